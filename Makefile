@@ -1,0 +1,54 @@
+# Everything a newcomer needs, each target as the only command typed. Needs Python >= 3.11, make and the package registries.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+WORKERS ?= 2
+
+.PHONY: help setup demo test quick lint conformance bench docs requirements lock clean
+
+help: ## show the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
+
+setup: $(STAMP) ## create .venv with the pinned dependencies
+
+$(STAMP): deps/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Callgate needs Python 3.11 or newer; name one with: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@echo "setting up $(VENV) (about a minute, once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r deps/dev.txt > $(VENV)/setup.log 2>&1 || { tail -n 20 $(VENV)/setup.log; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . >> $(VENV)/setup.log 2>&1 || { tail -n 20 $(VENV)/setup.log; exit 1; }
+	@touch $(STAMP)
+
+demo: $(STAMP) ## run the gateway in front of an example server
+	@$(BIN)/callgate demo
+
+test: $(STAMP) ## run every test
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+quick: $(STAMP) ## run the tests that take no more than a moment
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
+
+lint: $(STAMP) ## ruff, mypy --strict, the import rule of the rooms
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit/test_rooms.py
+
+conformance: $(STAMP) ## the official MCP conformance suite, direct and through the gateway
+	$(BIN)/python tests/conformance/compare.py
+
+bench: $(STAMP) ## measure against a bare relay and other gateways
+	$(BIN)/python bench/run.py
+
+docs: $(STAMP) ## build the documentation into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+requirements: $(STAMP) ## how much of the requirement registry the tests carry
+	@$(BIN)/python tests/support/registry.py
+
+lock: $(STAMP) ## renew deps/dev.txt from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --group dev --generate-hashes --no-emit-index-url --no-header -q --upgrade -o deps/dev.txt
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .cache site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
