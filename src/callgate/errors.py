@@ -1,0 +1,338 @@
+"""Everything that can go wrong, and every reason a call can be refused for.
+
+CallgateError
+├── Refused            a request or call is not let through; carries a Reason
+│   ├── MessageError   the message itself is malformed (JSON-RPC -32700, -32600, -32602, -32020)
+│   └── UpstreamError  the server behind the gate failed
+├── ConfigError        callgate.toml, a flag or the environment is wrong
+├── StoreError         the store cannot be used
+│   ├── StoreTooNew    written by a newer Callgate
+│   ├── StoreTooOld    needs `callgate store upgrade`
+│   └── StoreUnavailable
+├── AuditError         the log or a proof does not hold
+│   └── Tampered       names the first record that is not what was written
+└── KeyringError       a secret of the gateway is missing, unreadable or readable by others
+
+`Reason` is the single list that the wire, the docs, the metrics and the tests read. Its table says, for each reason,
+which HTTP status and JSON-RPC code it becomes and what a person should do next.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+INVALID_PARAMS = -32602
+HEADER_MISMATCH = -32020
+
+
+class Reason(StrEnum):
+    """Why something was refused, as it appears in `error.data.reason`."""
+
+    # the message
+    PARSE_ERROR = "parse_error"
+    INVALID_REQUEST = "invalid_request"
+    INVALID_PARAMS = "invalid_params"
+    DUPLICATE_KEY = "duplicate_key"
+    AMBIGUOUS_KEY = "ambiguous_key"
+    NUMBER_OUT_OF_RANGE = "number_out_of_range"
+    LONE_SURROGATE = "lone_surrogate"
+    TOO_DEEP = "too_deep"
+    MESSAGE_TOO_LARGE = "message_too_large"
+    BATCH_TOO_LARGE = "batch_too_large"
+    HEADER_MISMATCH = "header_mismatch"
+    # the HTTP request around it
+    HOST_NOT_ALLOWED = "host_not_allowed"
+    ORIGIN_NOT_ALLOWED = "origin_not_allowed"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
+    NOT_ACCEPTABLE = "not_acceptable"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    SERVER_UNKNOWN = "server_unknown"
+    SESSION_UNKNOWN = "session_unknown"
+    SESSION_LIMIT = "session_limit"
+    BODY_TIMEOUT = "body_timeout"
+    OVERLOADED = "overloaded"
+    SHUTTING_DOWN = "shutting_down"
+    # the gate
+    BLOCKED_BY_POLICY = "blocked_by_policy"
+    APPROVAL_UNAVAILABLE = "approval_unavailable"
+    CHECK_FAILED = "check_failed"
+    CHECK_TIMEOUT = "check_timeout"
+    STORE_UNAVAILABLE = "store_unavailable"
+    AUDIT_UNAVAILABLE = "audit_unavailable"
+    BATCH_REFUSED = "batch_refused"
+    # the server behind the gate
+    UPSTREAM_UNREACHABLE = "upstream_unreachable"
+    UPSTREAM_TIMEOUT = "upstream_timeout"
+    UPSTREAM_GARBAGE = "upstream_garbage"
+    UPSTREAM_CLOSED = "upstream_closed"
+    UPSTREAM_REDIRECT = "upstream_redirect"
+    UPSTREAM_ENCODING = "upstream_encoding"
+    UPSTREAM_TOO_LARGE = "upstream_too_large"
+    UPSTREAM_START_FAILED = "upstream_start_failed"
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of an answer that carries this reason."""
+        return _TABLE[self].status
+
+    @property
+    def code(self) -> int:
+        """The JSON-RPC error code of an answer that carries this reason."""
+        return _TABLE[self].code
+
+    @property
+    def meaning(self) -> str:
+        """One sentence for people who meet this reason."""
+        return _TABLE[self].meaning
+
+    @property
+    def advice(self) -> str:
+        """What a person should do next."""
+        return _TABLE[self].advice
+
+
+class _Row(NamedTuple):
+    status: int
+    code: int
+    meaning: str
+    advice: str
+
+
+def _app(status: int) -> int:
+    # JSON-RPC 2.0 §5.1 leaves everything outside -32768..-32000 to applications: the HTTP status stays readable in it.
+    return -31000 - status
+
+
+def _row(status: int, meaning: str, advice: str, code: int | None = None) -> _Row:
+    return _Row(status, _app(status) if code is None else code, meaning, advice)
+
+
+_TABLE: dict[Reason, _Row] = {
+    Reason.PARSE_ERROR: _row(
+        400, "The message is not valid JSON.", "Send one UTF-8 JSON text per message.", PARSE_ERROR
+    ),
+    Reason.INVALID_REQUEST: _row(
+        400,
+        "The message is not a JSON-RPC 2.0 request, notification, response or batch.",
+        'Send an object with "jsonrpc": "2.0" and a method, or a result or error with its id.',
+        INVALID_REQUEST,
+    ),
+    Reason.INVALID_PARAMS: _row(
+        400,
+        "The parameters of the call are not of the form its method asks for.",
+        "A tools/call takes an object with a string `name` and, if any, an object `arguments`.",
+        INVALID_PARAMS,
+    ),
+    Reason.DUPLICATE_KEY: _row(
+        400,
+        "An object in the message has the same key twice, so two readers could see two different calls.",
+        "Send each key once.",
+        INVALID_PARAMS,
+    ),
+    Reason.AMBIGUOUS_KEY: _row(
+        400,
+        "A key differs from a protocol key only in upper and lower case; some servers would read it as that key.",
+        "Spell protocol keys exactly as the specification does.",
+        INVALID_REQUEST,
+    ),
+    Reason.NUMBER_OUT_OF_RANGE: _row(
+        400,
+        "A number is NaN, infinite, or an integer beyond ±(2^53−1), which readers do not agree on.",
+        "Send large integers as strings.",
+        INVALID_PARAMS,
+    ),
+    Reason.LONE_SURROGATE: _row(
+        400, "A string holds half of a surrogate pair.", "Send well-formed Unicode text.", INVALID_PARAMS
+    ),
+    Reason.TOO_DEEP: _row(
+        400, "The message is nested too deeply.", "Flatten it, or raise limits.depth.", INVALID_REQUEST
+    ),
+    Reason.MESSAGE_TOO_LARGE: _row(
+        413, "The message is larger than this gateway takes.", "Send less, or raise limits.message_bytes."
+    ),
+    Reason.BATCH_TOO_LARGE: _row(
+        413, "The batch has more messages than this gateway takes.", "Split it, or raise limits.batch."
+    ),
+    Reason.HEADER_MISMATCH: _row(
+        400,
+        "A request header says something else than the body.",
+        "Make MCP-Protocol-Version, Mcp-Method and Mcp-Name repeat what the body says.",
+        HEADER_MISMATCH,
+    ),
+    Reason.HOST_NOT_ALLOWED: _row(
+        403,
+        "The Host header names a host this gateway does not answer for (DNS rebinding guard).",
+        "Use the address the gateway listens on, or add the host to gateway.allowed_hosts.",
+    ),
+    Reason.ORIGIN_NOT_ALLOWED: _row(
+        403,
+        "The request comes from a web page of another origin.",
+        "Add the origin to gateway.allowed_origins if you trust that page.",
+    ),
+    Reason.UNSUPPORTED_MEDIA_TYPE: _row(
+        415,
+        "The body is not plain application/json in UTF-8.",
+        "Send Content-Type: application/json and no Content-Encoding.",
+    ),
+    Reason.NOT_ACCEPTABLE: _row(
+        406,
+        "The client does not accept the form this answer has.",
+        "Send Accept: application/json, text/event-stream.",
+    ),
+    Reason.METHOD_NOT_ALLOWED: _row(405, "This endpoint does not take that HTTP method.", "Use POST, GET or DELETE."),
+    Reason.SERVER_UNKNOWN: _row(
+        404,
+        "No server of that name is configured.",
+        "Add it to callgate.toml; `callgate check` lists the servers.",
+    ),
+    Reason.SESSION_UNKNOWN: _row(
+        404, "The session does not exist or has ended.", "Start a new session with `initialize`."
+    ),
+    Reason.SESSION_LIMIT: _row(
+        503,
+        "The server already has as many sessions as allowed.",
+        "Try again later, or raise limits.sessions.",
+    ),
+    Reason.BODY_TIMEOUT: _row(
+        408, "The request was not sent in full in time.", "Send it faster, or raise limits.body_seconds."
+    ),
+    Reason.OVERLOADED: _row(503, "Too many requests are under way.", "Try again shortly."),
+    Reason.SHUTTING_DOWN: _row(503, "The gateway is shutting down.", "Try again when it is back."),
+    Reason.BLOCKED_BY_POLICY: _row(
+        403,
+        "The kill switch is on: nothing is let through.",
+        "An operator turns it off with `callgate block-all off`.",
+    ),
+    Reason.APPROVAL_UNAVAILABLE: _row(
+        403,
+        "The call needs a person's approval and none can be asked for here.",
+        "Ask the operator to set approval up.",
+    ),
+    Reason.CHECK_FAILED: _row(
+        503,
+        "A check could not decide, so the call was refused.",
+        "Look for `check failed` in the gateway's log.",
+    ),
+    Reason.CHECK_TIMEOUT: _row(
+        503,
+        "A check took too long, so the call was refused.",
+        "Try again; if it stays, look at the gateway's log.",
+    ),
+    Reason.STORE_UNAVAILABLE: _row(
+        503,
+        "The store did not answer, so the call was refused.",
+        "Run `callgate store check` where the gateway runs.",
+    ),
+    Reason.AUDIT_UNAVAILABLE: _row(
+        503,
+        "The decision could not be recorded, so the call was refused.",
+        "Run `callgate store check` where the gateway runs; look at free disk space.",
+    ),
+    Reason.BATCH_REFUSED: _row(403, "Another message of the same batch was refused.", "Send the messages one by one."),
+    Reason.UPSTREAM_UNREACHABLE: _row(
+        502,
+        "The server behind the gateway cannot be reached.",
+        "Check that it runs and that its url is right.",
+    ),
+    Reason.UPSTREAM_TIMEOUT: _row(
+        504,
+        "The server behind the gateway did not answer in time.",
+        "Try again, or raise the server's timeout.",
+    ),
+    Reason.UPSTREAM_GARBAGE: _row(
+        502,
+        "The server behind the gateway answered with something that is not MCP.",
+        "Look at that server's log.",
+    ),
+    Reason.UPSTREAM_CLOSED: _row(
+        502,
+        "The server behind the gateway ended the connection in the middle of an answer.",
+        "Look at its log.",
+    ),
+    Reason.UPSTREAM_REDIRECT: _row(
+        502,
+        "The server answered with a redirect, which would lead the client around the gate.",
+        "Configure the final address as the server's url.",
+    ),
+    Reason.UPSTREAM_ENCODING: _row(
+        502, "The server compressed its answer although asked not to.", "Turn compression off on that server."
+    ),
+    Reason.UPSTREAM_TOO_LARGE: _row(
+        502, "The server's answer is larger than this gateway takes.", "Raise limits.message_bytes."
+    ),
+    Reason.UPSTREAM_START_FAILED: _row(
+        502, "The server's command could not be started.", "Run the command by hand and read what it says."
+    ),
+}
+
+
+class CallgateError(Exception):
+    """The root of everything Callgate raises on purpose."""
+
+    advice: str = ""
+
+    def __init__(self, message: str, *, advice: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        if advice:
+            self.advice = advice
+
+
+class Refused(CallgateError):
+    """A request or call that is not let through."""
+
+    def __init__(self, reason: Reason, detail: str = "", *, code: int | None = None, advice: str = "") -> None:
+        super().__init__(detail or reason.meaning, advice=advice or reason.advice)
+        self.reason = reason
+        self.code = reason.code if code is None else code
+
+    @property
+    def status(self) -> int:
+        return self.reason.status
+
+
+class MessageError(Refused):
+    """A message that is not the JSON-RPC it has to be."""
+
+
+class UpstreamError(Refused):
+    """The server behind the gate failed."""
+
+
+class ConfigError(CallgateError):
+    """callgate.toml, a flag or the environment is wrong."""
+
+
+class StoreError(CallgateError):
+    """The store cannot be used."""
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a newer Callgate."""
+
+
+class StoreTooOld(StoreError):
+    """The store needs an upgrade first."""
+
+
+class StoreUnavailable(StoreError):
+    """The store does not answer: locked, full, gone or unreachable."""
+
+
+class AuditError(CallgateError):
+    """The log or a proof does not hold."""
+
+
+class Tampered(AuditError):
+    """A stored record is not what was written; `record` is the first such one, if it can be told."""
+
+    def __init__(self, message: str, *, record: int | None = None, advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.record = record
+
+
+class KeyringError(CallgateError):
+    """A secret of the gateway is missing, unreadable or readable by others."""

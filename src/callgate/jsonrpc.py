@@ -1,0 +1,380 @@
+"""JSON-RPC 2.0 messages, read so that no two readers can see two different calls.
+
+A message is decoded once. If encoding it again gives the very same bytes, it cannot hold a duplicate key; that is what
+nearly every client sends and it costs a microsecond. Everything else is read a second time by a parser that sees each
+pair. What the gate has to understand (`UNDERSTOOD`) is checked at every depth; of other messages only the outermost
+object is, and they travel on untouched.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from callgate.canonical import canonical
+from callgate.errors import INVALID_PARAMS, INVALID_REQUEST, MessageError, Reason, Refused
+
+RequestId: TypeAlias = int | str
+
+TOOLS_CALL: Final = "tools/call"
+UNDERSTOOD: Final = frozenset({TOOLS_CALL, "tools/list", "initialize", "server/discover"})
+
+_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
+_CALL_MEMBERS: Final = frozenset({"name", "arguments", "_meta", "task", "inputresponses", "requeststate"})
+_CALL_SPELLING: Final = frozenset({"name", "arguments", "_meta", "task", "inputResponses", "requestState"})
+
+_decode: Final = msgspec.json.Decoder().decode
+_encode: Final = msgspec.json.Encoder().encode
+_decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What a message may be at most."""
+
+    bytes: int = 32 * 1024 * 1024
+    depth: int = 100
+    batch: int = 100
+
+
+class Kind(Enum):
+    REQUEST = "request"
+    NOTIFICATION = "notification"
+    RESPONSE = "response"
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message and the bytes it came as."""
+
+    kind: Kind
+    raw: bytes
+    method: str = ""
+    id: RequestId | None = None
+    params: Any = None
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """`params._meta`, empty where there is none."""
+        meta = self.params.get("_meta") if isinstance(self.params, dict) else None
+        return meta if isinstance(meta, dict) else {}
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Several messages in one text, as clients of 2025-03-26 send them."""
+
+    raw: bytes
+    messages: tuple[Message, ...]
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """What a `tools/call` asks for; `canonical` is the RFC 8785 form of its arguments."""
+
+    name: str
+    arguments: dict[str, Any]
+    canonical: bytes
+
+
+class BadMessage(MessageError):
+    """A MessageError that knows the id to answer with."""
+
+    def __init__(self, reason: Reason, detail: str = "", *, code: int | None = None, rpc_id: Any = None) -> None:
+        super().__init__(reason, detail, code=code)
+        self.rpc_id: RequestId | None = rpc_id if _is_id(rpc_id) else None
+
+
+def parse(raw: bytes, limits: Limits) -> Message | Batch:
+    """Read what a client sent; raises BadMessage."""
+    if len(raw) > limits.bytes:
+        raise BadMessage(Reason.MESSAGE_TOO_LARGE, f"the message has {len(raw)} bytes; {limits.bytes} are taken")
+    defects: _Defects | None = None
+    try:
+        value = _decode(raw)
+        if _encode(value) != raw:
+            value, defects = _read_pairs(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        value, defects = _read_pairs(raw)
+    if raw.count(b"{") + raw.count(b"[") > limits.depth:
+        _check_depth(value, limits.depth)
+    if type(value) is dict:
+        return _message(value, raw, defects)
+    if type(value) is list:
+        return _batch(value, raw, defects, limits)
+    raise BadMessage(Reason.INVALID_REQUEST, "a message is an object, or a non-empty array of objects")
+
+
+def tool_call(message: Message) -> ToolCall:
+    """What a `tools/call` request asks for; raises BadMessage (-32602) where it is not one."""
+    params = message.params
+    if not isinstance(params, dict):
+        raise BadMessage(Reason.INVALID_PARAMS, "tools/call needs an object as params", rpc_id=message.id)
+    for key in params:
+        if key not in _CALL_SPELLING and key.casefold() in _CALL_MEMBERS:
+            raise BadMessage(Reason.AMBIGUOUS_KEY, f"params holds {key!r}", code=INVALID_PARAMS, rpc_id=message.id)
+    name = params.get("name")
+    if not isinstance(name, str) or not name:
+        raise BadMessage(Reason.INVALID_PARAMS, "tools/call needs a tool name in params.name", rpc_id=message.id)
+    arguments = params.get("arguments")
+    if arguments is None:
+        arguments = {}
+    if not isinstance(arguments, dict):
+        raise BadMessage(Reason.INVALID_PARAMS, "params.arguments has to be an object", rpc_id=message.id)
+    try:
+        return ToolCall(name, arguments, canonical(arguments))
+    except MessageError as error:
+        raise BadMessage(error.reason, f"params.arguments: {error}", code=INVALID_PARAMS, rpc_id=message.id) from None
+
+
+def error_reply(rpc_id: RequestId | None, refused: Refused, **data: Any) -> bytes:
+    """The JSON-RPC error that a refusal becomes on the wire."""
+    return _encode(
+        {
+            "jsonrpc": "2.0",
+            "id": rpc_id,
+            "error": {
+                "code": refused.code,
+                "message": str(refused),
+                "data": {"reason": refused.reason.value, "advice": refused.advice, **data},
+            },
+        }
+    )
+
+
+# ---- the strict reader ----
+
+
+class _Defects(msgspec.Struct):
+    """What the second reader noticed."""
+
+    duplicate: str | None = None
+    outer_duplicate: str | None = None
+    constant: str | None = None
+
+
+def _read_pairs(raw: bytes) -> tuple[Any, _Defects]:
+    defects = _Defects()
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(items)
+        # Objects are finished inside out, so the last one reported is the outermost.
+        defects.outer_duplicate = None
+        if len(result) != len(items):
+            seen: set[str] = set()
+            twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            defects.duplicate = defects.outer_duplicate = twice
+        return result
+
+    def constant(token: str) -> float:
+        defects.constant = token
+        return float(token)
+
+    try:
+        # bytes would let json guess UTF-16 or UTF-32; the wire is UTF-8 without a byte order mark (RFC 8259 §8.1).
+        value = json.loads(raw.decode("utf-8"), object_pairs_hook=pairs, parse_constant=constant)
+    except RecursionError:
+        raise BadMessage(Reason.TOO_DEEP) from None
+    except ValueError as error:
+        raise BadMessage(Reason.PARSE_ERROR, f"not valid JSON: {error}") from None
+    return value, defects
+
+
+def _check_depth(value: Any, limit: int) -> None:
+    level = [value]
+    for _ in range(limit):
+        level = [
+            item
+            for node in level
+            for item in (node.values() if type(node) is dict else node)
+            if type(item) is dict or type(item) is list
+        ]
+        if not level:
+            return
+    rpc_id = value.get("id") if type(value) is dict else None
+    raise BadMessage(Reason.TOO_DEEP, f"the message is nested more than {limit} levels deep", rpc_id=rpc_id)
+
+
+def _message(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Message:
+    rpc_id = value.get("id")
+    if defects is not None and defects.outer_duplicate is not None:
+        raise BadMessage(
+            Reason.DUPLICATE_KEY, f"the message holds {defects.outer_duplicate!r} twice", code=INVALID_REQUEST
+        )
+    for key in value:
+        if key not in _MEMBERS and key.casefold() in _MEMBERS:
+            raise BadMessage(Reason.AMBIGUOUS_KEY, f"the message holds {key!r}", rpc_id=rpc_id)
+    if value.get("jsonrpc") != "2.0":
+        raise BadMessage(Reason.INVALID_REQUEST, 'the message lacks "jsonrpc": "2.0"', rpc_id=rpc_id)
+    if "method" not in value:
+        return _response(value, raw, defects)
+    method = value["method"]
+    if not isinstance(method, str) or not method or "result" in value or "error" in value:
+        raise BadMessage(Reason.INVALID_REQUEST, "method has to be a string, alone of its kind", rpc_id=rpc_id)
+    if defects is not None:
+        _refuse_defects(defects, method, rpc_id)
+    params = value.get("params")
+    if params is not None and not isinstance(params, (dict, list)):
+        raise BadMessage(Reason.INVALID_REQUEST, "params has to be an object", rpc_id=rpc_id)
+    if "id" not in value:
+        return Message(Kind.NOTIFICATION, raw, method, None, params)
+    if not _is_id(rpc_id):
+        raise BadMessage(Reason.INVALID_REQUEST, "id has to be a string or an integer")
+    return Message(Kind.REQUEST, raw, method, rpc_id, params)
+
+
+def _response(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Message:
+    rpc_id = value.get("id")
+    if ("result" in value) == ("error" in value):
+        raise BadMessage(Reason.INVALID_REQUEST, "neither a method nor one of result and error", rpc_id=rpc_id)
+    if defects is not None:
+        _refuse_defects(defects, "", rpc_id)
+    if rpc_id is not None and not _is_id(rpc_id):
+        raise BadMessage(Reason.INVALID_REQUEST, "id has to be a string or an integer")
+    return Message(Kind.RESPONSE, raw, "", rpc_id)
+
+
+def _refuse_defects(defects: _Defects, method: str, rpc_id: Any) -> None:
+    if defects.constant is not None:
+        if method == TOOLS_CALL:
+            raise BadMessage(Reason.NUMBER_OUT_OF_RANGE, f"the message holds {defects.constant}", rpc_id=rpc_id)
+        raise BadMessage(Reason.PARSE_ERROR, f"not valid JSON: {defects.constant}")
+    if defects.duplicate is not None and method in UNDERSTOOD:
+        raise BadMessage(Reason.DUPLICATE_KEY, f"an object holds {defects.duplicate!r} twice", rpc_id=rpc_id)
+
+
+def _batch(values: list[Any], raw: bytes, defects: _Defects | None, limits: Limits) -> Batch:
+    if not values:
+        raise BadMessage(Reason.INVALID_REQUEST, "a batch cannot be empty")
+    if len(values) > limits.batch:
+        raise BadMessage(Reason.BATCH_TOO_LARGE, f"the batch has {len(values)} messages; {limits.batch} are taken")
+    if defects is not None and defects.duplicate is not None:
+        # Inside a batch it cannot be told which object is a message of its own: all of it has to be clean.
+        raise BadMessage(Reason.DUPLICATE_KEY, f"an object holds {defects.duplicate!r} twice", code=INVALID_REQUEST)
+    if defects is not None and defects.constant is not None:
+        raise BadMessage(Reason.PARSE_ERROR, f"not valid JSON: {defects.constant}")
+    messages = []
+    for value in values:
+        if type(value) is not dict:
+            raise BadMessage(Reason.INVALID_REQUEST, "a batch holds objects only")
+        messages.append(_message(value, _encode_lenient(value), None))
+    return Batch(raw, tuple(messages))
+
+
+def _encode_lenient(value: Any) -> bytes:
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        raise BadMessage(Reason.LONE_SURROGATE, code=INVALID_REQUEST) from None
+
+
+def _is_id(value: Any) -> bool:
+    return type(value) is str or type(value) is int
+
+
+# ---- changing one value and leaving every other byte alone ----
+
+_KEY: Final = re.compile(rb'[ \t\r\n]*[,{][ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
+
+
+def member_span(raw: bytes, path: tuple[str, ...]) -> tuple[int, int] | None:
+    """Where the value at `path` of an object stands in its bytes, or None where there is no such member."""
+    offset, text = 0, raw
+    for name in path:
+        span = _span(text, name)
+        if span is None:
+            return None
+        offset += span[0]
+        text = text[span[0] : span[1]]
+    return offset, offset + len(text)
+
+
+def replace_member(raw: bytes, path: tuple[str, ...], value: bytes) -> bytes:
+    """The same bytes with another value at `path`; unchanged where there is no such member."""
+    span = member_span(raw, path)
+    return raw if span is None else raw[: span[0]] + value + raw[span[1] :]
+
+
+def _span(text: bytes, name: str) -> tuple[int, int] | None:
+    try:
+        members = _decode_members(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    position = 0
+    for key, value in members.items():
+        head = _KEY.match(text, position)
+        if head is None or _decode(head.group(1)) != key:
+            raise BadMessage(Reason.DUPLICATE_KEY, f"an object holds {key!r} twice", code=INVALID_REQUEST)
+        start = head.end()
+        position = start + len(bytes(value))
+        if key == name:
+            return start, position
+    return None
+
+
+# ---- looking at what a server sent, without judging it ----
+
+
+class Peek(msgspec.Struct, frozen=True):
+    """What has to be known of a server's message to route and record it."""
+
+    id: RequestId | None = None
+    method: str | None = None
+    outcome: Literal["result", "tool_error", "error"] | None = None
+    code: int | None = None
+
+    @property
+    def is_reply(self) -> bool:
+        return self.method is None and self.outcome is not None
+
+
+class _WireError(msgspec.Struct, frozen=True):
+    code: int = 0
+
+
+class _WireResult(msgspec.Struct, frozen=True):
+    isError: bool = False  # noqa: N815 - the wire's spelling
+
+
+_ABSENT: Final = msgspec.Raw()
+
+
+class _Wire(msgspec.Struct, frozen=True):
+    id: int | str | float | None = None
+    method: str | None = None
+    result: msgspec.Raw = _ABSENT
+    error: msgspec.Raw = _ABSENT
+
+
+_decode_wire: Final = msgspec.json.Decoder(_Wire).decode
+_decode_result: Final = msgspec.json.Decoder(_WireResult).decode
+_decode_error: Final = msgspec.json.Decoder(_WireError).decode
+
+
+def peek(raw: bytes) -> Peek | None:
+    """A server's message in outline, or None if it is not a JSON-RPC object."""
+    try:
+        wire = _decode_wire(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    rpc_id = None if isinstance(wire.id, float) else wire.id
+    if wire.error is not _ABSENT and wire.method is None:
+        return Peek(rpc_id, None, "error", _error_code(wire.error))
+    if wire.result is not _ABSENT and wire.method is None:
+        return Peek(rpc_id, None, "tool_error" if _is_tool_error(wire.result) else "result")
+    return Peek(rpc_id, wire.method)
+
+
+def _error_code(error: msgspec.Raw) -> int | None:
+    try:
+        return _decode_error(error).code
+    except msgspec.MsgspecError:
+        return None
+
+
+def _is_tool_error(result: msgspec.Raw) -> bool:
+    try:
+        return _decode_result(result).isError
+    except msgspec.MsgspecError:
+        return False
