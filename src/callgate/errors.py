@@ -302,8 +302,25 @@ class UpstreamError(Refused):
     """The server behind the gate failed."""
 
 
+class Problem(NamedTuple):
+    """One thing to put right in a configuration: where it is and what is wrong with it."""
+
+    source: str
+    line: int | None
+    key: str
+    text: str
+
+    def __str__(self) -> str:
+        place = self.source if self.line is None else f"{self.source}:{self.line}"
+        return f"{place}: {self.key}: {self.text}" if self.key else f"{place}: {self.text}"
+
+
 class ConfigError(CallgateError):
-    """callgate.toml, a flag or the environment is wrong."""
+    """callgate.toml, a flag or the environment is wrong; `problems` has every part of it, where there is more to say."""
+
+    def __init__(self, message: str = "", *, advice: str = "", problems: tuple[Problem, ...] = ()) -> None:
+        super().__init__(message or "\n".join(str(problem) for problem in problems), advice=advice)
+        self.problems = problems
 
 
 class StoreError(CallgateError):

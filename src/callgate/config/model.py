@@ -1,0 +1,213 @@
+"""The sections of callgate.toml. Each key has its description here; docs, schema and errors are made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import platformdirs
+from msgspec import Meta, field
+
+from callgate.config import rules
+from callgate.config.rules import Address, Rule
+from callgate.config.secret import Secret, mask_url
+from callgate.config.section import Clash, IdleSeconds, Processes, Section, Sessions
+from callgate.config.server import Server
+
+
+def _default_store() -> Secret:
+    url = f"sqlite:///{(platformdirs.user_state_path('callgate', appauthor=False) / 'callgate.db').as_posix()}"
+    return Secret(url, url)
+
+
+class Gateway(Section, frozen=True):
+    """Where the gateway listens and whom it answers."""
+
+    listen: Annotated[
+        str,
+        Meta(description="Address and port to listen on. Port 0 takes a free one; IPv6 is written `[::1]:8420`."),
+        Rule(check=rules.address),
+    ] = "127.0.0.1:8420"
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Further values of the Host header to answer, as `host` or `host:port`. Needed when listening "
+            "beyond loopback: it guards against DNS rebinding."
+        ),
+        Rule(check=rules.allowed_host),
+    ] = ()
+    allowed_origins: Annotated[
+        tuple[str, ...],
+        Meta(description="Origins of web pages that may call, such as `https://app.example`. Others are refused."),
+        Rule(check=rules.allowed_origin),
+    ] = ()
+    shutdown_seconds: Annotated[
+        float, Meta(description="How long a stopping gateway lets calls under way finish.", ge=0, le=3600)
+    ] = 10.0
+
+    @property
+    def address(self) -> Address:
+        return rules.parse_address(self.listen)
+
+    def clashes(self) -> Iterator[Clash]:
+        if not self.address.is_loopback and not self.allowed_hosts:
+            yield Clash(
+                "listen",
+                f"{self.listen} can be reached from other machines, and no allowed_hosts says by which names; "
+                'add allowed_hosts = ["HOST"] to [gateway], or listen on 127.0.0.1',
+                ("listen", "allowed_hosts"),
+            )
+
+
+class Store(Section, frozen=True):
+    """Where decisions, sessions and settings are kept."""
+
+    url: Annotated[
+        Secret,
+        Meta(
+            description="`sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/DATABASE`. `~` and `${NAME}` are "
+            "expanded; a relative file is taken from the folder of this configuration. "
+            "By default `callgate.db` in the state directory of the user."
+        ),
+        Rule(check=rules.store_url, expand=True, place=rules.place_store, shown=mask_url),
+    ] = field(default_factory=_default_store)
+    durability: Annotated[
+        Literal["full", "normal"],
+        Meta(
+            description="`full`: a decision survives a power cut before its call leaves. `normal`: it survives a crash "
+            "of the gateway, not always one of the machine."
+        ),
+    ] = "full"
+    busy_seconds: Annotated[
+        float, Meta(description="How long to wait for a store that another process has locked.", ge=0, le=600)
+    ] = 5.0
+    keys_dir: Annotated[
+        Path | None,
+        Meta(description="Directory of the gateway's own keys. By default beside the SQLite file."),
+        Rule(check=rules.word, expand=True, place=rules.place_path),
+    ] = None
+
+
+class Audit(Section, frozen=True):
+    """What the audit log keeps, and for how long."""
+
+    arguments: Annotated[
+        Literal["whole", "redacted", "hashed"],
+        Meta(
+            description="How arguments of calls are kept: `whole`; `redacted`, with the values of secret-looking keys "
+            "replaced; or `hashed`, only a salted hash that can be proved later."
+        ),
+    ] = "redacted"
+    redact: Annotated[
+        tuple[str, ...],
+        Meta(description="Further names of arguments whose values are never kept when `arguments` is `redacted`."),
+        Rule(check=rules.word),
+    ] = ()
+    retention_days: Annotated[
+        int,
+        Meta(
+            description="Contents of older records are dropped; their hashes stay, so the log can still be verified. "
+            "0 keeps everything.",
+            ge=0,
+            le=36500,
+        ),
+    ] = 180
+
+
+class Policy(Section, frozen=True):
+    """What is let through at all."""
+
+    block_all: Annotated[
+        bool, Meta(description="The kill switch: refuse every call, whatever the switch in the store says.")
+    ] = False
+
+
+class Limits(Section, frozen=True):
+    """Bounds on everything a peer can send, open or hold."""
+
+    message_bytes: Annotated[
+        int,
+        Meta(
+            description='Largest message, in bytes or as a size such as `"32 MiB"`.',
+            ge=1024,
+            le=2**30,
+            extra_json_schema={"type": ["integer", "string"]},
+        ),
+        Rule(read=rules.read_size),
+    ] = 33554432
+    depth: Annotated[int, Meta(description="Deepest nesting of a message.", ge=4, le=1000)] = 100
+    batch: Annotated[int, Meta(description="Most messages in one batch.", ge=1, le=10000)] = 100
+    connections: Annotated[int, Meta(description="Most client connections open at once.", ge=1, le=1000000)] = 10000
+    in_flight: Annotated[int, Meta(description="Most requests under way at once.", ge=1, le=1000000)] = 2000
+    header_seconds: Annotated[
+        float, Meta(description="How long a client may take to send the head of a request.", ge=0.1, le=3600)
+    ] = 10.0
+    body_seconds: Annotated[
+        float, Meta(description="How long a client may take to send the body of a request.", ge=0.1, le=3600)
+    ] = 30.0
+    check_seconds: Annotated[
+        float, Meta(description="How long the checks of one call may take; then it is refused.", ge=0.01, le=600)
+    ] = 5.0
+    sessions: Annotated[Sessions, Meta(description="Most sessions of one server.")] = 10000
+    processes: Annotated[Processes, Meta(description="Most processes of one server that is started by a command.")] = 64
+    idle_seconds: Annotated[IdleSeconds, Meta(description="A session without traffic ends after this time.")] = 1800.0
+
+
+class Logging(Section, frozen=True):
+    """What the gateway says on stderr."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="The least important messages to show.")
+    ] = "info"
+    format: Annotated[
+        Literal["auto", "pretty", "json"],
+        Meta(description="`pretty` for people, `json` for machines; `auto` is pretty on a terminal, JSON otherwise."),
+    ] = "auto"
+
+
+class Telemetry(Section, frozen=True):
+    """What is measured and where it goes."""
+
+    metrics: Annotated[bool, Meta(description="Serve Prometheus metrics at `/metrics`.")] = True
+    otlp_endpoint: Annotated[
+        str | None,
+        Meta(
+            description="Send OpenTelemetry spans to this OTLP/HTTP address, such as `http://127.0.0.1:4318`. "
+            "Needs `pip install 'callgate[otel]'`. By default what OTEL_EXPORTER_OTLP_ENDPOINT says, or nowhere."
+        ),
+        Rule(check=rules.http_url, expand=True),
+    ] = None
+
+
+class ServerLimits(NamedTuple):
+    """The limits that hold for one server."""
+
+    sessions: int
+    processes: int
+    idle_seconds: float
+
+
+class Config(Section, frozen=True):
+    """The whole of callgate.toml."""
+
+    gateway: Gateway = Gateway()
+    store: Store = field(default_factory=Store)
+    audit: Audit = Audit()
+    policy: Policy = Policy()
+    limits: Limits = Limits()
+    logging: Logging = Logging()
+    telemetry: Telemetry = Telemetry()
+    servers: Annotated[
+        dict[str, Server],
+        Meta(description="The MCP servers behind the gateway, one table `[servers.NAME]` each."),
+        Rule(name=rules.server_name),
+    ] = field(default_factory=dict)
+
+    def server_limits(self, name: str) -> ServerLimits:
+        server = self.servers[name]
+        return ServerLimits(
+            self.limits.sessions if server.sessions is None else server.sessions,
+            self.limits.processes if server.processes is None else server.processes,
+            self.limits.idle_seconds if server.idle_seconds is None else server.idle_seconds,
+        )

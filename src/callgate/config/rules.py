@@ -1,0 +1,226 @@
+"""What a value has to be beyond its type. A check returns what is wrong, or None."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin
+from urllib.parse import SplitResult, urlsplit
+
+from callgate.config.secret import mask_all
+
+Check = Callable[[str], str | None]
+
+_HOST: Final = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?")
+# RFC 9110 §5.6.2
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# RFC 9110 §5.5: visible ASCII, spaces and tabs inside, and obs-text
+_FIELD: Final = re.compile(r"[\x21-\x7e\x80-\xff]([\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?")
+_SIZE: Final = re.compile(r"(?P<number>\d{1,15})\s*(?P<unit>B|KB|MB|GB|KiB|MiB|GiB)?")
+_UNITS: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+# What the connection to the server itself decides; a fixed value would break or split the request.
+_OWN_HEADERS: Final = frozenset(
+    {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+_STORES: Final = ("sqlite", "postgresql", "postgresql+psycopg")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a key is read: beside msgspec's Meta in an annotation, it holds for each single value under the key."""
+
+    check: Check | None = None
+    name: Check | None = None  # the names in a table
+    read: Callable[[str], Any] | None = None  # a string, where the type is something else
+    expand: bool = False  # environment references
+    place: Callable[[str, Path], str] | None = None  # `~` and relative paths
+    shown: Callable[[Sequence[str]], list[str]] = mask_all  # how Secrets print
+
+
+def peel(kind: Any) -> tuple[Any, Rule | None]:
+    """The type inside Annotated and Optional, and the rule that stands beside it."""
+    rule = None
+    while True:
+        if get_origin(kind) is Annotated:
+            rule = rule or next((part for part in kind.__metadata__ if isinstance(part, Rule)), None)
+            kind = get_args(kind)[0]
+        elif get_origin(kind) in {Union, types.UnionType}:
+            kind = next(part for part in get_args(kind) if part is not type(None))
+        else:
+            return kind, rule
+
+
+class Address(NamedTuple):
+    """A host and a port to listen on; the port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host.lower() == "localhost"
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """Reads `host:port` or `[::1]:port`; ValueError says what is wrong."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port[:6]) > 65535:
+        raise ValueError('expected "host:port" with a port from 0 to 65535, such as "127.0.0.1:8420"')
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        if _ip_version(host) != 6:
+            raise ValueError('expected an IPv6 address inside the brackets, such as "[::1]:8420"')
+    elif ":" in host:
+        raise ValueError('an IPv6 address is written in brackets, such as "[::1]:8420"')
+    elif not _is_host(host):
+        raise ValueError('expected a host before the port; "0.0.0.0:8420" listens on every IPv4 address')
+    return Address(host, int(port))
+
+
+def address(text: str) -> str | None:
+    try:
+        parse_address(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def allowed_host(text: str) -> str | None:
+    if "*" in text:
+        return "wildcards would switch off the guard against DNS rebinding; name each host"
+    host = text
+    if not (text.startswith("[") and text.endswith("]")) and ":" in text:
+        if (wrong := address(text)) is not None:
+            return f'expected a host as in a Host header, such as "gate.example" or "gate.example:8420"; {wrong}'
+        host = parse_address(text).host
+    elif text.startswith("["):
+        host = text[1:-1]
+    if not _is_host(host) and _ip_version(host) is None:
+        return 'expected a host as in a Host header, such as "gate.example" or "gate.example:8420"'
+    return None
+
+
+def allowed_origin(text: str) -> str | None:
+    wrong = 'expected an origin, such as "https://app.example" or "http://localhost:6274": scheme, host and port only'
+    parts = _split(text)
+    if parts is None or not re.fullmatch(r"[a-z][a-z0-9+.-]*", parts.scheme) or not parts.hostname:
+        return wrong
+    if "*" in text:
+        return "wildcards are not taken; name each origin"
+    return wrong if f"{parts.scheme}://{parts.netloc}" != text or "@" in parts.netloc else None
+
+
+def http_url(text: str) -> str | None:
+    """The message never repeats the URL: it may hold a secret."""
+    parts = _split(text)
+    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
+        return 'expected an http or https URL with a host, such as "https://tools.example/mcp"'
+    if not text.isascii() or re.search(r"[\x00-\x20\x7f]", text):
+        return "a URL holds no spaces, control characters or letters beyond ASCII; percent-encode them"
+    if "#" in text:
+        return "a fragment (#...) is never sent to a server; leave it out"
+    return None
+
+
+def store_url(text: str) -> str | None:
+    scheme, colon, rest = text.partition("://")
+    if not colon or scheme not in _STORES:
+        return 'expected "sqlite:///FILE" or "postgresql://USER@HOST/DATABASE"'
+    if scheme == "sqlite" and (not rest.startswith("/") or rest.partition("?")[0] in {"/", "/:memory:"}):
+        return 'SQLite needs a file that outlives the process: "sqlite:///FILE"'
+    return None
+
+
+def header_name(text: str) -> str | None:
+    if not _TOKEN.fullmatch(text):
+        return "this is no name of an HTTP header"
+    if text.lower() in _OWN_HEADERS:
+        return "the gateway sets this header itself"
+    return None
+
+
+def header_value(text: str) -> str | None:
+    if text and not _FIELD.fullmatch(text):
+        return "a header value is one line without control characters, and no space at its ends"
+    return None
+
+
+def env_name(text: str) -> str | None:
+    return None if text and "=" not in text and "\0" not in text else "this is no name of an environment variable"
+
+
+def no_nul(text: str) -> str | None:
+    return "a NUL character cannot be passed to a process" if "\0" in text else None
+
+
+def word(text: str) -> str | None:
+    return no_nul(text) if text else "expected a word, found an empty string"
+
+
+def server_name(text: str) -> str | None:
+    if _NAME.fullmatch(text):
+        return None
+    return "a server's name has 1 to 64 of a-z, 0-9, _ and -, and begins with a letter or digit"
+
+
+def read_size(text: str) -> int:
+    """Reads `32 MiB`; ValueError if it is no size."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError('expected a number of bytes or a size such as "32 MiB"')
+    return int(match["number"]) * _UNITS[match["unit"] or "B"]
+
+
+def read_switch(text: str) -> bool:
+    """Reads a yes or no from the environment; ValueError if it is neither."""
+    lowered = text.strip().lower()
+    if lowered in {"1", "true", "yes", "on"}:
+        return True
+    if lowered in {"0", "false", "no", "off"}:
+        return False
+    raise ValueError('expected "true" or "false"')
+
+
+def place_path(text: str, base: Path) -> str:
+    return str(base / Path(text).expanduser())
+
+
+def place_store(text: str, base: Path) -> str:
+    """Makes the file of a SQLite URL absolute, so that every working directory means the same store."""
+    head, slashes, rest = text.partition("sqlite:///")
+    if head or not slashes or rest.startswith((":", "?")) or not rest:
+        return text
+    path, question, query = rest.partition("?")
+    placed = (base / Path(path).expanduser()).as_posix()
+    return f"sqlite:///{placed}{question}{query}"
+
+
+def _is_host(text: str) -> bool:
+    return _HOST.fullmatch(text) is not None
+
+
+def _ip_version(text: str) -> int | None:
+    try:
+        return ipaddress.ip_address(text).version
+    except ValueError:
+        return None
+
+
+def _split(text: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts

@@ -1,0 +1,28 @@
+"""The JSON Schema of callgate.toml, for editors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from callgate.config.model import Config
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema 2020-12 of the whole file, with every key's description and default."""
+    whole = msgspec.json.schema(Config, schema_hook=_custom)
+    whole["$defs"]["Config"]["properties"]["servers"]["propertyNames"] = {"pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"}
+    whole["$defs"]["Server"]["oneOf"] = [{"required": ["url"]}, {"required": ["command"]}]
+    whole["$defs"]["Server"]["properties"]["command"]["minItems"] = 1
+    return {"$schema": DIALECT, "title": "callgate.toml"} | whole
+
+
+def _custom(kind: type) -> dict[str, Any]:
+    # Secrets and paths are written as plain strings in the file.
+    if kind is Path or kind.__name__ == "Secret":
+        return {"type": "string"}
+    raise NotImplementedError

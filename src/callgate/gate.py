@@ -1,0 +1,183 @@
+"""The gate: which checks a call has to pass, and in which order.
+
+Read `Gate.decide`: that is the whole order. Each check answers with a value and never touches the wire. A check that
+raises, hangs past the limit, answers with something else, or cannot reach the store refuses the call: fail closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from callgate.errors import Reason, Refused, StoreError
+
+log = logging.getLogger("callgate.gate")
+
+
+class Context(msgspec.Struct, frozen=True):
+    """Where a call came from, as far as the transport knows."""
+
+    server: str
+    transport: str
+    session: str | None = None
+    protocol: str | None = None
+    peer: str | None = None
+    headers: Mapping[str, str] = {}
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One `tools/call` before the gate; `canonical` is the RFC 8785 form of its arguments, `raw` what was sent."""
+
+    id: str
+    at: int
+    tool: str
+    arguments: dict[str, Any]
+    canonical: bytes
+    raw: bytes
+    meta: Mapping[str, Any]
+    context: Context
+
+
+class Pass(msgspec.Struct, frozen=True):
+    """This check has no objection; `facts` go into the record (a pin, a caller, labels, an approval)."""
+
+    facts: Mapping[str, Any] = {}
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """This check says no."""
+
+    reason: Reason
+    detail: str = ""
+    facts: Mapping[str, Any] = {}
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """This check says: only if a person approves exactly this call."""
+
+    why: str
+    facts: Mapping[str, Any] = {}
+
+
+Verdict: TypeAlias = Pass | Refuse | Ask
+Check: TypeAlias = Callable[[Call], Awaitable[Verdict]]
+Approve: TypeAlias = Callable[[Call, tuple[Ask, ...]], Awaitable[Verdict]]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What one check said."""
+
+    check: str
+    verdict: Verdict
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What the gate said of a call, and why."""
+
+    answers: tuple[Answer, ...]
+    refused: Refused | None = None
+
+    @property
+    def allowed(self) -> bool:
+        return self.refused is None
+
+
+class Record(Protocol):
+    """Makes a decision durable; raises if it cannot."""
+
+    async def __call__(self, call: Call, decision: Decision) -> None: ...
+
+
+async def nobody_to_ask(_call: Call, asks: tuple[Ask, ...]) -> Verdict:
+    """The approval of a gate that has none: what needs a person is refused."""
+    return Refuse(Reason.APPROVAL_UNAVAILABLE, asks[0].why) if asks else Pass()
+
+
+async def no_objection(_call: Call) -> Verdict:
+    """The check of a room that is not furnished."""
+    return Pass()
+
+
+class Gate:
+    """The order of the checks. One gate serves every transport and the library."""
+
+    def __init__(
+        self,
+        *,
+        kill_switch: Callable[[], Refused | None],
+        record: Record,
+        agents: Check = no_objection,
+        pinning: Check = no_objection,
+        trust: Check = no_objection,
+        approval: Approve = nobody_to_ask,
+        limit: float = 5.0,
+    ) -> None:
+        self.closed = kill_switch
+        self._record = record
+        self._checks = tuple(
+            (name, check)
+            for name, check in (("agents", agents), ("pinning", pinning), ("trust", trust))
+            if check is not no_objection
+        )
+        self._approval = approval
+        self._limit = limit
+
+    async def decide(self, call: Call) -> Decision:
+        """kill switch → agents → pinning → trust → approval → record; the first refusal ends it."""
+        answers: list[Answer] = []
+        refused = self.closed()
+        if refused is None:
+            refused = await self._run_checks(call, answers)
+        else:
+            answers.append(Answer("kill_switch", Refuse(refused.reason, refused.message)))
+        decision = Decision(tuple(answers), refused)
+        try:
+            await self._record(call, decision)
+        except Exception as error:  # noqa: BLE001 - what is not on record does not leave, whatever broke
+            log.error("decision not recorded", extra={"fields": {"call": call.id, "error": str(error)}})
+            return Decision(decision.answers, refused or Refused(Reason.AUDIT_UNAVAILABLE))
+        return decision
+
+    async def _run_checks(self, call: Call, answers: list[Answer]) -> Refused | None:
+        running = "approval"
+        asks: list[Ask] = []
+        try:
+            if self._checks:
+                async with asyncio.timeout(self._limit):
+                    for running, check in self._checks:
+                        verdict = await check(call)
+                        answers.append(Answer(running, verdict))
+                        if isinstance(verdict, Ask):
+                            asks.append(verdict)
+                        elif not isinstance(verdict, Pass):
+                            return _refusal(running, verdict)
+            running = "approval"
+            if asks or self._approval is not nobody_to_ask:
+                async with asyncio.timeout(self._limit):
+                    verdict = await self._approval(call, tuple(asks))
+                    answers.append(Answer(running, verdict))
+                    if not isinstance(verdict, Pass):
+                        return _refusal(running, verdict)
+        except TimeoutError:
+            return _undecided(call, running, Reason.CHECK_TIMEOUT, "took too long")
+        except StoreError as error:
+            return _undecided(call, running, Reason.STORE_UNAVAILABLE, str(error))
+        except Exception as error:  # noqa: BLE001 - a check that breaks must refuse, whatever broke
+            return _undecided(call, running, Reason.CHECK_FAILED, f"{type(error).__name__}: {error}")
+        return None
+
+
+def _refusal(name: str, verdict: object) -> Refused:
+    if isinstance(verdict, Refuse):
+        return Refused(verdict.reason, verdict.detail)
+    return Refused(Reason.CHECK_FAILED, f"the check {name} gave no verdict")
+
+
+def _undecided(call: Call, name: str, reason: Reason, why: str) -> Refused:
+    # What broke goes to the operator's log; the caller learns only which check could not decide.
+    log.error("check failed", extra={"fields": {"call": call.id, "check": name, "reason": reason.value, "error": why}})
+    return Refused(reason, f"{reason.meaning} (check: {name})")

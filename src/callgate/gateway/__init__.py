@@ -1,0 +1,1 @@
+"""The relay: transports, upstreams and both protocol eras around the one gate."""

@@ -1,0 +1,218 @@
+"""The gateway's HTTP face: `/mcp`, `/servers/NAME/mcp`, and `/healthz`, `/readyz`, `/metrics` for operators."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from callgate.errors import Reason, Refused, UpstreamError
+from callgate.gate import Context
+from callgate.gateway.door import Door, Entry, Turned, session_digest
+from callgate.gateway.exchange import ClientGone, Exchange, Receive, Scope, Send
+from callgate.gateway.guard import Guard, check_media_type
+from callgate.gateway.routing import Routing, check_routing
+from callgate.jsonrpc import Batch, Kind, Message, error_reply
+
+log = logging.getLogger("callgate.http")
+
+_PREFIX: Final = "/servers/"
+_SUFFIX: Final = "/mcp"
+
+
+class Upstream(Protocol):
+    """A server as the HTTP face sees it."""
+
+    name: str
+    sees_headers: bool
+
+    async def post(self, exchange: Exchange, entry: Entry) -> None: ...
+
+    async def get(self, exchange: Exchange) -> None: ...
+
+    async def delete(self, exchange: Exchange) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Site(msgspec.Struct, frozen=True):
+    """One configuration's worth of the gateway: replaced whole when the configuration changes."""
+
+    door: Door
+    guard: Guard
+    upstreams: Mapping[str, Upstream]
+    body_seconds: float
+    in_flight: int
+
+    def upstream(self, path: str) -> Upstream:
+        """The server a path leads to."""
+        if path == _SUFFIX and len(self.upstreams) == 1:
+            return next(iter(self.upstreams.values()))
+        if path.startswith(_PREFIX) and path.endswith(_SUFFIX):
+            found = self.upstreams.get(path[len(_PREFIX) : -len(_SUFFIX)])
+            if found is not None:
+                return found
+        if path == _SUFFIX:
+            raise Refused(
+                Reason.SERVER_UNKNOWN,
+                "/mcp leads somewhere only while exactly one server is configured",
+                advice="Use /servers/NAME/mcp; `callgate check` lists the names.",
+            )
+        raise Refused(Reason.SERVER_UNKNOWN)
+
+
+class Watched(Protocol):
+    """What operators look at, and what is counted."""
+
+    def ready(self) -> str | None: ...
+
+    def metrics(self) -> bytes | None: ...
+
+    def request(self, method: str, status: int) -> None: ...
+
+    def failure(self, server: str, reason: Reason) -> None: ...
+
+
+class App:
+    """The ASGI application."""
+
+    def __init__(self, site: Callable[[], Site], watched: Watched) -> None:
+        self._site = site
+        self._watched = watched
+        self._busy = 0
+        self._streams: set[asyncio.Task[object]] = set()
+        self._stopping = False
+
+    def begin_shutdown(self) -> None:
+        """End the streams that would never end by themselves; calls under way are left to finish."""
+        self._stopping = True
+        for task in self._streams:
+            task.cancel()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        exchange = Exchange(scope, receive, send)
+        site = self._site()
+        try:
+            if exchange.path not in ("/healthz", "/readyz"):
+                site.guard.check(exchange)
+            if not exchange.path.endswith(_SUFFIX):
+                await self._watch(exchange)
+                return
+            await self._serve(site, exchange)
+        except Refused as refused:
+            await self._refuse(exchange, refused)
+        except ClientGone:
+            log.debug("client left before its request was whole")
+        finally:
+            self._watched.request(exchange.method, exchange.status)
+
+    async def _serve(self, site: Site, exchange: Exchange) -> None:
+        upstream = site.upstream(exchange.path)
+        if self._busy >= site.in_flight:
+            raise Refused(Reason.OVERLOADED)
+        if self._stopping:
+            raise Refused(Reason.SHUTTING_DOWN)
+        closed = site.door.gate.closed()
+        if closed is not None and exchange.method != "POST":
+            raise closed
+        self._busy += 1
+        try:
+            if exchange.method == "POST":
+                await self._post(site, upstream, exchange)
+            elif exchange.method == "GET":
+                await self._stream(upstream, exchange)
+            elif exchange.method == "DELETE":
+                await upstream.delete(exchange)
+            else:
+                raise Refused(Reason.METHOD_NOT_ALLOWED)
+        except UpstreamError as error:
+            self._watched.failure(upstream.name, error.reason)
+            raise
+        finally:
+            self._busy -= 1
+
+    async def _post(self, site: Site, upstream: Upstream, exchange: Exchange) -> None:
+        door = site.door
+        check_media_type(exchange)
+        raw = await exchange.body(door.limits.bytes, site.body_seconds)
+        try:
+            message = door.read(raw)
+            routing = Routing(exchange.headers)
+            try:
+                check_routing(message, routing, complete=not upstream.sees_headers)
+            except Refused as refused:
+                raise Turned(refused, error_reply(_id_of(message), refused)) from None
+            closed = door.gate.closed()
+            if closed is not None and not _has_request(message):
+                raise closed
+            entry = await door.admit(message, _context(upstream.name, exchange, routing))
+        except Turned as turned:
+            await exchange.refuse(turned.refused, reply=turned.reply)
+            return
+        await upstream.post(exchange, entry)
+
+    async def _stream(self, upstream: Upstream, exchange: Exchange) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.add(task)
+        try:
+            await upstream.get(exchange)
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            task.uncancel()
+            if exchange.started:
+                await exchange.end()
+            else:
+                raise Refused(Reason.SHUTTING_DOWN) from None
+        finally:
+            self._streams.discard(task)
+
+    async def _refuse(self, exchange: Exchange, refused: Refused) -> None:
+        if exchange.started:
+            log.warning("answer broken off", extra={"fields": {"reason": refused.reason.value}})
+            return
+        await exchange.refuse(refused)
+
+    async def _watch(self, exchange: Exchange) -> None:
+        text = (b"content-type", b"text/plain; charset=utf-8")
+        if exchange.method not in ("GET", "HEAD"):
+            raise Refused(Reason.METHOD_NOT_ALLOWED)
+        if exchange.path == "/healthz":
+            await exchange.respond(200, b"ok\n", [text])
+        elif exchange.path == "/readyz":
+            problem = "shutting down" if self._stopping else self._watched.ready()
+            await exchange.respond(200 if problem is None else 503, (problem or "ready").encode() + b"\n", [text])
+        elif exchange.path == "/metrics" and (metrics := self._watched.metrics()) is not None:
+            await exchange.respond(200, metrics, [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")])
+        else:
+            raise Refused(
+                Reason.SERVER_UNKNOWN,
+                f"nothing is at {exchange.path!r}",
+                advice="MCP endpoints are /servers/NAME/mcp, and /mcp while there is one server.",
+            )
+
+
+def _context(server: str, exchange: Exchange, routing: Routing) -> Context:
+    session = exchange.header(b"mcp-session-id")
+    return Context(
+        server,
+        "http",
+        None if session is None else session_digest(session.decode("latin-1")),
+        routing.version,
+        exchange.peer,
+    )
+
+
+def _id_of(message: Message | Batch) -> int | str | None:
+    return message.id if isinstance(message, Message) else None
+
+
+def _has_request(message: Message | Batch) -> bool:
+    messages = message.messages if isinstance(message, Batch) else (message,)
+    return any(m.kind is Kind.REQUEST for m in messages)

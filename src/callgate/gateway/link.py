@@ -1,0 +1,215 @@
+"""Many HTTP exchanges over one process: which message of the process belongs to whom.
+
+Two kinds of link share this file's Link. A session's process serves one client, so ids travel unchanged and a message
+that answers nobody goes to that client's stream. The modern era's process is shared by all clients: each request gets
+an id (and progress token) of its own on the way in and its client's back on the way out, and a message that cannot be
+attributed to exactly one client is dropped, never shown to another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from callgate.errors import Reason, Refused, UpstreamError
+from callgate.gateway.door import Entry
+from callgate.gateway.lines import one_line
+from callgate.gateway.process import Process
+from callgate.jsonrpc import Kind, Message, Peek, RequestId, member_span, peek, replace_member
+
+log = logging.getLogger("callgate.link")
+
+_BOX_MAX: Final = 2000
+_CANCEL_GRACE: Final = 2.0
+_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+_decode: Final = msgspec.json.Decoder().decode
+_encode: Final = msgspec.json.Encoder().encode
+_decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class Box:
+    """What the process sends for one exchange, in order; `None` ends it."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self.waiting: set[RequestId] = {m.id for m in entry.messages if m.kind is Kind.REQUEST and m.id is not None}
+        self.tokens = {token for m in entry.messages if (token := _token(m)) is not None}
+        self.overflow = False
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(_BOX_MAX)
+
+    def put(self, message: bytes | None) -> None:
+        try:
+            self._queue.put_nowait(message)
+        except asyncio.QueueFull:
+            self.overflow = True
+
+    @property
+    def empty(self) -> bool:
+        return self._queue.empty()
+
+    async def get(self) -> bytes | None:
+        if self.overflow and self._queue.empty():
+            raise Refused(Reason.OVERLOADED, "the client does not read what the server sends")
+        return await self._queue.get()
+
+
+class Link:
+    """One process and the exchanges on it."""
+
+    def __init__(self, process: Process, *, shared: bool, unclaimed: Callable[[bytes], None]) -> None:
+        self._process = process
+        self._shared = shared
+        self._unclaimed = unclaimed
+        self._boxes: list[Box] = []
+        self._numbers = itertools.count(1)
+        # The id a request has on the process's side → its box and the id its client knows.
+        self._asked: dict[RequestId, tuple[Box, RequestId]] = {}
+        self._watcher = asyncio.create_task(self._until_ended())
+        process.listen(self._on_line)
+
+    @property
+    def alive(self) -> bool:
+        return not self._process.ended.is_set()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._boxes)
+
+    async def stop(self) -> None:
+        await self._process.stop()
+        self._watcher.cancel()
+        self._end_all()
+
+    async def send(self, entry: Entry) -> None:
+        """Hand on a message that expects no reply."""
+        await self._process.send(one_line(entry.raw))
+        for message in entry.messages:
+            if message.method == "notifications/cancelled" and isinstance(message.params, dict):
+                self._give_up(message.params.get("requestId"))
+
+    def _give_up(self, rpc_id: object) -> None:
+        """A cancelled request need not be answered: its exchange ends even if the server stays silent."""
+        asked = self._asked.get(rpc_id) if isinstance(rpc_id, (int, str)) else None
+        if asked is not None:
+            asyncio.get_running_loop().call_later(_CANCEL_GRACE, asked[0].put, None)
+
+    async def open(self, entry: Entry) -> Box:
+        """Send a request; its box receives everything the process says for it."""
+        box = Box(entry)
+        raw = entry.raw
+        if self._shared:
+            assert isinstance(entry.message, Message)
+            assert entry.message.id is not None
+            number = next(self._numbers)
+            self._asked[number] = (box, entry.message.id)
+            raw = replace_member(raw, ("id",), _encode(number))
+            raw = replace_member(raw, ("params", "_meta", "progressToken"), _encode(number))
+        else:
+            for rpc_id in box.waiting:
+                if rpc_id in self._asked:
+                    raise Refused(Reason.INVALID_REQUEST, "a request with this id is under way in this session")
+            self._asked.update({rpc_id: (box, rpc_id) for rpc_id in box.waiting})
+        self._boxes.append(box)
+        try:
+            await self._process.send(one_line(raw))
+        except UpstreamError:
+            self._drop(box)
+            raise
+        return box
+
+    async def close(self, box: Box) -> None:
+        """Done with a box; what is still unanswered is cancelled at the process."""
+        unanswered = self._drop(box)
+        if not self.alive:
+            return
+        for number in unanswered:
+            notice = {
+                "jsonrpc": "2.0",
+                "method": "notifications/cancelled",
+                "params": {"requestId": number, "reason": "the client closed the connection"},
+            }
+            with contextlib.suppress(UpstreamError):
+                await self._process.send(_encode(notice) + b"\n")
+
+    def _drop(self, box: Box) -> list[RequestId]:
+        if box in self._boxes:
+            self._boxes.remove(box)
+        numbers = [number for number, (owner, _) in self._asked.items() if owner is box]
+        for number in numbers:
+            del self._asked[number]
+        return numbers
+
+    async def _until_ended(self) -> None:
+        await self._process.ended.wait()
+        self._end_all()
+
+    def _end_all(self) -> None:
+        for box in self._boxes:
+            box.put(None)
+
+    async def _on_line(self, line: bytes) -> None:
+        if line.lstrip()[:1] == b"[":
+            try:
+                parts = [bytes(raw) for raw in _decode_list(line)]
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                parts = [line]
+        else:
+            parts = [line]
+        for part in parts:
+            self._route(part)
+
+    def _route(self, line: bytes) -> None:
+        seen = peek(line)
+        if seen is None:
+            log.warning("message dropped: not JSON-RPC", extra={"fields": {"server": self._process.name}})
+            return
+        if seen.is_reply:
+            self._reply(line, seen)
+        elif (owner := self._owner(line, seen)) is not None:
+            owner[0].put(owner[1])
+        elif not self._shared:
+            self._unclaimed(line)
+        else:
+            log.debug("message dropped: belongs to no single client", extra={"fields": {"method": seen.method}})
+
+    def _reply(self, line: bytes, seen: Peek) -> None:
+        asked = self._asked.pop(seen.id, None) if seen.id is not None else None
+        if asked is None:
+            return  # the client left meanwhile, or nobody asked
+        box, client_id = asked
+        if self._shared:
+            line = replace_member(line, ("id",), _encode(client_id))
+            line = replace_member(line, ("result", "_meta", _SUBSCRIPTION), _encode(client_id))
+        box.waiting.discard(client_id)
+        box.put(line)
+
+    def _owner(self, line: bytes, seen: Peek) -> tuple[Box, bytes] | None:
+        """The box a notification or a request of the server belongs to, and the message as that client knows it."""
+        for path in (("params", "progressToken"), ("params", "_meta", _SUBSCRIPTION)):
+            span = member_span(line, path)
+            if span is None:
+                continue
+            value = _decode(line[span[0] : span[1]])
+            if not self._shared:
+                return next(((box, line) for box in self._boxes if value in box.tokens or value in box.waiting), None)
+            asked = self._asked.get(value) if type(value) is int else None
+            if asked is None:
+                return None
+            box, client_id = asked
+            original = next(iter(box.tokens), client_id) if path[-1] == "progressToken" else client_id
+            return box, replace_member(line, path, _encode(original))
+        if self._shared:
+            return (self._boxes[0], line) if len(self._boxes) == 1 and seen.id is None else None
+        # 2025-11-25: what a server sends while it works on a request goes on that request's stream.
+        return (self._boxes[-1], line) if self._boxes else None
+
+
+def _token(message: Message) -> RequestId | None:
+    token = message.meta.get("progressToken")
+    return token if isinstance(token, (str, int)) else None

@@ -1,0 +1,176 @@
+"""What the modern era's routing headers say, and whether the body says the same (2026-07-28, Streamable HTTP)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from callgate.errors import MessageError, Reason
+from callgate.gateway.headers import RawHeaders
+from callgate.jsonrpc import Batch, Kind, Message
+
+HANDSHAKE_VERSIONS: Final = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"})
+VERSION_META: Final = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_META: Final = "io.modelcontextprotocol/clientCapabilities"
+NAME_PARAMETER: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
+class Routing:
+    """The modern era's routing headers of one request, duplicates noticed."""
+
+    __slots__ = ("duplicate", "method", "name", "version")
+
+    def __init__(self, headers: RawHeaders) -> None:
+        self.version: str | None = None
+        self.method: str | None = None
+        self.name: str | None = None
+        self.duplicate: str | None = None
+        for key, value in headers:
+            if not key.startswith(b"mcp-"):
+                continue
+            # RFC 9110 §5.5: white space around a value is not part of it; httptools leaves it there.
+            text = value.decode("latin-1").strip()
+            if key == b"mcp-protocol-version":
+                self._once("version", text, "MCP-Protocol-Version")
+            elif key == b"mcp-method":
+                self._once("method", text, "Mcp-Method")
+            elif key == b"mcp-name":
+                self._once("name", text, "Mcp-Name")
+
+    def _once(self, slot: str, value: str, header: str) -> None:
+        if getattr(self, slot) is not None:
+            self.duplicate = header
+        setattr(self, slot, value)
+
+    @property
+    def modern(self) -> bool:
+        """Era by header alone: no header or a handshake version means sessions, everything else is stateless."""
+        return self.version is not None and self.version not in HANDSHAKE_VERSIONS
+
+
+def check_routing(message: Message | Batch, routing: Routing, *, complete: bool) -> None:
+    """Raise −32020 where the headers say something else than the body.
+
+    `complete` also judges what is absent: set for an upstream that sees no headers and cannot judge by itself.
+    """
+    if routing.duplicate is not None:
+        raise _mismatch(f"the header {routing.duplicate} appears more than once")
+    if isinstance(message, Batch):
+        if routing.modern or routing.method is not None or routing.name is not None:
+            raise MessageError(Reason.INVALID_REQUEST, "a batch cannot carry the routing headers of one request")
+        return
+    if message.kind is not Kind.REQUEST and routing.method is None:
+        return
+    if routing.method is not None and routing.method != message.method:
+        raise _mismatch("Mcp-Method differs from the body's method")
+    expected = _named(message)
+    if routing.name is not None and expected is not None and decode_value(routing.name) != expected:
+        raise _mismatch("Mcp-Name differs from what the body names")
+    if routing.modern and message.kind is Kind.REQUEST:
+        _check_envelope(message, routing, complete=complete)
+
+
+def _check_envelope(message: Message, routing: Routing, *, complete: bool) -> None:
+    version = message.meta.get(VERSION_META)
+    if version is None or CAPABILITIES_META not in message.meta:
+        # The modern envelope is missing from the body: not a mismatch, and a server that sees it says so itself.
+        if complete:
+            raise MessageError(Reason.INVALID_PARAMS, f"params._meta lacks {VERSION_META} or {CAPABILITIES_META}")
+        return
+    if version != routing.version:
+        raise _mismatch("MCP-Protocol-Version differs from the body's protocol version")
+    if routing.method is None:
+        raise _mismatch("the header Mcp-Method is missing")
+    if routing.name is None and _named(message) is not None:
+        raise _mismatch("the header Mcp-Name is missing")
+
+
+def _named(message: Message) -> str | None:
+    key = NAME_PARAMETER.get(message.method)
+    if key is None or not isinstance(message.params, dict):
+        return None
+    value = message.params.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _mismatch(detail: str) -> MessageError:
+    return MessageError(Reason.HEADER_MISMATCH, detail)
+
+
+# ---- header values that carry text ----
+
+_WRAPPED: Final = re.compile(r"=\?base64\?(.*)\?=")
+_PLAIN: Final = re.compile(r"[\x20-\x7e]*")
+
+
+def encode_value(value: str) -> str:
+    """A text as a header value: as it is, or wrapped as `=?base64?…?=` where it would not survive."""
+    if _PLAIN.fullmatch(value) and value == value.strip() and not _WRAPPED.fullmatch(value):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+
+
+def decode_value(value: str) -> str | None:
+    """The text a header value stands for, or None if it is wrapped and damaged."""
+    wrapped = _WRAPPED.fullmatch(value)
+    if wrapped is None:
+        return value
+    try:
+        text = base64.b64decode(wrapped.group(1), validate=True)
+        if base64.b64encode(text).decode() != wrapped.group(1):
+            return None
+        return text.decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+# ---- for a client that has no headers: the ones its requests stand for ----
+
+
+def routing_headers(message: Message) -> dict[str, str]:
+    """The modern era's headers for a message that came over a pipe; empty in the handshake era."""
+    version = message.meta.get(VERSION_META)
+    if not isinstance(version, str) or version in HANDSHAKE_VERSIONS:
+        return {}
+    headers = {"mcp-protocol-version": version, "mcp-method": encode_value(message.method)}
+    name = _named(message)
+    if name is not None:
+        headers["mcp-name"] = encode_value(name)
+    return headers
+
+
+def parameter_map(input_schema: Any) -> dict[tuple[str, ...], str]:
+    """Which arguments of a tool are repeated as `Mcp-Param-…` headers: `x-mcp-header` along `properties` only."""
+    found: dict[tuple[str, ...], str] = {}
+    stack: list[tuple[tuple[str, ...], Any]] = [((), input_schema)]
+    while stack and len(found) < 64:
+        path, schema = stack.pop()
+        if not isinstance(schema, dict) or len(path) > 16:
+            continue
+        token = schema.get("x-mcp-header")
+        if path and isinstance(token, str) and _TOKEN.fullmatch(token):
+            found[path] = token
+        properties = schema.get("properties")
+        if isinstance(properties, dict):
+            stack.extend(((*path, key), value) for key, value in properties.items())
+    return found
+
+
+def parameter_headers(mapping: Mapping[tuple[str, ...], str], arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The `Mcp-Param-…` headers of one call."""
+    headers: dict[str, str] = {}
+    for path, token in mapping.items():
+        node: Any = arguments
+        for key in path:
+            node = node.get(key) if isinstance(node, dict) else None
+        if isinstance(node, bool):
+            headers[f"mcp-param-{token.lower()}"] = "true" if node else "false"
+        elif isinstance(node, (str, int)):
+            headers[f"mcp-param-{token.lower()}"] = encode_value(str(node))
+    return headers
+
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")

@@ -1,0 +1,116 @@
+"""This process's own stdin and stdout as a client's end of a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+import threading
+from collections.abc import AsyncIterator
+from typing import Final
+
+from callgate.errors import Refused
+from callgate.gateway.lines import LineCutter
+
+_CHUNK: Final = 256 * 1024
+# A client that writes a thousand requests before it reads a reply must not bring everything to a stop.
+_PATIENT_BUFFER: Final = 64 * 1024 * 1024
+_PIPE_KINDS: Final = (stat.S_ISFIFO, stat.S_ISSOCK, stat.S_ISCHR)
+
+
+class StdioFront:
+    """Lines from a client, lines to a client."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._cutter = LineCutter(max_bytes)
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._blocking: list[int] = []
+        self._in = self._out = -1
+
+    async def open(self) -> None:
+        """Take stdin and stdout over. Stray prints of this process go to stderr from here on."""
+        self._in = os.dup(sys.stdin.fileno())
+        self._out = os.dup(sys.stdout.fileno())
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_CHUNK)
+        if _is_pipe(self._in):
+            self._blocking.append(self._in)
+            pipe = os.fdopen(os.dup(self._in), "rb", buffering=0)
+            await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        else:
+            threading.Thread(target=_pump, args=(self._in, reader, loop), daemon=True).start()
+        self._reader = reader
+        if _is_pipe(self._out):
+            self._blocking.append(self._out)
+            transport, protocol = await loop.connect_write_pipe(
+                asyncio.streams.FlowControlMixin, os.fdopen(os.dup(self._out), "wb", buffering=0)
+            )
+            transport.set_write_buffer_limits(high=_PATIENT_BUFFER)
+            self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
+
+    async def lines(self) -> AsyncIterator[bytes | Refused]:
+        """The client's lines until it closes its end."""
+        assert self._reader is not None
+        while chunk := await self._reader.read(_CHUNK):
+            for line in self._cutter.feed(chunk):
+                yield line
+        if rest := self._cutter.rest():
+            yield rest
+
+    async def write(self, line: bytes) -> None:
+        """Write one line; waits while the client does not read. A client that is gone is not an error here."""
+        if self._writer is None:
+            await asyncio.to_thread(_write_all, self._out, line + b"\n")
+            return
+        self._writer.write(line + b"\n")
+        await self._drain(self._writer)
+
+    async def close(self) -> None:
+        """Write out what is left and give the pipes back as they were."""
+        if self._writer is not None:
+            transport = self._writer.transport
+            transport.set_write_buffer_limits(high=0)
+            await self._drain(self._writer)
+        for descriptor in self._blocking:
+            # The flag belongs to the open file, which a shell or a sibling may share.
+            os.set_blocking(descriptor, True)
+
+    @staticmethod
+    async def _drain(writer: asyncio.StreamWriter) -> None:
+        try:
+            await writer.drain()
+        except ConnectionError:
+            return
+
+
+def _is_pipe(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    return sys.platform != "win32" and any(kind(mode) for kind in _PIPE_KINDS)
+
+
+def _pump(descriptor: int, reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
+    """A file or a Windows pipe cannot be waited for by the loop; a thread reads it."""
+    room = threading.Semaphore(16)
+
+    def feed(chunk: bytes) -> None:
+        if chunk:
+            reader.feed_data(chunk)
+        else:
+            reader.feed_eof()
+        room.release()
+
+    while True:
+        room.acquire()
+        chunk = os.read(descriptor, _CHUNK)
+        loop.call_soon_threadsafe(feed, chunk)
+        if not chunk:
+            return
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

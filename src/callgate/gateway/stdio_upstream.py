@@ -1,0 +1,297 @@
+"""A server started by a command, served over HTTP: a process per handshake session, one for the modern era."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from callgate.config import Server, ServerLimits
+from callgate.errors import Reason, Refused, UpstreamError
+from callgate.gateway.door import Entry
+from callgate.gateway.exchange import Exchange
+from callgate.gateway.link import Box, Link
+from callgate.gateway.process import Process
+from callgate.gateway.routing import Routing
+from callgate.gateway.sse import encode_event
+from callgate.jsonrpc import Kind, Message, error_reply, peek
+
+log = logging.getLogger("callgate.upstream")
+
+_SWEEP_SECONDS: Final = 1.0
+_KEPT_EVENTS: Final = 256
+_KEPT_BYTES: Final = 4 * 1024 * 1024
+_EVENT_STREAM: Final = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
+_JSON: Final = (b"content-type", b"application/json")
+# 2026-07-28, Streamable HTTP: the status that a JSON-RPC error has on the modern wire.
+_MODERN_STATUS: Final = dict.fromkeys((-32700, -32600, -32602, -32020, -32021, -32022), 400) | {-32601: 404}
+
+
+class Session:
+    """A client's own process, and the stream for what the server sends of its own accord."""
+
+    def __init__(self, process: Process) -> None:
+        self.id = secrets.token_urlsafe(32)
+        self.link = Link(process, shared=False, unclaimed=self._keep)
+        self.used = time.monotonic()
+        self.streams = 0
+        self._events: deque[tuple[int, bytes]] = deque(maxlen=_KEPT_EVENTS)
+        self._bytes = 0
+        self._last = 0
+        self._delivered = 0
+        self._news = asyncio.Condition()
+        self._pending: set[asyncio.Task[None]] = set()
+
+    def _keep(self, line: bytes) -> None:
+        self._last += 1
+        self._events.append((self._last, line))
+        self._bytes += len(line)
+        while self._bytes > _KEPT_BYTES and len(self._events) > 1:
+            self._bytes -= len(self._events.popleft()[1])
+        task = asyncio.get_running_loop().create_task(self._notify())
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+
+    async def _notify(self) -> None:
+        async with self._news:
+            self._news.notify_all()
+
+    async def listen(self, exchange: Exchange, last_event_id: str) -> None:
+        """Stream what the server sends, from where the client left off, until the process ends."""
+        after = int(last_event_id) if last_event_id.isdecimal() else self._delivered
+        await exchange.start(200, [*_EVENT_STREAM, (b"mcp-session-id", self.id.encode())])
+        while self.link.alive:
+            for number, line in [event for event in self._events if event[0] > after]:
+                await exchange.write(encode_event(line, str(number)))
+                after = number
+                self._delivered = max(self._delivered, number)
+            async with self._news:
+                if self._last <= after:
+                    try:
+                        async with asyncio.timeout(15):
+                            await self._news.wait()
+                    except TimeoutError:
+                        await exchange.write(b": still here\n\n")
+        await exchange.end()
+
+
+class StdioUpstream:
+    """Relays exchanges to processes of one command."""
+
+    sees_headers = False
+
+    def __init__(
+        self,
+        name: str,
+        server: Server,
+        limits: ServerLimits,
+        max_bytes: int,
+        on_start: Callable[[str], None] = lambda _name: None,
+    ) -> None:
+        self.name = name
+        self._server = server
+        self._limits = limits
+        self._max = max_bytes
+        self._on_start = on_start
+        self._sessions: dict[str, Session] = {}
+        self._starting = 0
+        self._shared: Link | None = None
+        self._shared_lock = asyncio.Lock()
+        self._sweeper: asyncio.Task[None] | None = None
+
+    @property
+    def sessions(self) -> int:
+        return len(self._sessions)
+
+    async def close(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        links = [session.link for session in self._sessions.values()]
+        self._sessions.clear()
+        if self._shared is not None:
+            links.append(self._shared)
+        await asyncio.gather(*(link.stop() for link in links))
+
+    # ---- the three HTTP methods ----
+
+    async def post(self, exchange: Exchange, entry: Entry) -> None:
+        try:
+            if Routing(exchange.headers).modern:
+                await self._post_modern(exchange, entry)
+            elif isinstance(entry.message, Message) and entry.message.method == "initialize":
+                await self._initialize(exchange, entry)
+            else:
+                session = self._session(exchange)
+                await self._relay(exchange, session.link, entry, [])
+        except Refused as refused:
+            for flight in entry.calls:
+                flight.finish("lost", code=refused.code)
+            if exchange.started:
+                raise
+            rpc_id = entry.message.id if isinstance(entry.message, Message) else None
+            await exchange.refuse(refused, rpc_id)
+        finally:
+            for flight in entry.calls:
+                flight.finish("cancelled")
+
+    async def get(self, exchange: Exchange) -> None:
+        if Routing(exchange.headers).modern:
+            raise Refused(Reason.METHOD_NOT_ALLOWED)
+        session = self._session(exchange)
+        last_event_id = (exchange.header(b"last-event-id") or b"").decode("latin-1").strip()[:20]
+        session.streams += 1
+        try:
+            with exchange.watch(at_once=True):
+                await session.listen(exchange, last_event_id)
+        finally:
+            session.streams -= 1
+            session.used = time.monotonic()
+
+    async def delete(self, exchange: Exchange) -> None:
+        session = self._session(exchange)
+        del self._sessions[session.id]
+        await session.link.stop()
+        await exchange.respond(204)
+
+    # ---- sessions and processes ----
+
+    def _session(self, exchange: Exchange) -> Session:
+        given = (exchange.header(b"mcp-session-id") or b"").decode("latin-1")
+        if not given:
+            raise Refused(
+                Reason.INVALID_REQUEST, "the header Mcp-Session-Id is missing", advice="Send `initialize` first."
+            )
+        session = self._sessions.get(given)
+        if session is None or not session.link.alive:
+            raise Refused(Reason.SESSION_UNKNOWN)
+        session.used = time.monotonic()
+        return session
+
+    async def _initialize(self, exchange: Exchange, entry: Entry) -> None:
+        most = min(self._limits.sessions, self._limits.processes)
+        if len(self._sessions) + self._starting >= most:
+            raise Refused(Reason.SESSION_LIMIT)
+        self._starting += 1
+        try:
+            session = Session(await self._start())
+        finally:
+            self._starting -= 1
+        self._sessions[session.id] = session
+        self._keep_sweeping()
+        settled = False
+        try:
+            settled = await self._relay(exchange, session.link, entry, [(b"mcp-session-id", session.id.encode())])
+        finally:
+            if not settled:
+                self._sessions.pop(session.id, None)
+                await session.link.stop()
+
+    async def _start(self) -> Process:
+        self._on_start(self.name)
+        server = self._server
+        return await Process.start(self.name, server.argv, server.environment(os.environ), server.cwd, self._max)
+
+    async def _shared_link(self) -> Link:
+        async with self._shared_lock:
+            if self._shared is None or not self._shared.alive:
+                if self._shared is not None:
+                    await self._shared.stop()
+                self._shared = Link(await self._start(), shared=True, unclaimed=lambda _line: None)
+            return self._shared
+
+    def _keep_sweeping(self) -> None:
+        if self._sweeper is None or self._sweeper.done():
+            self._sweeper = asyncio.create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        """End sessions that are idle or whose process is gone; the task ends with the last session."""
+        while self._sessions:
+            await asyncio.sleep(min(_SWEEP_SECONDS, self._limits.idle_seconds / 2))
+            oldest = time.monotonic() - self._limits.idle_seconds
+            for session in list(self._sessions.values()):
+                idle = session.used < oldest and not session.streams and not session.link.busy
+                if idle or not session.link.alive:
+                    self._sessions.pop(session.id, None)
+                    await session.link.stop()
+                    log.info("session ended", extra={"fields": {"server": self.name, "idle": idle}})
+
+    # ---- one exchange ----
+
+    async def _post_modern(self, exchange: Exchange, entry: Entry) -> None:
+        message = entry.message
+        if not isinstance(message, Message) or message.kind is Kind.RESPONSE:
+            raise Refused(Reason.INVALID_REQUEST, "the body has to be one request or notification")
+        if message.kind is Kind.NOTIFICATION:
+            # 2026-07-28 has no notifications from the client over HTTP; a shared process must not see a stray one.
+            await exchange.respond(202)
+            return
+        await self._relay(exchange, await self._shared_link(), entry, [], modern=True)
+
+    async def _relay(
+        self,
+        exchange: Exchange,
+        link: Link,
+        entry: Entry,
+        headers: list[tuple[bytes, bytes]],
+        *,
+        modern: bool = False,
+    ) -> bool:
+        """Send, and answer with what comes back; True once the answer is a result."""
+        if all(message.kind is not Kind.REQUEST for message in entry.messages):
+            await link.send(entry)
+            await exchange.respond(202)
+            return True
+        box = await link.open(entry)
+        good = False
+        try:
+            with exchange.watch():
+                good = await self._deliver(exchange, box, headers, modern=modern)
+        finally:
+            await link.close(box)
+        return good
+
+    async def _deliver(self, exchange: Exchange, box: Box, headers: list[tuple[bytes, bytes]], *, modern: bool) -> bool:
+        try:
+            async with asyncio.timeout(self._server.timeout_seconds):
+                first = await box.get()
+        except TimeoutError:
+            raise UpstreamError(Reason.UPSTREAM_TIMEOUT) from None
+        if first is None:
+            raise UpstreamError(Reason.UPSTREAM_CLOSED, "the server's process ended before it answered")
+        seen = peek(first)
+        if seen is not None and seen.is_reply and not box.waiting and len(box.entry.messages) == 1:
+            self._note(box, first)
+            status = _MODERN_STATUS.get(seen.code or 0, 200) if modern and seen.outcome == "error" else 200
+            await exchange.respond(status, first, [_JSON, *headers])
+            return seen.outcome != "error"
+        await exchange.start(200, [*_EVENT_STREAM, *headers])
+        line: bytes | None = first
+        while line is not None:
+            self._note(box, line)
+            await exchange.write(encode_event(line))
+            if not box.waiting and box.empty:
+                break
+            line = await box.get()
+        if line is None:
+            await self._lost(exchange, box)
+        await exchange.end()
+        return line is not None
+
+    @staticmethod
+    def _note(box: Box, line: bytes) -> None:
+        for flight in box.entry.calls:
+            if not flight.done and flight.replied(line):
+                return
+
+    @staticmethod
+    async def _lost(exchange: Exchange, box: Box) -> None:
+        failure = UpstreamError(Reason.UPSTREAM_CLOSED, "the server's process ended before it answered")
+        for flight in box.entry.calls:
+            flight.finish("lost", code=failure.code)
+        for rpc_id in box.waiting:
+            await exchange.write(encode_event(error_reply(rpc_id, failure)))

@@ -1,0 +1,114 @@
+"""`callgate wrap`: stdio in front of a server, so that a client which starts commands need not change.
+
+Messages are read as they come, decided side by side, and handed on in the order in which they came: a thousand
+requests at once share their commits, and a cancellation never overtakes what it cancels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from callgate.errors import Refused
+from callgate.gate import Context
+from callgate.gateway.door import Door, Entry, InFlight, Turned, session_digest
+from callgate.gateway.routing import VERSION_META
+from callgate.gateway.stdio_front import StdioFront
+from callgate.jsonrpc import Batch, Message, RequestId, error_reply, peek
+
+_AHEAD: Final = 1000
+
+
+class Behind(Protocol):
+    """The server as `wrap` sees it."""
+
+    async def start(self, deliver: Callable[[bytes], Awaitable[None]]) -> None: ...
+
+    async def send(self, entry: Entry) -> None: ...
+
+    async def send_eof(self) -> None: ...
+
+    async def finish(self) -> int: ...
+
+
+class Wrap:
+    """One client on stdio, one server behind it."""
+
+    def __init__(self, server: str, door: Door, behind: Behind, front: StdioFront) -> None:
+        self._server = server
+        self._door = door
+        self._behind = behind
+        self._front = front
+        self._session = session_digest(secrets.token_hex(16))
+        self._protocol: str | None = None
+        self._calls: dict[RequestId, InFlight] = {}
+
+    async def run(self) -> int:
+        """Relay until either side is done; the exit status is the server's."""
+        await self._front.open()
+        await self._behind.start(self._deliver)
+        upward = asyncio.create_task(self._relay_up())
+        try:
+            return await self._behind.finish()
+        finally:
+            upward.cancel()
+            await asyncio.gather(upward, return_exceptions=True)
+            for flight in list(self._calls.values()):
+                flight.finish("lost")
+            await self._front.close()
+
+    async def _relay_up(self) -> None:
+        queue: asyncio.Queue[asyncio.Task[Entry | None] | None] = asyncio.Queue(_AHEAD)
+        sender = asyncio.create_task(self._send_in_order(queue))
+        try:
+            async for line in self._front.lines():
+                if isinstance(line, bytes) and not line.strip():
+                    continue
+                await queue.put(asyncio.create_task(self._admit(line)))
+            await queue.put(None)
+            await sender
+        finally:
+            sender.cancel()
+
+    async def _send_in_order(self, queue: asyncio.Queue[asyncio.Task[Entry | None] | None]) -> None:
+        while (task := await queue.get()) is not None:
+            entry = await task
+            if entry is not None:
+                for flight in entry.calls:
+                    self._calls[flight.rpc_id] = flight
+                await self._behind.send(entry)
+        await self._behind.send_eof()
+
+    async def _admit(self, line: bytes | Refused) -> Entry | None:
+        if isinstance(line, Refused):
+            await self._front.write(error_reply(None, line))
+            return None
+        try:
+            message = self._door.read(line)
+            return await self._door.admit(message, self._context(message))
+        except Turned as turned:
+            if turned.reply is not None:
+                await self._front.write(turned.reply)
+            return None
+
+    async def _deliver(self, line: bytes) -> None:
+        """A message of the server, on its way to the client."""
+        if self._calls:
+            seen = peek(line)
+            if seen is not None and seen.is_reply and seen.id in self._calls and self._calls[seen.id].replied(line):
+                del self._calls[seen.id]
+        await self._front.write(line)
+
+    def _context(self, message: Message | Batch) -> Context:
+        protocol = self._protocol
+        if isinstance(message, Message):
+            if message.method == "initialize" and isinstance(message.params, dict):
+                self._protocol = protocol = _text(message.params.get("protocolVersion"))
+            protocol = _text(message.meta.get(VERSION_META)) or protocol
+        return Context(self._server, "stdio", self._session, protocol)
+
+
+def _text(value: object) -> str | None:
+    return value[:40] if isinstance(value, str) else None

@@ -1,0 +1,102 @@
+"""The server of `callgate wrap NAME -- CMD`: the command itself, behaving as if nothing stood in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from callgate.errors import Reason, Refused, UpstreamError
+from callgate.gateway.door import Entry
+from callgate.gateway.lines import LineCutter, one_line
+from callgate.gateway.process import die_with_parent
+
+_CHUNK: Final = 256 * 1024
+_FORWARDED: Final = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+
+
+class WrappedCommand:
+    """Environment, working directory, stderr and process group are the client's own, as without the gate."""
+
+    def __init__(self, argv: Sequence[str], max_bytes: int) -> None:
+        self._argv = argv
+        self._max = max_bytes
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    async def start(self, deliver: Callable[[bytes], Awaitable[None]]) -> None:
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                preexec_fn=die_with_parent if sys.platform == "linux" else None,
+            )
+        except (OSError, ValueError) as error:
+            raise UpstreamError(Reason.UPSTREAM_START_FAILED, f"cannot start {self._argv[0]!r}: {error}") from None
+        self._reading = asyncio.create_task(self._read(deliver))
+        self._forward_signals()
+
+    async def send(self, entry: Entry) -> None:
+        await self._write(one_line(entry.raw))
+
+    async def send_eof(self) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    async def finish(self) -> int:
+        """Wait for the command and everything it still has to say; negative for the signal that ended it."""
+        assert self._process is not None
+        assert self._reading is not None
+        await self._reading
+        return await self._process.wait()
+
+    async def _write(self, line: bytes) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        # A command that no longer reads is about to end; its exit status tells the client.
+        with contextlib.suppress(ConnectionError, RuntimeError):
+            self._process.stdin.write(line)
+            await self._process.stdin.drain()
+
+    async def _read(self, deliver: Callable[[bytes], Awaitable[None]]) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        cutter = LineCutter(self._max)
+        while chunk := await self._process.stdout.read(_CHUNK):
+            for line in cutter.feed(chunk):
+                if not isinstance(line, Refused):
+                    await deliver(line)
+        if rest := cutter.rest():
+            await deliver(rest)
+
+    def _forward_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for name in _FORWARDED:
+            number = getattr(signal, name, None)
+            if number is None:
+                continue
+            # On a terminal, Ctrl-C reaches the whole foreground group: the command has it already.
+            shared = name in ("SIGINT", "SIGQUIT") and os.isatty(sys.stdin.fileno())
+            with contextlib.suppress(NotImplementedError):
+                loop.add_signal_handler(number, self._pass_on, None if shared else number)
+
+    def _pass_on(self, number: int | None) -> None:
+        if number is not None and self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+
+def exit_as(status: int) -> int:
+    """The exit status for a command's: a signal that ended it ends us too, so that the parent sees the same."""
+    if status >= 0 or sys.platform == "win32":
+        return status
+    number = -status
+    signal.signal(number, signal.SIG_DFL) if number not in (signal.SIGKILL, signal.SIGSTOP) else None
+    os.kill(os.getpid(), number)
+    return 128 + number

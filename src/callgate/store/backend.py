@@ -1,0 +1,67 @@
+"""What the two databases do differently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Event
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError
+
+from callgate.errors import ConfigError, StoreUnavailable
+from callgate.store.rows import AuditRow
+
+
+class Backend(Protocol):
+    """One database behind the store's front."""
+
+    name: str
+    engine: Engine
+
+    def prepare(self, *, create: bool) -> None:
+        """Make the place where the store lives, and make it the owner's alone."""
+
+    def lock_schema(self, conn: Connection) -> None:
+        """Keep other processes from migrating until this transaction ends."""
+
+    def insert(self, driver: Any, rows: Sequence[AuditRow]) -> None:
+        """Write rows in a transaction of their own, durable on return."""
+
+    def insert_within(self, driver: Any, rows: Sequence[AuditRow]) -> None:
+        """Write rows in the transaction that is open."""
+
+    def rollback(self, driver: Any) -> None:
+        """End whatever transaction is open."""
+
+    def unavailable(self, error: BaseException) -> StoreUnavailable | None:
+        """The error to report if the cause is the store's state, None if it is the statement itself."""
+
+    def announce(self, conn: Connection) -> None:
+        """Tell other processes, once this transaction commits, that a switch has changed."""
+
+    def watch(self, changed: Callable[[], None], stop: Event) -> None:
+        """Call `changed` whenever another connection may have changed something, until `stop`."""
+
+
+def choose(url: str, *, durability: str, busy_seconds: float) -> Backend:
+    """The backend for a store url."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ConfigError(
+            f"{url!r} is not a store url",
+            advice="Write sqlite:///PATH or postgresql://USER@HOST/DATABASE as store.url.",
+        ) from None
+    kind = parsed.get_backend_name()
+    if kind == "sqlite":
+        from callgate.store.sqlite import SqliteBackend
+
+        return SqliteBackend(parsed, durability=durability, busy_seconds=busy_seconds)
+    if kind in ("postgresql", "postgres"):
+        from callgate.store.postgres import PostgresBackend
+
+        return PostgresBackend(parsed, durability=durability, busy_seconds=busy_seconds)
+    raise ConfigError(
+        f"a store cannot live in {kind!r}", advice="Use sqlite:///PATH or postgresql://USER@HOST/DATABASE."
+    )

@@ -1,0 +1,168 @@
+"""The kill switch: one row that every gateway on the store obeys within a second."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+from sqlalchemy import Connection, delete, insert, select
+
+from callgate.errors import ConfigError, StoreError
+from callgate.store.front import Store
+from callgate.store.rows import AuditRow
+from callgate.store.schema import control
+
+log = logging.getLogger(__name__)
+
+VARIABLE: Final = "CALLGATE_BLOCK_ALL"
+POLL_SECONDS: Final = 0.4
+STALE_SECONDS: Final = 3.0
+_NAME: Final = "block_all"
+_ON: Final = {"1", "true", "on", "yes"}
+_OFF: Final = {"", "0", "false", "off", "no"}
+
+
+class Block(msgspec.Struct, frozen=True):
+    """The stored state of the kill switch."""
+
+    on: bool = False
+    at: int = 0
+    by: str = ""
+    note: str = ""
+
+
+def read_block(conn: Connection) -> Block:
+    """The state of the switch; anything but a clear "off" is on."""
+    row = conn.execute(select(control).where(control.c.name == _NAME)).first()
+    if row is None:
+        return Block()
+    return Block(on=row.value != "off", at=row.changed_at, by=row.changed_by, note=row.note)
+
+
+def set_block(store: Store, state: Block, row: AuditRow) -> None:
+    """Turn the switch, together with the audit row that says so."""
+    with store.writing() as conn:
+        conn.execute(delete(control).where(control.c.name == _NAME))
+        conn.execute(
+            insert(control).values(
+                name=_NAME,
+                value="on" if state.on else "off",
+                changed_at=state.at,
+                changed_by=state.by,
+                note=state.note,
+            )
+        )
+        store.insert(conn, row)
+        store.backend.announce(conn)
+
+
+def forced_by_environment(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the environment holds the switch on; a value that cannot be read holds it on too."""
+    value = environ.get(VARIABLE, "").strip().lower()
+    if value in _OFF:
+        return False
+    if value not in _ON:
+        log.warning("%s=%r is neither on nor off; the kill switch is on", VARIABLE, value)
+    return True
+
+
+class KillSwitch:
+    """The switch as a gateway sees it: a value in memory, kept fresh from the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        forced: bool = False,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._by_config = forced
+        self._by_environment = forced_by_environment(environ)
+        self._clock = clock
+        self._state = Block()
+        self._read_at: float | None = None
+        self._poke: asyncio.Event | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._unwatch: Callable[[], None] | None = None
+
+    @property
+    def engaged(self) -> bool:
+        """Whether every call is to be refused."""
+        return self._by_config or self._by_environment or self._state.on
+
+    @property
+    def stale(self) -> bool:
+        """Whether the stored state has been unreadable for so long that nobody knows it: refuse."""
+        return self._read_at is None or self._clock() - self._read_at > STALE_SECONDS
+
+    @property
+    def why(self) -> str:
+        """Who or what holds the switch on."""
+        if self._by_environment:
+            return f"{VARIABLE} is set"
+        if self._by_config:
+            return "policy.block_all is true in the configuration"
+        if self._state.on:
+            note = f": {self._state.note}" if self._state.note else ""
+            return f"turned on by {self._state.by}{note}"
+        return ""
+
+    def force(self, forced: bool) -> None:  # noqa: FBT001 — the value of policy.block_all
+        """Follow a changed configuration."""
+        self._by_config = forced
+
+    async def start(self) -> None:
+        """Read the state once, then keep it fresh."""
+        if self._task is not None:
+            raise ConfigError("this kill switch runs already", advice="Start it once.")
+        loop = asyncio.get_running_loop()
+        poke = self._poke = asyncio.Event()
+
+        def changed() -> None:
+            with suppress(RuntimeError):  # the loop has closed
+                loop.call_soon_threadsafe(poke.set)
+
+        await self._refresh()
+        self._unwatch = self._store.watch(changed)
+        self._task = asyncio.create_task(self._follow(poke), name="callgate-kill-switch")
+
+    async def stop(self) -> None:
+        if self._unwatch is not None:
+            self._unwatch()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def _follow(self, poke: asyncio.Event) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await poke.wait()
+            poke.clear()
+            await self._refresh()
+
+    async def _refresh(self) -> None:
+        before = self._clock()
+        try:
+            state = await self._store.read(read_block)
+        except StoreError as error:
+            log.warning("the kill switch could not be read: %s", error)
+            return
+        except Exception:
+            # Not to be expected, so the state ages into `stale` and calls are refused; the reading goes on.
+            log.exception("the kill switch could not be read")
+            return
+        if state.on != self._state.on:
+            log.warning("kill switch is now %s (%s)", "on" if state.on else "off", state.by)
+        self._state = state
+        self._read_at = before

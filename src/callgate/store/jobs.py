@@ -1,0 +1,60 @@
+"""What waits for the writer thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from sqlalchemy import Connection
+
+from callgate.store.rows import AuditRow
+
+
+class Job:
+    """A row to append, or an operation to run, and the future that waits for it, if any."""
+
+    __slots__ = ("error", "future", "operation", "result", "row", "since")
+
+    def __init__(
+        self,
+        row: AuditRow | None,
+        operation: Callable[[Connection], Any] | None,
+        future: asyncio.Future[Any] | None,
+        since: float,
+    ) -> None:
+        self.row = row
+        self.operation = operation
+        self.future = future
+        self.since = since
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether its caller has stopped waiting, so that nothing must be written for it any more."""
+        return self.future is not None and self.future.done()
+
+
+def settle(jobs: Iterable[Job]) -> None:
+    """Wake everyone who waits for these jobs; each event loop is woken once, whatever the number of jobs."""
+    loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in jobs:
+        if job.future is not None:
+            loops.setdefault(job.future.get_loop(), []).append(job)
+    for loop, waiting in loops.items():
+        # A loop that has closed has nobody left to tell.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_resolve, waiting)
+
+
+def _resolve(jobs: list[Job]) -> None:
+    for job in jobs:
+        future = job.future
+        if future is None or future.done():
+            continue
+        if job.error is None:
+            future.set_result(job.result)
+        else:
+            future.set_exception(job.error)

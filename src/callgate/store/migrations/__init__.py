@@ -1,0 +1,1 @@
+"""Alembic migrations, run by `callgate.store.migrate`; no ini file."""

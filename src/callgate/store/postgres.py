@@ -1,0 +1,126 @@
+"""The store in PostgreSQL, for gateways on several machines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from threading import Event
+from typing import Any, Final
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import DBAPIError
+
+from callgate.errors import StoreError, StoreUnavailable
+from callgate.store.rows import COLUMNS, AuditRow
+
+try:
+    import psycopg
+except ImportError as error:
+    raise StoreError(
+        "the PostgreSQL driver is not installed", advice="Install it with `pip install 'callgate[postgres]'`."
+    ) from error
+
+CHANNEL: Final = "callgate_changed"
+# Advisory lock keys: "callgate" in ASCII, and what is locked.
+SCHEMA_LOCK: Final = 0x63616C6C67617400 + 1
+RECORDS_LOCK: Final = SCHEMA_LOCK + 1
+SEQUENCER_LOCK: Final = SCHEMA_LOCK + 2
+
+_TYPES: Final = ("int2", "int8", "text", "text", "text", "text", "text", "bytea", "bytea")
+_INSERT: Final = (
+    f"INSERT INTO audit_record ({','.join(COLUMNS)}) SELECT * FROM unnest("  # noqa: S608
+    + ",".join(f"%b::{kind}[]" for kind in _TYPES)
+    + ")"
+)
+# Ids are handed out before they commit. Whoever inserts holds this lock in shared mode, so the sequencer,
+# taking it alone for a moment, knows that no smaller id can appear later.
+_SHARE: Final = f"SELECT pg_advisory_xact_lock_shared({RECORDS_LOCK})"
+
+
+class PostgresBackend:
+    """PostgreSQL as a store."""
+
+    name = "postgresql"
+
+    def __init__(self, url: URL, *, durability: str, busy_seconds: float) -> None:
+        self.url = url.set(drivername="postgresql+psycopg")
+        self._durable = durability == "full"
+        self._busy_seconds = busy_seconds
+        self.engine = self._make_engine()
+
+    def _make_engine(self) -> Engine:
+        milliseconds = int(self._busy_seconds * 1000)
+        engine = create_engine(
+            self.url,
+            pool_pre_ping=True,
+            connect_args={
+                "connect_timeout": max(2, math.ceil(self._busy_seconds)),
+                "tcp_user_timeout": milliseconds,
+                "keepalives_idle": 5,
+                "application_name": "callgate",
+                "prepare_threshold": 1,
+            },
+        )
+        event.listen(engine, "connect", self._on_connect)
+        return engine
+
+    def _on_connect(self, driver: psycopg.Connection[Any], _record: object) -> None:
+        driver.execute(f"SET lock_timeout = {int(self._busy_seconds * 1000)}".encode())
+        if not self._durable:
+            driver.execute("SET synchronous_commit = off")
+        else:
+            driver.execute(
+                "SELECT set_config('synchronous_commit', 'on', false)"
+                " WHERE current_setting('synchronous_commit') = 'off'"
+            )
+        driver.commit()
+
+    def prepare(self, *, create: bool) -> None:
+        """The database itself is the operator's to make."""
+
+    def lock_schema(self, conn: Connection) -> None:
+        conn.execute(text(f"SELECT pg_advisory_xact_lock({SCHEMA_LOCK})"))
+
+    def insert(self, driver: psycopg.Connection[Any], rows: Sequence[AuditRow]) -> None:
+        # BEGIN, lock, INSERT and COMMIT travel together: one round trip a batch.
+        with driver.pipeline():
+            self.insert_within(driver, rows)
+            driver.commit()
+
+    def insert_within(self, driver: psycopg.Connection[Any], rows: Sequence[AuditRow]) -> None:
+        driver.execute(_SHARE)
+        driver.execute(_INSERT, [list(column) for column in zip(*rows, strict=True)])
+
+    def rollback(self, driver: psycopg.Connection[Any]) -> None:
+        driver.rollback()
+
+    def unavailable(self, error: BaseException) -> StoreUnavailable | None:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        if isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError):
+            first = str(cause).strip().splitlines() or [type(cause).__name__]
+            return StoreUnavailable(
+                f"PostgreSQL did not do it: {first[0]}",
+                advice=f"Check that {self.url.host or 'its socket'} answers and has room; "
+                "`callgate store check` tries it.",
+            )
+        return None
+
+    def announce(self, conn: Connection) -> None:
+        conn.execute(text(f"SELECT pg_notify('{CHANNEL}', '')"))
+
+    def watch(self, changed: Callable[[], None], stop: Event) -> None:
+        while not stop.is_set():
+            try:
+                self._listen(changed, stop)
+            except psycopg.Error:
+                stop.wait(0.5)
+
+    def _listen(self, changed: Callable[[], None], stop: Event) -> None:
+        plain = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        with psycopg.connect(plain, autocommit=True, connect_timeout=5, application_name="callgate watch") as driver:
+            driver.execute(f"LISTEN {CHANNEL}".encode())
+            # What changed while nobody listened is not told again.
+            changed()
+            while not stop.is_set():
+                for _ in driver.notifies(timeout=0.5, stop_after=1):
+                    changed()

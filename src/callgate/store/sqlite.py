@@ -1,0 +1,196 @@
+"""The store in one SQLite file (WAL), shared by any number of processes of one machine."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from itertools import chain
+from pathlib import Path
+from threading import Event
+from typing import Any, Final
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+
+from callgate.errors import ConfigError, StoreUnavailable
+from callgate.store.rows import COLUMNS, AuditRow
+
+POLL_SECONDS: Final = 0.2
+# One multi-row INSERT is one step in SQLite, so the interpreter lock changes hands once and not once a row.
+_CHUNK: Final = 128
+_BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def _insert_of(count: int) -> str:
+    marks = f"({','.join('?' * len(COLUMNS))})"
+    return f"INSERT INTO audit_record ({','.join(COLUMNS)}) VALUES {','.join([marks] * count)}"  # noqa: S608
+
+
+_INSERTS: Final = {1 << power: _insert_of(1 << power) for power in range(8)}
+
+
+class SqliteBackend:
+    """SQLite as a store."""
+
+    name = "sqlite"
+
+    def __init__(self, url: URL, *, durability: str, busy_seconds: float) -> None:
+        if not url.database or url.database == ":memory:":
+            raise ConfigError(
+                "a SQLite store needs a file, because gateways and commands share it",
+                advice="Write sqlite:///PATH as store.url.",
+            )
+        self.path = Path(url.database).expanduser()
+        self._synchronous = "FULL" if durability == "full" else "NORMAL"
+        self._busy_seconds = busy_seconds
+        self.engine = self._make_engine()
+
+    def _make_engine(self) -> Engine:
+        engine = create_engine(
+            URL.create("sqlite", database=str(self.path)),
+            connect_args={
+                "timeout": self._busy_seconds,
+                "isolation_level": None,
+                "check_same_thread": False,
+                "cached_statements": 256,
+            },
+        )
+        event.listen(engine, "connect", self._on_connect)
+        event.listen(engine, "begin", _on_begin)
+        return engine
+
+    def _on_connect(self, driver: sqlite3.Connection, _record: object) -> None:
+        driver.execute("PRAGMA foreign_keys=ON")
+        driver.execute(f"PRAGMA synchronous={self._synchronous}")
+
+    def prepare(self, *, create: bool) -> None:
+        try:
+            if create:
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                # SQLite gives -wal and -shm the mode of the main file.
+                with suppress(FileExistsError):
+                    os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            if not stat.S_ISREG(self.path.stat().st_mode):
+                raise StoreUnavailable(f"{self.path} is not a file", advice="Name a file in store.url.")
+        except FileNotFoundError:
+            raise StoreUnavailable(
+                f"there is no store at {self.path}",
+                advice="Start a gateway once, or run `callgate store upgrade`, to create it; "
+                "or name the right one with --store.",
+            ) from None
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{self.path} cannot be used: {error.strerror}",
+                advice="Check the folder's owner and permissions, or set store.url.",
+            ) from None
+        self._use_wal()
+
+    def _use_wal(self) -> None:
+        with closing(self._plain()) as driver:
+            if driver.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+                return
+            # Changing the journal mode does not wait for the busy timeout; an exclusive lock does.
+            driver.execute("PRAGMA locking_mode=NORMAL")
+            deadline = max(1, int(self._busy_seconds / 0.02))
+            for _ in range(deadline):
+                with suppress(sqlite3.OperationalError):
+                    if driver.execute("PRAGMA journal_mode=WAL").fetchone()[0] == "wal":
+                        return
+                Event().wait(0.02)
+        raise StoreUnavailable(
+            f"{self.path} cannot be switched to write-ahead logging",
+            advice="Close other programs that hold it open, and keep it on a local disk.",
+        )
+
+    def _plain(self) -> sqlite3.Connection:
+        try:
+            return sqlite3.connect(
+                self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
+            )
+        except sqlite3.Error as error:
+            raise self._describe(error) from None
+
+    def lock_schema(self, conn: Connection) -> None:
+        """BEGIN IMMEDIATE already keeps every other writer out."""
+
+    def insert(self, driver: sqlite3.Connection, rows: Sequence[AuditRow]) -> None:
+        statement = _INSERTS.get(len(rows))
+        if statement is not None:
+            # Outside BEGIN, one statement is one transaction: three calls saved.
+            driver.execute(statement, list(chain.from_iterable(rows)))
+            return
+        driver.execute("BEGIN IMMEDIATE")
+        self.insert_within(driver, rows)
+        driver.execute("COMMIT")
+
+    def insert_within(self, driver: sqlite3.Connection, rows: Sequence[AuditRow]) -> None:
+        start, left = 0, len(rows)
+        while left:
+            count = min(_CHUNK, 1 << (left.bit_length() - 1))
+            driver.execute(_INSERTS[count], list(chain.from_iterable(rows[start : start + count])))
+            start += count
+            left -= count
+
+    def rollback(self, driver: sqlite3.Connection) -> None:
+        if driver.in_transaction:
+            driver.execute("ROLLBACK")
+
+    def unavailable(self, error: BaseException) -> StoreUnavailable | None:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        if not isinstance(cause, sqlite3.DatabaseError):
+            return None
+        if isinstance(cause, sqlite3.OperationalError) or type(cause) is sqlite3.DatabaseError:
+            return self._describe(cause)
+        return None
+
+    def _describe(self, error: sqlite3.Error) -> StoreUnavailable:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _BUSY:
+            return StoreUnavailable(
+                f"{self.path} stayed locked by another process for {self._busy_seconds:g} s",
+                advice="Find what holds it, or raise store.busy_seconds.",
+            )
+        if code == sqlite3.SQLITE_FULL:
+            return StoreUnavailable(
+                f"no room left for {self.path}",
+                advice="Free disk space, or run `callgate audit prune`.",
+            )
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return StoreUnavailable(
+                f"{self.path} is damaged or not a SQLite file: {error}",
+                advice="Look at it with `callgate store check`; restore a copy made by `callgate store backup`.",
+            )
+        return StoreUnavailable(
+            f"{self.path} failed: {error}", advice="Run `callgate store check` and look at the disk."
+        )
+
+    def announce(self, conn: Connection) -> None:
+        """Every commit moves `PRAGMA data_version` for the other connections."""
+
+    def watch(self, changed: Callable[[], None], stop: Event) -> None:
+        seen: Any = None
+        driver: sqlite3.Connection | None = None
+        while not stop.wait(POLL_SECONDS):
+            try:
+                if driver is None:
+                    driver = sqlite3.connect(self.path, timeout=POLL_SECONDS, isolation_level=None)
+                now = driver.execute("PRAGMA data_version").fetchone()[0]
+            except sqlite3.Error:
+                if driver is not None:
+                    driver.close()
+                driver, seen = None, None
+                continue
+            if now != seen:
+                seen = now
+                changed()
+        if driver is not None:
+            driver.close()
+
+
+def _on_begin(conn: Connection) -> None:
+    # A transaction that starts as a reader cannot wait for the write lock later (SQLITE_BUSY_SNAPSHOT).
+    writes = conn.get_execution_options().get("callgate_writes", False)
+    conn.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,114 @@
+"""What `/metrics` tells. Every label comes from the configuration or from an enumeration, never from a peer."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from callgate._version import __version__
+from callgate.errors import Reason
+from callgate.telemetry.series import OTHER, Counter, Family, Gauge, Histogram
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+CALL_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+GATE_BOUNDS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
+
+NO_REASON: Final = "none"
+_REASONS: Final = frozenset({NO_REASON, *(reason.value for reason in Reason)})
+_VERDICTS: Final = frozenset({"pass", "refuse"})
+_TRANSPORTS: Final = frozenset({"http", "stdio"})
+_METHODS: Final = frozenset({"GET", "POST", "DELETE", "OPTIONS", "HEAD", "PUT", "PATCH"})
+_STATUSES: Final = frozenset(str(status) for status in range(100, 600))
+
+
+class Metrics:
+    """The metrics of one gateway, with a registry of their own."""
+
+    def __init__(self, servers: Iterable[str] = ()) -> None:
+        self._servers = set(servers)
+        server = {"server": self._servers}
+        self.calls = Family(
+            "callgate_calls_total",
+            "Tool calls that came to the gate, by what it said and why.",
+            Counter,
+            {**server, "verdict": _VERDICTS, "reason": _REASONS},
+        )
+        self.call_seconds = Family(
+            "callgate_call_seconds",
+            "Time from a tool call's arrival to the end of its answer.",
+            lambda: Histogram(CALL_BOUNDS),
+            server,
+        )
+        self.gate_seconds = Family(
+            "callgate_gate_seconds",
+            "Time the gate took to decide a tool call and to have the decision on record.",
+            lambda: Histogram(GATE_BOUNDS),
+        )
+        self.in_flight = Family("callgate_in_flight", "Requests under way.", Gauge)
+        self.sessions = Family("callgate_sessions", "Sessions open now.", Gauge, {**server, "transport": _TRANSPORTS})
+        self.upstream_errors = Family(
+            "callgate_upstream_errors_total",
+            "Failures of the servers behind the gateway.",
+            Counter,
+            {**server, "reason": _REASONS},
+        )
+        self.http_requests = Family(
+            "callgate_http_requests_total",
+            "HTTP requests answered, by method and status.",
+            Counter,
+            {"method": _METHODS, "status": _STATUSES},
+        )
+        self.audit_pending = Family(
+            "callgate_audit_pending", "Audit records that are durable but not yet in the Merkle tree.", Gauge
+        )
+        self.audit_append_failures = Family(
+            "callgate_audit_append_failures_total",
+            "Audit records that could not be written; each refused its call.",
+            Counter,
+        )
+        self.process_starts = Family(
+            "callgate_process_starts_total", "Processes started for servers with a command.", Counter, server
+        )
+        self.kill_switch = Family("callgate_kill_switch", "1 while the kill switch refuses every call.", Gauge)
+        self.build_info = Family(
+            "callgate_build_info",
+            "Always 1; the labels tell which version runs.",
+            Gauge,
+            {"version": {__version__}, "python": {platform.python_version()}},
+        )
+        self.build_info.at(__version__, platform.python_version()).set(1)
+        for family in self.families():
+            if not family.labels:
+                family.at()  # a series without labels is there from the start, at zero
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(_Families(self))
+
+    def families(self) -> list[Family[Counter] | Family[Gauge] | Family[Histogram]]:
+        """Every metric, in the order in which they are shown."""
+        return [family for family in vars(self).values() if isinstance(family, Family)]
+
+    def know(self, servers: Iterable[str]) -> None:
+        """Takes the names of a new configuration; what was counted stays."""
+        self._servers.update(servers)
+
+    def render(self) -> bytes:
+        """The text that Prometheus scrapes."""
+        return generate_latest(self._registry)
+
+
+class _Families(Collector):
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._metrics.families():
+            yield family.collect()
+
+
+__all__ = ["CONTENT_TYPE", "NO_REASON", "OTHER", "Metrics"]
