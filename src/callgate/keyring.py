@@ -3,7 +3,8 @@
 A key is 32 bytes, in a file `NAME.VERSION.key` (base64); the highest version is the current one. `checkpoint` is an
 Ed25519 seed, whose retired versions keep only their public half (`checkpoint.VERSION.pub`); every other key is
 symmetric and stays, because old records still verify with it. A cluster gives keys by `CALLGATE_KEY_<NAME>` or
-`CALLGATE_KEY_<NAME>_FILE`: base64, comma or line separated, the current one first; `pub:BASE64` is a retired public key.
+`CALLGATE_KEY_<NAME>_FILE`: base64, comma or line separated, the current one first; `pub:BASE64` is the public half of
+a retired one.
 """
 
 from __future__ import annotations
@@ -128,9 +129,7 @@ class Keyring:
             if name.endswith("_file"):
                 name, value = name.removesuffix("_file"), _read_text(Path(value))
             parts = [part.strip() for part in value.replace("\n", ",").split(",") if part.strip()]
-            keys += [
-                _key(name, len(parts) - at, part, "environment", variable) for at, part in enumerate(parts)
-            ]
+            keys += [_key(name, len(parts) - at, part, "environment", variable) for at, part in enumerate(parts)]
         return keys
 
     def _stored(self) -> list[Key]:

@@ -63,9 +63,9 @@ def check(
 
 def print_problems(error: ConfigError) -> None:
     """Every problem on a line of its own, and what to do, on stderr."""
-    for line in [*(map(str, error.problems) or ()), *([] if error.problems else [error.message]), error.advice]:
-        if line:
-            typer.echo(line, err=True)
+    typer.echo(error.message, err=True)
+    if error.advice:
+        typer.echo(error.advice, err=True)
 
 
 def print_json(value: dict[str, Any]) -> None:

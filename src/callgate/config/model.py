@@ -88,6 +88,16 @@ class Store(Section, frozen=True):
         Rule(check=rules.word, expand=True, place=rules.place_path),
     ] = None
 
+    @property
+    def keys_path(self) -> Path:
+        """Where the keys are: as configured, beside the SQLite file, or in the state directory of the user."""
+        if self.keys_dir is not None:
+            return self.keys_dir
+        url = self.url.reveal()
+        if url.startswith("sqlite:///"):
+            return Path(url.removeprefix("sqlite:///")).parent / "keys"
+        return platformdirs.user_state_path("callgate", appauthor=False) / "keys"
+
 
 class Audit(Section, frozen=True):
     """What the audit log keeps, and for how long."""
@@ -132,7 +142,6 @@ class Limits(Section, frozen=True):
             description='Largest message, in bytes or as a size such as `"32 MiB"`.',
             ge=1024,
             le=2**30,
-            extra_json_schema={"type": ["integer", "string"]},
         ),
         Rule(read=rules.read_size),
     ] = 33554432

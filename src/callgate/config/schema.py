@@ -14,10 +14,12 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 def schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of the whole file, with every key's description and default."""
-    whole = msgspec.json.schema(Config, schema_hook=_custom)
+    # through JSON, so that defaults are what JSON has and not tuples
+    whole: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(Config, schema_hook=_custom)))
     whole["$defs"]["Config"]["properties"]["servers"]["propertyNames"] = {"pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"}
     whole["$defs"]["Server"]["oneOf"] = [{"required": ["url"]}, {"required": ["command"]}]
     whole["$defs"]["Server"]["properties"]["command"]["minItems"] = 1
+    whole["$defs"]["Limits"]["properties"]["message_bytes"]["type"] = ["integer", "string"]
     return {"$schema": DIALECT, "title": "callgate.toml"} | whole
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Final, Never
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 MASK: Final = "***"
 
@@ -96,7 +96,6 @@ def _mask_url(written: str) -> str:
     text = _without_defaults(written)
     try:
         parts = urlsplit(text)
-        query = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
         return MASK
     place = parts.netloc
@@ -105,5 +104,6 @@ def _mask_url(written: str) -> str:
         name, colon, _ = user.partition(":")
         # A name without a password may be a token itself.
         place = f"{name}:{MASK}@{host}" if colon else f"{MASK}@{host}"
-    shown = "&".join(f"{name}={MASK}" for name, _ in query) if query else (MASK if parts.query else "")
-    return urlunsplit((parts.scheme, place, parts.path, shown, parts.fragment))
+    pairs = [pair.partition("=") for pair in parts.query.split("&") if pair]
+    query = "&".join(f"{name}={MASK}" if equals else MASK for name, equals, _ in pairs)
+    return urlunsplit((parts.scheme, place, parts.path, query, parts.fragment and MASK))

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import inspect
 
-from callgate.config.rules import peel
+from callgate.config.rules import peel, read_size
 from callgate.config.secret import Secret
 
 _NAMES: dict[type, str] = {bool: "a boolean", str: "a string", list: "a list", dict: "a table"}
@@ -18,15 +18,11 @@ _NAMES: dict[type, str] = {bool: "a boolean", str: "a string", list: "a list", d
 
 def expected(kind: Any) -> str:
     """A type of the model, as a person would say it."""
-    bare = peel(kind)[0]
+    bare, rule = peel(kind)
     if get_origin(bare) is Literal:
         return "one of " + ", ".join(f'"{value}"' for value in get_args(bare))
-    info = inspect.type_info(kind)
-    text = _info(info)
-    extra = info.extra_json_schema if isinstance(info, inspect.Metadata) else None
-    if extra and "string" in extra.get("type", ()):
-        text = f'{text}, or a size such as "32 MiB"'
-    return text
+    text = _info(inspect.type_info(kind))
+    return f'{text}, or a size such as "32 MiB"' if rule and rule.read is read_size else text
 
 
 def found(value: object, *, show: bool = False) -> str:

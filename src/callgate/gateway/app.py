@@ -28,6 +28,7 @@ class Upstream(Protocol):
 
     name: str
     sees_headers: bool
+    busy: int
 
     async def post(self, exchange: Exchange, entry: Entry) -> None: ...
 
@@ -69,7 +70,7 @@ class Watched(Protocol):
 
     def ready(self) -> str | None: ...
 
-    def metrics(self) -> bytes | None: ...
+    def render_metrics(self) -> bytes | None: ...
 
     def request(self, method: str, status: int) -> None: ...
 
@@ -91,6 +92,11 @@ class App:
         self._stopping = True
         for task in self._streams:
             task.cancel()
+
+    @property
+    def busy(self) -> int:
+        """Requests under way."""
+        return self._busy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -121,6 +127,7 @@ class App:
         if closed is not None and exchange.method != "POST":
             raise closed
         self._busy += 1
+        upstream.busy += 1
         try:
             if exchange.method == "POST":
                 await self._post(site, upstream, exchange)
@@ -135,6 +142,7 @@ class App:
             raise
         finally:
             self._busy -= 1
+            upstream.busy -= 1
 
     async def _post(self, site: Site, upstream: Upstream, exchange: Exchange) -> None:
         door = site.door
@@ -188,7 +196,7 @@ class App:
         elif exchange.path == "/readyz":
             problem = "shutting down" if self._stopping else self._watched.ready()
             await exchange.respond(200 if problem is None else 503, (problem or "ready").encode() + b"\n", [text])
-        elif exchange.path == "/metrics" and (metrics := self._watched.metrics()) is not None:
+        elif exchange.path == "/metrics" and (metrics := self._watched.render_metrics()) is not None:
             await exchange.respond(200, metrics, [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")])
         else:
             raise Refused(

@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
-import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import aiohttp
 import msgspec
-from yarl import URL
 
 from callgate.config import Server
 from callgate.errors import Reason, UpstreamError
 from callgate.gateway.door import Entry, InFlight
 from callgate.gateway.exchange import Exchange
 from callgate.gateway.headers import forward_down, forward_up
-from callgate.gateway.sse import Event, EventCutter, encode_event
+from callgate.gateway.http_client import HttpClient, is_stream
+from callgate.gateway.sse import encode_event
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, peek
 
-log = logging.getLogger("callgate.upstream")
-
-# Most servers close an idle connection after five seconds; leaving first avoids writing into a closing one.
-_KEEPALIVE: Final = 4.0
-_COPY_AT_ONCE: Final = 512 * 1024
 _DETACHED_MAX: Final = 10_000
 _decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-
-def new_session(connect_seconds: float) -> aiohttp.ClientSession:
-    """A client that adds nothing of its own: no cookies, no redirects, no decompression, no default headers."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=connect_seconds, sock_read=None),
-        skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-        trust_env=False,
-        max_line_size=65536,
-        max_field_size=65536,
-    )
 
 
 class Detached:
@@ -76,19 +54,15 @@ class HttpUpstream:
     sees_headers = True
 
     def __init__(self, name: str, server: Server, max_bytes: int) -> None:
-        assert server.url is not None
         self.name = name
-        self._url = URL(server.url.reveal(), encoded=True)
-        self._own = {key: value.reveal() for key, value in server.headers.items()}
+        self.busy = 0
+        self._client = HttpClient(server, max_bytes)
         self._authorization = server.forward_authorization
-        self._patience = server.timeout_seconds
-        self._max = max_bytes
-        self._session = new_session(server.connect_seconds)
         self._detached = Detached()
 
     async def close(self) -> None:
         self._detached.close()
-        await self._session.close()
+        await self._client.close()
 
     async def post(self, exchange: Exchange, entry: Entry) -> None:
         """Forward a message and stream its answer back; the calls in it are finished here."""
@@ -118,12 +92,12 @@ class HttpUpstream:
         with exchange.watch(at_once=True):
             answer = await self._open("GET", exchange, None)
             try:
-                if not _is_stream(answer):
+                if not is_stream(answer):
                     await self._plain(exchange, answer)
                     return
                 await exchange.start(answer.status, forward_down(answer.raw_headers))
                 waiting = self._detached.of(session)
-                async for event in self._events(answer):
+                async for event in self._client.events(answer):
                     for flight in waiting:
                         if event.data is not None and flight.replied(event.data):
                             self._detached.settle(session)
@@ -141,37 +115,15 @@ class HttpUpstream:
                 answer.close()
 
     async def _open(self, method: str, exchange: Exchange, body: bytes | None) -> aiohttp.ClientResponse:
-        data = body if body is None or len(body) <= _COPY_AT_ONCE else io.BytesIO(body)
-        try:
-            async with asyncio.timeout(self._patience):
-                answer = await self._session.request(
-                    method,
-                    self._url,
-                    data=data,
-                    headers=forward_up(exchange.headers, self._own, authorization=self._authorization),
-                    allow_redirects=False,
-                )
-        except TimeoutError:
-            raise UpstreamError(Reason.UPSTREAM_TIMEOUT) from None
-        except aiohttp.ClientConnectorError as error:
-            raise UpstreamError(Reason.UPSTREAM_UNREACHABLE, _unreachable(error)) from None
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
-            raise UpstreamError(Reason.UPSTREAM_CLOSED) from None
-        except (aiohttp.ClientError, ValueError):
-            raise UpstreamError(Reason.UPSTREAM_GARBAGE) from None
-        if 300 <= answer.status < 400 and answer.status != 304:
-            answer.close()
-            raise UpstreamError(Reason.UPSTREAM_REDIRECT)
-        if answer.headers.get("content-encoding", "identity").lower() != "identity":
-            answer.close()
-            raise UpstreamError(Reason.UPSTREAM_ENCODING)
-        return answer
+        own = self._client.own_headers
+        headers = forward_up(exchange.headers, own, authorization=self._authorization)
+        return await self._client.open(method, body, headers)
 
     async def _answer(self, exchange: Exchange, entry: Entry, answer: aiohttp.ClientResponse) -> None:
-        if _is_stream(answer):
+        if is_stream(answer):
             await self._stream(exchange, entry, answer)
             return
-        body = await self._read(answer)
+        body = await self._client.read(answer)
         if answer.status >= 400:
             for flight in entry.calls:
                 if not flight.replied(body):
@@ -202,7 +154,7 @@ class HttpUpstream:
         failure: UpstreamError | None = None
         await exchange.start(answer.status, forward_down(answer.raw_headers))
         try:
-            async for event in self._events(answer):
+            async for event in self._client.events(answer):
                 resumable = resumable or bool(event.id)
                 if event.data is not None and waiting and (seen := peek(event.data)) is not None and seen.is_reply:
                     waiting.pop(seen.id, None)
@@ -226,43 +178,9 @@ class HttpUpstream:
         for message in waiting:
             await exchange.write(encode_event(error_reply(message.id, failure)))
 
-    async def _events(self, answer: aiohttp.ClientResponse) -> AsyncIterator[Event]:
-        cutter = EventCutter(self._max)
-        try:
-            async for chunk in answer.content.iter_any():
-                for event in cutter.feed(chunk):
-                    yield event
-        except (aiohttp.ClientError, ConnectionError):
-            raise UpstreamError(Reason.UPSTREAM_CLOSED) from None
-
     async def _plain(self, exchange: Exchange, answer: aiohttp.ClientResponse) -> None:
-        body = await self._read(answer)
+        body = await self._client.read(answer)
         await exchange.respond(answer.status, body, forward_down(answer.raw_headers))
-
-    async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
-        if answer.content_length is not None and answer.content_length > self._max:
-            raise UpstreamError(Reason.UPSTREAM_TOO_LARGE)
-        try:
-            async with asyncio.timeout(self._patience):
-                body = await answer.content.readany()
-                if answer.content.at_eof():
-                    return body
-                parts = [body]
-                size = len(body)
-                while not answer.content.at_eof():
-                    parts.append(await answer.content.readany())
-                    size += len(parts[-1])
-                    if size > self._max:
-                        raise UpstreamError(Reason.UPSTREAM_TOO_LARGE)
-                return b"".join(parts)
-        except TimeoutError:
-            raise UpstreamError(Reason.UPSTREAM_TIMEOUT) from None
-        except (aiohttp.ClientError, ConnectionError):
-            raise UpstreamError(Reason.UPSTREAM_CLOSED) from None
-
-
-def _is_stream(answer: aiohttp.ClientResponse) -> bool:
-    return answer.status < 300 and answer.content_type == "text/event-stream"
 
 
 def _wants_reply(entry: Entry) -> bool:
@@ -275,7 +193,3 @@ def _request_id(entry: Entry) -> RequestId | None:
 
 def _session_of(exchange: Exchange) -> str:
     return (exchange.header(b"mcp-session-id") or b"").decode("latin-1")
-
-
-def _unreachable(error: aiohttp.ClientConnectorError) -> str:
-    return f"cannot connect to the server: {error.os_error.strerror or type(error.os_error).__name__}"

@@ -94,6 +94,7 @@ class StdioUpstream:
         on_start: Callable[[str], None] = lambda _name: None,
     ) -> None:
         self.name = name
+        self.busy = 0
         self._server = server
         self._limits = limits
         self._max = max_bytes

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from callgate.config import Server
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.gateway.door import Entry
 from callgate.gateway.lines import LineCutter, one_line
@@ -20,10 +21,11 @@ _FORWARDED: Final = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUS
 
 
 class WrappedCommand:
-    """Environment, working directory, stderr and process group are the client's own, as without the gate."""
+    """Given on the command line, its environment, directory, stderr and process group are the client's own."""
 
-    def __init__(self, argv: Sequence[str], max_bytes: int) -> None:
+    def __init__(self, argv: Sequence[str], max_bytes: int, server: Server | None = None) -> None:
         self._argv = argv
+        self._server = server
         self._max = max_bytes
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -34,6 +36,8 @@ class WrappedCommand:
                 *self._argv,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
+                env=None if self._server is None else self._server.environment(os.environ),
+                cwd=None if self._server is None else self._server.cwd,
                 preexec_fn=die_with_parent if sys.platform == "linux" else None,
             )
         except (OSError, ValueError) as error:
@@ -97,6 +101,7 @@ def exit_as(status: int) -> int:
     if status >= 0 or sys.platform == "win32":
         return status
     number = -status
-    signal.signal(number, signal.SIG_DFL) if number not in (signal.SIGKILL, signal.SIGSTOP) else None
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     return 128 + number

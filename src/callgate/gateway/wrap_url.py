@@ -7,19 +7,18 @@ import contextlib
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import aiohttp
 import msgspec
-from yarl import URL
 
 from callgate.config import Server
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.gateway.door import Entry
-from callgate.gateway.http_upstream import new_session
+from callgate.gateway.http_client import HttpClient
 from callgate.gateway.lines import one_line
 from callgate.gateway.routing import parameter_headers, parameter_map, routing_headers
-from callgate.gateway.sse import EventCutter
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, peek, replace_member
 
 log = logging.getLogger("callgate.wrap")
@@ -39,13 +38,9 @@ class WrappedUrl:
     """Posts what the client writes, writes what the server answers; holds the session and its stream."""
 
     def __init__(self, server: Server, max_bytes: int) -> None:
-        assert server.url is not None
-        self._url = URL(server.url.reveal(), encoded=True)
-        self._own = {name: value.reveal() for name, value in server.headers.items()}
-        self._patience = server.timeout_seconds
-        self._connect_seconds = server.connect_seconds
+        self._server = server
         self._max = max_bytes
-        self._http: aiohttp.ClientSession | None = None
+        self._client: HttpClient | None = None
         self._deliver: Deliver | None = None
         self._session: str | None = None
         self._version: str | None = None
@@ -59,7 +54,7 @@ class WrappedUrl:
 
     async def start(self, deliver: Deliver) -> None:
         self._deliver = deliver
-        self._http = new_session(self._connect_seconds)
+        self._client = HttpClient(self._server, self._max)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError):
@@ -71,7 +66,7 @@ class WrappedUrl:
             assert message.id is not None
             task = asyncio.create_task(self._request(message))
             self._posts[message.id] = task
-            task.add_done_callback(lambda done, key=message.id: self._forget(key, done))
+            task.add_done_callback(partial(self._forget, message.id))
             return
         if isinstance(message, Message) and self._cancels_modern(message):
             return
@@ -88,16 +83,16 @@ class WrappedUrl:
 
     async def finish(self) -> int:
         await self._ended.wait()
-        assert self._http is not None
+        assert self._client is not None
         tasks = [*self._posts.values(), *([self._stream] if self._stream else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._session is not None:
-            with contextlib.suppress(aiohttp.ClientError, TimeoutError, ConnectionError):
+            with contextlib.suppress(UpstreamError, TimeoutError):
                 async with asyncio.timeout(_END_SECONDS):
-                    await self._http.delete(self._url, headers=self._headers(None), allow_redirects=False)
-        await self._http.close()
+                    (await self._client.open("DELETE", None, self._headers(None))).close()
+        await self._client.close()
         return self._status
 
     def _stop(self, status: int) -> None:
@@ -144,21 +139,20 @@ class WrappedUrl:
 
     async def _relay_events(self, message: Message, answer: aiohttp.ClientResponse) -> str | None:
         """None once the reply has come; otherwise the id to resume from, empty if there is none."""
+        assert self._client is not None
         last = ""
-        cutter = EventCutter(self._max)
         try:
-            async for chunk in answer.content.iter_any():
-                for event in cutter.feed(chunk):
-                    last = event.id or last
-                    if event.data is None:
-                        continue
-                    seen = peek(event.data)
-                    if seen is not None and seen.is_reply and seen.id == message.id:
-                        await self._reply(message, event.data)
-                        return None
-                    await self._say(event.data)
-        except (aiohttp.ClientError, ConnectionError):
-            log.debug("stream broke off")
+            async for event in self._client.events(answer):
+                last = event.id or last
+                if event.data is None:
+                    continue
+                seen = peek(event.data)
+                if seen is not None and seen.is_reply and seen.id == message.id:
+                    await self._reply(message, event.data)
+                    return None
+                await self._say(event.data)
+        except UpstreamError as error:
+            log.debug("stream broke off", extra={"fields": {"reason": error.reason.value}})
         return last
 
     async def _resume(self, message: Message, last: str) -> str | None:
@@ -179,8 +173,6 @@ class WrappedUrl:
         seen = peek(body)
         if seen is not None and seen.outcome == "error":
             await self._say(replace_member(body, ("id",), _encode(message.id)))
-        elif 300 <= answer.status < 400:
-            raise UpstreamError(Reason.UPSTREAM_REDIRECT)
         elif answer.status == 404 and self._session is not None:
             raise UpstreamError(Reason.SESSION_UNKNOWN)
         else:
@@ -247,16 +239,8 @@ class WrappedUrl:
         return await self._open("POST", message.raw, self._headers(message))
 
     async def _open(self, method: str, body: bytes | None, headers: dict[str, str]) -> aiohttp.ClientResponse:
-        assert self._http is not None
-        try:
-            async with asyncio.timeout(self._patience):
-                return await self._http.request(method, self._url, data=body, headers=headers, allow_redirects=False)
-        except TimeoutError:
-            raise UpstreamError(Reason.UPSTREAM_TIMEOUT) from None
-        except aiohttp.ClientConnectorError:
-            raise UpstreamError(Reason.UPSTREAM_UNREACHABLE) from None
-        except (aiohttp.ClientError, ConnectionError):
-            raise UpstreamError(Reason.UPSTREAM_CLOSED) from None
+        assert self._client is not None
+        return await self._client.open(method, body, headers)
 
     def _headers(self, message: Message | Batch | None) -> dict[str, str]:
         headers = {"accept": "application/json, text/event-stream", "accept-encoding": "identity"}
@@ -273,21 +257,11 @@ class WrappedUrl:
             if message.method == "tools/call" and isinstance(message.params, dict):
                 known = self._parameters.get(str(message.params.get("name")), {})
                 headers |= parameter_headers(known, message.params.get("arguments") or {})
-        return headers | self._own
+        return headers | (self._client.own_headers if self._client is not None else {})
 
     async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
-        try:
-            async with asyncio.timeout(self._patience):
-                parts: list[bytes] = []
-                async for chunk in answer.content.iter_any():
-                    parts.append(chunk)
-                    if sum(map(len, parts)) > self._max:
-                        raise UpstreamError(Reason.UPSTREAM_TOO_LARGE)
-                return b"".join(parts)
-        except TimeoutError:
-            raise UpstreamError(Reason.UPSTREAM_TIMEOUT) from None
-        except (aiohttp.ClientError, ConnectionError):
-            raise UpstreamError(Reason.UPSTREAM_CLOSED) from None
+        assert self._client is not None
+        return await self._client.read(answer)
 
     async def _say(self, message: bytes) -> None:
         assert self._deliver is not None

@@ -37,6 +37,12 @@ class Backend(Protocol):
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         """The error to report if the cause is the store's state, None if it is the statement itself."""
 
+    def settled(self, conn: Connection) -> int:
+        """The newest record id; no smaller one can appear any more. Ends its transaction at once after."""
+
+    def take_turn(self, conn: Connection) -> bool:
+        """Be the only one who adds to the tree until this transaction ends; False if someone else is at it."""
+
     def announce(self, conn: Connection) -> None:
         """Tell other processes, once this transaction commits, that a switch has changed."""
 

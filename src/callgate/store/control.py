@@ -115,7 +115,7 @@ class KillSwitch:
             return f"turned on by {self._state.by}{note}"
         return ""
 
-    def force(self, forced: bool) -> None:  # noqa: FBT001 — the value of policy.block_all
+    def force(self, forced: bool) -> None:
         """Follow a changed configuration."""
         self._by_config = forced
 

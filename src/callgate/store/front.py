@@ -17,6 +17,7 @@ from callgate.store import migrate
 from callgate.store.backend import Backend, choose
 from callgate.store.jobs import Job
 from callgate.store.rows import AuditRow
+from callgate.store.schema import HEAD, VERSIONS
 from callgate.store.writer import Writer
 
 T = TypeVar("T")
@@ -87,11 +88,11 @@ class Store:
         with self.writing() as conn:
             self._backend.lock_schema(conn)
             found = migrate.version(conn)
-            if found is not None and (only_empty or found not in migrate.VERSIONS):
+            if found is not None and (only_empty or found not in VERSIONS):
                 migrate.require_current(found)
-            if found != migrate.HEAD:
+            if found != HEAD:
                 migrate.upgrade(conn)
-            return found, migrate.HEAD
+            return found, HEAD
 
     @property
     def kind(self) -> str:
@@ -192,8 +193,12 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection with one consistent view of the store."""
-        with self._reporting(), self._backend.engine.connect() as conn, conn.begin():
-            yield conn
+        with self._reporting(), self._backend.engine.connect() as conn:
+            # SQLite's readers have that by themselves (WAL).
+            if self.kind != "sqlite":
+                conn = conn.execution_options(isolation_level="REPEATABLE READ")
+            with conn.begin():
+                yield conn
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -243,6 +248,15 @@ class Store:
     def _tell(self) -> None:
         for changed in list(self._watchers):
             changed()
+
+    def flush(self, timeout: float = CLOSE_SECONDS) -> bool:
+        """Wait, on a thread that may block, until everything queued so far is written; False if it takes too long."""
+        deadline = time.monotonic() + timeout
+        while self._writer.waiting() or self._writer.queued:
+            if time.monotonic() > deadline or not self._writer_started:
+                return False
+            self._stop.wait(0.005)
+        return True
 
     # -- the end -----------------------------------------------------------------------------------------------
 

@@ -46,16 +46,17 @@ class PostgresBackend:
         self.url = url.set(drivername="postgresql+psycopg")
         self._durable = durability == "full"
         self._busy_seconds = busy_seconds
+        # 0 would mean "wait for ever" to PostgreSQL.
+        self._milliseconds = max(1, int(busy_seconds * 1000))
         self.engine = self._make_engine()
 
     def _make_engine(self) -> Engine:
-        milliseconds = int(self._busy_seconds * 1000)
         engine = create_engine(
             self.url,
             pool_pre_ping=True,
             connect_args={
                 "connect_timeout": max(2, math.ceil(self._busy_seconds)),
-                "tcp_user_timeout": milliseconds,
+                "tcp_user_timeout": self._milliseconds,
                 "keepalives_idle": 5,
                 "application_name": "callgate",
                 "prepare_threshold": 1,
@@ -65,7 +66,7 @@ class PostgresBackend:
         return engine
 
     def _on_connect(self, driver: psycopg.Connection[Any], _record: object) -> None:
-        driver.execute(f"SET lock_timeout = {int(self._busy_seconds * 1000)}".encode())
+        driver.execute(f"SET lock_timeout = {self._milliseconds}".encode())
         if not self._durable:
             driver.execute("SET synchronous_commit = off")
         else:
@@ -104,6 +105,15 @@ class PostgresBackend:
                 "`callgate store check` tries it.",
             )
         return None
+
+    def settled(self, conn: Connection) -> int:
+        # Taking the lock waits for inserts under way and holds up new ones: give up rather than hold them up long.
+        conn.execute(text("SET LOCAL lock_timeout = 500"))
+        conn.execute(text(f"SELECT pg_advisory_xact_lock({RECORDS_LOCK})"))
+        return int(conn.execute(text("SELECT coalesce(max(id), 0) FROM audit_record")).scalar_one())
+
+    def take_turn(self, conn: Connection) -> bool:
+        return bool(conn.execute(text(f"SELECT pg_try_advisory_xact_lock({SEQUENCER_LOCK})")).scalar_one())
 
     def announce(self, conn: Connection) -> None:
         conn.execute(text(f"SELECT pg_notify('{CHANNEL}', '')"))

@@ -57,13 +57,13 @@ audit_record: Final = Table(
     sqlite_autoincrement=True,
 )
 
-# Which record is which leaf of the tree; outlives the record when retention removes it.
+# Which record is which leaf of the tree; outlives the record when retention removes it. Both columns grow together,
+# so a record's leaf is found by bisection and needs no second index.
 audit_leaf: Final = Table(
     "audit_leaf",
     metadata,
     Column("leaf", _Id, primary_key=True, autoincrement=False),
     Column("record", BigInteger, nullable=False),
-    Index("audit_leaf_record", "record", unique=True),
 )
 
 # C2SP tlog-tiles: up to 256 hashes a tile; level 0 holds leaf hashes.

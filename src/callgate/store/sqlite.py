@@ -107,9 +107,7 @@ class SqliteBackend:
 
     def _plain(self) -> sqlite3.Connection:
         try:
-            return sqlite3.connect(
-                self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
-            )
+            return sqlite3.connect(self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise self._describe(error) from None
 
@@ -166,6 +164,13 @@ class SqliteBackend:
         return StoreUnavailable(
             f"{self.path} failed: {error}", advice="Run `callgate store check` and look at the disk."
         )
+
+    def settled(self, conn: Connection) -> int:
+        return int(conn.exec_driver_sql("SELECT coalesce(max(id), 0) FROM audit_record").scalar_one())
+
+    def take_turn(self, conn: Connection) -> bool:
+        """Whoever has the write lock has the turn."""
+        return conn.in_transaction()
 
     def announce(self, conn: Connection) -> None:
         """Every commit moves `PRAGMA data_version` for the other connections."""

@@ -41,7 +41,6 @@ def _records() -> None:
         sa.Column("leaf", identity, primary_key=True, autoincrement=False),
         sa.Column("record", sa.BigInteger, nullable=False),
     )
-    op.create_index("audit_leaf_record", "audit_leaf", ["record"], unique=True)
 
 
 def _tree() -> None:

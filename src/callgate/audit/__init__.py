@@ -1,0 +1,23 @@
+"""The log: what was decided, what happened, and the proof of both."""
+
+from callgate.audit.arguments import ArgumentsPolicy
+from callgate.audit.log import AuditLog
+from callgate.audit.records import (
+    AdminRecord,
+    Arguments,
+    CheckNote,
+    DecisionRecord,
+    OutcomeRecord,
+    Record,
+)
+
+__all__ = [
+    "AdminRecord",
+    "Arguments",
+    "ArgumentsPolicy",
+    "AuditLog",
+    "CheckNote",
+    "DecisionRecord",
+    "OutcomeRecord",
+    "Record",
+]

@@ -1,0 +1,162 @@
+"""How a call's arguments are stored: whole, redacted by rule, or only as a salted hash.
+
+A redaction rule is `PATH` or `SERVER/TOOL:PATH`.
+
+- SERVER, TOOL and every segment of PATH are globs (`*`, `?`), upper and lower case alike.
+- A PATH of one segment names a key at any depth: `password`, `*token*`.
+- A PATH with dots starts at the arguments: `user.email`, `items.*.price` (`*` also stands for a list's positions).
+- A segment `**` stands for any number of segments: `headers.**.cookie`.
+
+What a rule names is replaced, with everything below it, by `{"redacted": HASH}`; HASH is SHA-256 over the record's
+salt and the RFC 8785 form of the value, so that someone who knows the value can show that it was this one. The salt
+is in the record: a hash hides a value only as far as the value cannot be guessed.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from callgate.audit.records import Arguments
+from callgate.canonical import canonical
+from callgate.errors import ConfigError
+
+# Names that hold secrets nearly everywhere; part of every `redacted` policy.
+DEFAULT_RULES: Final = (
+    "*passw*",
+    "passphrase",
+    "*secret*",
+    "*token*",
+    "*api_key*",
+    "*api-key*",
+    "*apikey*",
+    "*private_key*",
+    "*privatekey*",
+    "*credential*",
+    "authorization",
+    "cookie",
+    "set-cookie",
+    "pin",
+    "cvv",
+    "otp",
+)
+MAX_RULES: Final = 1000
+_SALT: Final = 16
+_ANY: Final = None
+
+Mode = Literal["whole", "redacted", "hashed"]
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One parsed rule; a None in `path` is `**`."""
+
+    server: re.Pattern[str]
+    tool: re.Pattern[str]
+    path: tuple[re.Pattern[str] | None, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Rule:
+        where, colon, path = text.partition(":")
+        if not colon:
+            where, path = "*/*", text
+        server, slash, tool = where.partition("/")
+        segments = path.split(".")
+        if not slash or not server or not tool or not all(segments) or len(text) > 500:
+            raise ConfigError(
+                f"{text!r} is not a redaction rule",
+                advice="Write a key's name (`password`), a path (`user.email`) or SERVER/TOOL:PATH in audit.redact.",
+            )
+        parsed = tuple(_ANY if segment == "**" else _glob(segment) for segment in segments)
+        return cls(_glob(server), _glob(tool), (_ANY, *parsed) if len(parsed) == 1 else parsed)
+
+
+class ArgumentsPolicy:
+    """Turns a call's arguments into what is stored of them."""
+
+    def __init__(
+        self, mode: Mode, redact: Iterable[str] = (), *, random: Callable[[int], bytes] = secrets.token_bytes
+    ) -> None:
+        rules = [*DEFAULT_RULES, *redact]
+        if len(rules) > MAX_RULES:
+            raise ConfigError("there are too many redaction rules", advice=f"Keep audit.redact under {MAX_RULES}.")
+        self.mode = mode
+        self._rules = [Rule.parse(text) for text in rules]
+        self._random = random
+
+    def store(
+        self, server: str, tool: str, arguments: Any, form: bytes | None = None, raw: bytes | None = None
+    ) -> tuple[Arguments, str | None]:
+        """What to store, and the hash of the arguments where that gives nothing hidden away.
+
+        `form` is the RFC 8785 form of the arguments and `raw` their own JSON, if the caller has them.
+        """
+        form = canonical(arguments) if form is None else form
+        if self.mode == "whole":
+            value = arguments if raw is None else msgspec.Raw(raw)
+            return Arguments("whole", value), "sha256:" + hashlib.sha256(form).hexdigest()
+        salt = self._random(_SALT)
+        if self.mode == "hashed":
+            return Arguments("hashed", hash=_salted(salt, form), salt=salt.hex()), None
+        rules = [rule for rule in self._rules if rule.server.match(server) and rule.tool.match(tool)]
+        value, touched = _redact(arguments, [rule.path for rule in rules], salt)
+        if not touched:
+            return Arguments("redacted", value), "sha256:" + hashlib.sha256(form).hexdigest()
+        # An unsalted hash of the whole would let anyone guess the one value that is missing.
+        return Arguments("redacted", value, hash=_salted(salt, form), salt=salt.hex()), None
+
+
+def matches(arguments: Any, stored: Arguments, args_hash: str | None) -> bool:
+    """Whether these arguments are the ones that were stored."""
+    form = canonical(arguments)
+    if stored.hash is not None and stored.salt is not None:
+        return _salted(bytes.fromhex(stored.salt), form) == stored.hash
+    return args_hash == "sha256:" + hashlib.sha256(form).hexdigest()
+
+
+def _salted(salt: bytes, form: bytes) -> str:
+    return "sha256:" + hashlib.sha256(salt + form).hexdigest()
+
+
+_Path = tuple[re.Pattern[str] | None, ...]
+
+
+def _redact(value: Any, paths: list[_Path], salt: bytes) -> tuple[Any, bool]:
+    """The value without what the paths name. Recursion is bounded by the depth limit on messages."""
+    if isinstance(value, dict):
+        items: Iterable[tuple[Any, Any]] = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    else:
+        return value, False
+    touched = False
+    kept: dict[Any, Any] = {}
+    for key, item in items:
+        below = list(dict.fromkeys(rest for path in paths for rest in _step(path, str(key))))
+        if any(not rest for rest in below):
+            kept[key], touched = {"redacted": _salted(salt, canonical(item))}, True
+            continue
+        kept[key], inner = _redact(item, below, salt) if below else (item, False)
+        touched = touched or inner
+    return (list(kept.values()) if isinstance(value, list) else kept), touched
+
+
+def _step(path: _Path, key: str) -> Iterable[_Path]:
+    """What is left of a path after one key; the empty path means that the key's value is named."""
+    if not path:
+        return
+    head = path[0]
+    if head is _ANY:
+        yield path
+        yield from _step(path[1:], key)
+    elif head.match(key):
+        yield path[1:]
+
+
+def _glob(text: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(text), re.IGNORECASE)

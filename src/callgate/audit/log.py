@@ -1,0 +1,100 @@
+"""The log as the gate uses it: a decision is durable before the call leaves, the outcome follows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from callgate.audit import retention
+from callgate.audit.records import AdminRecord, DecisionRecord, OutcomeRecord, Record, encode, row
+from callgate.audit.seal import Sealer
+from callgate.audit.sequencer import Sequencer
+from callgate.errors import CallgateError, Reason, Refused, StoreUnavailable, Tampered
+from callgate.keyring import Keyring
+from callgate.store.front import Store
+from callgate.store.rows import AuditRow
+
+log = logging.getLogger(__name__)
+
+
+class AuditLog:
+    """Writes sealed records; runs the sequencer between `start` and `close`."""
+
+    def __init__(
+        self,
+        store: Store,
+        keyring: Keyring,
+        *,
+        retention_days: int = 180,
+        clock: Callable[[], float] = time.time,
+        tampered: Callable[[Tampered], None] = lambda _: None,
+    ) -> None:
+        self.store = store
+        self.keyring = keyring
+        self._retention_days = retention_days
+        self._clock = clock
+        self._sealer = Sealer(keyring)
+        # Shared, so that a rotated key that the sequencer notices is used for new records too.
+        self._sequencer = Sequencer(store, keyring, self._sealer, clock=clock, tampered=tampered)
+        self.dropped = 0
+
+    async def decided(self, record: DecisionRecord) -> None:
+        """Record a decision; durable when this returns, refused if it cannot be."""
+        try:
+            await self.store.append(self.row(record))
+        except StoreUnavailable as error:
+            raise Refused(Reason.AUDIT_UNAVAILABLE, str(error)) from error
+        except (TypeError, ValueError, RecursionError) as error:
+            # A value that JSON cannot hold: what cannot be recorded does not pass.
+            raise Refused(Reason.AUDIT_UNAVAILABLE, f"the call cannot be recorded: {error}") from error
+
+    def completed(self, record: OutcomeRecord) -> None:
+        """Record an outcome with the next batch. The call is over: failure is counted and logged, not raised."""
+        try:
+            self.store.append_soon(self.row(record))
+        except (StoreUnavailable, TypeError, ValueError) as error:
+            self.dropped += 1
+            log.error("the outcome of call %s is not on record: %s", record.call, error)
+
+    def row(self, record: Record) -> AuditRow:
+        """The sealed row of a record, for a transaction of its own making (`Store.insert`)."""
+        body = encode(record)
+        return row(record, body, self._sealer.seal(body))
+
+    def admin(self, action: str, by: str, detail: dict[str, Any] | None = None) -> AuditRow:
+        """The row that records what an operator did."""
+        return self.row(AdminRecord(at=int(self._clock() * 1000), action=action, by=by, detail=detail))
+
+    async def start(self) -> None:
+        """Begin to integrate records, starting with what a crash has left over."""
+        self._sequencer.start()
+
+    async def close(self) -> None:
+        """Integrate everything, archive the last checkpoint. Close the store after this."""
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    def _close(self) -> None:
+        # What `completed` has queued must be in the store before the last pass.
+        self.store.flush()
+        self._sequencer.close()
+
+    async def prune(self, by: str = "gateway") -> int:
+        """Remove record bodies past their retention; how many. Meant to be called about once an hour."""
+        if not self._retention_days:
+            return 0
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, self.prune_sync, by)
+        except CallgateError as error:
+            log.warning("old records could not be removed: %s", error)
+            return 0
+
+    def prune_sync(self, by: str, days: int | None = None) -> int:
+        before = int((self._clock() - (self._retention_days if days is None else days) * 86_400) * 1000)
+        return retention.prune(self.store, before, lambda detail: self.admin(retention.ACTION, by, detail))
+
+    def catch_up(self) -> int:
+        """Integrate what waits, for a command that wants a proof."""
+        return self._sequencer.catch_up()

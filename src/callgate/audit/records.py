@@ -1,0 +1,121 @@
+"""What the log holds: one decision and one outcome for each call, and what operators did. JSON, version 1."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from callgate.store.rows import ADMIN, DECISION, OUTCOME, AuditRow
+
+VERSION: Final = 1
+# The filter columns repeat the record; a long name is found by its beginning.
+COLUMN_CHARS: Final = 256
+
+
+def _version() -> int:
+    return VERSION
+
+
+class Arguments(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The call's arguments as stored: whole, redacted by rule, or only as a salted hash."""
+
+    mode: Literal["whole", "redacted", "hashed"]
+    value: Any = None
+    hash: str | None = None
+    salt: str | None = None
+
+
+class CheckNote(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one check said."""
+
+    name: str
+    verdict: str
+    reason: str | None = None
+    note: str | None = None
+
+
+class DecisionRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag="decision", tag_field="kind"):
+    """What the gate decided, written before the call leaves."""
+
+    v: int = msgspec.field(default_factory=_version)
+    call: str
+    at: int
+    gateway: str
+    server: str
+    session: str | None = None
+    transport: str
+    protocol: str | None = None
+    caller: dict[str, Any] | None = None
+    tool: str
+    arguments: Arguments
+    args_hash: str | None = None
+    verdict: Literal["allow", "refuse"]
+    reason: str | None = None
+    detail: str | None = None
+    checks: tuple[CheckNote, ...] = ()
+    extra: dict[str, Any] | None = None
+
+
+class OutcomeRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag="outcome", tag_field="kind"):
+    """What became of a call that was let through."""
+
+    v: int = msgspec.field(default_factory=_version)
+    call: str
+    at: int
+    outcome: str
+    code: int | None = None
+    bytes: int | None = None
+    result_hash: str | None = None
+    ms: float | None = None
+    extra: dict[str, Any] | None = None
+
+
+class AdminRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag="admin", tag_field="kind"):
+    """What an operator, or the gateway on its own, did to the store."""
+
+    v: int = msgspec.field(default_factory=_version)
+    at: int
+    action: str
+    by: str
+    detail: dict[str, Any] | None = None
+
+
+Record: TypeAlias = DecisionRecord | OutcomeRecord | AdminRecord
+
+encode: Final = msgspec.json.Encoder().encode
+_decoder: Final[msgspec.json.Decoder[Record]] = msgspec.json.Decoder(Record)
+
+
+def decode(body: bytes) -> Record:
+    """The record in a stored body; raises `msgspec.MsgspecError` if it is none that this version writes."""
+    record = _decoder.decode(body)
+    if record.v != VERSION:
+        raise msgspec.ValidationError(f"record version {record.v}, this Callgate knows {VERSION}")
+    return record
+
+
+def row(record: Record, body: bytes, seal: bytes) -> AuditRow:
+    """The row that stores a record: its body, its seal, and the filter columns."""
+    if isinstance(record, DecisionRecord):
+        return AuditRow(
+            DECISION,
+            record.at,
+            _column(record.call),
+            _column(record.server),
+            _column(record.tool),
+            record.verdict,
+            _column(record.reason) if record.reason else None,
+            body,
+            seal,
+        )
+    if isinstance(record, OutcomeRecord):
+        return AuditRow(OUTCOME, record.at, _column(record.call), None, None, None, _column(record.outcome), body, seal)
+    return AuditRow(ADMIN, record.at, None, None, None, None, _column(record.action), body, seal)
+
+
+def _column(value: str) -> str:
+    # PostgreSQL has no NUL in text, and a name chosen by a caller must not make a row unwritable.
+    if "\0" in value:
+        value = value.replace("\0", "\ufffd")
+    return value if len(value) <= COLUMN_CHARS else value[:COLUMN_CHARS]

@@ -1,0 +1,241 @@
+"""Adds new records to the tree, within a second, in id order, and signs a checkpoint.
+
+Any process may do it; the store decides whose result counts. Hashing happens before the lock is taken, on a consistent
+view, and the result is kept only if the tree has not moved meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from sqlalchemy import Connection
+
+from callgate.audit import note, noted, tiles, tree
+from callgate.audit.merkle import EMPTY_ROOT
+from callgate.audit.seal import Sealer
+from callgate.errors import AuditError, KeyringError, StoreError, StoreUnavailable, Tampered
+from callgate.keyring import CHECKPOINT, Keyring
+from callgate.store.front import Store, driver_of
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS: Final = 0.5
+BATCH: Final = 4096
+PASSES: Final = 100_000
+BATCH_BYTES: Final = 16 * 2**20
+ARCHIVE_MS: Final = 60_000
+LOUD_SECONDS: Final = 60.0
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What one pass did: records added, and whether more wait."""
+
+    added: int
+    more: bool
+
+
+class Sequencer:
+    """Integrates records; `run_once` for commands, `start` for a gateway."""
+
+    def __init__(
+        self,
+        store: Store,
+        keyring: Keyring,
+        sealer: Sealer | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        random: Callable[[int], bytes] = secrets.token_bytes,
+        tampered: Callable[[Tampered], None] = lambda _: None,
+    ) -> None:
+        self._store = store
+        self._keyring = keyring
+        self._sealer = sealer or Sealer(keyring)
+        self._clock = clock
+        self._random = random
+        self._tampered = tampered
+        self._loud_at = float("-inf")
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # -- one pass ----------------------------------------------------------------------------------------------
+
+    def catch_up(self, *, archive: bool = False) -> int:
+        """Integrate everything there is; archive the checkpoint if asked. How many records were added."""
+        added = 0
+        for _ in range(PASSES):
+            step = self.run_once()
+            added += step.added
+            if not step.more:
+                break
+            if not step.added:
+                # Someone else is at it.
+                self._stop.wait(0.01)
+        if archive:
+            self._archive_head()
+        return added
+
+    def run_once(self) -> Step:
+        """Integrate one batch."""
+        with self._store.reading() as conn:
+            head = tree.head(conn)
+            upto = self._store.backend.settled(conn)
+            if head is None and tree.has_remains(conn):
+                raise Tampered(
+                    "the head of the tree is gone, its leaves are not", advice="Run `callgate audit verify`."
+                )
+        if head is None:
+            self._found_log()
+            return Step(0, more=True)
+        before, rotated = self._trusted(head)
+        if upto <= head.record and not rotated:
+            return Step(0, more=False)
+        return self._integrate(head, before, upto, rotated=rotated)
+
+    def _trusted(self, head: tree.Head) -> tuple[note.Checkpoint, bool]:
+        """The checkpoint that the tree is to grow from, and whether a retired key signed it."""
+        current = self._keyring.current(CHECKPOINT)
+        checkpoint, key = note.verify(head.note, self._keyring.public_keys())
+        if (checkpoint.size, checkpoint.root) != (head.size, head.root):
+            raise Tampered(
+                "the head of the tree differs from its signed checkpoint", advice="Run `callgate audit verify`."
+            )
+        return checkpoint, key.public != current.public
+
+    def _integrate(self, head: tree.Head, before: note.Checkpoint, upto: int, *, rotated: bool) -> Step:
+        with self._store.reading() as conn:
+            if tree.head(conn) != head:
+                return Step(0, more=True)
+            last, leaves, bad = self._hash_new(conn, head, upto)
+            grown = tiles.Tiles(head.size, tiles.reader(conn))
+            if grown.root() != before.root:
+                # To go on from here would put our signature under what someone else has written.
+                raise Tampered("the tiles of the tree do not fit its checkpoint", advice="Run `callgate audit verify`.")
+            due = self._now() - tree.last_archived(conn) >= ARCHIVE_MS
+        grown.append(leaves)
+        if leaves or rotated:
+            signed = self._signed(before.origin, grown.size, grown.root(), after=before.at)
+            new = tree.Head(grown.size, last, note.parse(signed).root, signed)
+            if not self._keep(head, new, grown, due=due, rotated=rotated):
+                return Step(0, more=True)
+        if bad is not None:
+            raise bad
+        return Step(len(leaves), more=last < upto)
+
+    def _hash_new(self, conn: Connection, head: tree.Head, upto: int) -> tuple[int, list[bytes], Tampered | None]:
+        """The leaf hashes of the next records, and where to stop because a seal does not hold."""
+        mark = "?" if self._store.kind == "sqlite" else "%s"
+        rows = driver_of(conn).execute(
+            f"SELECT id, body, seal FROM audit_record WHERE id > {mark} AND id <= {mark} ORDER BY id LIMIT {BATCH}",  # noqa: S608
+            (head.record, upto),
+        )
+        self._sealer.refresh()
+        holds, sha256 = self._sealer.holds, hashlib.sha256
+        last, leaves, total = head.record, list[bytes](), 0
+        for record, body, seal in rows:
+            if not holds(body, seal):
+                return last, leaves, self._bad(record)
+            leaves.append(sha256(b"\x00" + body).digest())
+            last = record
+            total += len(body)
+            if total > BATCH_BYTES:
+                break
+        rows.close()
+        return last, leaves, None
+
+    def _bad(self, record: int) -> Tampered:
+        return Tampered(
+            f"record {record} was changed before it reached the tree: its seal does not hold",
+            record=record,
+            advice="Run `callgate audit verify`; nothing after this record is added to the tree.",
+        )
+
+    def _keep(self, head: tree.Head, new: tree.Head, grown: tiles.Tiles, *, due: bool, rotated: bool) -> bool:
+        """Store the result, unless someone else moved the tree meanwhile."""
+        with self._store.writing() as conn:
+            if not self._store.backend.take_turn(conn) or tree.head(conn) != head:
+                return False
+            if rotated:
+                # The last word of the old key stays on record.
+                tree.archive(conn, head.size, note.parse(head.note).at, head.note)
+            added = new.size - head.size
+            if added and tree.put_leaves(conn, head.record, new.record, head.size) != added:
+                raise Tampered(
+                    f"records after {head.record} vanished while they were read",
+                    record=head.record + 1,
+                    advice="Run `callgate audit verify`.",
+                )
+            tiles.write(conn, grown)
+            tree.put_head(conn, new)
+            if due or rotated:
+                tree.archive(conn, new.size, note.parse(new.note).at, new.note)
+        if due or rotated:
+            noted.put(self._keyring, new.note)
+        return True
+
+    def _found_log(self) -> None:
+        """The empty log: an origin of its own and a signed checkpoint of size 0."""
+        origin = f"callgate/{self._random(8).hex()}"
+        signed = self._signed(origin, 0, EMPTY_ROOT, after=0)
+        with self._store.writing() as conn:
+            if self._store.backend.take_turn(conn) and tree.head(conn) is None:
+                tree.put_head(conn, tree.Head(0, 0, EMPTY_ROOT, signed))
+                tree.archive(conn, 0, note.parse(signed).at, signed)
+
+    def _archive_head(self) -> None:
+        with self._store.writing() as conn:
+            head = tree.head(conn)
+            if head is not None:
+                tree.archive(conn, head.size, note.parse(head.note).at, head.note)
+        if head is not None:
+            noted.put(self._keyring, head.note)
+
+    def _signed(self, origin: str, size: int, root: bytes, *, after: int) -> str:
+        at = max(self._now(), after + 1)
+        return note.sign(note.Checkpoint(origin, size, root, at), self._keyring.current(CHECKPOINT).signer())
+
+    def _now(self) -> int:
+        return int(self._clock() * 1000)
+
+    # -- the thread --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="callgate-sequencer", daemon=True)
+        self._thread.start()
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Stop, then integrate what is left and archive the last checkpoint."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout)
+        self._attempt(lambda: self.catch_up(archive=True))
+
+    def _run(self) -> None:
+        while True:
+            # Gateways on one store should not all do the same work at the same moment.
+            jitter = self._random(1)[0] / 255
+            if self._stop.wait(TICK_SECONDS * (0.5 + jitter)):
+                return
+            self._attempt(self.catch_up)
+
+    def _attempt(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Tampered as error:
+            self._tampered(error)
+            if time.monotonic() - self._loud_at >= LOUD_SECONDS:
+                self._loud_at = time.monotonic()
+                log.critical("THE AUDIT LOG HAS BEEN TAMPERED WITH: %s", error)
+        except (StoreUnavailable, KeyringError) as error:
+            log.warning("records wait for the tree: %s", error)
+        except (StoreError, AuditError):
+            log.exception("records wait for the tree")
+        except Exception:
+            # The thread must outlive what nobody foresaw; records stay durable and wait.
+            log.exception("records wait for the tree")

@@ -1,0 +1,52 @@
+"""`callgate serve`: the gateway over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command("serve")(serve)
+
+
+def serve(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", envvar="CALLGATE_CONFIG", help="Configuration file.")
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option("--listen", envvar="CALLGATE_LISTEN", help="Address to listen on, HOST:PORT.")
+    ] = None,
+) -> None:
+    """Serve the configured MCP servers over Streamable HTTP, with every call checked and recorded."""
+    import os
+
+    from callgate.config import find, load
+    from callgate.errors import ConfigError
+    from callgate.gateway.serve import serve as run
+    from callgate.gateway.server import new_event_loop
+    from callgate.telemetry.logs import configure, get
+
+    if listen is not None:
+        os.environ["CALLGATE_LISTEN"] = listen
+    settings = load(config)
+    if not settings.servers:
+        raise ConfigError(
+            "no server is configured",
+            advice='Add a table such as [servers.files] with command = ["PROGRAM", "ARGUMENT"] or url = "https://…" '
+            "to callgate.toml, or try `callgate demo`.",
+        )
+    configure(settings.logging.level, settings.logging.format)
+    log = get("callgate.gateway")
+
+    def listening(address: str) -> None:
+        log.info("listening", address=address)
+        for name in settings.servers:
+            log.info("serving", server=name, endpoint=f"{address}/servers/{name}/mcp")
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(run(settings, config or find(), listening))
+    log.info("stopped")

@@ -1,0 +1,89 @@
+"""Keeps the books: decisions and outcomes into the audit log, and what is counted into the metrics."""
+
+from __future__ import annotations
+
+import logging
+
+from callgate.audit import ArgumentsPolicy, AuditLog, CheckNote, DecisionRecord, OutcomeRecord
+from callgate.errors import CallgateError
+from callgate.gate import Answer, Call, Decision, Pass, Refuse
+from callgate.gateway.door import Outcome
+from callgate.telemetry.metrics import NO_REASON, Metrics
+
+log = logging.getLogger("callgate.call")
+
+
+class Books:
+    """One set of books for each gateway process."""
+
+    def __init__(self, audit: AuditLog, arguments: ArgumentsPolicy, metrics: Metrics, gateway: str) -> None:
+        self.arguments = arguments
+        self._audit = audit
+        self._metrics = metrics
+        self._gateway = gateway
+
+    async def record(self, call: Call, decision: Decision) -> None:
+        """Make a decision durable; raises if that fails."""
+        refused = decision.refused
+        context = call.context
+        arguments, args_hash = self.arguments.store(context.server, call.tool, call.arguments, call.canonical)
+        facts = {name: value for answer in decision.answers for name, value in answer.verdict.facts.items()}
+        try:
+            await self._audit.decided(
+                DecisionRecord(
+                    call=call.id,
+                    at=call.at,
+                    gateway=self._gateway,
+                    server=context.server,
+                    session=context.session,
+                    transport=context.transport,
+                    protocol=context.protocol,
+                    tool=call.tool,
+                    arguments=arguments,
+                    args_hash=args_hash,
+                    verdict="allow" if refused is None else "refuse",
+                    reason=None if refused is None else refused.reason.value,
+                    detail=None if refused is None else refused.message,
+                    checks=tuple(_note(answer) for answer in decision.answers),
+                    extra=facts or None,
+                )
+            )
+        except CallgateError:
+            self._metrics.audit_append_failures.at().inc()
+            raise
+
+    def decided(self, call: Call, decision: Decision, seconds: float) -> None:
+        refused = decision.refused
+        server = call.context.server
+        verdict, reason = ("pass", NO_REASON) if refused is None else ("refuse", refused.reason.value)
+        self._metrics.calls.at(server, verdict, reason).inc()
+        self._metrics.gate_seconds.at().observe(seconds)
+        if refused is not None:
+            fields = {"call": call.id, "server": server, "tool": call.tool, "reason": refused.reason.value}
+            log.warning("call refused", extra={"fields": fields})
+        elif log.isEnabledFor(logging.DEBUG):
+            log.debug("call allowed", extra={"fields": {"call": call.id, "server": server, "tool": call.tool}})
+
+    def completed(self, call: Call, outcome: Outcome) -> None:
+        self._metrics.call_seconds.at(call.context.server).observe(outcome.ms / 1000)
+        # The call has happened and its decision is on record; an outcome that is missing shows as unknown.
+        self._audit.completed(
+            OutcomeRecord(
+                call=call.id,
+                at=outcome.at,
+                outcome=outcome.outcome,
+                code=outcome.code,
+                bytes=outcome.size,
+                result_hash=outcome.digest,
+                ms=outcome.ms,
+            )
+        )
+
+
+def _note(answer: Answer) -> CheckNote:
+    verdict = answer.verdict
+    if isinstance(verdict, Pass):
+        return CheckNote(answer.check, "pass")
+    if isinstance(verdict, Refuse):
+        return CheckNote(answer.check, "refuse", verdict.reason.value, verdict.detail or None)
+    return CheckNote(answer.check, "ask", None, getattr(verdict, "why", "no verdict"))

@@ -1,0 +1,86 @@
+"""One client connection: what uvicorn's own protocol leaves unbounded, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from callgate.errors import Reason, Refused
+from callgate.jsonrpc import error_reply
+
+_HEAD_BYTES: Final = 64 * 1024
+_HEAD_FIELDS: Final = 200
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's protocol with a cap on connections, on the size of a request's head and on the time it may take."""
+
+    most: int
+    head_seconds: float
+    _head_bytes = 0
+    _head_timer: asyncio.TimerHandle | None = None
+    _in_head = True
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            self._turn_away(Reason.OVERLOADED)
+            return
+        self._head_timer = self.loop.call_later(self.head_seconds, self._turn_away, Reason.BODY_TIMEOUT)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._in_head and len(data) + self._head_bytes > _HEAD_BYTES and b"\r\n\r\n" not in data[:_HEAD_BYTES]:
+            self._turn_away(Reason.MESSAGE_TOO_LARGE)
+            return
+        super().data_received(data)
+        # Most heads come in one piece: only a request that is still unfinished pays for a timer.
+        if self._in_head and self._head_bytes and self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.head_seconds, self._turn_away, Reason.BODY_TIMEOUT)
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        self._head_bytes = 1
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._head_bytes += len(name) + len(value) + 4
+        if self._head_bytes > _HEAD_BYTES or len(self.headers) > _HEAD_FIELDS:
+            self._turn_away(Reason.MESSAGE_TOO_LARGE)
+            return
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._head_bytes = 0
+        self._stop_timer()
+        if not self.transport.is_closing():
+            super().on_headers_complete()
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _turn_away(self, reason: Reason) -> None:
+        self._stop_timer()
+        if self.transport.is_closing():
+            return
+        body = error_reply(None, Refused(reason))
+        head = (
+            b"HTTP/1.1 %d Refused\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+        )
+        self.transport.write(head % (reason.status, len(body)) + body)
+        self.transport.close()
+
+
+def bounded(most: int, head_seconds: float) -> type[HttpToolsProtocol]:
+    """The protocol with these bounds; uvicorn makes one for each connection."""
+    return type("BoundedConnection", (Connection,), {"most": most, "head_seconds": head_seconds})

@@ -1,0 +1,138 @@
+"""What one gateway process holds: store, keys, log, gate, and the site that a configuration makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+
+from callgate.audit import ArgumentsPolicy, AuditLog
+from callgate.config import Config
+from callgate.errors import Reason, Refused
+from callgate.gate import Gate
+from callgate.gateway.app import Site, Upstream
+from callgate.gateway.books import Books
+from callgate.gateway.door import Door
+from callgate.gateway.guard import Guard
+from callgate.gateway.http_upstream import HttpUpstream
+from callgate.gateway.stdio_upstream import StdioUpstream
+from callgate.jsonrpc import Limits
+from callgate.keyring import Keyring
+from callgate.store import KillSwitch, Store
+from callgate.telemetry.metrics import Metrics
+from callgate.telemetry.spans import Tracer, tracer
+
+_PRUNE_SECONDS = 3600.0
+
+
+class Runtime:
+    """Open it with `Runtime.open`; it closes in the reverse order."""
+
+    def __init__(self, config: Config, store: Store, audit: AuditLog, spans: Tracer) -> None:
+        self.config = config
+        self.store = store
+        self.audit = audit
+        self.spans = spans
+        self.metrics = Metrics(config.servers)
+        self.switch = KillSwitch(store, config.policy.block_all)
+        self.books = Books(audit, _arguments(config), self.metrics, gateway=secrets.token_hex(6))
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, config: Config) -> AsyncIterator[Runtime]:
+        """A running gateway's parts; everything durable is flushed when the block ends."""
+        spans = tracer(config.telemetry.otlp_endpoint)
+        store = await asyncio.to_thread(
+            Store.open,
+            config.store.url.reveal(),
+            durability=config.store.durability,
+            busy_seconds=config.store.busy_seconds,
+        )
+        try:
+            audit = AuditLog(store, Keyring(config.store.keys_path), retention_days=config.audit.retention_days)
+            runtime = cls(config, store, audit, spans)
+            await audit.start()
+            try:
+                await runtime.switch.start()
+                try:
+                    yield runtime
+                finally:
+                    await runtime.switch.stop()
+            finally:
+                await audit.close()
+        finally:
+            await store.close()
+            spans.shutdown()
+
+    def closed(self) -> Refused | None:
+        """The kill switch as the gate asks for it: not knowing counts as on."""
+        if self.switch.engaged:
+            return Refused(Reason.BLOCKED_BY_POLICY, f"{Reason.BLOCKED_BY_POLICY.meaning} ({self.switch.why})")
+        if self.switch.stale:
+            return Refused(Reason.STORE_UNAVAILABLE)
+        return None
+
+    def door(self, config: Config) -> Door:
+        gate = Gate(kill_switch=self.closed, record=self.books.record, limit=config.limits.check_seconds)
+        return Door(gate, self.books, _limits(config))
+
+    def site(self, config: Config, old: Site | None = None) -> Site:
+        """The site of a configuration; upstreams that did not change are taken over from the old one."""
+        self.metrics.know(config.servers)
+        self.switch.force(config.policy.block_all)
+        self.books.arguments = _arguments(config)
+        upstreams: dict[str, Upstream] = {}
+        for name, server in config.servers.items():
+            kept = old.upstreams.get(name) if old is not None else None
+            same = self.config.servers.get(name) == server and self.config.limits == config.limits
+            upstreams[name] = kept if kept is not None and same else self._upstream(config, name)
+        address = config.gateway.address
+        guard = Guard(address.host, config.gateway.allowed_hosts, config.gateway.allowed_origins)
+        self.config = config
+        return Site(self.door(config), guard, upstreams, config.limits.body_seconds, config.limits.in_flight)
+
+    def _upstream(self, config: Config, name: str) -> Upstream:
+        server = config.servers[name]
+        most = config.limits.message_bytes
+        if server.kind == "http":
+            return HttpUpstream(name, server, most)
+        return StdioUpstream(name, server, config.server_limits(name), most, self._process_started)
+
+    def _process_started(self, name: str) -> None:
+        self.metrics.process_starts.at(name).inc()
+
+    # ---- what the HTTP face asks ----
+
+    def ready(self) -> str | None:
+        if self.switch.stale:
+            return "the store does not answer"
+        return None
+
+    def render_metrics(self) -> bytes | None:
+        if not self.config.telemetry.metrics:
+            return None
+        self.metrics.kill_switch.at().set(1 if self.switch.engaged else 0)
+        self.metrics.audit_pending.at().set(self.store.queued)
+        return self.metrics.render()
+
+    def request(self, method: str, status: int) -> None:
+        self.metrics.http_requests.at(method, str(status)).inc()
+
+    def failure(self, server: str, reason: Reason) -> None:
+        self.metrics.upstream_errors.at(server, reason.value).inc()
+
+    async def keep_retention(self) -> None:
+        """Drop the contents of records that are older than the configuration keeps them, once an hour."""
+        while True:
+            await self.audit.prune()
+            await asyncio.sleep(_PRUNE_SECONDS)
+
+
+def _arguments(config: Config) -> ArgumentsPolicy:
+    return ArgumentsPolicy(config.audit.arguments, config.audit.redact)
+
+
+def _limits(config: Config) -> Limits:
+    limits = config.limits
+    return Limits(limits.message_bytes, limits.depth, limits.batch)

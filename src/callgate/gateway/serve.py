@@ -1,0 +1,91 @@
+"""`callgate serve`: the gateway as a process that listens, follows its configuration and loses no call."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
+from typing import Final
+
+from callgate.config import Config
+from callgate.config.watch import ConfigWatch
+from callgate.gateway.app import App, Site, Upstream
+from callgate.gateway.runtime import Runtime
+from callgate.gateway.server import HttpServer, raise_descriptor_limit
+
+log = logging.getLogger("callgate.gateway")
+
+_RETIRE_SECONDS: Final = 600.0
+
+
+class Current:
+    """The site in force; a new configuration replaces it while calls under way finish on the old one."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._site = runtime.site(runtime.config)
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    def site(self) -> Site:
+        return self._site
+
+    def reload(self, config: Config) -> None:
+        before = self._runtime.config
+        for key in ("listen", "shutdown_seconds"):
+            if getattr(before.gateway, key) != getattr(config.gateway, key):
+                log.warning("restart needed", extra={"fields": {"key": f"gateway.{key}"}})
+        if before.store != config.store:
+            log.warning("restart needed", extra={"fields": {"key": "store"}})
+        old = self._site
+        self._site = self._runtime.site(config, old)
+        for upstream in old.upstreams.values():
+            if upstream not in self._site.upstreams.values():
+                task = asyncio.create_task(_retire(upstream))
+                self._retiring.add(task)
+                task.add_done_callback(self._retiring.discard)
+        log.info("configuration reloaded", extra={"fields": {"servers": sorted(config.servers)}})
+
+    async def close(self) -> None:
+        for task in self._retiring:
+            task.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await asyncio.gather(*(upstream.close() for upstream in self._site.upstreams.values()))
+
+
+async def _retire(upstream: Upstream) -> None:
+    deadline = time.monotonic() + _RETIRE_SECONDS
+    try:
+        while upstream.busy and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    finally:
+        await upstream.close()
+
+
+async def serve(config: Config, path: Path | None, on_listening: Callable[[str], None]) -> None:
+    """Run until SIGINT or SIGTERM."""
+    raise_descriptor_limit(config.limits.connections)
+    async with Runtime.open(config) as runtime:
+        current = Current(runtime)
+        server = HttpServer(App(current.site, runtime), config, on_listening)
+        retention = asyncio.create_task(runtime.keep_retention())
+        watch = _watch(path, current, config)
+        try:
+            async with watch:
+                await server.run_until_stopped()
+        finally:
+            retention.cancel()
+            await current.close()
+
+
+def _watch(path: Path | None, current: Current, config: Config) -> AbstractAsyncContextManager[object]:
+    """Follow the file, and read it again on SIGHUP."""
+    if path is None:
+        return nullcontext()
+    watch = ConfigWatch(path, current.reload, current=config)
+    if hasattr(signal, "SIGHUP"):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, watch.trigger)
+    return watch

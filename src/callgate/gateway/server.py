@@ -1,0 +1,110 @@
+"""The listening side: uvicorn, with the bounds a hostile network makes necessary."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+import uvicorn
+
+from callgate.config import Config
+from callgate.errors import ConfigError
+from callgate.gateway.app import App
+from callgate.gateway.connection import bounded
+
+log = logging.getLogger("callgate.http")
+
+_SPARE_DESCRIPTORS: Final = 128
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn that ends endless streams when it is asked to stop, and says when it listens."""
+
+    def __init__(self, app: App, config: Config, on_listening: Callable[[str], None]) -> None:
+        limits = config.limits
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=bounded(limits.connections, limits.header_seconds),
+                ws="none",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
+                backlog=2048,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=max(1, round(config.gateway.shutdown_seconds)),
+            )
+        )
+        self._app = app
+        self._address = config.gateway.address
+        self._on_listening = on_listening
+
+    async def run_until_stopped(self) -> None:
+        """Listen, serve, and come back when a signal or `should_exit` says so."""
+        listener = self._bind()
+        try:
+            await self.serve(sockets=[listener])
+        finally:
+            with contextlib.suppress(OSError):
+                listener.close()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if sockets:
+            host, port = sockets[0].getsockname()[:2]
+            self._on_listening(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.begin_shutdown()
+        await super().shutdown(sockets)
+
+    def _bind(self) -> socket.socket:
+        host, port = self._address.host, self._address.port
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            listener.close()
+            raise ConfigError(
+                f"cannot listen on {host}:{port}: {error.strerror}",
+                advice="Choose another address with `callgate serve --listen 127.0.0.1:0`, or stop what uses it.",
+            ) from None
+        listener.setblocking(False)  # noqa: FBT003
+        return listener
+
+
+def raise_descriptor_limit(connections: int) -> None:
+    """Each connection takes a descriptor here and perhaps one upstream: ask the system for as many."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections * 2 + _SPARE_DESCRIPTORS
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if most < wanted:
+        log.warning("few file descriptors", extra={"fields": {"allowed": most, "wanted": wanted}})
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where there is one."""
+    try:
+        import uvloop
+    except ImportError:  # Windows
+        return asyncio.new_event_loop()
+    loop: Any = uvloop.new_event_loop()
+    return loop  # type: ignore[no-any-return]

@@ -1,0 +1,58 @@
+"""Puts `callgate wrap` together from a configuration and a command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from callgate.config import Config, Secret, Server
+from callgate.errors import ConfigError
+from callgate.gateway.runtime import Runtime
+from callgate.gateway.stdio_front import StdioFront
+from callgate.gateway.wrap import Behind, Wrap
+from callgate.gateway.wrap_command import WrappedCommand
+from callgate.gateway.wrap_url import WrappedUrl
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+def wrapped_server(config: Config, name: str, command: Sequence[str], url: str | None) -> Server | None:
+    """The server to reach by HTTP or as configured; None for a command given on the command line."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} is not a server name", advice="Use small letters, digits, - and _, such as `files` or `my-db`."
+        )
+    if command and url is not None:
+        raise ConfigError("a command and --url were given", advice="Give one of them.")
+    if url is not None:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"{url!r} is not an http or https address", advice="Write --url https://HOST/mcp.")
+        return Server(url=Secret(url, url), headers=_headers(config, name))
+    if command:
+        return None
+    if name not in config.servers:
+        raise ConfigError(
+            f"there is nothing to wrap: no command, no --url, and no server {name!r} in the configuration",
+            advice=f"Write `callgate wrap {name} -- PROGRAM ARGUMENT` or `callgate wrap {name} --url https://HOST/mcp`.",
+        )
+    return config.servers[name]
+
+
+def _headers(config: Config, name: str) -> dict[str, Secret]:
+    configured = config.servers.get(name)
+    return configured.headers if configured is not None else {}
+
+
+async def run_wrap(config: Config, name: str, server: Server | None, command: Sequence[str]) -> int:
+    """Relay until the client or the server is done; the server's exit status."""
+    most = config.limits.message_bytes
+    behind: Behind
+    if server is not None and server.kind == "http":
+        behind = WrappedUrl(server, most)
+    elif server is not None:
+        behind = WrappedCommand(server.argv, most, server)
+    else:
+        behind = WrappedCommand(command, most)
+    async with Runtime.open(config) as runtime:
+        runtime.metrics.know([name])
+        return await Wrap(name, runtime.door(config), behind, StdioFront(most)).run()
