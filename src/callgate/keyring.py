@@ -77,6 +77,16 @@ class Keyring:
         self.refresh()
         return list(self._keys.get(name, ()))
 
+    def require(self, *names: str) -> None:
+        """Refuse to go on without these keys: a new one would verify nothing."""
+        for name in names:
+            if not self.versions(name):
+                raise KeyringError(
+                    f"there is no {name} key in {self.directory or 'the environment'}",
+                    advice="Set store.keys_dir to the folder that belongs to this store, "
+                    f"or give the key as {_variable(name)}.",
+                )
+
     def public_keys(self) -> list[bytes]:
         """The public half of every checkpoint key, the newest first."""
         return [key.public for key in self.versions(CHECKPOINT)]

@@ -45,13 +45,16 @@ class Sealer:
         self.refresh()
 
     def refresh(self) -> None:
-        """Follow a rotation."""
+        """Follow a rotation; makes the first key."""
         current = self._keyring.current(SEAL)
         makers = dict(_maker(key.secret) for key in self._keyring.versions(SEAL))
         self._makers = makers
         self.seal: Callable[[bytes], bytes] = makers[_maker(current.secret)[0]]
 
-    def holds(self, body: bytes, seal: bytes) -> bool:
+    def holds(self, body: object, seal: object) -> bool:
         """Whether this seal was made for this body with one of the keys."""
+        # SQLite would hand out text or a number if someone had put one there.
+        if type(body) is not bytes or type(seal) is not bytes:
+            return False
         maker = self._makers.get(seal[:4])
         return maker is not None and hmac.compare_digest(maker(body), seal)

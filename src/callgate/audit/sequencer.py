@@ -12,6 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Final
 
 import msgspec
@@ -29,7 +30,6 @@ log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 0.5
 BATCH: Final = 4096
 PASSES: Final = 100_000
-BATCH_BYTES: Final = 16 * 2**20
 ARCHIVE_MS: Final = 60_000
 LOUD_SECONDS: Final = 60.0
 
@@ -109,7 +109,7 @@ class Sequencer:
         return checkpoint, key.public != current.public
 
     def _integrate(self, head: tree.Head, before: note.Checkpoint, upto: int, *, rotated: bool) -> Step:
-        with self._store.reading() as conn:
+        with self._store.reading() as conn, self._store.backend.doubting(conn):
             if tree.head(conn) != head:
                 return Step(0, more=True)
             last, leaves, bad = self._hash_new(conn, head, upto)
@@ -130,23 +130,20 @@ class Sequencer:
 
     def _hash_new(self, conn: Connection, head: tree.Head, upto: int) -> tuple[int, list[bytes], Tampered | None]:
         """The leaf hashes of the next records, and where to stop because a seal does not hold."""
-        mark = "?" if self._store.kind == "sqlite" else "%s"
-        rows = driver_of(conn).execute(
-            f"SELECT id, body, seal FROM audit_record WHERE id > {mark} AND id <= {mark} ORDER BY id LIMIT {BATCH}",  # noqa: S608
+        rows = self._store.backend.stream(
+            driver_of(conn),
+            f"SELECT id, body, seal FROM audit_record WHERE id > ? AND id <= ? ORDER BY id LIMIT {BATCH}",  # noqa: S608
             (head.record, upto),
         )
         self._sealer.refresh()
         holds, sha256 = self._sealer.holds, hashlib.sha256
-        last, leaves, total = head.record, list[bytes](), 0
-        for record, body, seal in rows:
-            if not holds(body, seal):
-                return last, leaves, self._bad(record)
-            leaves.append(sha256(b"\x00" + body).digest())
-            last = record
-            total += len(body)
-            if total > BATCH_BYTES:
-                break
-        rows.close()
+        last, leaves = head.record, list[bytes]()
+        with closing(rows):
+            for record, body, seal in rows:
+                if not holds(body, seal):
+                    return last, leaves, self._bad(record)
+                leaves.append(sha256(b"\x00" + body).digest())
+                last = record
         return last, leaves, None
 
     def _bad(self, record: int) -> Tampered:
@@ -165,7 +162,7 @@ class Sequencer:
                 # The last word of the old key stays on record.
                 tree.archive(conn, head.size, note.parse(head.note).at, head.note)
             added = new.size - head.size
-            if added and tree.put_leaves(conn, head.record, new.record, head.size) != added:
+            if added and tree.put_leaves(conn, head.record, new.record, head.size, added) != added:
                 raise Tampered(
                     f"records after {head.record} vanished while they were read",
                     record=head.record + 1,

@@ -70,6 +70,12 @@ class Tiles:
             hashes, level = b"".join(above), level + 1
         self.size += len(leaves)
 
+    def forget(self) -> None:
+        """Let go of tiles that no later leaf can change, so that memory stays flat while a whole log passes."""
+        last = {(level, (self.size >> (HEIGHT * level)) // WIDTH) for level in range(levels(self.size))}
+        self._known = {key: hashes for key, hashes in self._known.items() if key in last}
+        self._changed.clear()
+
     def changed(self) -> Iterator[tuple[int, int, bytes]]:
         """The tiles to store."""
         for level, number in sorted(self._changed):

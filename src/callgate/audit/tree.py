@@ -34,12 +34,16 @@ def put_head(conn: Connection, new: Head) -> None:
     conn.execute(insert(audit_tree).values(id=1, size=new.size, record=new.record, root=new.root, note=new.note))
 
 
-def put_leaves(conn: Connection, after: int, upto: int, size: int) -> int:
+def put_leaves(conn: Connection, after: int, upto: int, size: int, expected: int) -> int:
     """Make the records with after < id <= upto the next leaves, in id order; how many there were."""
+    count = upto - after
+    numbered = "SELECT :size - 1 + row_number() OVER (ORDER BY id), id"
+    # Without gaps in the ids, which is nearly always, counting is adding.
+    plain = "SELECT id + :size - 1 - :after, id"
     done = conn.execute(
         text(
-            "INSERT INTO audit_leaf (leaf, record) SELECT :size - 1 + row_number() OVER (ORDER BY id), id"
-            " FROM audit_record WHERE id > :after AND id <= :upto"
+            f"INSERT INTO audit_leaf (leaf, record) {plain if count == expected else numbered}"
+            " FROM audit_record WHERE id > :after AND id <= :upto ORDER BY id"
         ),
         {"size": size, "after": after, "upto": upto},
     )

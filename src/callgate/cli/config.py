@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from callgate import config
-from callgate.cli.check import ConfigOption, print_json, print_problems
-from callgate.errors import ConfigError
+from callgate.cli.common import ConfigOption, print_json
 
 
 def register(app: typer.Typer) -> None:
@@ -18,13 +16,13 @@ def register(app: typer.Typer) -> None:
 
 def show(path: ConfigOption = None) -> None:
     """Print every setting in force, defaults and environment included, as JSON. Secrets are masked."""
-    try:
-        print_json(config.show(config.load(path)))
-    except ConfigError as error:
-        print_problems(error)
-        raise typer.Exit(1) from None
+    from callgate import config
+
+    print_json(config.show(config.load(path)))
 
 
 def schema() -> None:
     """Print the JSON Schema of callgate.toml, for editors that complete and check it."""
+    from callgate import config
+
     print_json(config.schema())

@@ -11,10 +11,8 @@ import typer
 
 
 def register(app: typer.Typer) -> None:
-    app.command(
-        "wrap",
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
-    )(wrap)
+    # Options may stand before or after NAME; everything behind `--` is the command's own.
+    app.command("wrap")(wrap)
 
 
 def wrap(

@@ -128,11 +128,14 @@ def _override(data: dict[str, Any], environ: Mapping[str, str], problems: list[P
         if not isinstance(table, dict):
             continue  # the file's own problem, told by the reader
         try:
-            table[key] = convert(text)
+            value = convert(text)
         except ValueError as error:
             problems.append(Problem("environment", None, name, str(error)))
             continue
-        overridden[section, key] = name
+        # The file can be changed while the gateway runs, its environment cannot: false must not hold the switch down.
+        if value is not False:
+            table[key] = value
+            overridden[section, key] = name
     return overridden
 
 

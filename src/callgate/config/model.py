@@ -84,7 +84,10 @@ class Store(Section, frozen=True):
     ] = 5.0
     keys_dir: Annotated[
         Path | None,
-        Meta(description="Directory of the gateway's own keys. By default beside the SQLite file."),
+        Meta(
+            description="Directory of the gateway's own keys; `~` and `${NAME}` are expanded. By default `keys` beside "
+            "the SQLite file, or in the state directory of the user."
+        ),
         Rule(check=rules.word, expand=True, place=rules.place_path),
     ] = None
 
@@ -95,7 +98,7 @@ class Store(Section, frozen=True):
             return self.keys_dir
         url = self.url.reveal()
         if url.startswith("sqlite:///"):
-            return Path(url.removeprefix("sqlite:///")).parent / "keys"
+            return Path(url.removeprefix("sqlite:///").partition("?")[0]).parent / "keys"
         return platformdirs.user_state_path("callgate", appauthor=False) / "keys"
 
 

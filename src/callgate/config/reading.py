@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -46,7 +47,7 @@ class Reader:
         if not isinstance(data, dict):
             self._problem(path, f"expected a table, found {found(data)}")
             return kind()
-        fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+        fields = _fields(kind)
         values: dict[str, Any] = {}
         wrong: set[str] = set()
         for name, value in data.items():
@@ -135,6 +136,11 @@ class Reader:
             raise _Wrong(str(error)) from None
         except RuntimeError:  # pathlib's word for a home directory that it cannot find
             raise _Wrong('the home directory that "~" stands for is not known; write the whole path') from None
+
+
+@cache
+def _fields(kind: type[Section]) -> dict[str, msgspec.structs.FieldInfo]:
+    return {field.encode_name: field for field in msgspec.structs.fields(kind)}
 
 
 def _mismatch(kind: Any, bare: Any, value: object) -> str:

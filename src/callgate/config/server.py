@@ -78,7 +78,10 @@ class Server(Section, frozen=True):
     ] = ()
     cwd: Annotated[
         Path | None,
-        Meta(description="Working directory of the command; a relative one is taken from this file's folder."),
+        Meta(
+            description="Working directory of the command. `~` and `${NAME}` are expanded; a relative one is taken "
+            "from the folder of this configuration."
+        ),
         Rule(check=rules.word, expand=True, place=rules.place_path),
     ] = None
     headers: Annotated[

@@ -123,8 +123,7 @@ class App:
             raise Refused(Reason.OVERLOADED)
         if self._stopping:
             raise Refused(Reason.SHUTTING_DOWN)
-        closed = site.door.gate.closed()
-        if closed is not None and exchange.method != "POST":
+        if exchange.method != "POST" and (closed := site.door.gate.closed()) is not None:
             raise closed
         self._busy += 1
         upstream.busy += 1
@@ -150,13 +149,12 @@ class App:
         raw = await exchange.body(door.limits.bytes, site.body_seconds)
         try:
             message = door.read(raw)
-            routing = Routing(exchange.headers)
+            routing = Routing(exchange)
             try:
                 check_routing(message, routing, complete=not upstream.sees_headers)
             except Refused as refused:
                 raise Turned(refused, error_reply(_id_of(message), refused)) from None
-            closed = door.gate.closed()
-            if closed is not None and not _has_request(message):
+            if not _has_request(message) and (closed := door.gate.closed()) is not None:
                 raise closed
             entry = await door.admit(message, _context(upstream.name, exchange, routing))
         except Turned as turned:
@@ -207,7 +205,7 @@ class App:
 
 
 def _context(server: str, exchange: Exchange, routing: Routing) -> Context:
-    session = exchange.header(b"mcp-session-id")
+    session = exchange.fields.get(b"mcp-session-id")
     return Context(
         server,
         "http",
@@ -222,5 +220,6 @@ def _id_of(message: Message | Batch) -> int | str | None:
 
 
 def _has_request(message: Message | Batch) -> bool:
-    messages = message.messages if isinstance(message, Batch) else (message,)
-    return any(m.kind is Kind.REQUEST for m in messages)
+    if isinstance(message, Message):
+        return message.kind is Kind.REQUEST
+    return any(m.kind is Kind.REQUEST for m in message.messages)

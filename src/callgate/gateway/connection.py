@@ -37,31 +37,29 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        if self._in_head and len(data) + self._head_bytes > _HEAD_BYTES and b"\r\n\r\n" not in data[:_HEAD_BYTES]:
-            self._turn_away(Reason.MESSAGE_TOO_LARGE)
-            return
         super().data_received(data)
-        # Most heads come in one piece: only a request that is still unfinished pays for a timer.
-        if self._in_head and self._head_bytes and self._head_timer is None:
+        if self._in_head:
+            self._head_goes_on(len(data))
+
+    def _head_goes_on(self, size: int) -> None:
+        """Most heads come in one piece: only a request that is still unfinished pays for a count and a timer."""
+        self._head_bytes += size
+        if self._head_bytes > _HEAD_BYTES:
+            self._turn_away(Reason.MESSAGE_TOO_LARGE)
+        elif self._head_timer is None:
             self._head_timer = self.loop.call_later(self.head_seconds, self._turn_away, Reason.BODY_TIMEOUT)
 
     def on_message_begin(self) -> None:
         self._in_head = True
-        self._head_bytes = 1
         super().on_message_begin()
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_bytes += len(name) + len(value) + 4
-        if self._head_bytes > _HEAD_BYTES or len(self.headers) > _HEAD_FIELDS:
-            self._turn_away(Reason.MESSAGE_TOO_LARGE)
-            return
-        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._head_bytes = 0
         self._stop_timer()
-        if not self.transport.is_closing():
+        if len(self.headers) > _HEAD_FIELDS:
+            self._turn_away(Reason.MESSAGE_TOO_LARGE)
+        else:
             super().on_headers_complete()
 
     def _stop_timer(self) -> None:

@@ -7,9 +7,11 @@ The door knows nothing of HTTP or pipes. A transport hands it bytes and a Contex
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, Protocol
 
 import msgspec
@@ -126,16 +128,15 @@ class Door:
 
     async def admit(self, message: Message | Batch, context: Context) -> Entry:
         """Put each call of a message before the gate; raises Turned. A message that starts nothing passes."""
-        closed = self.gate.closed()
         if isinstance(message, Batch):
-            return await self._admit_batch(message, context, closed)
+            return await self._admit_batch(message, context, self.gate.closed())
         if message.method == TOOLS_CALL:
             call = self._call(message, context)
             refused = await self._decide(call)
             if refused is not None:
                 raise Turned(refused, error_reply(message.id, refused, call=call.id))
             return Entry(message, (self._in_flight(call, message),))
-        if closed is not None and message.kind is Kind.REQUEST:
+        if message.kind is Kind.REQUEST and (closed := self.gate.closed()) is not None:
             raise Turned(closed, error_reply(message.id, closed))
         return Entry(message)
 
@@ -182,14 +183,33 @@ class Door:
         return InFlight(call, message.id, self._ledger, self._clock)
 
 
-_RANDOM_BYTES: Final = 10
+class _Randomness:
+    """Random hexadecimal digits from the system, fetched by the page: a system call for each id would cost more."""
+
+    def __init__(self) -> None:
+        self._pool = ""
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self._pool = ""
+
+    def take(self, digits: int) -> str:
+        if len(self._pool) < digits:
+            self._pool = secrets.token_hex(512)
+        taken, self._pool = self._pool[:digits], self._pool[digits:]
+        return taken
+
+
+_randomness: Final = _Randomness()
 
 
 def new_call_id(at_ms: int) -> str:
     """32 hexadecimal digits: 48 bits of time, so that ids sort by age, and 80 random bits."""
-    return f"{at_ms:012x}{secrets.token_hex(_RANDOM_BYTES)}"
+    return f"{at_ms:012x}{_randomness.take(20)}"
 
 
+@lru_cache(maxsize=4096)
 def session_digest(session: str) -> str:
     """What the records keep of a session id: enough to join calls, not enough to take the session over."""
     return hashlib.sha256(b"callgate session\x00" + session.encode()).hexdigest()[:32]

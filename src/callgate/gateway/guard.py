@@ -24,18 +24,11 @@ class Guard:
 
     def check(self, exchange: Exchange) -> None:
         """Raise where Host or Origin is not ours."""
-        host = origin = None
-        for name, value in exchange.headers:
-            if name == b"host":
-                if host is not None:
-                    raise Refused(Reason.HOST_NOT_ALLOWED, "Host appears more than once")
-                host = value
-            elif name == b"origin":
-                if origin is not None:
-                    raise Refused(Reason.ORIGIN_NOT_ALLOWED, "Origin appears more than once")
-                origin = value
-        if (host, origin) in self._seen:
+        host = exchange.fields.get(b"host")
+        origin = exchange.fields.get(b"origin")
+        if (host, origin) in self._seen and not exchange.repeats:
             return
+        exchange.refuse_repeated()
         if not self._host_allowed(host):
             raise Refused(Reason.HOST_NOT_ALLOWED)
         if origin is not None and not self._origin_allowed(origin):
@@ -71,18 +64,14 @@ def _without_port(host: str) -> str:
 
 def check_media_type(exchange: Exchange) -> None:
     """A body the gate cannot read as plain UTF-8 JSON could be another call to whoever can read it."""
-    seen = None
-    for name, value in exchange.headers:
-        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-            raise Refused(Reason.UNSUPPORTED_MEDIA_TYPE, "a compressed body cannot be checked")
-        if name == b"content-type":
-            if seen is not None:
-                raise Refused(Reason.UNSUPPORTED_MEDIA_TYPE, "Content-Type appears more than once")
-            seen = value
-    if seen is None:
-        raise Refused(Reason.UNSUPPORTED_MEDIA_TYPE)
+    fields = exchange.fields
+    if fields.get(b"content-encoding", b"identity").strip().lower() not in (b"", b"identity"):
+        raise Refused(Reason.UNSUPPORTED_MEDIA_TYPE, "a compressed body cannot be checked")
+    seen = fields.get(b"content-type")
     if seen == b"application/json":
         return
+    if seen is None:
+        raise Refused(Reason.UNSUPPORTED_MEDIA_TYPE)
     kind, _, parameters = seen.decode("latin-1").lower().partition(";")
     if kind.strip() != "application/json":
         raise Refused(Reason.UNSUPPORTED_MEDIA_TYPE)

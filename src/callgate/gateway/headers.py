@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, TypeAlias
+
+from callgate.gateway.exchange import Exchange
 
 RawHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
 
@@ -41,29 +43,29 @@ _NOT_DOWN: Final = _HOP_BY_HOP | {b"content-length", b"set-cookie", b"content-en
 _SECRET_UP: Final = frozenset({b"authorization"})
 
 
-def forward_up(headers: RawHeaders, own: Mapping[str, str], *, authorization: bool) -> list[tuple[str, str]]:
-    """The headers of an upstream request: the client's, less what is not for upstream, and the configured ones last."""
-    drop = _NOT_UP if authorization else _NOT_UP | _SECRET_UP
-    named = _connection_named(headers)
-    replaced = {name.lower().encode() for name in own}
-    up = [
-        (name.decode("latin-1"), value.decode("latin-1").strip())
-        for name, value in headers
-        if name not in drop and name not in named and name not in replaced
-    ]
-    up.append(("accept-encoding", "identity"))
-    up.extend(own.items())
-    return up
+class Upward:
+    """Which of a client's headers travel on to one server, beside the ones configured for it."""
+
+    def __init__(self, own: Iterable[tuple[bytes, bytes]], *, authorization: bool) -> None:
+        self._own = [(b"accept-encoding", b"identity"), *own]
+        drop = _NOT_UP if authorization else _NOT_UP | _SECRET_UP
+        self._drop = drop | {name for name, _ in self._own}
+
+    def headers(self, exchange: Exchange) -> list[tuple[bytes, bytes]]:
+        drop = self._drop
+        connection = exchange.fields.get(b"connection")
+        if connection is not None and connection not in (b"keep-alive", b"close"):
+            # Connection may name further headers that end here (RFC 9110 §7.6.1).
+            drop = drop | {token.strip() for token in connection.lower().split(b",")}
+        # RFC 9110 §5.5: white space around a value is not part of it; httptools leaves it there.
+        up = [(name, value.strip()) for name, value in exchange.headers if name not in drop]
+        up += self._own
+        if exchange.trace:
+            up = [item for item in up if item[0] not in exchange.trace]
+            up += exchange.trace.items()
+        return up
 
 
 def forward_down(headers: RawHeaders) -> list[tuple[bytes, bytes]]:
     """The headers of an answer to the client."""
     return [(low, value) for name, value in headers if (low := name.lower()) not in _NOT_DOWN]
-
-
-def _connection_named(headers: RawHeaders) -> frozenset[bytes]:
-    # Connection may name further headers that end here (RFC 9110 §7.6.1); nobody honest names these.
-    for name, value in headers:
-        if name == b"connection" and value.lower() not in (b"keep-alive", b"close"):
-            return frozenset(token.strip().lower() for token in value.split(b","))
-    return frozenset()

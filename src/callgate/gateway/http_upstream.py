@@ -6,15 +6,16 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
-import aiohttp
 import msgspec
 
 from callgate.config import Server
 from callgate.errors import Reason, UpstreamError
 from callgate.gateway.door import Entry, InFlight
 from callgate.gateway.exchange import Exchange
-from callgate.gateway.headers import forward_down, forward_up
+from callgate.gateway.headers import Upward, forward_down
+from callgate.gateway.http1 import Answer
 from callgate.gateway.http_client import HttpClient, is_stream
+from callgate.gateway.patience import Watch
 from callgate.gateway.sse import encode_event
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, peek
 
@@ -57,23 +58,23 @@ class HttpUpstream:
         self.name = name
         self.busy = 0
         self._client = HttpClient(server, max_bytes)
-        self._authorization = server.forward_authorization
+        self._upward = Upward(self._client.own_headers, authorization=server.forward_authorization)
         self._detached = Detached()
 
     async def close(self) -> None:
         self._detached.close()
-        await self._client.close()
+        self._client.close()
 
     async def post(self, exchange: Exchange, entry: Entry) -> None:
         """Forward a message and stream its answer back; the calls in it are finished here."""
         settled = False
         try:
-            with exchange.watch():
-                answer = await self._open("POST", exchange, entry.raw)
+            with exchange.watch(self._client.patience) as watch:
+                answer = await self._open(b"POST", exchange, entry.raw)
                 try:
-                    await self._answer(exchange, entry, answer)
+                    await self._answer(exchange, entry, answer, watch)
                 finally:
-                    answer.release() if answer.content.at_eof() else answer.close()
+                    answer.close()
                 settled = True
         except UpstreamError as error:
             for flight in entry.calls:
@@ -89,13 +90,14 @@ class HttpUpstream:
     async def get(self, exchange: Exchange) -> None:
         """Forward a stream of the server's own messages, resumed where the client says."""
         session = _session_of(exchange)
-        with exchange.watch(at_once=True):
-            answer = await self._open("GET", exchange, None)
+        with exchange.watch(self._client.patience, at_once=True) as watch:
+            answer = await self._open(b"GET", exchange, None)
             try:
                 if not is_stream(answer):
                     await self._plain(exchange, answer)
                     return
-                await exchange.start(answer.status, forward_down(answer.raw_headers))
+                watch.patient()
+                await exchange.start(answer.status, forward_down(answer.headers))
                 waiting = self._detached.of(session)
                 async for event in self._client.events(answer):
                     for flight in waiting:
@@ -107,20 +109,19 @@ class HttpUpstream:
                 answer.close()
 
     async def delete(self, exchange: Exchange) -> None:
-        with exchange.watch():
-            answer = await self._open("DELETE", exchange, None)
+        with exchange.watch(self._client.patience):
+            answer = await self._open(b"DELETE", exchange, None)
             try:
                 await self._plain(exchange, answer)
             finally:
                 answer.close()
 
-    async def _open(self, method: str, exchange: Exchange, body: bytes | None) -> aiohttp.ClientResponse:
-        own = self._client.own_headers
-        headers = forward_up(exchange.headers, own, authorization=self._authorization)
-        return await self._client.open(method, body, headers)
+    async def _open(self, method: bytes, exchange: Exchange, body: bytes | None) -> Answer:
+        return await self._client.open(method, body, self._upward.headers(exchange))
 
-    async def _answer(self, exchange: Exchange, entry: Entry, answer: aiohttp.ClientResponse) -> None:
+    async def _answer(self, exchange: Exchange, entry: Entry, answer: Answer, watch: Watch) -> None:
         if is_stream(answer):
+            watch.patient()
             await self._stream(exchange, entry, answer)
             return
         body = await self._client.read(answer)
@@ -130,7 +131,7 @@ class HttpUpstream:
                     flight.finish("refused_upstream", code=answer.status, reply=body)
         elif _wants_reply(entry):
             self._settle(entry, body)
-        await exchange.respond(answer.status, body, forward_down(answer.raw_headers))
+        await exchange.respond(answer.status, body, forward_down(answer.headers))
 
     def _settle(self, entry: Entry, body: bytes) -> None:
         """Match a JSON answer with what was asked; what does not fit is not passed on as an answer."""
@@ -147,12 +148,12 @@ class HttpUpstream:
         if not entry.calls and peek(replies[0] if replies else b"") is None:
             raise UpstreamError(Reason.UPSTREAM_GARBAGE)
 
-    async def _stream(self, exchange: Exchange, entry: Entry, answer: aiohttp.ClientResponse) -> None:
+    async def _stream(self, exchange: Exchange, entry: Entry, answer: Answer) -> None:
         waiting = {message.id: message for message in entry.messages if message.kind is Kind.REQUEST}
         flights = {flight.rpc_id: flight for flight in entry.calls}
         resumable = False
         failure: UpstreamError | None = None
-        await exchange.start(answer.status, forward_down(answer.raw_headers))
+        await exchange.start(answer.status, forward_down(answer.headers))
         try:
             async for event in self._client.events(answer):
                 resumable = resumable or bool(event.id)
@@ -178,9 +179,9 @@ class HttpUpstream:
         for message in waiting:
             await exchange.write(encode_event(error_reply(message.id, failure)))
 
-    async def _plain(self, exchange: Exchange, answer: aiohttp.ClientResponse) -> None:
+    async def _plain(self, exchange: Exchange, answer: Answer) -> None:
         body = await self._client.read(answer)
-        await exchange.respond(answer.status, body, forward_down(answer.raw_headers))
+        await exchange.respond(answer.status, body, forward_down(answer.headers))
 
 
 def _wants_reply(entry: Entry) -> bool:
@@ -192,4 +193,4 @@ def _request_id(entry: Entry) -> RequestId | None:
 
 
 def _session_of(exchange: Exchange) -> str:
-    return (exchange.header(b"mcp-session-id") or b"").decode("latin-1")
+    return (exchange.fields.get(b"mcp-session-id", b"")).decode("latin-1")

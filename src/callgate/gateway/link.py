@@ -3,7 +3,8 @@
 Two kinds of link share this file's Link. A session's process serves one client, so ids travel unchanged and a message
 that answers nobody goes to that client's stream. The modern era's process is shared by all clients: each request gets
 an id (and progress token) of its own on the way in and its client's back on the way out, and a message that cannot be
-attributed to exactly one client is dropped, never shown to another.
+attributed to exactly one client is dropped, never shown to another. A log message names no request: it has an owner
+only while one request is open and none was given up.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from typing import Final
 
 import msgspec
 
-from callgate.errors import Reason, Refused, UpstreamError
+from callgate.errors import MessageError, Reason, Refused, UpstreamError
 from callgate.gateway.door import Entry
 from callgate.gateway.lines import one_line
 from callgate.gateway.process import Process
-from callgate.jsonrpc import Kind, Message, Peek, RequestId, member_span, peek, replace_member
+from callgate.jsonrpc import Kind, Message, Peek, RequestId, error_reply, member_span, peek, replace_member
 
 log = logging.getLogger("callgate.link")
 
 _BOX_MAX: Final = 2000
 _CANCEL_GRACE: Final = 2.0
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+_SUBSCRIPTION_PATH: Final = ("params", "_meta", _SUBSCRIPTION)
+_PROGRESS_PATH: Final = ("params", "progressToken")
 _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
 _decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -62,10 +65,20 @@ class Box:
 class Link:
     """One process and the exchanges on it."""
 
-    def __init__(self, process: Process, *, shared: bool, unclaimed: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        process: Process,
+        *,
+        shared: bool,
+        unclaimed: Callable[[bytes], None],
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
         self._process = process
         self._shared = shared
         self._unclaimed = unclaimed
+        self._ended = ended
+        # Set once a request was given up unanswered: the server may go on working on it, and speaking of it.
+        self.haunted = False
         self._boxes: list[Box] = []
         self._numbers = itertools.count(1)
         # The id a request has on the process's side → its box and the id its client knows.
@@ -107,9 +120,9 @@ class Link:
             assert isinstance(entry.message, Message)
             assert entry.message.id is not None
             number = next(self._numbers)
-            self._asked[number] = (box, entry.message.id)
             raw = replace_member(raw, ("id",), _encode(number))
             raw = replace_member(raw, ("params", "_meta", "progressToken"), _encode(number))
+            self._asked[number] = (box, entry.message.id)
         else:
             for rpc_id in box.waiting:
                 if rpc_id in self._asked:
@@ -126,6 +139,7 @@ class Link:
     async def close(self, box: Box) -> None:
         """Done with a box; what is still unanswered is cancelled at the process."""
         unanswered = self._drop(box)
+        self.haunted = self.haunted or bool(unanswered)
         if not self.alive:
             return
         for number in unanswered:
@@ -152,6 +166,7 @@ class Link:
     def _end_all(self) -> None:
         for box in self._boxes:
             box.put(None)
+        self._ended()
 
     async def _on_line(self, line: bytes) -> None:
         if line.lstrip()[:1] == b"[":
@@ -184,30 +199,46 @@ class Link:
             return  # the client left meanwhile, or nobody asked
         box, client_id = asked
         if self._shared:
-            line = replace_member(line, ("id",), _encode(client_id))
-            line = replace_member(line, ("result", "_meta", _SUBSCRIPTION), _encode(client_id))
+            try:
+                line = replace_member(line, ("id",), _encode(client_id))
+                line = replace_member(line, ("result", "_meta", _SUBSCRIPTION), _encode(client_id))
+            except MessageError:
+                line = error_reply(client_id, UpstreamError(Reason.UPSTREAM_GARBAGE, "the reply holds a key twice"))
         box.waiting.discard(client_id)
         box.put(line)
 
     def _owner(self, line: bytes, seen: Peek) -> tuple[Box, bytes] | None:
         """The box a notification or a request of the server belongs to, and the message as that client knows it."""
-        for path in (("params", "progressToken"), ("params", "_meta", _SUBSCRIPTION)):
-            span = member_span(line, path)
-            if span is None:
-                continue
-            value = _decode(line[span[0] : span[1]])
-            if not self._shared:
-                return next(((box, line) for box in self._boxes if value in box.tokens or value in box.waiting), None)
-            asked = self._asked.get(value) if type(value) is int else None
-            if asked is None:
+        for path in (_PROGRESS_PATH, _SUBSCRIPTION_PATH):
+            try:
+                span = member_span(line, path)
+            except MessageError:  # a key twice: nobody can tell what it says
                 return None
-            box, client_id = asked
-            original = next(iter(box.tokens), client_id) if path[-1] == "progressToken" else client_id
-            return box, replace_member(line, path, _encode(original))
-        if self._shared:
-            return (self._boxes[0], line) if len(self._boxes) == 1 and seen.id is None else None
+            if span is not None:
+                return self._named(line, path, span)
+        # A client that has its reply may have left the stream: what comes later is not for that stream.
+        waiting = [box for box in self._boxes if box.waiting]
+        if self._shared and (seen.id is not None or self.haunted or len(waiting) != 1):
+            return None
         # 2025-11-25: what a server sends while it works on a request goes on that request's stream.
-        return (self._boxes[-1], line) if self._boxes else None
+        return (waiting[-1], line) if waiting else None
+
+    def _named(self, line: bytes, path: tuple[str, ...], span: tuple[int, int]) -> tuple[Box, bytes] | None:
+        """The box whose progress token or subscription a message names."""
+        value = _decode(line[span[0] : span[1]])
+        if type(value) is not int and type(value) is not str:
+            return None
+        if not self._shared:
+            for box in self._boxes:
+                if box.waiting and value in (box.tokens if path is _PROGRESS_PATH else box.waiting):
+                    return box, line
+            return None
+        asked = self._asked.get(value) if type(value) is int else None
+        if asked is None:
+            return None
+        box, client_id = asked
+        original = next(iter(box.tokens), client_id) if path is _PROGRESS_PATH else client_id
+        return box, line[: span[0]] + _encode(original) + line[span[1] :]
 
 
 def _token(message: Message) -> RequestId | None:

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from callgate.errors import MessageError, Reason
-from callgate.gateway.headers import RawHeaders
+from callgate.gateway.exchange import Exchange
 from callgate.jsonrpc import Batch, Kind, Message
 
 HANDSHAKE_VERSIONS: Final = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"})
 VERSION_META: Final = "io.modelcontextprotocol/protocolVersion"
+_ROUTING: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 CAPABILITIES_META: Final = "io.modelcontextprotocol/clientCapabilities"
 NAME_PARAMETER: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
@@ -23,32 +24,25 @@ class Routing:
 
     __slots__ = ("duplicate", "method", "name", "version")
 
-    def __init__(self, headers: RawHeaders) -> None:
-        self.version: str | None = None
-        self.method: str | None = None
-        self.name: str | None = None
+    def __init__(self, exchange: Exchange) -> None:
+        fields = exchange.fields
+        self.version = _text(fields.get(b"mcp-protocol-version"))
+        self.method = _text(fields.get(b"mcp-method"))
+        self.name = _text(fields.get(b"mcp-name"))
         self.duplicate: str | None = None
-        for key, value in headers:
-            if not key.startswith(b"mcp-"):
-                continue
-            # RFC 9110 §5.5: white space around a value is not part of it; httptools leaves it there.
-            text = value.decode("latin-1").strip()
-            if key == b"mcp-protocol-version":
-                self._once("version", text, "MCP-Protocol-Version")
-            elif key == b"mcp-method":
-                self._once("method", text, "Mcp-Method")
-            elif key == b"mcp-name":
-                self._once("name", text, "Mcp-Name")
-
-    def _once(self, slot: str, value: str, header: str) -> None:
-        if getattr(self, slot) is not None:
-            self.duplicate = header
-        setattr(self, slot, value)
+        if exchange.repeats:
+            names = [name for name, _ in exchange.headers if name in _ROUTING]
+            self.duplicate = next((name.decode() for name in _ROUTING if names.count(name) > 1), None)
 
     @property
     def modern(self) -> bool:
         """Era by header alone: no header or a handshake version means sessions, everything else is stateless."""
         return self.version is not None and self.version not in HANDSHAKE_VERSIONS
+
+
+def _text(value: bytes | None) -> str | None:
+    # RFC 9110 §5.5: white space around a value is not part of it; httptools leaves it there.
+    return None if value is None else value.decode("latin-1").strip()
 
 
 def check_routing(message: Message | Batch, routing: Routing, *, complete: bool) -> None:

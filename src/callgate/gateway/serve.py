@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import time
@@ -20,6 +21,7 @@ from callgate.gateway.server import HttpServer, raise_descriptor_limit
 log = logging.getLogger("callgate.gateway")
 
 _RETIRE_SECONDS: Final = 600.0
+_YOUNG_OBJECTS: Final = 20_000
 
 
 class Current:
@@ -73,12 +75,20 @@ async def serve(config: Config, path: Path | None, on_listening: Callable[[str],
         server = HttpServer(App(current.site, runtime), config, on_listening)
         retention = asyncio.create_task(runtime.keep_retention())
         watch = _watch(path, current, config)
+        _calm_collector()
         try:
             async with watch:
                 await server.run_until_stopped()
         finally:
             retention.cancel()
             await current.close()
+
+
+def _calm_collector() -> None:
+    """What is loaded by now stays for good: the collector need not look at it again for every few hundred requests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS, 20, 50)
 
 
 def _watch(path: Path | None, current: Current, config: Config) -> AbstractAsyncContextManager[object]:

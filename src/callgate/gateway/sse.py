@@ -16,11 +16,12 @@ _LONGEST_END: Final = 3
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One event: its own bytes, its data (None where it has none) and whether it carries an id to resume from."""
+    """One event: its own bytes, its data (None where it has none), the id to resume from and the wait before that."""
 
     raw: bytes
     data: bytes | None
     id: str | None = None
+    retry: float | None = None
 
 
 class EventCutter:
@@ -57,9 +58,12 @@ def encode_event(data: bytes, event_id: str | None = None) -> bytes:
 def _event(raw: bytes) -> Event:
     data: list[bytes] = []
     event_id: str | None = None
+    retry: float | None = None
     for line in _LINE_END.split(raw):
         if line.startswith(b"data:"):
             data.append(line[6:] if line[5:6] == b" " else line[5:])
         elif line.startswith(b"id:"):
             event_id = line[3:].strip().decode("utf-8", "replace")
-    return Event(raw, b"\n".join(data) if any(data) else None, event_id)
+        elif line.startswith(b"retry:") and line[6:].strip().isdigit():
+            retry = int(line[6:].strip()[:9]) / 1000
+    return Event(raw, b"\n".join(data) if any(data) else None, event_id, retry)

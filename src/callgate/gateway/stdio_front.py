@@ -16,7 +16,7 @@ from callgate.gateway.lines import LineCutter
 _CHUNK: Final = 256 * 1024
 # A client that writes a thousand requests before it reads a reply must not bring everything to a stop.
 _PATIENT_BUFFER: Final = 64 * 1024 * 1024
-_PIPE_KINDS: Final = (stat.S_ISFIFO, stat.S_ISSOCK, stat.S_ISCHR)
+_CHUNKS_AHEAD: Final = 16
 
 
 class StdioFront:
@@ -24,8 +24,9 @@ class StdioFront:
 
     def __init__(self, max_bytes: int) -> None:
         self._cutter = LineCutter(max_bytes)
-        self._reader: asyncio.StreamReader | None = None
+        self._reader: asyncio.StreamReader | Pump | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._writing = asyncio.Lock()
         self._blocking: list[int] = []
         self._in = self._out = -1
 
@@ -35,15 +36,15 @@ class StdioFront:
         self._out = os.dup(sys.stdout.fileno())
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=_CHUNK)
-        if _is_pipe(self._in):
+        if _can_wait_for(self._in):
             self._blocking.append(self._in)
             pipe = os.fdopen(os.dup(self._in), "rb", buffering=0)
+            reader = asyncio.StreamReader(limit=_CHUNK)
             await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+            self._reader = reader
         else:
-            threading.Thread(target=_pump, args=(self._in, reader, loop), daemon=True).start()
-        self._reader = reader
-        if _is_pipe(self._out):
+            self._reader = Pump(self._in, loop)
+        if _can_wait_for(self._out):
             self._blocking.append(self._out)
             transport, protocol = await loop.connect_write_pipe(
                 asyncio.streams.FlowControlMixin, os.fdopen(os.dup(self._out), "wb", buffering=0)
@@ -63,7 +64,8 @@ class StdioFront:
     async def write(self, line: bytes) -> None:
         """Write one line; waits while the client does not read. A client that is gone is not an error here."""
         if self._writer is None:
-            await asyncio.to_thread(_write_all, self._out, line + b"\n")
+            async with self._writing:
+                await asyncio.to_thread(_write_all, self._out, line + b"\n")
             return
         self._writer.write(line + b"\n")
         await self._drain(self._writer)
@@ -86,28 +88,36 @@ class StdioFront:
             return
 
 
-def _is_pipe(descriptor: int) -> bool:
+def _can_wait_for(descriptor: int) -> bool:
+    """A loop can wait for pipes, sockets and terminals; not for files, nor for devices such as /dev/null."""
+    if sys.platform == "win32":
+        return False
     mode = os.fstat(descriptor).st_mode
-    return sys.platform != "win32" and any(kind(mode) for kind in _PIPE_KINDS)
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
 
-def _pump(descriptor: int, reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
-    """A file or a Windows pipe cannot be waited for by the loop; a thread reads it."""
-    room = threading.Semaphore(16)
+class Pump:
+    """A thread that reads what the loop cannot wait for, a few chunks ahead of whoever takes them."""
 
-    def feed(chunk: bytes) -> None:
-        if chunk:
-            reader.feed_data(chunk)
-        else:
-            reader.feed_eof()
-        room.release()
+    def __init__(self, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
+        self._room = threading.Semaphore(_CHUNKS_AHEAD)
+        threading.Thread(target=self._run, args=(descriptor, loop), daemon=True).start()
 
-    while True:
-        room.acquire()
-        chunk = os.read(descriptor, _CHUNK)
-        loop.call_soon_threadsafe(feed, chunk)
-        if not chunk:
-            return
+    async def read(self, _most: int) -> bytes:
+        chunk = await self._chunks.get()
+        self._room.release()
+        return chunk
+
+    def _run(self, descriptor: int, loop: asyncio.AbstractEventLoop) -> None:
+        chunk = b"more"
+        while chunk:
+            self._room.acquire()
+            chunk = os.read(descriptor, _CHUNK)
+            try:
+                loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
+            except RuntimeError:  # the loop is closed: nobody waits for the rest
+                return
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

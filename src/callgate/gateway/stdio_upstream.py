@@ -16,6 +16,7 @@ from callgate.errors import Reason, Refused, UpstreamError
 from callgate.gateway.door import Entry
 from callgate.gateway.exchange import Exchange
 from callgate.gateway.link import Box, Link
+from callgate.gateway.patience import Watch
 from callgate.gateway.process import Process
 from callgate.gateway.routing import Routing
 from callgate.gateway.sse import encode_event
@@ -28,6 +29,7 @@ _KEPT_EVENTS: Final = 256
 _KEPT_BYTES: Final = 4 * 1024 * 1024
 _EVENT_STREAM: Final = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
 _JSON: Final = (b"content-type", b"application/json")
+LOG_LEVEL_META: Final = "io.modelcontextprotocol/logLevel"
 # 2026-07-28, Streamable HTTP: the status that a JSON-RPC error has on the modern wire.
 _MODERN_STATUS: Final = dict.fromkeys((-32700, -32600, -32602, -32020, -32021, -32022), 400) | {-32601: 404}
 
@@ -37,22 +39,26 @@ class Session:
 
     def __init__(self, process: Process) -> None:
         self.id = secrets.token_urlsafe(32)
-        self.link = Link(process, shared=False, unclaimed=self._keep)
+        self._news = asyncio.Condition()
+        self._pending: set[asyncio.Task[None]] = set()
+        self.link = Link(process, shared=False, unclaimed=self._keep, ended=self._wake)
         self.used = time.monotonic()
         self.streams = 0
-        self._events: deque[tuple[int, bytes]] = deque(maxlen=_KEPT_EVENTS)
+        self._turn = 0
+        self._events: deque[tuple[int, bytes]] = deque()
         self._bytes = 0
         self._last = 0
         self._delivered = 0
-        self._news = asyncio.Condition()
-        self._pending: set[asyncio.Task[None]] = set()
 
     def _keep(self, line: bytes) -> None:
         self._last += 1
         self._events.append((self._last, line))
         self._bytes += len(line)
-        while self._bytes > _KEPT_BYTES and len(self._events) > 1:
+        while len(self._events) > 1 and (self._bytes > _KEPT_BYTES or len(self._events) > _KEPT_EVENTS):
             self._bytes -= len(self._events.popleft()[1])
+        self._wake()
+
+    def _wake(self) -> None:
         task = asyncio.get_running_loop().create_task(self._notify())
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
@@ -62,16 +68,23 @@ class Session:
             self._news.notify_all()
 
     async def listen(self, exchange: Exchange, last_event_id: str) -> None:
-        """Stream what the server sends, from where the client left off, until the process ends."""
+        """Stream what the server sends, from where the client left off, until the process or the client's turn ends.
+
+        A message goes on one stream only (2025-11-25, Streamable HTTP): the stream that was opened last.
+        """
+        self._turn = turn = self._turn + 1
+        self._wake()
         after = int(last_event_id) if last_event_id.isdecimal() else self._delivered
         await exchange.start(200, [*_EVENT_STREAM, (b"mcp-session-id", self.id.encode())])
-        while self.link.alive:
+        while self._turn == turn:
             for number, line in [event for event in self._events if event[0] > after]:
                 await exchange.write(encode_event(line, str(number)))
                 after = number
                 self._delivered = max(self._delivered, number)
+            if not self.link.alive and self._last <= after:
+                break
             async with self._news:
-                if self._last <= after:
+                if self._last <= after and self._turn == turn and self.link.alive:
                     try:
                         async with asyncio.timeout(15):
                             await self._news.wait()
@@ -103,6 +116,7 @@ class StdioUpstream:
         self._starting = 0
         self._shared: Link | None = None
         self._shared_lock = asyncio.Lock()
+        self._retiring: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
 
     @property
@@ -116,13 +130,13 @@ class StdioUpstream:
         self._sessions.clear()
         if self._shared is not None:
             links.append(self._shared)
-        await asyncio.gather(*(link.stop() for link in links))
+        await asyncio.gather(*(link.stop() for link in links), *self._retiring)
 
     # ---- the three HTTP methods ----
 
     async def post(self, exchange: Exchange, entry: Entry) -> None:
         try:
-            if Routing(exchange.headers).modern:
+            if Routing(exchange).modern:
                 await self._post_modern(exchange, entry)
             elif isinstance(entry.message, Message) and entry.message.method == "initialize":
                 await self._initialize(exchange, entry)
@@ -141,10 +155,10 @@ class StdioUpstream:
                 flight.finish("cancelled")
 
     async def get(self, exchange: Exchange) -> None:
-        if Routing(exchange.headers).modern:
+        if Routing(exchange).modern:
             raise Refused(Reason.METHOD_NOT_ALLOWED)
         session = self._session(exchange)
-        last_event_id = (exchange.header(b"last-event-id") or b"").decode("latin-1").strip()[:20]
+        last_event_id = (exchange.fields.get(b"last-event-id", b"")).decode("latin-1").strip()[:20]
         session.streams += 1
         try:
             with exchange.watch(at_once=True):
@@ -162,7 +176,7 @@ class StdioUpstream:
     # ---- sessions and processes ----
 
     def _session(self, exchange: Exchange) -> Session:
-        given = (exchange.header(b"mcp-session-id") or b"").decode("latin-1")
+        given = (exchange.fields.get(b"mcp-session-id", b"")).decode("latin-1")
         if not given:
             raise Refused(
                 Reason.INVALID_REQUEST, "the header Mcp-Session-Id is missing", advice="Send `initialize` first."
@@ -197,12 +211,19 @@ class StdioUpstream:
         server = self._server
         return await Process.start(self.name, server.argv, server.environment(os.environ), server.cwd, self._max)
 
-    async def _shared_link(self) -> Link:
+    async def _shared_link(self, message: Message) -> Link:
         async with self._shared_lock:
-            if self._shared is None or not self._shared.alive:
-                if self._shared is not None:
-                    await self._shared.stop()
-                self._shared = Link(await self._start(), shared=True, unclaimed=lambda _line: None)
+            link = self._shared
+            # Log messages name no request: whoever asks for them gets a process that owes nobody else an answer.
+            unfit = link is not None and link.haunted and not link.busy and LOG_LEVEL_META in message.meta
+            if link is not None and link.alive and not unfit:
+                return link
+            if link is not None:
+                task = asyncio.create_task(link.stop())
+                self._retiring.add(task)
+                task.add_done_callback(self._retiring.discard)
+            self._shared = None
+            self._shared = Link(await self._start(), shared=True, unclaimed=lambda _line: None)
             return self._shared
 
     def _keep_sweeping(self) -> None:
@@ -231,7 +252,7 @@ class StdioUpstream:
             # 2026-07-28 has no notifications from the client over HTTP; a shared process must not see a stray one.
             await exchange.respond(202)
             return
-        await self._relay(exchange, await self._shared_link(), entry, [], modern=True)
+        await self._relay(exchange, await self._shared_link(message), entry, [], modern=True)
 
     async def _relay(
         self,
@@ -250,18 +271,17 @@ class StdioUpstream:
         box = await link.open(entry)
         good = False
         try:
-            with exchange.watch():
-                good = await self._deliver(exchange, box, headers, modern=modern)
+            with exchange.watch(self._server.timeout_seconds) as watch:
+                good = await self._deliver(exchange, box, headers, watch, modern=modern)
         finally:
             await link.close(box)
         return good
 
-    async def _deliver(self, exchange: Exchange, box: Box, headers: list[tuple[bytes, bytes]], *, modern: bool) -> bool:
-        try:
-            async with asyncio.timeout(self._server.timeout_seconds):
-                first = await box.get()
-        except TimeoutError:
-            raise UpstreamError(Reason.UPSTREAM_TIMEOUT) from None
+    async def _deliver(
+        self, exchange: Exchange, box: Box, headers: list[tuple[bytes, bytes]], watch: Watch, *, modern: bool
+    ) -> bool:
+        first = await box.get()
+        watch.patient()
         if first is None:
             raise UpstreamError(Reason.UPSTREAM_CLOSED, "the server's process ended before it answered")
         seen = peek(first)

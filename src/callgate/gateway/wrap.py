@@ -48,13 +48,15 @@ class Wrap:
     async def run(self) -> int:
         """Relay until either side is done; the exit status is the server's."""
         await self._front.open()
-        await self._behind.start(self._deliver)
-        upward = asyncio.create_task(self._relay_up())
+        upward: asyncio.Task[None] | None = None
         try:
+            await self._behind.start(self._deliver)
+            upward = asyncio.create_task(self._relay_up())
             return await self._behind.finish()
         finally:
-            upward.cancel()
-            await asyncio.gather(upward, return_exceptions=True)
+            if upward is not None:
+                upward.cancel()
+                await asyncio.gather(upward, return_exceptions=True)
             for flight in list(self._calls.values()):
                 flight.finish("lost")
             await self._front.close()

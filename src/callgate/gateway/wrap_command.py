@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -16,7 +17,10 @@ from callgate.gateway.door import Entry
 from callgate.gateway.lines import LineCutter, one_line
 from callgate.gateway.process import die_with_parent
 
+log = logging.getLogger("callgate.wrap")
+
 _CHUNK: Final = 256 * 1024
+_LAST_WORDS: Final = 0.5
 _FORWARDED: Final = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 
 
@@ -29,6 +33,8 @@ class WrappedCommand:
         self._max = max_bytes
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._chunks = 0
+        self._listening = False
 
     async def start(self, deliver: Callable[[bytes], Awaitable[None]]) -> None:
         try:
@@ -57,8 +63,22 @@ class WrappedCommand:
         """Wait for the command and everything it still has to say; negative for the signal that ended it."""
         assert self._process is not None
         assert self._reading is not None
-        await self._reading
-        return await self._process.wait()
+        exited = asyncio.create_task(self._process.wait())
+        await asyncio.wait({self._reading, exited}, return_when=asyncio.FIRST_COMPLETED)
+        if exited.done() and not await self._said_everything(self._reading):
+            self._reading.cancel()
+        else:
+            await self._reading
+        return await exited
+
+    async def _said_everything(self, reading: asyncio.Task[None]) -> bool:
+        """False where what the command left running holds its stdout open, and says nothing: it may stay for good."""
+        while not reading.done():
+            before = self._chunks
+            await asyncio.wait({reading}, timeout=_LAST_WORDS)
+            if self._listening and self._chunks == before:
+                return False
+        return True
 
     async def _write(self, line: bytes) -> None:
         assert self._process is not None
@@ -72,12 +92,22 @@ class WrappedCommand:
         assert self._process is not None
         assert self._process.stdout is not None
         cutter = LineCutter(self._max)
-        while chunk := await self._process.stdout.read(_CHUNK):
+        while chunk := await self._listen(self._process.stdout):
             for line in cutter.feed(chunk):
-                if not isinstance(line, Refused):
+                if isinstance(line, Refused):
+                    log.warning("message dropped: too large", extra={"fields": {"limit": self._max}})
+                else:
                     await deliver(line)
         if rest := cutter.rest():
             await deliver(rest)
+
+    async def _listen(self, stdout: asyncio.StreamReader) -> bytes:
+        self._listening = True
+        try:
+            return await stdout.read(_CHUNK)
+        finally:
+            self._listening = False
+            self._chunks += 1
 
     def _forward_signals(self) -> None:
         loop = asyncio.get_running_loop()

@@ -10,26 +10,30 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-import aiohttp
 import msgspec
 
 from callgate.config import Server
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.gateway.door import Entry
+from callgate.gateway.http1 import Answer
 from callgate.gateway.http_client import HttpClient
 from callgate.gateway.lines import one_line
 from callgate.gateway.routing import parameter_headers, parameter_map, routing_headers
-from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, peek, replace_member
+from callgate.gateway.sse import Event
+from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, member_span, peek, replace_member
 
 log = logging.getLogger("callgate.wrap")
 
 _RECONNECTS: Final = 5
+_CANCEL_GRACE: Final = 2.0
 _RETRY_SECONDS: Final = 1.0
+_FASTEST_RETRY: Final = 0.05
 _SLOWEST_RETRY: Final = 30.0
 _TOOLS_MAX: Final = 5000
 _END_SECONDS: Final = 5.0
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
+_decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 Deliver = Callable[[bytes], Awaitable[None]]
 
@@ -46,6 +50,7 @@ class WrappedUrl:
         self._version: str | None = None
         self._posts: dict[RequestId, asyncio.Task[None]] = {}
         self._stream: asyncio.Task[None] | None = None
+        self._endless: set[asyncio.Task[None]] = set()
         self._parameters: dict[str, Mapping[tuple[str, ...], str]] = {}
         self._ended = asyncio.Event()
         self._status = 0
@@ -62,11 +67,14 @@ class WrappedUrl:
 
     async def send(self, entry: Entry) -> None:
         message = entry.message
-        if isinstance(message, Message) and message.kind is Kind.REQUEST:
-            assert message.id is not None
-            task = asyncio.create_task(self._request(message))
-            self._posts[message.id] = task
-            task.add_done_callback(partial(self._forget, message.id))
+        ids = [part.id for part in entry.messages if part.kind is Kind.REQUEST and part.id is not None]
+        if ids:
+            task = asyncio.create_task(self._request(message, ids))
+            self._posts |= dict.fromkeys(ids, task)
+            task.add_done_callback(partial(self._forget, ids))
+            if isinstance(message, Message) and message.method == "subscriptions/listen":
+                self._endless.add(task)
+                task.add_done_callback(self._endless.discard)
             return
         if isinstance(message, Message) and self._cancels_modern(message):
             return
@@ -77,6 +85,8 @@ class WrappedUrl:
 
     async def send_eof(self) -> None:
         """The client closed its end: what it asked for is still answered, then the session ends."""
+        for task in self._endless:
+            task.cancel()
         while self._posts:
             await asyncio.wait(self._posts.values())
         self._ended.set()
@@ -91,95 +101,108 @@ class WrappedUrl:
         if self._session is not None:
             with contextlib.suppress(UpstreamError, TimeoutError):
                 async with asyncio.timeout(_END_SECONDS):
-                    (await self._client.open("DELETE", None, self._headers(None))).close()
-        await self._client.close()
+                    (await self._client.open(b"DELETE", None, _encoded(self._headers(None)))).close()
+        self._client.close()
         return self._status
 
     def _stop(self, status: int) -> None:
         self._status = status
         self._ended.set()
 
-    def _forget(self, key: RequestId, task: asyncio.Task[None]) -> None:
-        if self._posts.get(key) is task:
-            del self._posts[key]
+    def _forget(self, keys: list[RequestId], task: asyncio.Task[None]) -> None:
+        for key in keys:
+            if self._posts.get(key) is task:
+                del self._posts[key]
 
     # ---- one request ----
 
-    async def _request(self, message: Message) -> None:
+    async def _request(self, message: Message | Batch, ids: list[RequestId]) -> None:
+        owed = set(ids)
         try:
             answer = await self._post(message)
             try:
-                await self._answer(message, answer)
+                await self._answer(message, answer, owed)
             finally:
                 answer.close()
         except Refused as refused:
-            await self._say(error_reply(message.id, refused))
+            for rpc_id in owed:
+                await self._say(error_reply(rpc_id, refused))
 
-    async def _answer(self, message: Message, answer: aiohttp.ClientResponse) -> None:
+    async def _answer(self, message: Message | Batch, answer: Answer, owed: set[RequestId]) -> None:
         if answer.status >= 300 or answer.status == 202:
-            await self._failed(message, answer)
+            await self._failed(answer, owed)
             return
-        if message.method == "initialize":
-            self._session = answer.headers.get("mcp-session-id")
-        if answer.content_type != "text/event-stream":
-            body = await self._read(answer)
-            if peek(body) is None:
-                raise UpstreamError(Reason.UPSTREAM_GARBAGE)
-            await self._reply(message, body)
+        if isinstance(message, Message) and message.method == "initialize":
+            self._session = _ascii(answer.fields.get(b"mcp-session-id"))
+        if answer.content_type == b"text/event-stream":
+            await self._follow(message, answer, owed)
             return
-        last = await self._relay_events(message, answer)
-        for attempt in range(_RECONNECTS):
-            if last is None:
-                return
-            if not last:
-                break
-            await asyncio.sleep(min(_RETRY_SECONDS * 2**attempt, _SLOWEST_RETRY))
-            last = await self._resume(message, last)
-        raise UpstreamError(Reason.UPSTREAM_CLOSED)
+        body = await self._read(answer)
+        for reply in _parts(body) if isinstance(message, Batch) else [body]:
+            seen = peek(reply)
+            if seen is None or not seen.is_reply or seen.id not in owed:
+                raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than was asked")
+            owed.discard(seen.id)
+            await self._reply(message, reply)
+        if owed:
+            raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server did not answer all of a batch")
 
-    async def _relay_events(self, message: Message, answer: aiohttp.ClientResponse) -> str | None:
-        """None once the reply has come; otherwise the id to resume from, empty if there is none."""
+    async def _follow(self, message: Message | Batch, answer: Answer, owed: set[RequestId]) -> None:
+        """Relay a request's stream, and the streams that resume it, until nothing is owed any more."""
+        place = Place()
+        await self._relay_events(message, answer, owed, place)
+        failures = 0
+        while owed:
+            if not place.last or failures == _RECONNECTS:
+                raise UpstreamError(Reason.UPSTREAM_CLOSED)
+            await asyncio.sleep(min(place.retry * 2**failures, _SLOWEST_RETRY))
+            try:
+                again = await self._open(b"GET", None, self._headers(None) | {"last-event-id": place.last})
+            except UpstreamError:
+                failures += 1
+                continue
+            # A server may hang up again and again while it works (SEP-1699): only failing to come back counts.
+            failures = 0
+            try:
+                if again.status >= 300:
+                    raise UpstreamError(Reason.UPSTREAM_CLOSED)
+                await self._relay_events(message, again, owed, place)
+            finally:
+                again.close()
+
+    async def _relay_events(self, message: Message | Batch, answer: Answer, owed: set[RequestId], place: Place) -> None:
+        """Pass events on until the stream ends or the last reply has come."""
         assert self._client is not None
-        last = ""
         try:
             async for event in self._client.events(answer):
-                last = event.id or last
+                place.note(event)
                 if event.data is None:
                     continue
                 seen = peek(event.data)
-                if seen is not None and seen.is_reply and seen.id == message.id:
-                    await self._reply(message, event.data)
-                    return None
-                await self._say(event.data)
+                if seen is None or not seen.is_reply or seen.id not in owed:
+                    await self._say(event.data)
+                    continue
+                owed.discard(seen.id)
+                await self._reply(message, event.data)
+                if not owed:
+                    return
         except UpstreamError as error:
             log.debug("stream broke off", extra={"fields": {"reason": error.reason.value}})
-        return last
 
-    async def _resume(self, message: Message, last: str) -> str | None:
-        try:
-            answer = await self._open("GET", None, self._headers(None) | {"last-event-id": last})
-        except UpstreamError:
-            return last
-        try:
-            if answer.status >= 300:
-                raise UpstreamError(Reason.UPSTREAM_CLOSED)
-            return await self._relay_events(message, answer) or last
-        finally:
-            answer.close()
-
-    async def _failed(self, message: Message, answer: aiohttp.ClientResponse) -> None:
+    async def _failed(self, answer: Answer, owed: set[RequestId]) -> None:
         """A status that is no answer: the JSON-RPC error in its body if it has one, else one of ours."""
         body = await self._read(answer)
         seen = peek(body)
         if seen is not None and seen.outcome == "error":
-            await self._say(replace_member(body, ("id",), _encode(message.id)))
+            for rpc_id in owed:
+                await self._say(_with_id(body, rpc_id))
         elif answer.status == 404 and self._session is not None:
             raise UpstreamError(Reason.SESSION_UNKNOWN)
         else:
             raise UpstreamError(Reason.UPSTREAM_GARBAGE, f"the server answered with HTTP status {answer.status}")
 
-    async def _reply(self, message: Message, body: bytes) -> None:
-        if message.method in ("initialize", "tools/list"):
+    async def _reply(self, message: Message | Batch, body: bytes) -> None:
+        if isinstance(message, Message) and message.method in ("initialize", "tools/list"):
             self._learn(message, body)
         await self._say(body)
 
@@ -190,28 +213,29 @@ class WrappedUrl:
             return
         if message.method == "initialize" and isinstance(result.get("protocolVersion"), str):
             self._version = result["protocolVersion"]
-        for tool in result.get("tools") or ():
+        tools = result.get("tools")
+        for tool in tools if isinstance(tools, list) else ():
             if isinstance(tool, dict) and isinstance(tool.get("name"), str) and len(self._parameters) < _TOOLS_MAX:
                 self._parameters[tool["name"]] = parameter_map(tool.get("inputSchema"))
 
     # ---- the server's own stream ----
 
     async def _listen(self) -> None:
-        last = ""
+        place = Place()
         delay = _RETRY_SECONDS
         while True:
-            headers = self._headers(None) | ({"last-event-id": last} if last else {})
+            headers = self._headers(None) | ({"last-event-id": place.last} if place.last else {})
             try:
-                answer = await self._open("GET", None, headers)
+                answer = await self._open(b"GET", None, headers)
             except UpstreamError:
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, _SLOWEST_RETRY)
                 continue
             try:
-                if answer.status != 200 or answer.content_type != "text/event-stream":
+                if answer.status != 200 or answer.content_type != b"text/event-stream":
                     return
-                delay = _RETRY_SECONDS
-                last = await self._relay_events(_NOBODY, answer) or last
+                await self._relay_events(_NOBODY, answer, set(), place)
+                delay = place.retry
             finally:
                 answer.close()
             await asyncio.sleep(delay)
@@ -220,13 +244,14 @@ class WrappedUrl:
 
     def _cancels_modern(self, message: Message) -> bool:
         """2026-07-28: over HTTP a request is cancelled by closing its stream, and no notification is sent."""
-        if message.method != "notifications/cancelled" or self._version is not None:
+        if message.method != "notifications/cancelled":
             return False
         wanted = message.params.get("requestId") if isinstance(message.params, dict) else None
         task = self._posts.get(wanted) if isinstance(wanted, (int, str)) else None
         if task is not None:
-            task.cancel()
-        return True
+            # In the handshake era the notification goes out, and the stream of a request that gets no reply is closed.
+            asyncio.get_running_loop().call_later(0 if self._version is None else _CANCEL_GRACE, task.cancel)
+        return self._version is None
 
     async def _post_quietly(self, message: Message | Batch) -> None:
         try:
@@ -235,12 +260,16 @@ class WrappedUrl:
         except UpstreamError as error:
             log.warning("message not delivered", extra={"fields": {"reason": error.reason.value}})
 
-    async def _post(self, message: Message | Batch) -> aiohttp.ClientResponse:
-        return await self._open("POST", message.raw, self._headers(message))
+    async def _post(self, message: Message | Batch) -> Answer:
+        return await self._open(b"POST", message.raw, self._headers(message))
 
-    async def _open(self, method: str, body: bytes | None, headers: dict[str, str]) -> aiohttp.ClientResponse:
+    async def _open(self, method: bytes, body: bytes | None, headers: dict[str, str]) -> Answer:
         assert self._client is not None
-        return await self._client.open(method, body, headers)
+        try:
+            async with asyncio.timeout(self._client.patience):
+                return await self._client.open(method, body, _encoded(headers))
+        except TimeoutError:
+            raise UpstreamError(Reason.UPSTREAM_TIMEOUT) from None
 
     def _headers(self, message: Message | Batch | None) -> dict[str, str]:
         headers = {"accept": "application/json, text/event-stream", "accept-encoding": "identity"}
@@ -257,15 +286,55 @@ class WrappedUrl:
             if message.method == "tools/call" and isinstance(message.params, dict):
                 known = self._parameters.get(str(message.params.get("name")), {})
                 headers |= parameter_headers(known, message.params.get("arguments") or {})
-        return headers | (self._client.own_headers if self._client is not None else {})
+        own = self._client.own_headers if self._client is not None else []
+        return headers | {name.decode("latin-1"): value.decode("latin-1") for name, value in own}
 
-    async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
+    async def _read(self, answer: Answer) -> bytes:
         assert self._client is not None
-        return await self._client.read(answer)
+        try:
+            async with asyncio.timeout(self._client.patience):
+                return await self._client.read(answer)
+        except TimeoutError:
+            raise UpstreamError(Reason.UPSTREAM_TIMEOUT) from None
 
     async def _say(self, message: bytes) -> None:
         assert self._deliver is not None
         await self._deliver(one_line(message)[:-1])
 
 
+class Place:
+    """Where a stream was left: the event to resume after, and how long the server wants to be left alone first."""
+
+    def __init__(self) -> None:
+        self.last = ""
+        self.retry = _RETRY_SECONDS
+
+    def note(self, event: Event) -> None:
+        self.last = event.id or self.last
+        if event.retry is not None:
+            self.retry = min(max(event.retry, _FASTEST_RETRY), _SLOWEST_RETRY)
+
+
+def _parts(body: bytes) -> list[bytes]:
+    try:
+        return [bytes(raw) for raw in _decode_list(body)]
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise UpstreamError(Reason.UPSTREAM_GARBAGE) from None
+
+
+def _with_id(body: bytes, rpc_id: RequestId) -> bytes:
+    """An error as the reply to a request: servers that refuse before they read leave the id out, or null."""
+    if member_span(body, ("id",)) is not None:
+        return replace_member(body, ("id",), _encode(rpc_id))
+    return body.replace(b"{", b'{"id":' + _encode(rpc_id) + b",", 1)
+
+
 _NOBODY: Final = Message(Kind.NOTIFICATION, b"")
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+
+
+def _ascii(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("latin-1")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager
 from threading import Event
 from typing import Any, Protocol
 
@@ -30,6 +31,12 @@ class Backend(Protocol):
 
     def insert_within(self, driver: Any, rows: Sequence[AuditRow]) -> None:
         """Write rows in the transaction that is open."""
+
+    def stream(self, driver: Any, statement: str, parameters: Sequence[Any]) -> Generator[tuple[Any, ...]]:
+        """The rows of a SELECT (parameters as `?`), a few at a time in memory."""
+
+    def doubting(self, conn: Connection) -> AbstractContextManager[None]:
+        """Read what may have been tampered with: hand out even text that is none."""
 
     def rollback(self, driver: Any) -> None:
         """End whatever transaction is open."""

@@ -55,10 +55,8 @@ class Store:
         queue: int = QUEUE,
     ) -> Store:
         """Open a store, creating the schema in an empty one; refuses one of another schema version."""
-        backend = choose(url, durability=durability, busy_seconds=busy_seconds)
-        store = cls(backend, busy_seconds=busy_seconds, queue=queue)
+        store = cls.connect(url, durability=durability, busy_seconds=busy_seconds, create=create, queue=queue)
         try:
-            backend.prepare(create=create)
             with store.reading() as conn:
                 found = migrate.version(conn)
             if found is None and create:
@@ -73,15 +71,19 @@ class Store:
         return store
 
     @classmethod
-    def upgrading(cls, url: str, *, busy_seconds: float = 5.0) -> tuple[str | None, str]:
-        """Bring a store to this Callgate's schema; the versions before and after."""
-        backend = choose(url, durability="full", busy_seconds=busy_seconds)
-        store = cls(backend, busy_seconds=busy_seconds)
-        try:
-            backend.prepare(create=True)
-            return store.upgrade()
-        finally:
-            store.close_sync()
+    def connect(
+        cls,
+        url: str,
+        *,
+        durability: str = "full",
+        busy_seconds: float = 5.0,
+        create: bool = False,
+        queue: int = QUEUE,
+    ) -> Store:
+        """Open a store whatever its schema is, to look at it or to upgrade it."""
+        backend = choose(url, durability=durability, busy_seconds=busy_seconds)
+        backend.prepare(create=create)
+        return cls(backend, busy_seconds=busy_seconds, queue=queue)
 
     def upgrade(self, *, only_empty: bool = False) -> tuple[str | None, str]:
         """Run the migrations under a lock that other processes wait for."""

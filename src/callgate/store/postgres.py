@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from threading import Event
 from typing import Any, Final
 
@@ -32,6 +33,8 @@ _INSERT: Final = (
     + ",".join(f"%b::{kind}[]" for kind in _TYPES)
     + ")"
 )
+# A record can be as large as a message: few at a time bound the memory. libpq hands out several since version 17.
+_ROWS: Final = 16 if psycopg.pq.version() >= 170000 else 1
 # Ids are handed out before they commit. Whoever inserts holds this lock in shared mode, so the sequencer,
 # taking it alone for a moment, knows that no smaller id can appear later.
 _SHARE: Final = f"SELECT pg_advisory_xact_lock_shared({RECORDS_LOCK})"
@@ -91,6 +94,16 @@ class PostgresBackend:
     def insert_within(self, driver: psycopg.Connection[Any], rows: Sequence[AuditRow]) -> None:
         driver.execute(_SHARE)
         driver.execute(_INSERT, [list(column) for column in zip(*rows, strict=True)])
+
+    def stream(
+        self, driver: psycopg.Connection[Any], statement: str, parameters: Sequence[Any]
+    ) -> Generator[tuple[Any, ...]]:
+        with driver.cursor() as cursor:
+            yield from cursor.stream(statement.replace("?", "%b").encode(), parameters, binary=True, size=_ROWS)
+
+    def doubting(self, conn: Connection) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Columns hold what their type says."""
+        return nullcontext()
 
     def rollback(self, driver: psycopg.Connection[Any]) -> None:
         driver.rollback()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from threading import Event
@@ -21,7 +22,6 @@ from callgate.store.rows import COLUMNS, AuditRow
 POLL_SECONDS: Final = 0.2
 # One multi-row INSERT is one step in SQLite, so the interpreter lock changes hands once and not once a row.
 _CHUNK: Final = 128
-_BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def _insert_of(count: int) -> str:
@@ -89,20 +89,23 @@ class SqliteBackend:
         self._use_wal()
 
     def _use_wal(self) -> None:
+        deadline = time.monotonic() + self._busy_seconds
         with closing(self._plain()) as driver:
-            if driver.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
-                return
-            # Changing the journal mode does not wait for the busy timeout; an exclusive lock does.
-            driver.execute("PRAGMA locking_mode=NORMAL")
-            deadline = max(1, int(self._busy_seconds / 0.02))
-            for _ in range(deadline):
-                with suppress(sqlite3.OperationalError):
+            while True:
+                try:
                     if driver.execute("PRAGMA journal_mode=WAL").fetchone()[0] == "wal":
                         return
-                Event().wait(0.02)
+                    error = None
+                except sqlite3.Error as failure:
+                    error = failure
+                # Several processes that change the mode at once do not wait for each other by themselves.
+                if time.monotonic() > deadline or (error is not None and not _is_busy(error)):
+                    break
+                time.sleep(0.02)
+        if error is not None:
+            raise self._describe(error)
         raise StoreUnavailable(
-            f"{self.path} cannot be switched to write-ahead logging",
-            advice="Close other programs that hold it open, and keep it on a local disk.",
+            f"{self.path} cannot use write-ahead logging", advice="Keep the store on a local disk, or use PostgreSQL."
         )
 
     def _plain(self) -> sqlite3.Connection:
@@ -132,6 +135,21 @@ class SqliteBackend:
             start += count
             left -= count
 
+    def stream(
+        self, driver: sqlite3.Connection, statement: str, parameters: Sequence[Any]
+    ) -> Generator[tuple[Any, ...]]:
+        with closing(driver.execute(statement, parameters)) as rows:
+            yield from rows
+
+    @contextmanager
+    def doubting(self, conn: Connection) -> Iterator[None]:
+        driver: Any = conn.connection.driver_connection
+        driver.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        try:
+            yield
+        finally:
+            driver.text_factory = str
+
     def rollback(self, driver: sqlite3.Connection) -> None:
         if driver.in_transaction:
             driver.execute("ROLLBACK")
@@ -146,7 +164,7 @@ class SqliteBackend:
 
     def _describe(self, error: sqlite3.Error) -> StoreUnavailable:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in _BUSY:
+        if _is_busy(error):
             return StoreUnavailable(
                 f"{self.path} stayed locked by another process for {self._busy_seconds:g} s",
                 advice="Find what holds it, or raise store.busy_seconds.",
@@ -172,6 +190,14 @@ class SqliteBackend:
         """Whoever has the write lock has the turn."""
         return conn.in_transaction()
 
+    def copy(self, target: Path) -> None:
+        """An online copy (SQLite's backup API), in one step: smaller ones start again whenever someone writes."""
+        try:
+            with closing(self._plain()) as source, closing(sqlite3.connect(target)) as copy:
+                source.backup(copy, pages=-1)
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"the copy to {target} failed: {error}", advice="Look at free disk space.") from None
+
     def announce(self, conn: Connection) -> None:
         """Every commit moves `PRAGMA data_version` for the other connections."""
 
@@ -193,6 +219,10 @@ class SqliteBackend:
                 changed()
         if driver is not None:
             driver.close()
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _on_begin(conn: Connection) -> None:

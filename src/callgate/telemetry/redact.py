@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Mapping
+from enum import Enum
+from pathlib import PurePath
 from typing import Any, Final
+from uuid import UUID
 
 from callgate.config.secret import MASK, Secret
 
@@ -12,6 +16,8 @@ _MAX_TEXT: Final = 2000
 _MAX_ITEMS: Final = 50
 _MAX_DEPTH: Final = 4
 _MAX_INTEGER: Final = 2**63
+
+_TEXTUAL: Final = (str, Secret, BaseException, Enum, PurePath, dt.date, dt.time, dt.timedelta, UUID)
 
 # What a call carries is as private as a password; whoever wants it in writing has the audit log.
 _PAYLOADS: Final = frozenset(
@@ -21,10 +27,11 @@ _SECRET_NAME: Final = re.compile(
     r"token|secret|passw|passphrase|authori[sz]ation|cookie|credential|api[-_]?key|private[-_]?key|assertion|bearer",
     re.IGNORECASE,
 )
+# Each alternative begins with fixed letters and is bounded, so that no text of a peer makes the search slow.
 _CREDENTIALS: Final = re.compile(
-    r"(?P<scheme>\b(?:bearer|basic|digest|dpop)\s+)[A-Za-z0-9._~+/=-]{4,}"
-    r"|(?P<user>[a-z][a-z0-9+.-]{0,20}://[^\s/@:]{0,256}:)[^\s/@]{1,1024}(?=@)"
-    r"|(?P<pair>[\w-]{0,64}(?:token|secret|passw(?:or)?d|api[-_]?key)[\w-]{0,64}=)[^\s&;,\"']+",
+    r"(?P<scheme>\b(?:bearer|basic|digest|dpop)\s{1,8})[A-Za-z0-9._~+/=-]{4,}"
+    r"|(?P<user>://[^\s/@:]{0,64}:)[^\s/@]{1,256}(?=@)"
+    r"|(?P<pair>(?:token|secret|passw(?:or)?d|api[-_]?key)[\w-]{0,32}=)[^\s&;,\"']+",
     re.IGNORECASE,
 )
 
@@ -66,7 +73,7 @@ def _value(value: Any, depth: int) -> Any:
         return value
     if isinstance(value, int):
         return int(value) if -_MAX_INTEGER <= value < _MAX_INTEGER else "a huge integer"
-    if isinstance(value, str | Secret):
+    if isinstance(value, _TEXTUAL):
         return text(str(value))
     if isinstance(value, bytes | bytearray | memoryview):
         return f"{len(value)} bytes"
@@ -77,4 +84,5 @@ def _value(value: Any, depth: int) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         items = [_value(item, depth + 1) for _, item in zip(range(_MAX_ITEMS), value, strict=False)]
         return [*items, f"{len(value) - _MAX_ITEMS} more"] if len(value) > _MAX_ITEMS else items
-    return text(str(value))
+    # The text of any other object may show what it holds.
+    return f"<{type(value).__name__}>"

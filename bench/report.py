@@ -1,0 +1,157 @@
+"""The run's figures as terminal tables and as the README's results, both from the same dictionary (`latest.json`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+
+CPU_LIMIT = 1.5
+THROUGHPUT_LIMIT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+TRANSPORTS = {
+    "http": "Streamable HTTP, 2025-11-25 (handshake era), 16 connections",
+    "http_modern": "Streamable HTTP, 2026-07-28 (stateless), 16 connections",
+    "stdio": "stdio, 16 requests in flight",
+}
+COLUMNS = ("", "requests/s", "p50 ms", "p99 ms", "CPU µs/req", "CPU ÷ relay", "speed ÷ relay", "speed ÷ FastMCP")
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def _times(value: float | None) -> str:
+    """A ratio with two digits that mean something: 212×, 1.05×, 0.0046×."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}×" if value >= 100 else f"{value:.1f}×" if value >= 10 else f"{value:#.3g}×"
+
+
+def _transport_row(row: dict[str, Any]) -> tuple[str, ...]:
+    if "requests_per_second" not in row:
+        return (row["label"], row["reason"], *[""] * (len(COLUMNS) - 2))
+    cpu = _number(row["cpu_us_per_request"], 0)
+    if row["store_cpu_us_per_request"] is not None:
+        cpu += f" (+{row['store_cpu_us_per_request']:,.0f} database)"
+    label = row["label"] + (f", {row['errors']} errors" if row["errors"] else "")
+    label += f" (failed: {row['reason']})" if row["reason"] else ""
+    fastmcp = [row["throughput_vs_fastmcp"], row["throughput_vs_fastmcp_shared"]]
+    return (
+        label,
+        _number(row["requests_per_second"], 0),
+        _number(row["p50_ms"], 2),
+        _number(row["p99_ms"], 2),
+        cpu,
+        _times(row["cpu_vs_relay"]),
+        _times(row["throughput_vs_relay"]),
+        " / ".join(map(_times, fastmcp)),
+    )
+
+
+def _sessions(sessions: dict[str, Any]) -> Grid:
+    rows = []
+    for row in sessions.values():
+        if row["status"] == "ok":
+            sizes = [f"{at['rss_mb']:,.1f} MB" for at in row["sessions"].values()]
+            rows.append((row["label"], *sizes, f"{row['kb_per_session']} kB"))
+        else:
+            rows.append((row["label"], row["reason"], "", "", ""))
+    return Grid("Resident memory with sessions held", ("", "1", "100", "10,000", "each"), tuple(rows))
+
+
+def _audit(audit: dict[str, Any]) -> Grid:
+    rows: list[tuple[str, ...]] = []
+    for store, row in audit.items():
+        if row["status"] != "ok":
+            rows.append((store, "", row["reason"], "", ""))
+            continue
+        for size, at in row["records"].items():
+            if at["status"] == "ok":
+                rate, proof = f"{at['records_per_second']:,}", f"{at['proof_us']:,.0f} µs"
+                rows.append((store, f"{int(size):,}", rate, f"{at['integrate_seconds']:.2f} s", proof))
+            else:
+                rows.append((store, f"{int(size):,}", at["reason"], "", ""))
+    columns = ("store", "records", "records/s durable", "integrated after", "inclusion proof")
+    return Grid("Audit log", columns, tuple(rows))
+
+
+def grids(results: dict[str, Any]) -> Iterator[Grid]:
+    for key, title in TRANSPORTS.items():
+        if results.get(key):
+            yield Grid(title, COLUMNS, tuple(_transport_row(row) for row in results[key].values()))
+    if results.get("sessions"):
+        yield _sessions(results["sessions"])
+    if results.get("audit"):
+        yield _audit(results["audit"])
+
+
+def targets(results: dict[str, Any]) -> dict[str, Any]:
+    """The two budgets of the project, judged on this run; speed against the faster of the two FastMCP proxies."""
+    row = results.get("http", {}).get("callgate-sqlite", {})
+    cpu = row.get("cpu_vs_relay")
+    speeds = [row.get("throughput_vs_fastmcp"), row.get("throughput_vs_fastmcp_shared")]
+    speed = min((value for value in speeds if value is not None), default=None)
+    return {
+        "cpu_vs_relay": {"limit": CPU_LIMIT, "measured": cpu, "met": None if cpu is None else cpu <= CPU_LIMIT},
+        "throughput_vs_fastmcp": {
+            "limit": THROUGHPUT_LIMIT,
+            "measured": speed,
+            "met": None if speed is None else speed >= THROUGHPUT_LIMIT,
+        },
+    }
+
+
+def _verdicts(results: dict[str, Any]) -> Iterator[str]:
+    words = {True: "met", False: "MISSED", None: "not measured"}
+    for name, target in results["targets"].items():
+        sign = "≤" if name == "cpu_vs_relay" else "≥"
+        yield f"{name} {sign} {target['limit']:g}: {words[target['met']]} ({_times(target['measured'])})"
+
+
+def show(results: dict[str, Any], console: Console) -> None:
+    for grid in grids(results):
+        table = Table(title=grid.title, title_justify="left")
+        for index, column in enumerate(grid.columns):
+            table.add_column(column, justify="left" if index == 0 else "right", no_wrap=index == 0)
+        for row in grid.rows:
+            table.add_row(*row)
+        console.print(table)
+    for verdict in _verdicts(results):
+        console.print(verdict)
+
+
+def markdown(results: dict[str, Any]) -> str:
+    machine = results["machine"]
+    lines = [
+        f"Measured {results['started'][:10]} in {results['seconds']:.0f} s on {machine['cpus']} cores,",
+        f"{machine['system']}, Python {machine['python']}; medians of interleaved rounds.",
+        "",
+    ]
+    for grid in grids(results):
+        lines += [f"**{grid.title}**", "", "| " + " | ".join(grid.columns) + " |"]
+        lines.append("|" + "|".join(["---", *["---:"] * (len(grid.columns) - 1)]) + "|")
+        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in grid.rows]
+        lines.append("")
+    lines += [f"- {verdict}" for verdict in _verdicts(results)]
+    return "\n".join(lines)
+
+
+def write_readme(results: dict[str, Any], readme: Path) -> None:
+    before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    readme.write_text(f"{before}{BEGIN}\n{markdown(results)}\n{END}{after}", encoding="utf-8")

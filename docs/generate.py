@@ -1,0 +1,227 @@
+"""Writes docs/reference/ from the code: configuration, reasons, metrics, command line, JSON Schema.
+
+`python docs/generate.py` writes what is stale; with `--check` it only names it, and exits with 1 if there is anything.
+"""
+# ruff: noqa: INP001
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import typer.main
+
+from callgate import config
+from callgate.cli import build
+from callgate.config.rules import peel
+from callgate.config.section import Section
+from callgate.config.wording import expected, number
+from callgate.errors import Reason
+from callgate.telemetry.metrics import Metrics
+
+REFERENCE: Final = Path(__file__).resolve().parent / "reference"
+MADE: Final = "<!-- Made by docs/generate.py; change the code it is made from. -->\n"
+
+_DYNAMIC: Final = {"store.url": "`callgate.db` in the state directory"}
+_LABELS: Final = {
+    "server": "a name from the configuration",
+    "verdict": "`pass` or `refuse`",
+    "reason": "a [reason](reasons.md), or `none`",
+    "transport": "`http` or `stdio`",
+    "method": "an HTTP method",
+    "status": "an HTTP status",
+    "version": "of Callgate",
+    "python": "its version",
+}
+
+
+_CONFIG: Final = """\
+# callgate.toml
+
+Callgate reads the file given by `--config`, else the one named by `CALLGATE_CONFIG`, else `callgate.toml` in the
+working directory, else `callgate/callgate.toml` in the user's configuration directory. Every key is optional.
+`callgate check` finds mistakes, `callgate config show` prints what is in force, and a running gateway takes a changed
+file within seconds, if it is valid.
+
+Editors complete and check the file with [its JSON Schema](callgate.schema.json), which `callgate config schema` prints
+too.
+
+Where a key says that `${NAME}` is expanded, the environment variable is put in; `${NAME:-default}` gives a default for
+one that is unset or empty, and `$${` stands for a plain `${`. Secrets belong in the environment: values of `headers`
+and `env`, passwords and queries in URLs are never shown or logged.
+"""
+_REASONS: Final = """\
+# Reasons
+
+A refusal carries its reason in `error.data.reason` of the JSON-RPC answer, in the audit log and in the metrics.
+
+| reason | HTTP | JSON-RPC | what it means | what to do |
+|---|---|---|---|---|"""
+_METRICS: Final = """\
+# Metrics
+
+Served at `/metrics` in the Prometheus text format unless `telemetry.metrics` is false. Labels come from the
+configuration and from fixed lists only; anything else is counted as `other`.
+
+| metric | type | labels | |
+|---|---|---|---|"""
+_OVERRIDES: Final = """\
+## Environment variables
+
+Each overrides one key of the file. The kill switch is on if either says so: `CALLGATE_BLOCK_ALL=false` leaves what the
+file says.
+
+| variable | key |
+|---|---|"""
+
+
+def pages() -> dict[str, str]:
+    """Every file of the reference, by name."""
+    return {
+        "config.md": config_page(),
+        "reasons.md": reasons_page(),
+        "metrics.md": metrics_page(),
+        "cli.md": cli_page(),
+        "callgate.schema.json": json.dumps(config.schema(), indent=2, ensure_ascii=False) + "\n",
+    }
+
+
+def config_page() -> str:
+    """Every key of callgate.toml."""
+    lines = [MADE + _CONFIG]
+    for title, kind, name in _sections():
+        lines += [f"## {title}", "", str(inspect.getdoc(kind)), "", "| key | takes | default | |", "|---|---|---|---|"]
+        for field in msgspec.structs.fields(kind):
+            takes = expected(field.type).replace('"', "`")
+            default = _DYNAMIC.get(f"{name}.{field.name}") or _default(field)
+            lines.append(_row(f"`{field.name}`", takes, default, description(field.type)))
+        lines.append("")
+    lines.append(_OVERRIDES)
+    lines += [_row(f"`{name}`", f"`{'.'.join(key)}`") for name, (key, _) in config.OVERRIDES.items()]
+    return "\n".join(lines) + "\n"
+
+
+def reasons_page() -> str:
+    """Every reason a call can be refused for."""
+    lines = [MADE + _REASONS]
+    lines += [
+        _row(f"`{reason.value}`", str(reason.status), str(reason.code), reason.meaning, reason.advice)
+        for reason in Reason
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def metrics_page() -> str:
+    """Every metric of /metrics."""
+    lines = [MADE + _METRICS]
+    families = Metrics().families()
+    for family in families:
+        labels = ", ".join(f"`{label}`" for label in family.labels)
+        lines.append(_row(f"`{family.name}`", family.kind, labels or "-", family.description))
+    lines += ["", "| label | values |", "|---|---|"]
+    used = dict.fromkeys(label for family in families for label in family.labels)
+    lines += [_row(f"`{label}`", _LABELS[label]) for label in used]
+    return "\n".join(lines) + "\n"
+
+
+def cli_page() -> str:
+    """Every command."""
+    lines = [f"{MADE}# Command line", ""]
+    for words, command in _commands("callgate", typer.main.get_command(build([]))):
+        lines += [f"## {words}", "", *_command(words, command)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def description(kind: Any) -> str:
+    """What the model says of a key."""
+    for part in getattr(kind, "__metadata__", ()):
+        if isinstance(part, msgspec.Meta) and part.description:
+            return part.description
+    return ""
+
+
+def _sections() -> Iterator[tuple[str, type[Section], str]]:
+    for field in msgspec.structs.fields(config.Config):
+        bare = peel(field.type)[0]
+        if isinstance(bare, type):
+            yield f"[{field.name}]", bare, field.name
+    yield "[servers.NAME]", config.Server, "servers"
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, int | float):
+        return f"`{number(value)}`"
+    return f"`{json.dumps(value)}`"
+
+
+def _commands(words: str, command: Any) -> Iterator[tuple[str, Any]]:
+    children = getattr(command, "commands", {})
+    if not children:
+        yield words, command
+    for name in sorted(children):
+        if not children[name].hidden:
+            yield from _commands(f"{words} {name}", children[name])
+
+
+def _command(words: str, command: Any) -> list[str]:
+    parameters = [one for one in command.params if not getattr(one, "hidden", False) and one.name != "help"]
+    arguments = [one for one in parameters if one.param_type_name == "argument"]
+    options = [one for one in parameters if one.param_type_name == "option"]
+    usage = " ".join([words, *(["[OPTIONS]"] if options else []), *(_argument(one) for one in arguments)])
+    lines = [f"    {usage}", "", inspect.cleandoc(command.help or "").replace("\f", ""), ""]
+    rows = [_row(f"`{_argument(one)}`", getattr(one, "help", None) or "") for one in arguments]
+    rows += [_row(f"`{_option(one)}`", one.help or "") for one in options]
+    return [*lines, "| | |", "|---|---|", *rows, ""] if rows else lines
+
+
+def _argument(parameter: Any) -> str:
+    name = parameter.metavar or parameter.name.upper()
+    name = f"{name}..." if parameter.nargs == -1 and not name.endswith(("...", "…")) else name
+    return name if parameter.required else f"[{name}]"
+
+
+def _option(parameter: Any) -> str:
+    names = ", ".join([*parameter.opts, *parameter.secondary_opts])
+    if parameter.is_flag or parameter.count:
+        return names
+    return f"{names} {parameter.metavar or parameter.name.upper()}"
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def stale(folder: Path = REFERENCE) -> dict[str, str]:
+    """The pages that are not what the code says now."""
+    return {
+        name: text
+        for name, text in pages().items()
+        if not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text
+    }
+
+
+def main(words: list[str]) -> int:
+    old = stale()
+    if "--check" in words:
+        for name in old:
+            sys.stdout.write(f"docs/reference/{name} is stale; run `make docs`\n")
+        return 1 if old else 0
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    for name, text in old.items():
+        (REFERENCE / name).write_text(text, encoding="utf-8")
+        sys.stdout.write(f"wrote docs/reference/{name}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

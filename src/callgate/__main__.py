@@ -1,0 +1,5 @@
+"""`python -m callgate`."""
+
+from callgate.cli import main
+
+main()

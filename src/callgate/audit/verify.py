@@ -1,0 +1,321 @@
+"""Verification of a whole log: nothing stored is believed, everything is recomputed or checked against a key.
+
+Streams the records once; memory does not grow with the log (but for the archived checkpoints' roots).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, func, select
+
+from callgate.audit import note, records, retention, tree
+from callgate.audit.merkle import EMPTY_ROOT, HASH, complete, leaf_hash
+from callgate.audit.seal import Sealer
+from callgate.audit.tiles import HEIGHT, WIDTH, Tiles, levels, width
+from callgate.errors import Tampered
+from callgate.keyring import Keyring
+from callgate.store.front import Store, driver_of
+from callgate.store.rows import COLUMNS, AuditRow
+from callgate.store.schema import audit_checkpoint, audit_leaf, audit_record, audit_tile
+
+_COLUMNS: Final = ", ".join(f"r.{name}" for name in COLUMNS)
+_LEAVES: Final = (
+    f"SELECT l.leaf, l.record, r.id, {_COLUMNS} FROM audit_leaf l"  # noqa: S608
+    " LEFT JOIN audit_record r ON r.id = l.record WHERE l.leaf >= ? AND l.leaf < ? ORDER BY l.leaf"
+)
+_PENDING: Final = f"SELECT r.id, {_COLUMNS} FROM audit_record r WHERE r.id > ? ORDER BY r.id"  # noqa: S608
+
+Progress = Callable[[int, int], None]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a successful verification has looked at."""
+
+    origin: str
+    size: int
+    records: int
+    removed: int
+    pending: int
+    checkpoints: int
+    signed_at: int
+    key: str
+
+
+def verify(
+    store: Store,
+    keyring: Keyring,
+    *,
+    earlier: Sequence[str] = (),
+    progress: Progress = lambda _done, _total: None,
+) -> Report:
+    """Check the whole log; raises `Tampered` naming the first bad record.
+
+    `earlier` are checkpoints noted outside the store; the log must contain what they say.
+    """
+    with store.reading() as conn, store.backend.doubting(conn):
+        try:
+            return _Verification(store, conn, keyring, progress).run(earlier)
+        except (TypeError, ValueError, AttributeError) as error:
+            # SQLite keeps any kind of value in any column; ours were of the right kind.
+            raise Tampered(f"the store holds a value of the wrong kind: {error}", advice=_RESTORE) from error
+
+
+class _Verification:
+    """One pass over one consistent view of the store."""
+
+    def __init__(self, store: Store, conn: Connection, keyring: Keyring, progress: Progress) -> None:
+        self._store = store
+        self._conn = conn
+        self._public = keyring.public_keys()
+        self._sealer = Sealer(keyring)
+        self._progress = progress
+        self._dense = store.kind == "sqlite"  # PostgreSQL's sequences leave gaps behind after a rollback
+        self._present = self._removed = self._pending = 0
+
+    def run(self, earlier: Sequence[str]) -> Report:
+        head = tree.head(self._conn)
+        if head is None:
+            return self._without_head(earlier)
+        checkpoint, key = note.verify(head.note, self._public)
+        if (checkpoint.size, checkpoint.root) != (head.size, head.root):
+            raise Tampered("the head of the tree differs from its signed checkpoint")
+        roots, archived = self._checkpoints(checkpoint, earlier)
+        self._records(head, roots)
+        self._leftovers(head)
+        return Report(
+            checkpoint.origin,
+            head.size,
+            self._present,
+            self._removed,
+            self._pending,
+            archived,
+            checkpoint.at,
+            str(key),
+        )
+
+    def _without_head(self, earlier: Sequence[str]) -> Report:
+        if tree.has_remains(self._conn) or earlier:
+            raise Tampered("the head of the tree is gone", advice="Restore a copy made by `callgate store backup`.")
+        self._leftovers(tree.Head(0, 0, EMPTY_ROOT, ""))
+        return Report("", 0, 0, 0, self._pending, 0, 0, "")
+
+    # -- checkpoints -------------------------------------------------------------------------------------------
+
+    def _checkpoints(self, latest: note.Checkpoint, earlier: Sequence[str]) -> tuple[dict[int, bytes], int]:
+        """The root each signed checkpoint claims, by size; every signature checked."""
+        roots = {latest.size: latest.root, 0: EMPTY_ROOT}
+        count = 0
+        for row in self._conn.execute(select(audit_checkpoint).order_by(audit_checkpoint.c.size)):
+            old, _ = note.verify(row.note, self._public)
+            if (old.size, old.at) != (row.size, row.at):
+                raise Tampered(f"the archived checkpoint of size {row.size} is filed under the wrong size or time")
+            self._claim(roots, latest, old, "an archived checkpoint")
+            count += 1
+        for signed in earlier:
+            old, _ = note.verify(signed, self._public)
+            self._claim(roots, latest, old, "a checkpoint noted earlier")
+        return roots, count
+
+    def _claim(self, roots: dict[int, bytes], latest: note.Checkpoint, old: note.Checkpoint, what: str) -> None:
+        if old.origin != latest.origin:
+            raise Tampered(
+                f"{what} is of another log ({old.origin}, this one is {latest.origin})",
+                advice="Give a checkpoint of this log; if it is of this log, the log was replaced.",
+            )
+        if old.size > latest.size:
+            raise Tampered(
+                f"the log has {latest.size} records in its tree, but {what} had {old.size}: it was cut off",
+                advice="Restore the missing records from a copy, or find out who put an older store back.",
+            )
+        if roots.setdefault(old.size, old.root) != old.root:
+            raise Tampered(
+                f"{what} of size {old.size} has another root: the log was rewritten",
+                advice="Compare with a copy made by `callgate store backup`.",
+            )
+
+    # -- records -----------------------------------------------------------------------------------------------
+
+    def _records(self, head: tree.Head, roots: dict[int, bytes]) -> None:
+        """Every leaf in order: its place, its record, its hash in the tree, and the roots on the way."""
+        removable = self._removable(head)
+        stored = _StoredTiles(self._conn, head.size)
+        rebuilt = Tiles(0, lambda _level, _number: b"")
+        previous, sizes = (0 if self._dense else -1), sorted(roots)
+        _check_root(rebuilt, roots)
+        for number in range(-(-head.size // WIDTH)):
+            # Read before the stream begins: PostgreSQL runs one statement at a time on a connection.
+            tile = stored.read(0, number)
+            hashes, previous = self._tile(number, tile, previous, removable)
+            first, end = rebuilt.size, rebuilt.size + len(hashes)
+            for upto in (*sizes[bisect_right(sizes, first) : bisect_left(sizes, end)], end):
+                rebuilt.append(hashes[rebuilt.size - first : upto - first])
+                _check_root(rebuilt, roots)
+            rebuilt.forget()
+            self._progress(rebuilt.size, head.size)
+        leaves = self._conn.execute(select(func.count()).select_from(audit_leaf)).scalar_one()
+        if (rebuilt.size, leaves, max(previous, 0)) != (head.size, head.size, head.record):
+            raise Tampered(
+                f"the tree has {head.size} leaves up to record {head.record}, stored are {leaves} up to {previous}"
+            )
+        stored.check_upper()
+
+    def _tile(self, number: int, tile: bytes, previous: int, removable: int) -> tuple[list[bytes], int]:
+        """The leaf hashes of one tile's records, and the last of these records."""
+        first, hashes = number * WIDTH, list[bytes]()
+        for row in self._stream(_LEAVES, first, first + WIDTH):
+            at = len(hashes)
+            if row[0] != first + at or not _follows(previous, row[1], dense=self._dense):
+                raise Tampered(
+                    f"leaf {first + at} of the tree is missing or out of order (found leaf {row[0]}, record {row[1]})",
+                    record=row[1] if isinstance(row[1], int) else None,
+                )
+            previous = row[1]
+            hashes.append(self._leaf(row, tile[at * HASH : (at + 1) * HASH], removable))
+        return hashes, previous
+
+    def _leaf(self, row: tuple[Any, ...], in_tree: bytes, removable: int) -> bytes:
+        leaf, record, found = row[0], row[1], row[2]
+        if found is None:
+            if leaf >= removable:
+                raise Tampered(f"record {record} was removed", record=record, advice=_RESTORE)
+            self._removed += 1
+            return in_tree
+        stored = AuditRow(*row[3:])
+        self._sealed(record, stored)
+        self._present += 1
+        computed = leaf_hash(stored.body)
+        if computed != in_tree:
+            raise Tampered(
+                f"record {record} ({_who(stored)}) is not the one in the tree", record=record, advice=_RESTORE
+            )
+        return computed
+
+    def _sealed(self, record: int, stored: AuditRow) -> records.Record:
+        """Body against seal, columns against body."""
+        body, seal = stored.body, stored.seal
+        if not self._sealer.holds(body, seal):
+            raise Tampered(
+                f"record {record} ({_who(stored)}) was changed: its seal does not hold", record=record, advice=_RESTORE
+            )
+        try:
+            value = records.decode(body)
+        except msgspec.MsgspecError as error:
+            raise Tampered(f"record {record} cannot be read: {error}", record=record) from None
+        expected = records.row(value, body, seal)
+        if expected != stored or [type(item) for item in expected] != [type(item) for item in stored]:
+            wrong = [name for name, one, two in zip(COLUMNS, expected, stored, strict=True) if one != two]
+            raise Tampered(
+                f"record {record} ({_who(expected)}): the stored {', '.join(wrong) or 'columns'} "
+                "is not what the record says",
+                record=record,
+                advice=_RESTORE,
+            )
+        return value
+
+    def _removable(self, head: tree.Head) -> int:
+        """Below which leaf bodies may be missing, by the word of a retention record that holds itself."""
+        query = select(audit_record.c.id, *(audit_record.c[name] for name in COLUMNS)).where(
+            audit_record.c.reason == retention.ACTION
+        )
+        limit = 0
+        for row in self._conn.execute(query):
+            stored = AuditRow(*row[1:])
+            value = self._sealed(row[0], stored)
+            if not isinstance(value, records.AdminRecord) or value.action != retention.ACTION:
+                continue
+            upto = (value.detail or {}).get("to_leaf")
+            leaf = tree.leaf_of(self._conn, row[0], head.size)
+            # It speaks for what came before it, never for itself or later.
+            if isinstance(upto, int) and upto <= (head.size if leaf is None else leaf):
+                limit = max(limit, upto)
+        return limit
+
+    # -- everything else ---------------------------------------------------------------------------------------
+
+    def _leftovers(self, head: tree.Head) -> None:
+        """Records that are not in the tree: only those that wait for it."""
+        mapped = self._conn.execute(
+            select(func.count()).select_from(audit_record).where(audit_record.c.id <= head.record)
+        ).scalar_one()
+        if mapped != self._present:
+            self._name_unmapped(head)
+        previous = head.record
+        for row in self._stream(_PENDING, head.record):
+            if not _follows(previous, row[0], dense=self._dense):
+                raise Tampered(f"record {previous + 1} was removed before it reached the tree", record=previous + 1)
+            self._sealed(row[0], AuditRow(*row[1:]))
+            previous = row[0]
+            self._pending += 1
+        if self._dense:
+            used = self._conn.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = 'audit_record'").scalar()
+            if (used or 0) != previous:
+                raise Tampered(f"record {previous + 1} was removed", record=previous + 1, advice=_RESTORE)
+
+    def _name_unmapped(self, head: tree.Head) -> None:
+        leaves = select(audit_leaf.c.record)
+        stray = self._conn.execute(
+            select(func.min(audit_record.c.id)).where(
+                audit_record.c.id <= head.record, audit_record.c.id.not_in(leaves)
+            )
+        ).scalar()
+        raise Tampered(f"record {stray} was slipped in: no leaf of the tree is its own", record=stray)
+
+    def _stream(self, statement: str, *parameters: object) -> Iterator[tuple[Any, ...]]:
+        with closing(self._store.backend.stream(driver_of(self._conn), statement, parameters)) as rows:
+            yield from rows
+
+
+class _StoredTiles:
+    """The stored tiles: level 0 is held against the records, each level above against the one below."""
+
+    def __init__(self, conn: Connection, size: int) -> None:
+        self._conn = conn
+        self._size = size
+
+    def read(self, level: int, number: int) -> bytes:
+        hashes = self._conn.execute(
+            select(audit_tile.c.hashes).where(audit_tile.c.level == level, audit_tile.c.tile == number)
+        ).scalar()
+        if not isinstance(hashes, bytes) or len(hashes) != HASH * width(self._size, level, number):
+            raise Tampered(f"tile {level}/{number} of the tree is missing or has the wrong size")
+        return hashes
+
+    def check_upper(self) -> None:
+        """Every tile above level 0 against the tiles below it, and no tile too many."""
+        expected = 0
+        for level in range(levels(self._size)):
+            entries = self._size >> (HEIGHT * level)
+            expected += -(-entries // WIDTH)
+            for number in range(-(-entries // WIDTH) if level else 0):
+                hashes = self.read(level, number)
+                first = number * WIDTH
+                below = [complete(self.read(level - 1, first + at)) for at in range(len(hashes) // HASH)]
+                if b"".join(below) != hashes:
+                    raise Tampered(f"tile {level}/{number} of the tree does not fit the tiles below it")
+        count = self._conn.execute(select(func.count()).select_from(audit_tile)).scalar_one()
+        if count != expected:
+            raise Tampered(f"the tree has {count} tiles, its size needs {expected}")
+
+
+_RESTORE: Final = "Compare with a copy made by `callgate store backup`, or with the call's receipt."
+
+
+def _check_root(rebuilt: Tiles, roots: dict[int, bytes]) -> None:
+    expected = roots.get(rebuilt.size)
+    if expected is not None and rebuilt.root() != expected:
+        raise Tampered(f"the first {rebuilt.size} records do not give the root that was signed for them")
+
+
+def _follows(previous: int, record: object, *, dense: bool) -> bool:
+    if not isinstance(record, int):
+        return False
+    return record == previous + 1 if dense else record > previous
+
+
+def _who(stored: AuditRow) -> str:
+    return f"call {stored.call}" if stored.call else "an operator's"

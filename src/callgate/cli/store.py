@@ -1,0 +1,103 @@
+"""`callgate store`: look at the store, upgrade it, copy it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, keys_dir, print_json, store_url
+
+if TYPE_CHECKING:
+    from callgate.store import Store
+
+
+def register(app: typer.Typer) -> None:
+    verbs = typer.Typer(no_args_is_help=True, help="The database with the audit log and the switches.")
+    verbs.command("check")(check)
+    verbs.command("upgrade")(upgrade)
+    verbs.command("backup")(backup)
+    app.add_typer(verbs, name="store")
+
+
+def check(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Say whether the store can be used: schema, integrity, writing, sizes."""
+    from callgate.config import load
+    from callgate.store import Store, inspect
+
+    loaded = load(config)
+    opened = Store.connect(store_url(loaded, store), busy_seconds=loaded.store.busy_seconds)
+    try:
+        report = inspect.inspect(opened)
+    finally:
+        opened.close_sync()
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        for name, value in report.as_dict().items():
+            if name not in ("ok", "problems"):
+                typer.echo(f"{name.replace('_', ' '):<16} {value}")
+        for problem in report.problems:
+            typer.secho(f"problem: {problem}", fg="red", err=True)
+        typer.echo("The store is fine." if report.ok else "The store cannot be used like this.", err=not report.ok)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def upgrade(config: ConfigOption = None, store: StoreOption = None) -> None:
+    """Bring the store to the schema of this Callgate, or create it."""
+    from callgate.config import load
+    from callgate.store import Store
+
+    loaded = load(config)
+    opened = Store.connect(store_url(loaded, store), busy_seconds=loaded.store.busy_seconds, create=True)
+    try:
+        before, after = opened.upgrade()
+    finally:
+        opened.close_sync()
+    if before == after:
+        typer.echo(f"The store is at schema {after} already.")
+    else:
+        typer.echo(f"The store went from schema {before or 'none'} to {after}.")
+
+
+def backup(
+    target: Annotated[Path, typer.Argument(help="The file to write; it must not exist yet.")],
+    config: ConfigOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Copy the store while gateways go on. To restore, use the copy as the store."""
+    from callgate.config import load
+    from callgate.store import Store
+
+    loaded = load(config)
+    opened = Store.connect(store_url(loaded, store), busy_seconds=loaded.store.busy_seconds)
+    try:
+        _copy(opened, target)
+    finally:
+        opened.close_sync()
+    typer.echo(f"Copied to {target}. The keys are not in it; they are in {keys_dir(loaded, store)}.")
+
+
+def _copy(opened: Store, target: Path) -> None:
+    from callgate.errors import StoreError
+    from callgate.store.sqlite import SqliteBackend
+
+    backend = opened.backend
+    if not isinstance(backend, SqliteBackend):
+        url: Any = getattr(backend, "url", None)
+        shown = url.set(drivername="postgresql", password=None).render_as_string() if url is not None else "URL"
+        raise StoreError(
+            "a PostgreSQL store is copied with PostgreSQL's own tool",
+            advice=f"Run `pg_dump --format=custom --file={target} '{shown}'`, and `pg_restore` to restore.",
+        )
+    try:
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise StoreError(
+            f"{target} cannot be written: {error.strerror}", advice="Name a file that does not exist yet."
+        ) from None
+    with console(stderr=True).status("copying"):
+        backend.copy(target)

@@ -1,0 +1,292 @@
+"""HTTP/1.1 towards a server: a pool of connections on asyncio and httptools, and nothing more than a relay needs.
+
+A general client spends most of a relayed request on cookies, redirects, encodings and header objects that a relay must
+not have (bench/README.md has the figures). Framing is llhttp's (RFC 9112), strict; every wait and every size is bounded
+by the caller or here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Final
+from urllib.parse import SplitResult
+
+import httptools
+
+# Most servers close an idle connection after five seconds; leaving first avoids writing into a closing one.
+_IDLE_SECONDS: Final = 4.0
+_IDLE_MOST: Final = 256
+_HEAD_BYTES: Final = 64 * 1024
+_BUFFER_HIGH: Final = 256 * 1024
+_BUFFER_LOW: Final = 64 * 1024
+
+
+class BrokenAnswer(Exception):
+    """The connection ended, or what came over it is not HTTP; `begun` tells whether anything of an answer came."""
+
+    def __init__(self, text: str, *, garbage: bool = False) -> None:
+        super().__init__(text)
+        self.garbage = garbage
+
+
+class Answer:
+    """The head of an answer, and its body as it arrives."""
+
+    __slots__ = ("_connection", "fields", "headers", "status")
+
+    def __init__(self, connection: Connection, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self.status = status
+        self.headers = headers
+        self.fields = dict(headers)
+        self._connection = connection
+
+    @property
+    def content_type(self) -> bytes:
+        return self.fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
+
+    @property
+    def content_length(self) -> int | None:
+        text = self.fields.get(b"content-length")
+        return int(text) if text is not None and text.isdigit() else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the body has arrived."""
+        return self._connection.complete
+
+    def take(self) -> bytes:
+        """What has arrived and was not taken yet."""
+        return self._connection.take()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body, piece by piece, as it comes."""
+        while (chunk := await self._connection.chunk()) is not None:
+            yield chunk
+
+    def close(self) -> None:
+        """Done with it: the connection goes back if the answer was read to its end, else it is closed."""
+        self._connection.release()
+
+
+class Connection(asyncio.Protocol):
+    """One connection; it carries one exchange at a time."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._head: asyncio.Future[Answer] | None = None
+        self._more: asyncio.Future[None] | None = None
+        self._error: BrokenAnswer | None = None
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._chunks: deque[bytes] = deque()
+        self._buffered = self._head_bytes = 0
+        self._answer: Answer | None = None
+        self._paused = False
+        self._busy = False
+        self.complete = False
+        self.idle_since = 0.0
+
+    # ---- one exchange ----
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing() and self._error is None
+
+    async def exchange(self, head: bytes, body: bytes) -> Answer:
+        """Send a request and wait for the head of its answer."""
+        if self._transport is None or not self.usable:
+            raise self._error or BrokenAnswer("the connection is closed")
+        self._headers, self._answer, self.complete, self._head_bytes = [], None, False, 0
+        self._busy = True
+        self._head = asyncio.get_running_loop().create_future()
+        if len(body) < _HEAD_BYTES:
+            self._transport.write(head + body)
+        else:
+            self._transport.writelines((head, body))
+        try:
+            return await self._head
+        except BaseException:
+            # Given up or broken: whatever still comes belongs to nobody.
+            self.abort()
+            raise
+        finally:
+            self._head = None
+
+    def take(self) -> bytes:
+        chunks = self._chunks
+        data = chunks.popleft() if len(chunks) == 1 else b"".join(chunks)
+        chunks.clear()
+        self._buffered = 0
+        self._resume()
+        return data
+
+    async def chunk(self) -> bytes | None:
+        while not self._chunks:
+            if self._error is not None:
+                raise self._error
+            if self.complete:
+                return None
+            self._more = asyncio.get_running_loop().create_future()
+            try:
+                await self._more
+            finally:
+                self._more = None
+        chunk = self._chunks.popleft()
+        self._buffered -= len(chunk)
+        if self._buffered < _BUFFER_LOW:
+            self._resume()
+        return chunk
+
+    def release(self) -> None:
+        self._busy = False
+        if self.complete and self._error is None and self._parser_keeps_alive and not self._chunks:
+            self._pool.give_back(self)
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        self._busy = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---- asyncio.Protocol ----
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        self._transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        if not self._busy:
+            # Nobody asked: an answer before its question would be taken for the next one's.
+            self.abort()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade, BrokenAnswer) as error:
+            self._fail(BrokenAnswer(f"not HTTP: {error}", garbage=True))
+            self.abort()
+            return
+        if self._answer is None:
+            self._head_bytes += len(data)
+            if self._head_bytes > _HEAD_BYTES:
+                self._fail(BrokenAnswer("the head of the answer is too large", garbage=True))
+                self.abort()
+            return
+        self._wake()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._busy and self._answer is not None and not self.complete and error is None and self._until_close:
+            self.complete = True
+            self._parser_keeps_alive = False
+            self._wake()
+        else:
+            self._fail(BrokenAnswer("the server closed the connection"))
+
+    # ---- httptools ----
+
+    _parser_keeps_alive = True
+    _until_close = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200:
+            if status == 101:
+                raise BrokenAnswer("the server changed the protocol")
+            self._headers = []
+            return
+        self._answer = Answer(self, status, self._headers)
+        self._parser_keeps_alive = self._parser.should_keep_alive()
+        fields = self._answer.fields
+        self._until_close = b"content-length" not in fields and b"transfer-encoding" not in fields
+
+    def on_body(self, body: bytes) -> None:
+        self._chunks.append(body)
+        self._buffered += len(body)
+        if self._buffered > _BUFFER_HIGH and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        if self._answer is not None:
+            self.complete = True
+
+    # ---- waking who waits ----
+
+    def _wake(self) -> None:
+        if self._head is not None and not self._head.done() and self._answer is not None:
+            self._head.set_result(self._answer)
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
+
+    def _fail(self, error: BrokenAnswer) -> None:
+        self._error = self._error or error
+        if self._head is not None and not self._head.done():
+            self._head.set_exception(self._error)
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
+
+    def _resume(self) -> None:
+        if self._paused and self._transport is not None and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+
+
+class Pool:
+    """The connections to one server."""
+
+    def __init__(self, url: SplitResult, connect_seconds: float) -> None:
+        self._host = url.hostname or ""
+        self._secure = url.scheme == "https"
+        self._port = url.port or (443 if self._secure else 80)
+        self._connect_seconds = connect_seconds
+        self._tls: ssl.SSLContext | None = None
+        self._idle: list[Connection] = []
+        self._closed = False
+
+    async def take(self) -> Connection:
+        """A connection that is ready: the one used last, or a new one."""
+        oldest = time.monotonic() - _IDLE_SECONDS
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable and connection.idle_since > oldest:
+                return connection
+            connection.abort()
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._connect_seconds):
+            _, made = await loop.create_connection(
+                lambda: Connection(self),
+                self._host,
+                self._port,
+                ssl=self._context() if self._secure else None,
+                server_hostname=self._host if self._secure else None,
+            )
+        return made
+
+    def give_back(self, connection: Connection) -> None:
+        if self._closed or len(self._idle) >= _IDLE_MOST:
+            connection.abort()
+            return
+        connection.idle_since = time.monotonic()
+        self._idle.append(connection)
+
+    def close(self) -> None:
+        self._closed = True
+        for connection in self._idle:
+            with contextlib.suppress(RuntimeError):
+                connection.abort()
+        self._idle.clear()
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            self._tls.set_alpn_protocols(["http/1.1"])
+        return self._tls

@@ -1,0 +1,99 @@
+"""A look at a store: can it be used, and how large is it?"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, func, insert, select, text
+
+from callgate.errors import StoreError
+from callgate.store import migrate
+from callgate.store.front import Store
+from callgate.store.schema import HEAD, audit_leaf, audit_record, control
+from callgate.store.sqlite import SqliteBackend
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What was found."""
+
+    place: str
+    schema: str
+    records: int
+    in_the_tree: int
+    bytes: int
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"ok": self.ok, **msgspec.to_builtins(self)}
+
+
+def inspect(store: Store) -> Report:
+    """Look at everything; problems are collected, not raised."""
+    problems: list[str] = []
+    place = _place(store)
+    try:
+        with store.reading() as conn:
+            schema = migrate.version(conn)
+            problems += _integrity(store, conn)
+            size = _bytes(store, conn)
+            records, leaves = _counts(conn) if schema == HEAD else (0, 0)
+    except StoreError as error:
+        return Report(place, "unknown", 0, 0, 0, (f"{error} {error.advice}",))
+    try:
+        migrate.require_current(schema)
+        _probe(store)
+    except StoreError as error:
+        problems.append(f"{error}. {error.advice}")
+    return Report(place, schema or "none", records, leaves, size, tuple(problems))
+
+
+class _Undo(Exception):
+    pass
+
+
+def _probe(store: Store) -> None:
+    """Write something, and take it back."""
+    try:
+        with store.writing() as conn:
+            conn.execute(insert(control).values(name="probe", value="", changed_at=0, changed_by="", note="x" * 100))
+            raise _Undo
+    except _Undo:
+        return
+
+
+def _place(store: Store) -> str:
+    backend = store.backend
+    return str(backend.path) if isinstance(backend, SqliteBackend) else str(backend.engine.url)
+
+
+def _integrity(store: Store, conn: Connection) -> list[str]:
+    backend = store.backend
+    if not isinstance(backend, SqliteBackend):
+        return []
+    found = [str(row[0]) for row in conn.exec_driver_sql("PRAGMA integrity_check(5)")]
+    problems = [] if found == ["ok"] else [f"SQLite finds damage: {line}" for line in found]
+    if os.name != "nt" and stat.S_IMODE(backend.path.stat().st_mode) & 0o077:
+        problems.append(f"{backend.path} can be read by other users. Type `chmod 600 {backend.path}`.")
+    return problems
+
+
+def _bytes(store: Store, conn: Connection) -> int:
+    backend = store.backend
+    if isinstance(backend, SqliteBackend):
+        pages = conn.exec_driver_sql("PRAGMA page_count").scalar_one()
+        return int(pages) * int(conn.exec_driver_sql("PRAGMA page_size").scalar_one())
+    return int(conn.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+
+
+def _counts(conn: Connection) -> tuple[int, int]:
+    return (
+        int(conn.execute(select(func.count()).select_from(audit_record)).scalar_one()),
+        int(conn.execute(select(func.count()).select_from(audit_leaf)).scalar_one()),
+    )

@@ -1,0 +1,50 @@
+"""Small logs for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from callgate.audit import Arguments, AuditLog, CheckNote, DecisionRecord, OutcomeRecord
+from callgate.keyring import Keyring
+from callgate.store import Store
+
+START = 1_800_000_000_000
+
+
+def decision(number: int, **changes: Any) -> DecisionRecord:
+    values: dict[str, Any] = {
+        "call": f"01testcall{number:016d}",
+        "at": START + number,
+        "gateway": "gw-1",
+        "server": "files",
+        "transport": "http",
+        "tool": "read",
+        "arguments": Arguments("whole", {"path": f"/tmp/{number}"}),
+        "args_hash": "sha256:" + "0" * 64,
+        "verdict": "allow",
+        "checks": (CheckNote("kill_switch", "pass"),),
+    }
+    return DecisionRecord(**{**values, **changes})
+
+
+def outcome(number: int, **changes: Any) -> OutcomeRecord:
+    values: dict[str, Any] = {
+        "call": f"01testcall{number:016d}",
+        "at": START + number + 5,
+        "outcome": "result",
+        "ms": 5.0,
+    }
+    return OutcomeRecord(**{**values, **changes})
+
+
+def open_log(url: str, keys: Path, **options: Any) -> AuditLog:
+    return AuditLog(Store.open(url, busy_seconds=1.0), Keyring(keys, environ={}), **options)
+
+
+def fill(log: AuditLog, count: int, *, first: int = 1) -> None:
+    """Records of `count` calls, decision and outcome each, not in the tree yet."""
+    with log.store.writing() as conn:
+        for number in range(first, first + count):
+            log.store.insert(conn, log.row(decision(number)))
+            log.store.insert(conn, log.row(outcome(number)))

@@ -1,0 +1,147 @@
+import json
+from typing import NamedTuple
+
+import pytest
+
+from callgate import cli, config
+
+RIGHT = """
+[store]
+url = "postgresql://u:hunter2@db/callgate"
+[servers.web]
+url = "https://u:hunter2@tools.example/mcp?key=hunter2"
+headers = { Authorization = "Bearer ${TOKEN}", X-Other = "hunter2" }
+[servers.local]
+command = ["sh", "--password", "hunter2"]
+env = { KEY = "hunter2" }
+"""
+
+
+class Done(NamedTuple):
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def output(self):
+        return self.stdout + self.stderr
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("TOKEN", "hunter2")
+    monkeypatch.delenv("CALLGATE_CONFIG", raising=False)
+
+    def run(*words):
+        code = cli.run(list(words))
+        said = capsys.readouterr()
+        return Done(code, said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "gate.toml"
+    path.write_text(RIGHT)
+    return path
+
+
+def test_a_right_file_is_ok_and_its_servers_are_listed(run, file):
+    done = run("check", "-c", str(file))
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"OK  {file}"
+    assert lines[1].split() == ["server", "kind", "target", "secrets"]
+    assert "https://u:***@tools.example/mcp?key=***" in lines[2]
+    assert "Authorization=${TOKEN}, X-Other=***" in lines[2]
+    assert "sh --password ***" in lines[3]
+    assert "hunter2" not in done.output
+
+
+def test_as_json(run, file):
+    done = run("check", "--config", str(file), "--json")
+    said = json.loads(done.stdout)
+    assert said["ok"] is True
+    assert said["file"] == str(file)
+    assert said["servers"][1] == {
+        "name": "local",
+        "kind": "stdio",
+        "target": "sh --password ***",
+        "secrets": {"env.KEY": "***"},
+    }
+    assert "hunter2" not in done.output
+
+
+def test_every_problem_is_printed_and_the_exit_code_is_1(run, file):
+    file.write_text("a = 1\nb = 2")
+    done = run("check", "-c", str(file))
+    assert done.exit_code == 1
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith(f"{file}:1: a: unknown key")
+    assert lines[1].startswith(f"{file}:2: b: unknown key")
+    assert lines[2] == "Put these right, then run `callgate check`."
+    assert done.stdout == ""
+
+
+def test_problems_as_json(run, file):
+    file.write_text("limits.bach = 1")
+    done = run("check", "-c", str(file), "--json")
+    assert done.exit_code == 1
+    said = json.loads(done.stdout)
+    assert said["ok"] is False
+    (problem,) = said["problems"]
+    assert (problem["line"], problem["key"]) == (1, "limits.bach")
+    assert problem["message"].endswith('did you mean "batch"?')
+
+
+def test_a_file_that_is_not_there(run):
+    done = run("check", "-c", "absent.toml")
+    assert done.exit_code == 1
+    assert "absent.toml: there is no such file" in done.stderr
+    done = run("check", "-c", "absent.toml", "--json")
+    assert "no such file" in json.loads(done.stdout)["problems"][0]["message"]
+
+
+def test_without_any_file_the_defaults_hold(run):
+    done = run("check")
+    assert done.exit_code == 0
+    assert "the defaults hold" in done.stdout
+    assert "[servers.NAME]" in done.stdout
+
+
+def test_what_will_not_work_here_is_noted(run, file):
+    file.write_text("policy.block_all = true\n[servers.a]\ncommand = ['no-such-program-here']\ncwd = 'no-such-folder'")
+    done = run("check", "-c", str(file))
+    assert done.exit_code == 0
+    assert "servers.a.command: no-such-program-here is not found on the PATH" in done.stdout
+    assert "servers.a.cwd: there is no directory" in done.stdout
+    assert "every call will be refused" in done.stdout
+
+
+def test_markup_in_a_value_is_not_acted_on(run, file):
+    file.write_text("[servers.a]\ncommand = ['sh', '[red]x[/red]', '[/]']")
+    assert "sh [red]x[/red] [/]" in run("check", "-c", str(file)).stdout
+
+
+def test_config_show_masks_secrets_and_counts_in_the_environment(run, file, monkeypatch):
+    monkeypatch.setenv("CALLGATE_LISTEN", "127.0.0.1:9")
+    done = run("config", "show", "-c", str(file))
+    shown = json.loads(done.stdout)
+    assert shown["gateway"]["listen"] == "127.0.0.1:9"
+    assert shown["limits"]["batch"] == 100
+    assert shown["store"]["url"] == "postgresql://u:***@db/callgate"
+    assert "hunter2" not in done.output
+
+
+def test_config_show_of_a_wrong_file_tells_the_problems(run, file):
+    file.write_text("a = 1")
+    done = run("config", "show", "-c", str(file))
+    assert done.exit_code == 1
+    assert f"{file}:1: a: unknown key" in done.stderr
+
+
+def test_config_schema(run):
+    assert json.loads(run("config", "schema").stdout) == config.schema()

@@ -1,0 +1,159 @@
+"""The rooms stay apart: who may import whom, read from the source without running it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "callgate"
+
+ROOMS = {"agents", "pinning", "trust", "approval", "audit"}
+GROUND = {"errors", "jsonrpc", "canonical"}
+HOUSE = GROUND | ROOMS | {"_version", "gate", "keyring", "config", "telemetry", "store"}
+
+# What each part of the package may import beside itself. A part that is not here may import nothing of ours.
+MAY_IMPORT = {
+    "_version": set(),
+    "errors": set(),
+    "jsonrpc": {"errors", "canonical"},
+    "canonical": {"errors"},
+    **dict.fromkeys(ROOMS, GROUND),
+    "gate": GROUND | ROOMS,
+    "keyring": {"errors"},
+    "config": {"errors", "telemetry"},
+    "telemetry": {"errors", "config", "_version"},
+    # the rooms' store protocols, which the store fulfils
+    "store": {"errors", "canonical"} | ROOMS,
+    "gateway": HOUSE,
+    "sdk": HOUSE,
+    "console": HOUSE | {"gateway"},
+    "cli": HOUSE | {"gateway", "sdk", "console"},
+    "__init__": HOUSE | {"gateway", "sdk"},
+    "__main__": {"cli"},
+}
+
+
+def part_of(path: Path, source: Path) -> str:
+    """The room or module that a file belongs to."""
+    inside = path.relative_to(source)
+    return inside.parts[0] if len(inside.parts) > 1 else inside.stem
+
+
+def modules(tree: ast.AST, package: list[str]):
+    """The full names of everything a file imports, with the line: inside functions and for types only as well."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+            module = ".".join(filter(None, [base, node.module]))
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if called in {"import_module", "__import__"}:
+                yield node.lineno, str(node.args[0].value)
+
+
+def violations(source: Path) -> list[str]:
+    """Each import that crosses a wall, as `file:line: what`."""
+    parts = {path.stem for path in source.iterdir() if path.is_dir() or path.suffix == ".py"}
+    found = []
+    for path in sorted(source.rglob("*.py")):
+        part = part_of(path, source)
+        allowed = MAY_IMPORT.get(part, set()) | {part}
+        package = ["callgate", *path.relative_to(source).parent.parts]
+        for line, name in modules(ast.parse(path.read_text(), str(path)), package):
+            head, _, rest = name.partition(".")
+            if head != "callgate":
+                continue
+            target = rest.partition(".")[0]
+            target = target if target in parts else "__init__"
+            if target not in allowed:
+                found.append(f"{path.relative_to(source).as_posix()}:{line}: {part} may not import {target}")
+    return list(dict.fromkeys(found))
+
+
+def test_nobody_reaches_into_another_room():
+    assert violations(SOURCE) == []
+
+
+def test_every_part_of_the_package_has_its_rule():
+    parts = {part_of(path, SOURCE) for path in SOURCE.rglob("*.py")}
+    assert parts <= set(MAY_IMPORT)
+    assert {"errors", "gate", "config", "telemetry"} <= parts
+
+
+def test_the_rules_are_those_of_the_design():
+    for room in ROOMS:
+        assert MAY_IMPORT[room] == {"errors", "jsonrpc", "canonical"}
+    assert [part for part, allowed in MAY_IMPORT.items() if "cli" in allowed] == ["__main__"]
+    several = {part for part, allowed in MAY_IMPORT.items() if len(allowed & ROOMS) > 1}
+    assert several == {"gate", "store", "gateway", "sdk", "console", "cli", "__init__"}
+
+
+@pytest.fixture
+def planted(tmp_path):
+    """A package of ours with one more file in it."""
+
+    def plant(place, text):
+        for part in (*MAY_IMPORT, "strange"):
+            if part in {"errors", "jsonrpc", "canonical", "gate", "keyring", "_version", "__init__", "__main__"}:
+                (tmp_path / f"{part}.py").write_text("")
+            else:
+                (tmp_path / part).mkdir()
+                (tmp_path / part / "__init__.py").write_text("")
+        (tmp_path / place).write_text(text)
+        return violations(tmp_path)
+
+    return plant
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "target"),
+    [
+        ("audit/log.py", "import callgate.trust", "trust"),
+        ("audit/log.py", "from callgate.trust.labels import Label", "trust"),
+        ("audit/log.py", "from callgate import store", "store"),
+        ("audit/log.py", "from callgate import Gate", "__init__"),
+        ("audit/log.py", "import callgate", "__init__"),
+        ("audit/log.py", "from .. import config", "config"),
+        ("audit/log.py", "from ..gateway.app import App", "gateway"),
+        ("audit/log.py", "def late():\n    from callgate.gate import Gate", "gate"),
+        ("audit/log.py", "if TYPE_CHECKING:\n    from callgate.telemetry import logs", "telemetry"),
+        ("audit/log.py", "importlib.import_module('callgate.console')", "console"),
+        ("audit/__init__.py", "from ..approval import Challenge", "approval"),
+        ("trust/deep.py", "from callgate.keyring import Keyring", "keyring"),
+        ("gate.py", "from callgate.store import Store", "store"),
+        ("errors.py", "from callgate.jsonrpc import parse", "jsonrpc"),
+        ("store/sqlite.py", "from callgate.config import Config", "config"),
+        ("store/sqlite.py", "from callgate.gateway import app", "gateway"),
+        ("config/model.py", "from callgate.store import Store", "store"),
+        ("gateway/app.py", "from callgate.cli import main", "cli"),
+        ("gateway/app.py", "from callgate.console import pages", "console"),
+        ("console/pages.py", "from callgate.cli.check import check", "cli"),
+        ("strange/new.py", "from callgate.errors import Reason", "errors"),
+    ],
+)
+def test_an_import_through_a_wall_is_caught(planted, place, text, target):
+    (found,) = planted(place, text)
+    assert found.startswith(f"{place}:")
+    assert found.endswith(f"may not import {target}")
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        (
+            "audit/log.py",
+            "import json\nimport sqlalchemy\nfrom callgate.errors import Reason\nfrom callgate import canonical",
+        ),
+        ("audit/log.py", "from . import merkle\nfrom .merkle import Tree\nfrom callgate.audit.merkle import Tree"),
+        ("store/sqlite.py", "from callgate.audit import Records"),
+        ("gate.py", "from callgate.trust import check\nfrom callgate.agents import Caller"),
+        ("gateway/app.py", "from callgate.gate import Gate\nfrom callgate import audit, config, store"),
+        ("cli/serve.py", "from callgate.gateway.app import App\nfrom callgate.cli.common import fail"),
+        ("audit/log.py", "import callgate_other\nfrom callgated import x"),
+    ],
+)
+def test_what_the_design_allows_is_let_through(planted, place, text):
+    assert planted(place, text) == []
