@@ -1,4 +1,5 @@
 import pytest
+
 from support.postgres import database
 
 

@@ -7,16 +7,18 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import psycopg
 import pytest
 from sqlalchemy import text
-from support.auditing import decision, open_log, outcome
-from support.postgres import database
 
 from callgate.audit import verify
 from callgate.errors import Reason, Refused, StoreUnavailable
 from callgate.store import Store
+from support.auditing import __file__ as support_file
+from support.auditing import decision, open_log, outcome
+from support.postgres import database
 
 
 @pytest.fixture
@@ -139,7 +141,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("after", [0, 3, 150, 1500])
 def test_kill_9_while_writing_leaves_a_log_that_opens_and_verifies(tmp_path, after):
     url, keys = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "keys"
-    support = os.path.dirname(os.path.dirname(os.path.abspath(sys.modules["support.auditing"].__file__)))
+    support = str(Path(support_file).resolve().parent.parent)
     process = subprocess.Popen(
         [sys.executable, "-c", WRITER, url, str(keys), support], stdout=subprocess.PIPE, text=True
     )
@@ -159,7 +161,7 @@ def test_kill_9_while_writing_leaves_a_log_that_opens_and_verifies(tmp_path, aft
 
 def test_many_processes_write_one_file(tmp_path):
     url, keys = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "keys"
-    support = os.path.dirname(os.path.dirname(os.path.abspath(sys.modules["support.auditing"].__file__)))
+    support = str(Path(support_file).resolve().parent.parent)
     script = (
         WRITER.replace("10**9, 8", "400, 8")
         .replace("asyncio.run(main())", "")

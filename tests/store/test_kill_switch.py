@@ -1,11 +1,11 @@
 import asyncio
 
 import pytest
-from support.auditing import open_log
 
 from callgate.audit import verify
 from callgate.store import Block, KillSwitch, Store, read_block, set_block
 from callgate.store.control import STALE_SECONDS
+from support.auditing import open_log
 
 
 @pytest.fixture

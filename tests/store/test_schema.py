@@ -2,6 +2,7 @@ import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -38,7 +39,7 @@ def test_the_migrations_lead_to_the_schema_in_code(url):
 
 
 def test_head_is_the_newest_migration():
-    scripts = ScriptDirectory(str(__import__("pathlib").Path(migrate.__file__).parent / "migrations"))
+    scripts = ScriptDirectory(str(Path(migrate.__file__).parent / "migrations"))
     assert scripts.get_heads() == [HEAD]
     assert [one.revision for one in scripts.walk_revisions()][::-1] == list(VERSIONS)
 

@@ -22,6 +22,8 @@ except ImportError as error:
     ) from error
 
 CHANNEL: Final = "callgate_changed"
+# How long closing the store may wait for the listener.
+STOP_SECONDS: Final = 0.2
 # Advisory lock keys: "callgate" in ASCII, and what is locked.
 SCHEMA_LOCK: Final = 0x63616C6C67617400 + 1
 RECORDS_LOCK: Final = SCHEMA_LOCK + 1
@@ -145,5 +147,5 @@ class PostgresBackend:
             # What changed while nobody listened is not told again.
             changed()
             while not stop.is_set():
-                for _ in driver.notifies(timeout=0.5, stop_after=1):
+                for _ in driver.notifies(timeout=STOP_SECONDS, stop_after=1):
                     changed()

@@ -1,9 +1,6 @@
 """A server with every ability of the protocol, both eras, over stdio or HTTP.
 
-    python tests/support/everything --stdio --marks DIRECTORY
-    python tests/support/everything --http --marks DIRECTORY
-
-Over HTTP it prints `listening on http://127.0.0.1:PORT/mcp` once the port is bound.
+`everything_argv` gives the command. Over HTTP it prints `listening on http://127.0.0.1:PORT/mcp` once the port is bound.
 """
 
 from __future__ import annotations
@@ -16,9 +13,7 @@ from typing import Any
 
 import anyio
 import mcp_types as types
-import offers
 import uvicorn
-from abilities import BODIES, TOOLS, Answer, Call, Context
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
@@ -26,6 +21,9 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 from starlette.applications import Starlette
 from starlette.routing import Route
+
+from support.everything import offers
+from support.everything.abilities import BODIES, TOOLS, Answer, Call, Context
 
 HOST = "127.0.0.1"
 

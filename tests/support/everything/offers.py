@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import mcp_types as types
-from abilities import META_DOWN, Context
 from mcp.shared.exceptions import MCPError
+
+from support.everything.abilities import META_DOWN, Context
 
 NOTE: Final = "memo://note"
 RESOURCES: Final = [types.Resource(uri=NOTE, name="note", mime_type="text/plain")]
