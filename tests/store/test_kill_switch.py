@@ -90,17 +90,9 @@ async def test_a_store_that_fails_makes_it_stale_and_comes_back(log, monkeypatch
     await switch.stop()
 
 
-@pytest.mark.parametrize("value", ["1", "true", "on", "YES", "anything else"])
-async def test_the_environment_forces_it_on(log, value):
-    switch = KillSwitch(log.store, environ={"CALLGATE_BLOCK_ALL": value})
-    assert switch.engaged
-    assert "CALLGATE_BLOCK_ALL" in switch.why
-
-
-@pytest.mark.parametrize("value", ["", "0", "off", "False", "no"])
-async def test_the_environment_cannot_turn_it_off(log, value):
+async def test_the_environment_cannot_turn_it_off(log):
     turn(log, True)
-    switch = KillSwitch(log.store, environ={"CALLGATE_BLOCK_ALL": value})
+    switch = KillSwitch(log.store, environ={"CALLGATE_BLOCK_ALL": "off"})
     assert not switch.engaged
     await switch.start()
     assert switch.engaged

@@ -43,6 +43,7 @@ class Box:
         self.entry = entry
         self.waiting: set[RequestId] = {m.id for m in entry.messages if m.kind is Kind.REQUEST and m.id is not None}
         self.tokens = {token for m in entry.messages if (token := _token(m)) is not None}
+        self.cancelled: set[RequestId] = set()
         self.overflow = False
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(_BOX_MAX)
 
@@ -51,6 +52,15 @@ class Box:
             self._queue.put_nowait(message)
         except asyncio.QueueFull:
             self.overflow = True
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the client itself has cancelled everything that is still unanswered."""
+        return self.waiting <= self.cancelled
+
+    def give_up(self) -> None:
+        if self.waiting and self.given_up:
+            self.put(None)
 
     @property
     def empty(self) -> bool:
@@ -110,7 +120,8 @@ class Link:
         """A cancelled request need not be answered: its exchange ends even if the server stays silent."""
         asked = self._asked.get(rpc_id) if isinstance(rpc_id, (int, str)) else None
         if asked is not None:
-            asyncio.get_running_loop().call_later(_CANCEL_GRACE, asked[0].put, None)
+            asked[0].cancelled.add(asked[1])
+            asyncio.get_running_loop().call_later(_CANCEL_GRACE, asked[0].give_up)
 
     async def open(self, entry: Entry) -> Box:
         """Send a request; its box receives everything the process says for it."""

@@ -282,6 +282,11 @@ class StdioUpstream:
     ) -> bool:
         first = await box.get()
         watch.patient()
+        if first is None and box.given_up:
+            # 2025-11-25, cancellation: a cancelled request gets no reply. Its stream ends without one.
+            await exchange.start(200, [*_EVENT_STREAM, *headers])
+            await exchange.end()
+            return False
         if first is None:
             raise UpstreamError(Reason.UPSTREAM_CLOSED, "the server's process ended before it answered")
         seen = peek(first)
@@ -298,7 +303,7 @@ class StdioUpstream:
             if not box.waiting and box.empty:
                 break
             line = await box.get()
-        if line is None:
+        if line is None and not box.given_up:
             await self._lost(exchange, box)
         await exchange.end()
         return line is not None

@@ -1,0 +1,197 @@
+"""`callgate demo`: the gateway in front of an example server, with something to try."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from callgate.cli.common import console
+
+PREFERRED: Final = ("127.0.0.1", 8420)
+CONFIG: Final = """\
+# Written by `callgate demo`. Change it while the demo runs: the gateway follows within seconds.
+
+[store]
+url = "sqlite:///callgate.db"
+
+[logging]
+level = "warning"
+
+[limits]
+connections = 200
+
+[servers.notes]
+command = {command}
+"""
+CALL: Final = """\
+curl -sS {url} -H 'Content-Type: application/json' \\
+  -H 'MCP-Protocol-Version: 2026-07-28' -H 'Mcp-Method: tools/call' -H 'Mcp-Name: read_note' \\
+  -d '{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {{
+        "name": "read_note", "arguments": {{"name": "welcome"}},
+        "_meta": {{"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                  "io.modelcontextprotocol/clientCapabilities": {{}}}}}}}}'"""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("demo")(demo)
+
+
+def demo(
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir", metavar="PATH", help="Keep the demo's state there; by default it is temporary and goes at the end."
+        ),
+    ] = None,
+) -> None:
+    """Run the gateway in front of an example server, and print what to try. Ctrl-C stops it."""
+    ignored = _leave_user_settings()
+    with _ending_calmly(), _state(folder) as state:
+        _run(_configure(state), ignored, kept=folder is not None)
+
+
+def _run(config: Path, ignored: list[str], *, kept: bool) -> None:
+    from callgate.config import load
+    from callgate.gateway.serve import serve
+    from callgate.gateway.server import new_event_loop
+    from callgate.telemetry.logs import configure
+
+    os.environ["CALLGATE_LISTEN"] = "{}:{}".format(*_address())
+    settings = load(config)
+    configure(settings.logging.level, "pretty")
+
+    def listening(address: str) -> None:
+        _introduce(f"{address}/servers/notes/mcp", config, ignored, kept=kept)
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(serve(settings, config, listening))
+    console().print("Stopped.")
+
+
+# -- what it needs ---------------------------------------------------------------------------------------------
+
+
+def _leave_user_settings() -> list[str]:
+    """The demo has a store of its own: what the environment says for the user's real gateway does not count here."""
+    found = [name for name in os.environ if name.startswith("CALLGATE_")]
+    for name in found:
+        del os.environ[name]
+    return sorted(found)
+
+
+@contextmanager
+def _ending_calmly() -> Iterator[None]:
+    """Being asked to stop is how a demo ends: status 0, and the folder is cleared away, at whatever moment it comes."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _state(folder: Path | None) -> Iterator[Path]:
+    if folder is not None:
+        from callgate.errors import ConfigError
+
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"{folder} cannot be made: {error.strerror}", advice="Name another folder with --dir."
+            ) from None
+        yield folder.absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="callgate-demo-", ignore_cleanup_errors=True) as made:
+        yield Path(made)
+
+
+def _configure(state: Path) -> Path:
+    path = state / "callgate.toml"
+    if not path.exists():
+        # JSON strings are TOML strings; `$${` is how a configuration spells a plain `${`.
+        words = [word.replace("${", "$${") for word in (sys.executable, "-m", "callgate.demo", str(state / "notes"))]
+        path.write_text(CONFIG.format(command=json.dumps(words, ensure_ascii=False)), encoding="utf-8")
+    return path
+
+
+def _address() -> tuple[str, int]:
+    """The usual port, or any free one if something has it."""
+    with socket.socket() as probe:
+        if os.name != "nt":
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(PREFERRED)
+        except OSError:
+            return PREFERRED[0], 0
+    return PREFERRED
+
+
+def _program() -> str:
+    """How to call this Callgate from another terminal, whatever folder it is in."""
+    own = Path(sys.argv[0]).absolute()
+    if own.stem != "callgate":
+        return shlex.join([sys.executable, "-m", "callgate"])
+    found = shutil.which("callgate")
+    return "callgate" if found is not None and Path(found).absolute() == own else shlex.quote(str(own))
+
+
+# -- what it says ----------------------------------------------------------------------------------------------
+
+
+def steps(url: str, program: str, config: Path) -> list[tuple[str, str]]:
+    """What to try, and the command for it."""
+    where = shlex.quote(str(config))
+    return [
+        ("call a tool through the gate", CALL.format(url=url)),
+        ("what was decided, and how it ended", f"{program} audit list -c {where}"),
+        ("the kill switch: turn it on, then make the same call again", f"{program} block-all on -c {where}"),
+        ("let calls through again", f"{program} block-all off -c {where}"),
+        ("proof that nobody changed the record", f"{program} audit verify -c {where}"),
+    ]
+
+
+def _introduce(url: str, config: Path, ignored: list[str], *, kept: bool) -> None:
+    from rich.markup import escape
+
+    from callgate._version import __version__
+
+    out = console()
+
+    def say(line: str = "") -> None:
+        # Never wrapped by us: a command that is broken into lines cannot be pasted.
+        out.print(line, soft_wrap=True)
+
+    program = _program()
+    say(f"\n[bold]Callgate {__version__}[/] stands between an agent and an example MCP server.\n")
+    say(f"  [bold]gateway[/]  {url}")
+    say("  [bold]server[/]   notes: list_notes, read_note, write_note, delete_note (starts with the first call)")
+    say(f"  [bold]state[/]    {escape(str(config.parent))} ({'kept' if kept else 'gone when this ends'})")
+    say("\nTry in another terminal:\n")
+    for about, command in steps(url, program, config):
+        say(f"[dim]# {about}[/]\n[green]{escape(command)}[/]\n")
+    say("Your own MCP client: give it the gateway's address, or, if it starts commands, this one:\n")
+    say(f"[green]{escape(program)} wrap notes -c {escape(shlex.quote(str(config)))}[/]\n")
+    if ignored:
+        say(f"[yellow]Not used here, but the commands above would: unset {escape(' '.join(ignored))}[/]\n")
+    say("Ctrl-C stops the demo.")
+    sys.stdout.flush()

@@ -1,0 +1,1 @@
+"""What `callgate demo` stands in front of: a small MCP server that keeps notes in a folder."""

@@ -1,0 +1,123 @@
+"""Notes in a folder, one text file each, and the tools that read and change them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+MAX_NOTES: Final = 1000
+MAX_TEXT: Final = 100_000
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+WELCOME: Final = {
+    "welcome": "Every call that reads, writes or deletes a note passes the gate first, and is on record.\n",
+    "todo": "1. Read this note.\n2. Turn the kill switch on.\n3. Try to read it again.\n",
+}
+
+
+class NoteError(Exception):
+    """What a tool answers when it cannot do what it was asked."""
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """One tool: how it is listed, and what it does."""
+
+    name: str
+    description: str
+    takes: Mapping[str, str]
+    run: Callable[[dict[str, str]], str]
+    reads_only: bool = False
+
+    def listed(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": {
+                "type": "object",
+                "properties": {key: {"type": "string", "description": text} for key, text in self.takes.items()},
+                "required": list(self.takes),
+                "additionalProperties": False,
+            },
+            "annotations": {"readOnlyHint": self.reads_only, "destructiveHint": not self.reads_only},
+        }
+
+    def call(self, arguments: dict[str, Any]) -> str:
+        """The text of the result; raises NoteError."""
+        for key in self.takes:
+            if not isinstance(arguments.get(key), str):
+                raise NoteError(f"{self.name} needs {key}, a string")
+        if unknown := sorted(arguments.keys() - self.takes.keys()):
+            raise NoteError(f"{self.name} does not take {unknown[0][:64]!r}")
+        try:
+            return self.run(arguments)
+        except (OSError, UnicodeError) as error:
+            raise NoteError(f"{self.name} failed: {error}") from None
+
+
+class Notes:
+    """A folder of notes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def furnish(self) -> None:
+        """Make the folder, with two notes to read; one that is there stays as it is."""
+        if self._folder.is_dir():
+            return
+        self._folder.mkdir(mode=0o700, parents=True)
+        for name, text in WELCOME.items():
+            self._path(name).write_text(text, encoding="utf-8")
+
+    def tools(self) -> dict[str, Tool]:
+        name = {"name": "Small letters, digits, - and _."}
+        text = {"text": f"At most {MAX_TEXT} characters."}
+        tools = (
+            Tool("list_notes", "List the names of all notes.", {}, self._list, reads_only=True),
+            Tool("read_note", "Read one note.", name, self._read, reads_only=True),
+            Tool("write_note", "Write a note, replacing one of the same name.", name | text, self._write),
+            Tool("delete_note", "Delete one note for good.", name, self._delete),
+        )
+        return {tool.name: tool for tool in tools}
+
+    def _path(self, name: str) -> Path:
+        # The name is the whole guard against leaving the folder: no dot, no slash, nothing to resolve.
+        if not _NAME.fullmatch(name):
+            raise NoteError(f"{name[:64]!r} is not a note's name: use small letters, digits, - and _")
+        return self._folder / f"{name}.txt"
+
+    def _names(self) -> list[str]:
+        return sorted(path.stem for path in self._folder.glob("*.txt") if _NAME.fullmatch(path.stem))
+
+    def _list(self, _arguments: dict[str, str]) -> str:
+        return "\n".join(self._names()) or "There are no notes."
+
+    def _read(self, arguments: dict[str, str]) -> str:
+        try:
+            with self._path(arguments["name"]).open(encoding="utf-8") as file:
+                return file.read(MAX_TEXT)
+        except FileNotFoundError:
+            raise _missing(arguments["name"]) from None
+
+    def _write(self, arguments: dict[str, str]) -> str:
+        path, text = self._path(arguments["name"]), arguments["text"]
+        if len(text) > MAX_TEXT:
+            raise NoteError(f"a note has at most {MAX_TEXT} characters")
+        if not path.exists() and len(self._names()) >= MAX_NOTES:
+            raise NoteError(f"there are {MAX_NOTES} notes already; delete one first")
+        path.write_text(text, encoding="utf-8")
+        return f"Wrote {arguments['name']}, {len(text)} characters."
+
+    def _delete(self, arguments: dict[str, str]) -> str:
+        try:
+            self._path(arguments["name"]).unlink()
+        except FileNotFoundError:
+            raise _missing(arguments["name"]) from None
+        return f"Deleted {arguments['name']}."
+
+
+def _missing(name: str) -> NoteError:
+    return NoteError(f"there is no note {name!r}; list_notes has their names")

@@ -1,0 +1,42 @@
+"""A server that keeps every byte it is sent and says exactly what it is told to: `python raw_stdio.py DIRECTORY`.
+
+For each line of stdin it appends the line to DIRECTORY/received and writes the next line of DIRECTORY/answers. A line of
+answers may hold several messages with \\x1e between them; before each but the first it waits for a file DIRECTORY/go-N.
+Where the answers end it replies with an empty result. No imports that take time: a test starts many of these.
+"""
+
+import os
+import sys
+import time
+
+
+def main() -> None:
+    directory = sys.argv[1]
+    with open(f"{directory}/answers", "rb") as file:
+        answers = file.read().splitlines()
+    gate = 0
+    with open(f"{directory}/received", "ab", buffering=0) as received:
+        for line in sys.stdin.buffer:
+            received.write(line)
+            answer = answers.pop(0) if answers else _empty_result(line)
+            for number, message in enumerate(answer.split(b"\x1e")):
+                if number:
+                    gate += 1
+                    while not os.path.exists(f"{directory}/go-{gate}"):
+                        time.sleep(0.005)
+                if message:
+                    sys.stdout.buffer.write(message + b"\n")
+                    sys.stdout.buffer.flush()
+
+
+def _empty_result(line: bytes) -> bytes:
+    import json
+
+    message = json.loads(line)
+    if "id" not in message or "method" not in message:
+        return b""
+    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}}).encode()
+
+
+if __name__ == "__main__":
+    main()

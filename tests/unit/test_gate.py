@@ -1,0 +1,179 @@
+"""The order of the checks, and that nothing undecided passes."""
+
+import asyncio
+
+import pytest
+
+from callgate.errors import Reason, Refused, StoreUnavailable
+from callgate.gate import Ask, Call, Context, Decision, Gate, Pass, Refuse
+
+
+def a_call() -> Call:
+    return Call("c1", 0, "transfer", {"to": "x"}, b'{"to":"x"}', b"{}", {}, Context("bank", "http"))
+
+
+class Book:
+    """Records what the gate hands to the log, in the order of everything else that happens."""
+
+    def __init__(self, events: list[str], error: BaseException | None = None) -> None:
+        self.decisions: list[Decision] = []
+        self._events = events
+        self._error = error
+
+    async def __call__(self, call: Call, decision: Decision) -> None:
+        self._events.append("record")
+        if self._error is not None:
+            raise self._error
+        self.decisions.append(decision)
+
+
+def says(events: list[str], name: str, verdict: object):
+    async def check(_call: Call, *_asks: object):
+        events.append(name)
+        if isinstance(verdict, BaseException):
+            raise verdict
+        return verdict
+
+    return check
+
+
+def a_gate(
+    events: list[str], *, closed: Refused | None = None, book: Book | None = None, limit: float = 5.0, **verdicts
+):
+    checks = {name: says(events, name, verdict) for name, verdict in verdicts.items()}
+    return Gate(kill_switch=lambda: closed, record=book or Book(events), limit=limit, **checks)
+
+
+async def test_the_order_is_agents_pinning_trust_approval_record():
+    events: list[str] = []
+    gate = a_gate(events, trust=Pass(), pinning=Pass(), approval=Pass(), agents=Pass())
+    assert (await gate.decide(a_call())).allowed
+    assert events == ["agents", "pinning", "trust", "approval", "record"]
+
+
+@pytest.mark.parametrize("refusing", ["agents", "pinning", "trust", "approval"])
+async def test_the_first_refusal_ends_it_and_is_recorded(refusing):
+    events: list[str] = []
+    order = ["agents", "pinning", "trust", "approval"]
+    verdicts = {name: Refuse(Reason.BLOCKED_BY_POLICY, "no") if name == refusing else Pass() for name in order}
+    decision = await a_gate(events, **verdicts).decide(a_call())
+    assert decision.refused is not None
+    assert (decision.refused.reason, decision.refused.message) == (Reason.BLOCKED_BY_POLICY, "no")
+    assert events == [*order[: order.index(refusing) + 1], "record"]
+    assert decision.answers[-1].check == refusing
+
+
+async def test_the_kill_switch_comes_before_everything_and_is_recorded():
+    events: list[str] = []
+    book = Book(events)
+    gate = a_gate(events, closed=Refused(Reason.BLOCKED_BY_POLICY), book=book, agents=Pass())
+    decision = await gate.decide(a_call())
+    assert decision.refused is not None
+    assert decision.refused.reason is Reason.BLOCKED_BY_POLICY
+    assert events == ["record"]
+    assert book.decisions[0].answers[0].check == "kill_switch"
+
+
+async def test_an_ask_goes_to_approval_after_the_other_checks():
+    events: list[str] = []
+    seen: list[tuple[Ask, ...]] = []
+
+    async def approval(_call, asks):
+        events.append("approval")
+        seen.append(asks)
+        return Pass({"approval": "a1"})
+
+    ask = Ask("moves money")
+    gate = Gate(
+        kill_switch=lambda: None,
+        record=Book(events),
+        agents=says(events, "agents", ask),
+        trust=says(events, "trust", Pass()),
+        approval=approval,
+    )
+    decision = await gate.decide(a_call())
+    assert decision.allowed
+    assert events == ["agents", "trust", "approval", "record"]
+    assert seen == [(ask,)]
+
+
+async def test_an_ask_that_nobody_can_answer_is_refused():
+    decision = await a_gate([], trust=Ask("moves money")).decide(a_call())
+    assert decision.refused is not None
+    assert decision.refused.reason is Reason.APPROVAL_UNAVAILABLE
+
+
+@pytest.mark.parametrize("where", ["agents", "pinning", "trust", "approval"])
+@pytest.mark.parametrize(
+    ("verdict", "reason"),
+    [
+        (RuntimeError("boom"), Reason.CHECK_FAILED),
+        (KeyError("secret-value"), Reason.CHECK_FAILED),
+        (StoreUnavailable("locked"), Reason.STORE_UNAVAILABLE),
+        (TimeoutError(), Reason.CHECK_TIMEOUT),
+        (None, Reason.CHECK_FAILED),
+        (True, Reason.CHECK_FAILED),
+        ("allow", Reason.CHECK_FAILED),
+    ],
+    ids=["raises", "key-error", "store", "timeout", "none", "true", "text"],
+)
+async def test_a_check_that_cannot_decide_refuses(where, verdict, reason):
+    events: list[str] = []
+    decision = await a_gate(events, **{where: verdict}).decide(a_call())
+    assert decision.refused is not None
+    assert decision.refused.reason is reason
+    assert "secret-value" not in str(decision.refused)
+    assert events[-1] == "record"
+
+
+@pytest.mark.parametrize("where", ["agents", "approval"])
+async def test_a_check_that_hangs_refuses(where):
+    async def hang(*_args):
+        await asyncio.sleep(3600)
+
+    gate = Gate(kill_switch=lambda: None, record=Book([]), limit=0.05, **{where: hang})
+    decision = await gate.decide(a_call())
+    assert decision.refused is not None
+    assert decision.refused.reason is Reason.CHECK_TIMEOUT
+    assert where in str(decision.refused)
+
+
+@pytest.mark.parametrize(
+    "error", [StoreUnavailable("full"), Refused(Reason.AUDIT_UNAVAILABLE), OSError("disk"), ZeroDivisionError()]
+)
+async def test_what_cannot_be_recorded_does_not_pass(error):
+    events: list[str] = []
+    decision = await a_gate(events, book=Book(events, error)).decide(a_call())
+    assert decision.refused is not None
+    assert decision.refused.reason is Reason.AUDIT_UNAVAILABLE
+
+
+async def test_a_refusal_stays_that_refusal_when_it_cannot_be_recorded():
+    events: list[str] = []
+    gate = a_gate(events, book=Book(events, OSError("disk")), agents=Refuse(Reason.BLOCKED_BY_POLICY))
+    decision = await gate.decide(a_call())
+    assert decision.refused is not None
+    assert decision.refused.reason is Reason.BLOCKED_BY_POLICY
+
+
+async def test_a_client_that_leaves_while_a_check_runs_leaves_no_decision():
+    events: list[str] = []
+
+    async def slow(*_args):
+        await asyncio.sleep(3600)
+
+    gate = Gate(kill_switch=lambda: None, record=Book(events), agents=slow)
+    task = asyncio.create_task(gate.decide(a_call()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert events == []
+
+
+def test_every_reason_has_status_code_meaning_and_advice():
+    for reason in Reason:
+        assert 400 <= reason.status < 600
+        assert reason.code < 0
+        assert reason.meaning.endswith(".")
+        assert reason.advice.endswith(".")

@@ -1,0 +1,44 @@
+"""One everything server over HTTP and one gateway in front of both of its forms, shared by all tests of a worker."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from support.everything import everything_argv
+from support.gateway import Gateway, serving
+
+
+@dataclass(frozen=True)
+class Everything:
+    """The everything server over HTTP, and the directory where it marks what happens to it."""
+
+    url: str
+    marks: Path
+
+
+@pytest.fixture(scope="session")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everything]:
+    marks = tmp_path_factory.mktemp("marks")
+    process = subprocess.Popen(everything_argv("http", marks), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert line.startswith("listening on "), line
+        yield Everything(line.split()[-1], marks)
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def gateway(everything: Everything, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """`callgate serve` with the server `web` behind HTTP and the server `pipe` behind stdio."""
+    servers = {"web": {"url": everything.url}, "pipe": {"command": everything_argv("stdio", everything.marks)}}
+    with serving(tmp_path_factory.mktemp("gateway"), servers) as running:
+        yield running
