@@ -218,7 +218,8 @@ def test_a_forged_retention_record_covers_nothing(log, driver):
     driver.execute("DELETE FROM audit_record WHERE id = 2")
     forged = log.admin("audit.prune", "gateway", {"to_leaf": 20})._replace(seal=bytes(36))
     driver.execute(
-        "INSERT INTO audit_record (kind,at,call,server,tool,verdict,reason,body,seal) VALUES (?,?,?,?,?,?,?,?,?)", forged
+        "INSERT INTO audit_record (kind,at,call,server,tool,verdict,reason,body,seal) VALUES (?,?,?,?,?,?,?,?,?)",
+        forged,
     )
     with pytest.raises(Tampered):
         check(log)

@@ -12,8 +12,16 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
-from conformance.run import EXPECTED_PASSES, SuiteError, Totals, fixture_server, install_tools, run_suite
-from support.gateway import serving
+# Run as a script, this file is not inside a package: the folder above has to be found first.
+from conformance.run import (  # noqa: E402
+    EXPECTED_PASSES,
+    SuiteError,
+    Totals,
+    fixture_server,
+    install_tools,
+    run_suite,
+)
+from support.gateway import serving  # noqa: E402
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,41 +118,37 @@ def raw_server() -> Iterator[RawServer]:
         thread.join(SECONDS)
 
 
-def ask(url: str, body: bytes | None, headers: Mapping[str, str] | None = None, method: str = "POST") -> Reply:
-    """One HTTP request, its body sent as it is."""
-    host, _, path = url.removeprefix("http://").partition("/")
-    connection = http.client.HTTPConnection(host, timeout=SECONDS)
-    connection.request(method, f"/{path}", body, dict(JSON_HEADERS if headers is None else headers))
-    return Reply(connection, connection.getresponse())
-
-
 @dataclass(frozen=True)
 class Reply:
-    """The answer, its body still to be read."""
+    """A whole answer."""
 
-    _connection: http.client.HTTPConnection
-    _response: http.client.HTTPResponse
-
-    @property
-    def status(self) -> int:
-        return self._response.status
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
 
     def header(self, name: str) -> str | None:
-        return self._response.getheader(name)
+        return self.headers.get(name)
 
-    def some(self) -> bytes:
-        """What there is of the body, at least a byte; empty at its end."""
-        return self._response.read1()
 
-    def body(self) -> bytes:
-        try:
-            return self._response.read()
-        finally:
-            self._connection.close()
+def ask(url: str, body: bytes | None, headers: Mapping[str, str] | None = None, method: str = "POST") -> Reply:
+    """One HTTP request, its body sent as it is, and the whole of its answer."""
+    with streaming(url, body, headers, method) as response:
+        return Reply(response.status, response.headers, response.read())
 
-    def close(self) -> None:
-        self._connection.close()
-        self._response.close()
+
+@contextlib.contextmanager
+def streaming(
+    url: str, body: bytes | None, headers: Mapping[str, str] | None = None, method: str = "POST"
+) -> Iterator[http.client.HTTPResponse]:
+    """One HTTP request, and its answer to read from as it comes (`read1`)."""
+    host, _, path = url.removeprefix("http://").partition("/")
+    connection = http.client.HTTPConnection(host, timeout=SECONDS)
+    try:
+        connection.request(method, f"/{path}", body, dict(JSON_HEADERS if headers is None else headers))
+        with connection.getresponse() as response:
+            yield response
+    finally:
+        connection.close()
 
 
 def raw_stdio_argv(directory: Path, answers: Sequence[bytes] = ()) -> list[str]:

@@ -5,24 +5,23 @@ answers may hold several messages with \\x1e between them; before each but the f
 Where the answers end it replies with an empty result. No imports that take time: a test starts many of these.
 """
 
-import os
 import sys
 import time
+from pathlib import Path
 
 
 def main() -> None:
-    directory = sys.argv[1]
-    with open(f"{directory}/answers", "rb") as file:
-        answers = file.read().splitlines()
+    directory = Path(sys.argv[1])
+    answers = (directory / "answers").read_bytes().split(b"\n")[:-1]
     gate = 0
-    with open(f"{directory}/received", "ab", buffering=0) as received:
+    with (directory / "received").open("ab", buffering=0) as received:
         for line in sys.stdin.buffer:
             received.write(line)
             answer = answers.pop(0) if answers else _empty_result(line)
             for number, message in enumerate(answer.split(b"\x1e")):
                 if number:
                     gate += 1
-                    while not os.path.exists(f"{directory}/go-{gate}"):
+                    while not (directory / f"go-{gate}").exists():
                         time.sleep(0.005)
                 if message:
                     sys.stdout.buffer.write(message + b"\n")

@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, or_, select
 
 from callgate.audit import note, records, retention, tree
 from callgate.audit.merkle import EMPTY_ROOT, HASH, complete, leaf_hash
@@ -20,7 +20,7 @@ from callgate.audit.tiles import HEIGHT, WIDTH, Tiles, levels, width
 from callgate.errors import Tampered
 from callgate.keyring import Keyring
 from callgate.store.front import Store, driver_of
-from callgate.store.rows import COLUMNS, AuditRow
+from callgate.store.rows import ADMIN, COLUMNS, AuditRow
 from callgate.store.schema import audit_checkpoint, audit_leaf, audit_record, audit_tile
 
 _COLUMNS: Final = ", ".join(f"r.{name}" for name in COLUMNS)
@@ -220,7 +220,7 @@ class _Verification:
     def _removable(self, head: tree.Head) -> int:
         """Below which leaf bodies may be missing, by the word of a retention record that holds itself."""
         query = select(audit_record.c.id, *(audit_record.c[name] for name in COLUMNS)).where(
-            audit_record.c.reason == retention.ACTION
+            or_(audit_record.c.kind == ADMIN, audit_record.c.reason == retention.ACTION)
         )
         limit = 0
         for row in self._conn.execute(query):

@@ -8,10 +8,9 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
@@ -20,7 +19,8 @@ import typer
 
 from callgate.cli.common import console
 
-PREFERRED: Final = ("127.0.0.1", 8420)
+USUAL: Final = "127.0.0.1:8420"
+ANY: Final = "127.0.0.1:0"
 CONFIG: Final = """\
 # Written by `callgate demo`. Change it while the demo runs: the gateway follows within seconds.
 
@@ -64,21 +64,30 @@ def demo(
 
 
 def _run(config: Path, ignored: list[str], *, kept: bool) -> None:
+    from callgate.errors import ConfigError
+
+    def listening(address: str) -> None:
+        _introduce(f"{address}/servers/notes/mcp", config, ignored, kept=kept)
+
+    try:
+        _serve(config, USUAL, listening)
+    except ConfigError:
+        # Something has the usual port; if it was anything else, this fails in the same way.
+        _serve(config, ANY, listening)
+    console().print("Stopped.")
+
+
+def _serve(config: Path, listen: str, listening: Callable[[str], None]) -> None:
     from callgate.config import load
     from callgate.gateway.serve import serve
     from callgate.gateway.server import new_event_loop
     from callgate.telemetry.logs import configure
 
-    os.environ["CALLGATE_LISTEN"] = "{}:{}".format(*_address())
+    os.environ["CALLGATE_LISTEN"] = listen
     settings = load(config)
     configure(settings.logging.level, "pretty")
-
-    def listening(address: str) -> None:
-        _introduce(f"{address}/servers/notes/mcp", config, ignored, kept=kept)
-
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(serve(settings, config, listening))
-    console().print("Stopped.")
 
 
 # -- what it needs ---------------------------------------------------------------------------------------------
@@ -132,18 +141,6 @@ def _configure(state: Path) -> Path:
         words = [word.replace("${", "$${") for word in (sys.executable, "-m", "callgate.demo", str(state / "notes"))]
         path.write_text(CONFIG.format(command=json.dumps(words, ensure_ascii=False)), encoding="utf-8")
     return path
-
-
-def _address() -> tuple[str, int]:
-    """The usual port, or any free one if something has it."""
-    with socket.socket() as probe:
-        if os.name != "nt":
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(PREFERRED)
-        except OSError:
-            return PREFERRED[0], 0
-    return PREFERRED
 
 
 def _program() -> str:

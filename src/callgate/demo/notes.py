@@ -97,7 +97,7 @@ class Notes:
 
     def _read(self, arguments: dict[str, str]) -> str:
         try:
-            with self._path(arguments["name"]).open(encoding="utf-8") as file:
+            with self._path(arguments["name"]).open(encoding="utf-8", newline="") as file:
                 return file.read(MAX_TEXT)
         except FileNotFoundError:
             raise _missing(arguments["name"]) from None
@@ -108,7 +108,7 @@ class Notes:
             raise NoteError(f"a note has at most {MAX_TEXT} characters")
         if not path.exists() and len(self._names()) >= MAX_NOTES:
             raise NoteError(f"there are {MAX_NOTES} notes already; delete one first")
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(text.encode())
         return f"Wrote {arguments['name']}, {len(text)} characters."
 
     def _delete(self, arguments: dict[str, str]) -> str:

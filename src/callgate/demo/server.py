@@ -53,10 +53,10 @@ class NotesServer:
 
     def answers(self, line: bytes) -> Iterable[dict[str, Any]]:
         """The replies to one line: none to a notification, several to a batch (2025-03-26)."""
-        if not line.strip():
-            return
         if len(line) > MAX_LINE:
             yield _reply(None, error=RpcError(INVALID_REQUEST, "the message is too long").value)
+            return
+        if not line.strip():
             return
         try:
             message = json.loads(line)
