@@ -63,6 +63,7 @@ class Reason(StrEnum):
     STORE_UNAVAILABLE = "store_unavailable"
     AUDIT_UNAVAILABLE = "audit_unavailable"
     BATCH_REFUSED = "batch_refused"
+    INTERNAL_ERROR = "internal_error"
     # the server behind the gate
     UPSTREAM_UNREACHABLE = "upstream_unreachable"
     UPSTREAM_TIMEOUT = "upstream_timeout"
@@ -232,6 +233,9 @@ _TABLE: dict[Reason, _Row] = {
         "Run `callgate store check` where the gateway runs; look at free disk space.",
     ),
     Reason.BATCH_REFUSED: _row(403, "Another message of the same batch was refused.", "Send the messages one by one."),
+    Reason.INTERNAL_ERROR: _row(
+        500, "The gateway failed, so nothing was let through.", "Look for `request failed` in the gateway's log."
+    ),
     Reason.UPSTREAM_UNREACHABLE: _row(
         502,
         "The server behind the gateway cannot be reached.",
@@ -316,7 +320,7 @@ class Problem(NamedTuple):
 
 
 class ConfigError(CallgateError):
-    """callgate.toml, a flag or the environment is wrong; `problems` has every part of it, where there is more to say."""
+    """callgate.toml, a flag or the environment is wrong; `problems` has every part of it."""
 
     def __init__(self, message: str = "", *, advice: str = "", problems: tuple[Problem, ...] = ()) -> None:
         super().__init__(message or "\n".join(str(problem) for problem in problems), advice=advice)

@@ -17,7 +17,7 @@ import secrets
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -39,9 +39,11 @@ class Key(msgspec.Struct, frozen=True):
     public: bytes = b""
     source: str = ""
 
-    @property
-    def current(self) -> bool:
-        return bool(self.secret)
+    def __repr__(self) -> str:
+        return f"Key({self.name!r}, {self.version})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("name", self.name), ("version", self.version)]
 
     def signer(self) -> Ed25519PrivateKey:
         return Ed25519PrivateKey.from_private_bytes(self.secret)

@@ -1,6 +1,7 @@
 """A gateway in front of a server that misbehaves on request, one of each for a file of tests."""
 
 import pytest
+
 from support.gateway import serving
 from support.hostile import hostile_server
 

@@ -244,6 +244,14 @@ def test_records_that_wait_for_the_tree_are_never_pruned(log, clock):
     assert log.prune_sync("gateway") == 10
 
 
+async def test_the_gateway_prunes_by_itself(log, clock):
+    fill(log, 3)
+    log.catch_up()
+    assert await log.prune() == 0
+    clock.now[0] += 181 * 86_400
+    assert await log.prune() == 6
+
+
 async def test_zero_days_keep_everything(url, tmp_path, clock):
     log = open_log(url, tmp_path / "keys", clock=clock, retention_days=0)
     fill(log, 2)

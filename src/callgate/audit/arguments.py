@@ -48,9 +48,13 @@ DEFAULT_RULES: Final = (
 )
 MAX_RULES: Final = 1000
 _SALT: Final = 16
+_PLANS: Final = 2000
+_NAMES: Final = 2000
+_POSITIONS: Final = 1000
 _ANY: Final = None
 
 Mode = Literal["whole", "redacted", "hashed"]
+_Path = tuple[re.Pattern[str] | None, ...]
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -88,6 +92,7 @@ class ArgumentsPolicy:
         self.mode = mode
         self._rules = [Rule.parse(text) for text in rules]
         self._random = random
+        self._plans: dict[tuple[str, str], _Plan] = {}
 
     def store(
         self, server: str, tool: str, arguments: Any, form: bytes | None = None, raw: bytes | None = None
@@ -100,15 +105,67 @@ class ArgumentsPolicy:
         if self.mode == "whole":
             value = arguments if raw is None else msgspec.Raw(raw)
             return Arguments("whole", value), "sha256:" + hashlib.sha256(form).hexdigest()
-        salt = self._random(_SALT)
         if self.mode == "hashed":
+            salt = self._random(_SALT)
             return Arguments("hashed", hash=_salted(salt, form), salt=salt.hex()), None
-        rules = [rule for rule in self._rules if rule.server.match(server) and rule.tool.match(tool)]
-        value, touched = _redact(arguments, [rule.path for rule in rules], salt)
+        plan = self._plan(server, tool)
+        if not plan.names_something(arguments):
+            value = arguments if raw is None else msgspec.Raw(raw)
+            return Arguments("redacted", value), "sha256:" + hashlib.sha256(form).hexdigest()
+        salt = self._random(_SALT)
+        value, touched = _redact(arguments, plan.paths, salt)
         if not touched:
             return Arguments("redacted", value), "sha256:" + hashlib.sha256(form).hexdigest()
         # An unsalted hash of the whole would let anyone guess the one value that is missing.
         return Arguments("redacted", value, hash=_salted(salt, form), salt=salt.hex()), None
+
+    def _plan(self, server: str, tool: str) -> _Plan:
+        plan = self._plans.get((server, tool))
+        if plan is None:
+            rules = [rule for rule in self._rules if rule.server.match(server) and rule.tool.match(tool)]
+            plan = _Plan([rule.path for rule in rules])
+            if len(self._plans) < _PLANS:
+                self._plans[(server, tool)] = plan
+        return plan
+
+
+class _Plan:
+    """The rules for one tool. Most arguments hold nothing that a rule names, and that is seen without copying them."""
+
+    def __init__(self, paths: list[_Path]) -> None:
+        self.paths = paths
+        # A rule with a path of its own, or one that names a list's position, is left to the thorough walk.
+        self._keys = [path[1] for path in paths if len(path) == 2 and path[0] is _ANY and path[1] is not _ANY]
+        positions = [str(number) for number in range(_POSITIONS)]
+        self._thorough = len(self._keys) != len(paths) or any(
+            key is not None and key.match(position) for key in self._keys for position in positions
+        )
+        self._named: dict[str, bool] = {}
+
+    def names_something(self, value: Any) -> bool:
+        """Whether a rule may name something in there."""
+        if self._thorough:
+            return True
+        named = self._named
+        waiting = [value]
+        while waiting:
+            node = waiting.pop()
+            if type(node) is dict:
+                for key in node:
+                    known = named.get(key)
+                    if known or (known is None and self._look(key)):
+                        return True
+                node = node.values()
+            elif len(node) > _POSITIONS:
+                return True
+            waiting += [item for item in node if type(item) is dict or type(item) is list]
+        return False
+
+    def _look(self, key: str) -> bool:
+        found = any(pattern is not None and pattern.match(key) for pattern in self._keys)
+        if len(self._named) < _NAMES:
+            self._named[key] = found
+        return found
 
 
 def matches(arguments: Any, stored: Arguments, args_hash: str | None) -> bool:
@@ -123,9 +180,6 @@ def _salted(salt: bytes, form: bytes) -> str:
     return "sha256:" + hashlib.sha256(salt + form).hexdigest()
 
 
-_Path = tuple[re.Pattern[str] | None, ...]
-
-
 def _redact(value: Any, paths: list[_Path], salt: bytes) -> tuple[Any, bool]:
     """The value without what the paths name. Recursion is bounded by the depth limit on messages."""
     if isinstance(value, dict):
@@ -138,7 +192,7 @@ def _redact(value: Any, paths: list[_Path], salt: bytes) -> tuple[Any, bool]:
     kept: dict[Any, Any] = {}
     for key, item in items:
         below = list(dict.fromkeys(rest for path in paths for rest in _step(path, str(key))))
-        if any(not rest for rest in below):
+        if any(all(part is _ANY for part in rest) for rest in below):
             kept[key], touched = {"redacted": _salted(salt, canonical(item))}, True
             continue
         kept[key], inner = _redact(item, below, salt) if below else (item, False)
@@ -147,7 +201,7 @@ def _redact(value: Any, paths: list[_Path], salt: bytes) -> tuple[Any, bool]:
 
 
 def _step(path: _Path, key: str) -> Iterable[_Path]:
-    """What is left of a path after one key; the empty path means that the key's value is named."""
+    """What is left of a path after one key; if nothing but `**` is left, the key's value is named."""
     if not path:
         return
     head = path[0]

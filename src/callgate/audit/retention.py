@@ -17,16 +17,17 @@ from callgate.store.rows import AuditRow
 from callgate.store.schema import audit_record
 
 ACTION: Final = "audit.prune"
-BATCH: Final = 5000
+BATCH: Final = 1000
 
 
 def prune(store: Store, before: int, announce: Callable[[dict[str, Any]], AuditRow]) -> int:
     """Remove the bodies of the oldest integrated records, up to the first one not older than `before` (ms)."""
-    with store.writing() as conn:
+    with store.reading() as conn:
         found = _range(conn, before)
-        if found is None:
-            return 0
-        first, last, leaf = found
+    if found is None:
+        return 0
+    first, last, leaf = found
+    with store.writing() as conn:
         # Said before it is done: a crash between the two leaves bodies that may go, never a hole without a reason.
         store.insert(conn, announce({"to_leaf": leaf + 1, "last_record": last, "before": before}))
     removed, low = 0, first

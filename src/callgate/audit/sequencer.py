@@ -85,7 +85,7 @@ class Sequencer:
         """Integrate one batch."""
         with self._store.reading() as conn:
             head = tree.head(conn)
-            upto = self._store.backend.settled(conn)
+            newest = tree.newest_record(conn)
             if head is None and tree.has_remains(conn):
                 raise Tampered(
                     "the head of the tree is gone, its leaves are not", advice="Run `callgate audit verify`."
@@ -94,8 +94,10 @@ class Sequencer:
             self._found_log()
             return Step(0, more=True)
         before, rotated = self._trusted(head)
-        if upto <= head.record and not rotated:
+        if newest <= head.record and not rotated:
             return Step(0, more=False)
+        with self._store.reading() as conn:
+            upto = self._store.backend.settled(conn)
         return self._integrate(head, before, upto, rotated=rotated)
 
     def _trusted(self, head: tree.Head) -> tuple[note.Checkpoint, bool]:

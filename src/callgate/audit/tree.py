@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, select, text
 
-from callgate.store.schema import audit_checkpoint, audit_leaf, audit_tile, audit_tree
+from callgate.store.schema import audit_checkpoint, audit_leaf, audit_record, audit_tile, audit_tree
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -27,6 +27,11 @@ def has_remains(conn: Connection) -> bool:
     """Whether a tree was here although its head is gone."""
     tables = (audit_leaf, audit_tile, audit_checkpoint)
     return any(conn.execute(select(table).limit(1)).first() is not None for table in tables)
+
+
+def newest_record(conn: Connection) -> int:
+    """The largest record id that is committed; smaller ones may still be on their way."""
+    return int(conn.execute(select(func.coalesce(func.max(audit_record.c.id), 0))).scalar_one())
 
 
 def put_head(conn: Connection, new: Head) -> None:

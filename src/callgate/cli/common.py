@@ -90,12 +90,12 @@ def open_store(path: Path | None, url: str | None, *, create: bool = False) -> I
 def open_log(path: Path | None, url: str | None, *, create: bool = False) -> Iterator[AuditLog]:
     """The audit log in force; its sequencer does not run."""
     from callgate.audit import AuditLog
-    from callgate.keyring import CHECKPOINT, SEAL
+    from callgate.keyring import SEAL
 
     with open_store(path, url, create=create) as (config, store):
         keyring = open_keyring(config, url)
         if not create:
-            keyring.require(SEAL, CHECKPOINT)
+            keyring.require(SEAL)
         yield AuditLog(store, keyring, retention_days=config.audit.retention_days)
 
 

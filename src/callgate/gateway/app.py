@@ -15,7 +15,9 @@ from callgate.gateway.door import Door, Entry, Turned, session_digest
 from callgate.gateway.exchange import ClientGone, Exchange, Receive, Scope, Send
 from callgate.gateway.guard import Guard, check_media_type
 from callgate.gateway.routing import Routing, check_routing
+from callgate.gateway.tracing import span_of
 from callgate.jsonrpc import Batch, Kind, Message, error_reply
+from callgate.telemetry.spans import Tracer
 
 log = logging.getLogger("callgate.http")
 
@@ -76,6 +78,9 @@ class Watched(Protocol):
 
     def failure(self, server: str, reason: Reason) -> None: ...
 
+    @property
+    def spans(self) -> Tracer: ...
+
 
 class App:
     """The ASGI application."""
@@ -114,6 +119,15 @@ class App:
             await self._refuse(exchange, refused)
         except ClientGone:
             log.debug("client left before its request was whole")
+        except Exception:
+            # Fail closed: what nobody thought of is an error to the client and a trace in the log, never a pass.
+            log.exception("request failed")
+            await self._refuse(exchange, Refused(Reason.INTERNAL_ERROR))
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            # The time for calls under way is over: say so instead of breaking off without a word.
+            await self._refuse(exchange, Refused(Reason.SHUTTING_DOWN))
         finally:
             self._watched.request(exchange.method, exchange.status)
 
@@ -156,11 +170,37 @@ class App:
                 raise Turned(refused, error_reply(_id_of(message), refused)) from None
             if not _has_request(message) and (closed := door.gate.closed()) is not None:
                 raise closed
-            entry = await door.admit(message, _context(upstream.name, exchange, routing))
+            context = _context(upstream.name, exchange, routing)
+            if self._watched.spans.enabled:
+                await self._traced(site, upstream, exchange, message, context)
+            else:
+                await self._pass_on(upstream, exchange, await door.admit(message, context))
         except Turned as turned:
             await exchange.refuse(turned.refused, reply=turned.reply)
-            return
-        await upstream.post(exchange, entry)
+
+    async def _traced(
+        self, site: Site, upstream: Upstream, exchange: Exchange, message: Message | Batch, context: Context
+    ) -> None:
+        """The same with a span around it, whose parent the client may have named and which the server is told."""
+        with span_of(self._watched.spans, message, context, exchange.fields) as span:
+            try:
+                entry = await site.door.admit(message, context)
+            except Turned as turned:
+                span.refused(turned.refused.reason)
+                raise
+            span.allowed()
+            exchange.trace = {name.encode(): value.encode() for name, value in span.headers().items()}
+            await self._pass_on(upstream, exchange, entry)
+
+    async def _pass_on(self, upstream: Upstream, exchange: Exchange, entry: Entry) -> None:
+        try:
+            await upstream.post(exchange, entry)
+        except Refused as refused:
+            if isinstance(refused, UpstreamError):
+                self._watched.failure(upstream.name, refused.reason)
+            if exchange.started:
+                raise
+            await exchange.refuse(refused, _id_of(entry.message))
 
     async def _stream(self, upstream: Upstream, exchange: Exchange) -> None:
         task = asyncio.current_task()

@@ -5,13 +5,24 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from callgate.errors import Reason, Refused
 from callgate.jsonrpc import error_reply
 
 _HEAD_BYTES: Final = 64 * 1024
 _HEAD_FIELDS: Final = 200
+_PIPELINED: Final = 16
+
+
+class _Trailers(list[tuple[bytes, bytes]]):
+    """Takes no header: what comes behind the body was not there when the request was judged (RFC 9110 §6.5.1)."""
+
+    def append(self, _field: tuple[bytes, bytes]) -> None:
+        return
+
+
+_TRAILERS: Final = _Trailers()
 
 
 class Connection(HttpToolsProtocol):
@@ -22,6 +33,8 @@ class Connection(HttpToolsProtocol):
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
     _in_head = True
+    _body_came = False
+    _earlier: tuple[RequestResponseCycle, ...] = ()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -32,6 +45,11 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        # uvicorn tells only the last request of a connection that its client has left.
+        for cycle in self._earlier:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -40,6 +58,8 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
         if self._in_head:
             self._head_goes_on(len(data))
+        elif self.cycle.more_body or self.cycle.response_complete:
+            self._rest_goes_on(len(data))
 
     def _head_goes_on(self, size: int) -> None:
         """Most heads come in one piece: only a request that is still unfinished pays for a count and a timer."""
@@ -49,18 +69,45 @@ class Connection(HttpToolsProtocol):
         elif self._head_timer is None:
             self._head_timer = self.loop.call_later(self.head_seconds, self._turn_away, Reason.BODY_TIMEOUT)
 
+    def _rest_goes_on(self, size: int) -> None:
+        """More of a body, of what follows it, or of a request that has its answer: none of it may go on for ever."""
+        if self._body_came:
+            self._body_came = False
+            self._head_bytes = 0
+        else:
+            self._head_bytes += size
+            if self._head_bytes > _HEAD_BYTES:
+                self._turn_away(Reason.MESSAGE_TOO_LARGE)
+                return
+        if self.cycle.response_complete and self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.head_seconds, self.transport.close)
+
     def on_message_begin(self) -> None:
         self._in_head = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        if self.transport.is_closing():
+            return
         self._head_bytes = 0
         self._stop_timer()
         if len(self.headers) > _HEAD_FIELDS:
             self._turn_away(Reason.MESSAGE_TOO_LARGE)
-        else:
-            super().on_headers_complete()
+            return
+        before = self.cycle
+        super().on_headers_complete()
+        self._in_head = False
+        self.headers = _TRAILERS
+        if before is not None and not before.response_complete:
+            self._earlier = (*self._earlier, before)
+            if len(self._earlier) > _PIPELINED:
+                self.transport.close()
+        elif self._earlier:
+            self._earlier = ()
+
+    def on_body(self, body: bytes) -> None:
+        self._body_came = True
+        super().on_body(body)
 
     def _stop_timer(self) -> None:
         if self._head_timer is not None:
@@ -70,6 +117,10 @@ class Connection(HttpToolsProtocol):
     def _turn_away(self, reason: Reason) -> None:
         self._stop_timer()
         if self.transport.is_closing():
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            # Written now, the refusal would be taken for the answer to the request before, or for a part of it.
+            self.transport.close()
             return
         body = error_reply(None, Refused(reason))
         head = (

@@ -40,6 +40,7 @@ _NOT_UP: Final = _HOP_BY_HOP | {
     b"x-real-ip",
 }
 _NOT_DOWN: Final = _HOP_BY_HOP | {b"content-length", b"set-cookie", b"content-encoding", b"alt-svc"}
+_PLAIN_CONNECTION: Final = (b"keep-alive", b"close")
 _SECRET_UP: Final = frozenset({b"authorization"})
 
 
@@ -54,9 +55,8 @@ class Upward:
     def headers(self, exchange: Exchange) -> list[tuple[bytes, bytes]]:
         drop = self._drop
         connection = exchange.fields.get(b"connection")
-        if connection is not None and connection not in (b"keep-alive", b"close"):
-            # Connection may name further headers that end here (RFC 9110 §7.6.1).
-            drop = drop | {token.strip() for token in connection.lower().split(b",")}
+        if connection is not None and (exchange.repeats or connection not in _PLAIN_CONNECTION):
+            drop = drop | _named_by_connection(exchange.headers)
         # RFC 9110 §5.5: white space around a value is not part of it; httptools leaves it there.
         up = [(name, value.strip()) for name, value in exchange.headers if name not in drop]
         up += self._own
@@ -68,4 +68,16 @@ class Upward:
 
 def forward_down(headers: RawHeaders) -> list[tuple[bytes, bytes]]:
     """The headers of an answer to the client."""
-    return [(low, value) for name, value in headers if (low := name.lower()) not in _NOT_DOWN]
+    down = [(low, value) for name, value in headers if (low := name.lower()) not in _NOT_DOWN]
+    named = _named_by_connection(headers)
+    return [pair for pair in down if pair[0] not in named] if named else down
+
+
+def _named_by_connection(headers: RawHeaders) -> set[bytes]:
+    """Connection may name further headers that end here (RFC 9110 §7.6.1)."""
+    return {
+        token.strip()
+        for name, value in headers
+        if name == b"connection" and value not in _PLAIN_CONNECTION
+        for token in value.lower().split(b",")
+    }

@@ -27,7 +27,7 @@ _BUFFER_LOW: Final = 64 * 1024
 
 
 class BrokenAnswer(Exception):
-    """The connection ended, or what came over it is not HTTP; `begun` tells whether anything of an answer came."""
+    """The connection ended, or what came over it is not HTTP: then it is `garbage`."""
 
     def __init__(self, text: str, *, garbage: bool = False) -> None:
         super().__init__(text)
@@ -166,19 +166,20 @@ class Connection(asyncio.Protocol):
             # Nobody asked: an answer before its question would be taken for the next one's.
             self.abort()
             return
+        self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade, BrokenAnswer) as error:
             self._fail(BrokenAnswer(f"not HTTP: {error}", garbage=True))
             self.abort()
             return
-        if self._answer is None:
-            self._head_bytes += len(data)
-            if self._head_bytes > _HEAD_BYTES:
-                self._fail(BrokenAnswer("the head of the answer is too large", garbage=True))
-                self.abort()
+        if self._head_bytes > _HEAD_BYTES and not self.complete:
+            # Neither head nor trailer may go on for ever; a body resets the count, its size is the caller's to bound.
+            self._fail(BrokenAnswer("the head of the answer is too large", garbage=True))
+            self.abort()
             return
-        self._wake()
+        if self._answer is not None:
+            self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._busy and self._answer is not None and not self.complete and error is None and self._until_close:
@@ -193,8 +194,15 @@ class Connection(asyncio.Protocol):
     _parser_keeps_alive = True
     _until_close = False
 
+    def on_message_begin(self) -> None:
+        if self._answer is not None:
+            # The beginning of an answer that nobody asked for would be taken for the next one's.
+            raise BrokenAnswer("more than one answer to one request")
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name.lower(), value))
+        # A trailer comes after the answer was judged by its head: it is left out (RFC 9110 §6.5.1).
+        if self._answer is None:
+            self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -209,6 +217,7 @@ class Connection(asyncio.Protocol):
         self._until_close = b"content-length" not in fields and b"transfer-encoding" not in fields
 
     def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
         self._chunks.append(body)
         self._buffered += len(body)
         if self._buffered > _BUFFER_HIGH and not self._paused and self._transport is not None:

@@ -51,9 +51,8 @@ class HttpClient:
             answer = await connection.exchange(self._head(method, body, headers), body or b"")
         except BrokenAnswer as error:
             raise UpstreamError(Reason.UPSTREAM_GARBAGE if error.garbage else Reason.UPSTREAM_CLOSED) from None
-        if 300 <= answer.status < 400 and answer.status != 304:
-            answer.close()
-            raise UpstreamError(Reason.UPSTREAM_REDIRECT)
+        if answer.status >= 300:
+            _check_status(answer)
         if answer.fields.get(b"content-encoding", b"identity").lower() != b"identity":
             answer.close()
             raise UpstreamError(Reason.UPSTREAM_ENCODING)
@@ -100,6 +99,16 @@ class HttpClient:
                     yield event
         except BrokenAnswer:
             raise UpstreamError(Reason.UPSTREAM_CLOSED) from None
+
+
+def _check_status(answer: Answer) -> None:
+    if answer.status < 400 and answer.status != 304:
+        answer.close()
+        raise UpstreamError(Reason.UPSTREAM_REDIRECT)
+    if answer.status > 599:
+        # RFC 9110 §15: outside 100 to 599 there is no status.
+        answer.close()
+        raise UpstreamError(Reason.UPSTREAM_GARBAGE)
 
 
 def is_stream(answer: Answer) -> bool:

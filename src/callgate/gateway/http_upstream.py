@@ -79,9 +79,7 @@ class HttpUpstream:
         except UpstreamError as error:
             for flight in entry.calls:
                 flight.finish("lost", code=error.code)
-            if exchange.started:
-                raise
-            await exchange.refuse(error, _request_id(entry))
+            raise
         finally:
             if not settled:
                 for flight in entry.calls:
@@ -145,8 +143,8 @@ class HttpUpstream:
         for flight in entry.calls:
             if not any(flight.replied(reply) for reply in replies):
                 raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than was asked")
-        if not entry.calls and peek(replies[0] if replies else b"") is None:
-            raise UpstreamError(Reason.UPSTREAM_GARBAGE)
+        if not entry.calls and not _fits(entry.message, replies[0] if replies else b""):
+            raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than was asked")
 
     async def _stream(self, exchange: Exchange, entry: Entry, answer: Answer) -> None:
         waiting = {message.id: message for message in entry.messages if message.kind is Kind.REQUEST}
@@ -166,11 +164,12 @@ class HttpUpstream:
         except UpstreamError as error:
             failure = error
         session = _session_of(exchange)
-        if waiting and resumable and session and failure is None:
-            # The server hung up on purpose: the client polls on with Last-Event-ID (2025-11-25, Streamable HTTP).
+        failure = failure or UpstreamError(Reason.UPSTREAM_CLOSED)
+        if waiting and resumable and session and failure.reason is Reason.UPSTREAM_CLOSED:
+            # On purpose or not, the client polls on with Last-Event-ID (2025-11-25, Streamable HTTP).
             self._detached.keep(session, (flight for flight in entry.calls if not flight.done))
-        elif waiting and not (resumable and session):
-            await self._lost(exchange, waiting.values(), entry, failure or UpstreamError(Reason.UPSTREAM_CLOSED))
+        elif waiting:
+            await self._lost(exchange, waiting.values(), entry, failure)
         await exchange.end()
 
     async def _lost(self, exchange: Exchange, waiting: Iterable[Message], entry: Entry, failure: UpstreamError) -> None:
@@ -188,8 +187,12 @@ def _wants_reply(entry: Entry) -> bool:
     return any(message.kind is Kind.REQUEST for message in entry.messages)
 
 
-def _request_id(entry: Entry) -> RequestId | None:
-    return entry.message.id if isinstance(entry.message, Message) else None
+def _fits(asked: Message | Batch, reply: bytes) -> bool:
+    """Whether this can be the answer; a server that could not read the request answers an error without an id."""
+    seen = peek(reply)
+    if seen is None or not isinstance(asked, Message):
+        return seen is not None
+    return seen.is_reply and (seen.id == asked.id or (seen.id is None and seen.outcome == "error"))
 
 
 def _session_of(exchange: Exchange) -> str:

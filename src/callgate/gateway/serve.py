@@ -69,10 +69,10 @@ async def _retire(upstream: Upstream) -> None:
 
 async def serve(config: Config, path: Path | None, on_listening: Callable[[str], None]) -> None:
     """Run until SIGINT or SIGTERM."""
-    raise_descriptor_limit(config.limits.connections)
+    connections = raise_descriptor_limit(config.limits.connections)
     async with Runtime.open(config) as runtime:
         current = Current(runtime)
-        server = HttpServer(App(current.site, runtime), config, on_listening)
+        server = HttpServer(App(current.site, runtime), config, connections, on_listening)
         retention = asyncio.create_task(runtime.keep_retention())
         watch = _watch(path, current, config)
         _calm_collector()

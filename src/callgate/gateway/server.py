@@ -25,12 +25,11 @@ _SPARE_DESCRIPTORS: Final = 128
 class HttpServer(uvicorn.Server):
     """uvicorn that ends endless streams when it is asked to stop, and says when it listens."""
 
-    def __init__(self, app: App, config: Config, on_listening: Callable[[str], None]) -> None:
-        limits = config.limits
+    def __init__(self, app: App, config: Config, connections: int, on_listening: Callable[[str], None]) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                http=bounded(limits.connections, limits.header_seconds),
+                http=bounded(connections, config.limits.header_seconds),
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
@@ -99,21 +98,26 @@ class HttpServer(uvicorn.Server):
         return listener
 
 
-def raise_descriptor_limit(connections: int) -> None:
-    """Each connection takes a descriptor here and perhaps one upstream: ask the system for as many."""
+def raise_descriptor_limit(connections: int) -> int:
+    """Each connection takes a descriptor here and perhaps one upstream: how many of them the system lets us have."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
-        return
+        return connections
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections * 2 + _SPARE_DESCRIPTORS
     if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return
+        return connections
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    if most < wanted:
-        log.warning("few file descriptors", extra={"fields": {"allowed": most, "wanted": wanted}})
+    if most >= wanted:
+        return connections
+    # Beyond this, accepting one more client would take the descriptor that the store or a server needs.
+    affordable = max(1, (most - _SPARE_DESCRIPTORS) // 2)
+    fields = {"descriptors": most, "wanted": wanted, "connections": affordable}
+    log.warning("few file descriptors: fewer connections are taken", extra={"fields": fields})
+    return affordable
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

@@ -146,10 +146,7 @@ class StdioUpstream:
         except Refused as refused:
             for flight in entry.calls:
                 flight.finish("lost", code=refused.code)
-            if exchange.started:
-                raise
-            rpc_id = entry.message.id if isinstance(entry.message, Message) else None
-            await exchange.refuse(refused, rpc_id)
+            raise
         finally:
             for flight in entry.calls:
                 flight.finish("cancelled")

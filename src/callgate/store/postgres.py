@@ -37,6 +37,14 @@ _INSERT: Final = (
 )
 # A record can be as large as a message: few at a time bound the memory. libpq hands out several since version 17.
 _ROWS: Final = 16 if psycopg.pq.version() >= 170000 else 1
+# The database's state, not the statement's fault.
+_UNAVAILABLE: Final = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.InternalError,
+    psycopg.errors.InsufficientPrivilege,
+    psycopg.errors.UndefinedTable,
+)
 # Ids are handed out before they commit. Whoever inserts holds this lock in shared mode, so the sequencer,
 # taking it alone for a moment, knows that no smaller id can appear later.
 _SHARE: Final = f"SELECT pg_advisory_xact_lock_shared({RECORDS_LOCK})"
@@ -112,7 +120,7 @@ class PostgresBackend:
 
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         cause = error.orig if isinstance(error, DBAPIError) else error
-        if isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError):
+        if isinstance(cause, _UNAVAILABLE):
             first = str(cause).strip().splitlines() or [type(cause).__name__]
             return StoreUnavailable(
                 f"PostgreSQL did not do it: {first[0]}",

@@ -132,7 +132,7 @@ def test_without_a_folder_nothing_is_made(tmp_path):
 def test_a_damaged_key_file_is_named(keyring, folder):
     keyring.current(SEAL)
     (folder / "seal.1.key").write_text("half")
-    with pytest.raises(KeyringError, match="seal.1.key does not hold a key"):
+    with pytest.raises(KeyringError, match=r"seal\.1\.key does not hold a key"):
         Keyring(folder, environ={}).current(SEAL)
 
 

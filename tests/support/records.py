@@ -1,0 +1,25 @@
+"""What the log says of a gateway's calls, asked as an operator would."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+from support.gateway import CALLGATE, Gateway
+
+
+def calls_of(gateway: Gateway, tool: str | None = None) -> list[dict[str, Any]]:
+    """The calls on record, oldest first: each with its decision and, if there is one yet, its outcome."""
+    which = [] if tool is None else ["--tool", tool]
+    said = ask(gateway, "audit", "list", "--json", "--limit", "100000", *which)
+    return [json.loads(line) for line in said.splitlines()]
+
+
+def ask(gateway: Gateway, *words: str, status: int = 0) -> str:
+    """Run `callgate WORDS` on the gateway's configuration."""
+    done = subprocess.run(
+        [CALLGATE, *words, "-c", str(gateway.config)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == status, done.stderr
+    return done.stdout

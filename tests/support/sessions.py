@@ -1,0 +1,111 @@
+"""HTTP clients of the teller behind a gateway, in both eras, without an SDK."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from support.raw import SECONDS, Reply, ask
+
+CONTENT: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+VERSION: Final = "2026-07-28"
+META: Final = "io.modelcontextprotocol/"
+
+
+def teller_argv(directory: Path) -> list[str]:
+    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("teller.py")), str(directory)]
+
+
+def until(true: Callable[[], object]) -> None:
+    """Wait for something that another process brings about."""
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < deadline, "it never came about"
+        time.sleep(0.01)
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended; nobody may be there to collect its status."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def message(method: str, params: Mapping[str, Any], rpc_id: int | str | None = None) -> bytes:
+    whole: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
+    return json.dumps(whole if rpc_id is None else whole | {"id": rpc_id}).encode()
+
+
+def call(tool: str, rpc_id: int | str = 1, meta: Mapping[str, Any] | None = None, **arguments: Any) -> bytes:
+    params = {"name": tool, "arguments": arguments}
+    return message("tools/call", params if meta is None else params | {"_meta": meta}, rpc_id)
+
+
+def events(body: bytes) -> list[Any]:
+    """The messages in an answer, whether a stream or a single one."""
+    if body.lstrip().startswith(b"{"):
+        return [json.loads(body)]
+    lines = body.decode().splitlines()
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+
+
+def initialize(url: str, version: str = "2025-11-25") -> Reply:
+    return ask(url, message("initialize", {"protocolVersion": version, "capabilities": {}}, 0))
+
+
+@dataclass(frozen=True)
+class Session:
+    """A handshake session."""
+
+    url: str
+    id: str
+    pid: int
+
+    @classmethod
+    def start(cls, url: str) -> Session:
+        reply = initialize(url)
+        assert reply.status == 200, reply.body
+        session = reply.header("mcp-session-id")
+        assert session is not None
+        return cls(url, session, json.loads(reply.body)["result"]["serverInfo"]["pid"])
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return CONTENT | {"Mcp-Session-Id": self.id, "MCP-Protocol-Version": "2025-11-25"}
+
+    def post(self, body: bytes) -> Reply:
+        return ask(self.url, body, self.headers)
+
+    def call(self, tool: str, rpc_id: int | str = 1, **arguments: Any) -> Any:
+        reply = self.post(call(tool, rpc_id, **arguments))
+        assert reply.status == 200, reply.body
+        return events(reply.body)[-1]["result"]
+
+    def delete(self) -> Reply:
+        return ask(self.url, None, self.headers, "DELETE")
+
+
+def modern_call(tool: str, rpc_id: int | str = 1, token: int | str | None = None, **arguments: Any) -> bytes:
+    """A call of the modern era; `log=True` asks for log messages."""
+    meta: dict[str, Any] = {f"{META}protocolVersion": VERSION, f"{META}clientCapabilities": {}}
+    if token is not None:
+        meta["progressToken"] = token
+    if arguments.pop("log", False):
+        meta[f"{META}logLevel"] = "debug"
+    return call(tool, rpc_id, meta, **arguments)
+
+
+def modern_headers(name: str, method: str = "tools/call") -> dict[str, str]:
+    return CONTENT | {"MCP-Protocol-Version": VERSION, "Mcp-Method": method, "Mcp-Name": name}
+
+
+def modern(url: str, tool: str, rpc_id: int | str = 1, token: int | str | None = None, **arguments: Any) -> Reply:
+    return ask(url, modern_call(tool, rpc_id, token, **arguments), modern_headers(tool))

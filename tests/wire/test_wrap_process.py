@@ -1,0 +1,260 @@
+"""`callgate wrap NAME -- CMD` behaves as CMD would without it: exit status, signals, stderr, the ends of the pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support.gateway import CALLGATE, wrap_argv, write_config
+from support.raw import SECONDS, Received, json_answer, piped, raw_server, raw_stdio_argv
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the commands here are those of a POSIX shell")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A configuration and a store for all: making a new store takes longer than most of these tests."""
+    return tmp_path_factory.mktemp("wrap")
+
+
+def script(source: str) -> list[str]:
+    """A Python program that starts at once."""
+    return [sys.executable, "-I", "-S", "-c", source]
+
+
+def call(number: int, text: str = "") -> bytes:
+    params = {"name": "t", "arguments": {"text": text}}
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode() + b"\n"
+
+
+def run(argv: list[str], sent: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(argv, input=sent, capture_output=True, timeout=SECONDS, check=False)
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended; nobody may be there to collect its status."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not gone(pid):
+        assert time.monotonic() < deadline, f"process {pid} is still there"
+        time.sleep(0.01)
+
+
+# ---- how it ends ----
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_the_exit_status_is_the_commands(place, status):
+    assert run(wrap_argv(place, "s", ["sh", "-c", f"exit {status}"])).returncode == status
+
+
+@pytest.mark.parametrize("name", ["TERM", "KILL", "INT"])
+def test_a_command_killed_by_a_signal_ends_wrap_by_the_same_signal(place, name):
+    done = run(wrap_argv(place, "s", ["sh", "-c", f"kill -{name} $$"]))
+    assert done.returncode == -getattr(signal, f"SIG{name}")
+
+
+def test_a_command_that_does_not_exist_is_said_so_with_advice(place, tmp_path):
+    done = run(wrap_argv(place, "s", [str(tmp_path / "nonesuch")]), call(1))
+    assert done.returncode in (1, 127)
+    assert done.stdout == b""
+    assert b"nonesuch" in done.stderr
+    assert b"Run the command by hand" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_command_that_ends_at_once_is_no_trouble(place):
+    done = run(wrap_argv(place, "s", ["true"]), b"".join(call(number) for number in range(100)))
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_what_the_command_left_running_does_not_hold_wrap_up(place):
+    with piped(wrap_argv(place, "s", ["sh", "-c", "sleep 60 & echo $!; exit 4"])) as wrap:
+        child = int(wrap.stdout.readline())
+        try:
+            assert wrap.wait(SECONDS) == 4
+            assert not gone(child)
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+# ---- stderr, and the ends of the pipes ----
+
+
+def test_stderr_passes_unchanged(place):
+    said = b"one\r\n\xff\x00 two \x1b[31m\n" * 500 + b"no line end"
+    command = script(f"import sys; sys.stderr.buffer.write({said!r})")
+    assert run(wrap_argv(place, "s", command)).stderr == said
+
+
+def test_the_command_sees_the_end_of_the_input_and_its_last_words_arrive(place):
+    command = script("import sys; n = len(sys.stdin.buffer.read()); print(n); sys.stdout.write('last words')")
+    done = run(wrap_argv(place, "s", command), call(1) + call(2))
+    assert done.stdout == b"%d\nlast words\n" % len(call(1) + call(2))
+
+
+def test_a_last_line_without_a_line_end_is_a_message_too(place):
+    done = run(wrap_argv(place, "s", ["cat"]), call(1) + call(2).rstrip())
+    assert done.stdout == call(1) + call(2)
+
+
+def test_garbage_on_stdout_passes_and_does_no_harm(place):
+    command = ["sh", "-c", "echo starting up...; echo '{\"half\": '; echo; cat"]
+    done = run(wrap_argv(place, "s", command), call(1))
+    assert done.stdout == b'starting up...\n{"half": \n\n' + call(1)
+
+
+def test_garbage_on_stdin_is_answered_and_does_not_reach_the_command(place):
+    done = run(wrap_argv(place, "s", ["cat"]), b'no JSON\n\n{"half": \n' + call(1))
+    *refusals, last = done.stdout.splitlines(keepends=True)
+    assert last == call(1)
+    assert [json.loads(line)["error"]["code"] for line in refusals] == [-32700, -32700]
+
+
+@pytest.mark.parametrize("kind", ["file", "nothing"])
+def test_stdin_and_stdout_may_be_files(place, tmp_path, kind):
+    sent = b"".join(call(number, "x" * 1000) for number in range(1000)) if kind == "file" else b""
+    (tmp_path / "in").write_bytes(sent)
+    source = tmp_path / "in" if kind == "file" else Path(os.devnull)
+    with source.open("rb") as stdin, (tmp_path / "out").open("wb") as stdout:
+        done = subprocess.run(wrap_argv(place, "s", ["cat"]), stdin=stdin, stdout=stdout, timeout=SECONDS, check=False)
+    assert done.returncode == 0
+    assert (tmp_path / "out").read_bytes() == sent
+
+
+def test_stdout_may_be_nowhere(place):
+    argv = wrap_argv(place, "s", ["sh", "-c", "cat; exit 5"])
+    done = subprocess.run(argv, input=call(1), stdout=subprocess.DEVNULL, timeout=SECONDS, check=False)
+    assert done.returncode == 5
+
+
+@pytest.mark.parametrize("command", [["cat"], ["/nonesuch"]], ids=["ends", "never starts"])
+def test_the_pipes_are_given_back_as_they_were(place, command):
+    read, write = os.pipe()
+    answers, out = os.pipe()
+    try:
+        wrap = subprocess.Popen(wrap_argv(place, "s", command), stdin=read, stdout=out, stderr=subprocess.DEVNULL)
+        os.close(write)
+        wrap.wait(SECONDS)
+        assert os.get_blocking(read)
+        assert os.get_blocking(out)
+    finally:
+        for descriptor in (read, answers, out):
+            os.close(descriptor)
+
+
+# ---- signals ----
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT", "HUP"])
+def test_a_signal_to_wrap_reaches_the_command(place, name):
+    source = f"trap 'echo caught {name}; exit 7' {name}; echo ready; while :; do sleep 0.02; done"
+    with piped(wrap_argv(place, "s", ["sh", "-c", source])) as wrap:
+        assert wrap.stdout.readline() == b"ready\n"
+        wrap.send_signal(getattr(signal, f"SIG{name}"))
+        assert wrap.stdout.read() == f"caught {name}\n".encode()
+        assert wrap.wait(SECONDS) == 7
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_wrap_killed_without_warning_leaves_no_server_behind(place):
+    source = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+    with piped(wrap_argv(place, "s", script(source))) as wrap:
+        server = int(wrap.stdout.readline())
+        assert not gone(server)
+        wrap.kill()
+        wait_until_gone(server)
+
+
+# ---- size and number ----
+
+
+def test_messages_of_ten_megabytes_pass_both_ways(place):
+    big = call(1, "ü" * 5_000_000)
+    assert len(big) > 10_000_000
+    done = run(wrap_argv(place, "s", ["cat"]), big + call(2))
+    assert done.stdout == big + call(2)
+
+
+def test_a_message_over_the_limit_is_refused_and_the_next_one_passes(place):
+    argv = wrap_argv(place, "s", ["cat"], limits={"message_bytes": 2048})
+    done = run(argv, call(1, "x" * 5000) + call(2))
+    refusal, passed = done.stdout.splitlines(keepends=True)
+    assert json.loads(refusal)["error"]["data"]["reason"] == "message_too_large"
+    assert passed == call(2)
+
+
+def test_a_thousand_requests_written_before_any_reply_is_read_are_all_answered(place):
+    sent = [call(number, "x" * 5000) for number in range(1000)]
+    with piped(wrap_argv(place, "s", ["cat"])) as wrap:
+        wrap.stdin.write(b"".join(sent))
+        wrap.stdin.flush()
+        assert [wrap.stdout.readline() for _ in sent] == sent
+
+
+def test_a_thousand_requests_at_once_to_a_url_are_all_answered(place):
+    def answer(request: Received, connection) -> None:
+        number = json.loads(request.body)["id"]
+        json_answer(b'{"jsonrpc":"2.0","id":%d,"result":{}}' % number)(request, connection)
+
+    with raw_server() as server:
+        server.script = answer
+        with piped(wrap_argv(place, "s", url=server.url)) as wrap:
+            wrap.stdin.write(b"".join(call(number) for number in range(1000)))
+            wrap.stdin.close()
+            replies = [json.loads(line) for line in wrap.stdout]
+    assert sorted(reply["id"] for reply in replies) == list(range(1000))
+    assert not [reply for reply in replies if "error" in reply]
+
+
+def test_a_client_that_reads_late_loses_nothing(place):
+    """The command ends while most of what it said is still unread."""
+    sent = [call(number, "x" * 5000) for number in range(500)]
+    with piped(wrap_argv(place, "s", ["cat"])) as wrap:
+        writer = threading.Thread(target=lambda: (wrap.stdin.write(b"".join(sent)), wrap.stdin.close()))
+        writer.start()
+        writer.join(SECONDS)
+        children = psutil.Process(wrap.pid).children()
+        for child in children:
+            wait_until_gone(child.pid)
+        assert wrap.stdout.read() == b"".join(sent)
+        assert wrap.wait(SECONDS) == 0
+
+
+# ---- by the configuration ----
+
+
+def test_a_configured_server_gets_its_own_environment_and_directory(tmp_path):
+    source = "import os; print(os.environ.get('GIVEN'), os.environ.get('SECRET_OF_THE_CLIENT'), os.getcwd())"
+    place = tmp_path / "place"
+    place.mkdir()
+    server = {"command": script(source), "env": {"GIVEN": "yes"}, "cwd": str(place)}
+    config = write_config(tmp_path, {"s": server})
+    argv = [CALLGATE, "wrap", "s", "--config", str(config)]
+    env = os.environ | {"SECRET_OF_THE_CLIENT": "x"}
+    done = subprocess.run(argv, input=b"", capture_output=True, timeout=SECONDS, check=False, env=env)
+    assert done.stdout.decode().split() == ["yes", "None", str(place)]
+
+
+def test_calls_through_wrap_are_on_record(place, tmp_path):
+    done = run(wrap_argv(place, "files", raw_stdio_argv(tmp_path / "raw")), call(1, "one") + call(2, "two"))
+    assert len(done.stdout.splitlines()) == 2
+    listed = run([CALLGATE, "audit", "list", "--server", "files", "--json", "-c", str(place / "callgate.toml")])
+    records = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert [(record["decision"]["tool"], record["decision"]["transport"]) for record in records] == [("t", "stdio")] * 2
+    assert [record["outcome"]["outcome"] for record in records] == ["result", "result"]
