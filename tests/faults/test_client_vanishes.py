@@ -1,6 +1,19 @@
 """A client that leaves in the middle: its call is cancelled upstream, recorded as such, and nobody else notices."""
 
-from support.hostile import assert_works, call, call_message, connect, head, read_until, until
+from threading import Event
+
+from support.hostile import (
+    assert_works,
+    call,
+    call_message,
+    connect,
+    head,
+    honest,
+    read_all,
+    read_until,
+    status_of,
+    until,
+)
 from support.records import calls_of
 
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -67,13 +80,25 @@ def test_leaving_a_stream_that_was_followed_by_another_request(gateway, upstream
     assert_works(gateway.port)
 
 
-def test_requests_pipelined_without_end_are_cut(gateway, upstream):
-    upstream.behaviours["held"] = Holding()
-    connection = ask(gateway.port, "held")
+def test_requests_pipelined_behind_a_call_are_left_to_be_asked_again(gateway, upstream):
+    """The first is answered and the connection closed; none of the others runs, however many there are."""
+    go_on = Event()
+
+    def answers_later(peer, request):
+        go_on.wait(20)
+        honest(peer, request)
+
+    upstream.behaviours["first"] = answers_later
+    connection = ask(gateway.port, "first")
+    until(lambda: "first" in upstream.tools, "the call arrived")
     body = call_message("flood")
-    connection.sendall((head(len(body)) + body) * 100)
-    assert read_until(connection, b"never") == b""
+    connection.sendall((head(len(body)) + body) * 100 + head(50)[:-9])
+    go_on.set()
+    got = read_all(connection)
     connection.close()
+    assert status_of(got) == 200
+    assert got.count(b"HTTP/1.1 ") == 1
+    assert b"connection: close" in got
     assert "flood" not in upstream.tools
     assert_works(gateway.port)
 

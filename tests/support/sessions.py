@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from support.raw import SECONDS, Reply, ask
 
@@ -34,7 +34,7 @@ def until(true: Callable[[], object]) -> None:
 def gone(pid: int) -> bool:
     """Whether a process has ended; nobody may be there to collect its status."""
     try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import psutil
@@ -16,6 +15,7 @@ import pytest
 
 from support.gateway import CALLGATE, wrap_argv, write_config
 from support.raw import SECONDS, Received, json_answer, piped, raw_server, raw_stdio_argv
+from support.sessions import gone, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the commands here are those of a POSIX shell")
 
@@ -38,21 +38,6 @@ def call(number: int, text: str = "") -> bytes:
 
 def run(argv: list[str], sent: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(argv, input=sent, capture_output=True, timeout=SECONDS, check=False)
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended; nobody may be there to collect its status."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not gone(pid):
-        assert time.monotonic() < deadline, f"process {pid} is still there"
-        time.sleep(0.01)
 
 
 # ---- how it ends ----
@@ -178,7 +163,7 @@ def test_wrap_killed_without_warning_leaves_no_server_behind(place):
         server = int(wrap.stdout.readline())
         assert not gone(server)
         wrap.kill()
-        wait_until_gone(server)
+        until(lambda: gone(server))
 
 
 # ---- size and number ----
@@ -230,8 +215,7 @@ def test_a_client_that_reads_late_loses_nothing(place):
         writer.start()
         writer.join(SECONDS)
         children = psutil.Process(wrap.pid).children()
-        for child in children:
-            wait_until_gone(child.pid)
+        until(lambda: all(gone(child.pid) for child in children))
         assert wrap.stdout.read() == b"".join(sent)
         assert wrap.wait(SECONDS) == 0
 

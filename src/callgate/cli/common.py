@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from callgate.audit import AuditLog
     from callgate.config import Config
-    from callgate.keyring import Keyring
     from callgate.store import Store
 
 ConfigOption = Annotated[
@@ -38,44 +37,35 @@ StoreOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
-def store_url(config: Config, url: str | None) -> str:
-    """The store to use: the one named on the command line, or the configured one."""
-    return config.store.url.reveal() if url is None else url
+def configuration(path: Path | None, url: str | None) -> Config:
+    """The configuration in force, with the store that the command line names."""
+    import msgspec
+
+    from callgate.config import Secret, load
+
+    config = load(path)
+    if url is None:
+        return config
+    if url.startswith("sqlite:///~"):
+        url = f"sqlite:///{Path(url.removeprefix('sqlite:///')).expanduser()}"
+    return msgspec.structs.replace(config, store=msgspec.structs.replace(config.store, url=Secret(url)))
 
 
-def keys_dir(config: Config, url: str | None = None) -> Path:
-    """Where the keys of a store live: as configured, else beside a SQLite file, else in the state folder."""
-    if config.store.keys_dir is not None:
-        return config.store.keys_dir
-    from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
+def connect(config: Config, *, create: bool = False) -> Store:
+    """The configured store, whatever its schema is."""
+    from callgate.store import Store
 
-    try:
-        parsed = make_url(store_url(config, url))
-    except ArgumentError:
-        parsed = None  # opening the store says what is wrong with it
-    if parsed is not None and parsed.get_backend_name() == "sqlite" and parsed.database:
-        return Path(parsed.database).expanduser().parent / "keys"
-    import platformdirs
-
-    return platformdirs.user_state_path("callgate", appauthor=False) / "keys"
-
-
-def open_keyring(config: Config, url: str | None = None) -> Keyring:
-    from callgate.keyring import Keyring
-
-    return Keyring(keys_dir(config, url))
+    return Store.connect(config.store.url.reveal(), busy_seconds=config.store.busy_seconds, create=create)
 
 
 @contextmanager
 def open_store(path: Path | None, url: str | None, *, create: bool = False) -> Iterator[tuple[Config, Store]]:
     """The configuration and the store in force."""
-    from callgate.config import load
     from callgate.store import Store
 
-    config = load(path)
+    config = configuration(path, url)
     store = Store.open(
-        store_url(config, url),
+        config.store.url.reveal(),
         durability=config.store.durability,
         busy_seconds=config.store.busy_seconds,
         create=create,
@@ -90,10 +80,10 @@ def open_store(path: Path | None, url: str | None, *, create: bool = False) -> I
 def open_log(path: Path | None, url: str | None, *, create: bool = False) -> Iterator[AuditLog]:
     """The audit log in force; its sequencer does not run."""
     from callgate.audit import AuditLog
-    from callgate.keyring import SEAL
+    from callgate.keyring import SEAL, Keyring
 
     with open_store(path, url, create=create) as (config, store):
-        keyring = open_keyring(config, url)
+        keyring = Keyring(config.store.keys_path)
         if not create:
             keyring.require(SEAL)
         yield AuditLog(store, keyring, retention_days=config.audit.retention_days)

@@ -10,8 +10,8 @@ from callgate.cli.common import (
     ConfigOption,
     JsonOption,
     StoreOption,
+    configuration,
     console,
-    open_keyring,
     open_log,
     operator,
     print_json,
@@ -29,10 +29,9 @@ def register(app: typer.Typer) -> None:
 
 def list_keys(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show which keys there are; never what they hold."""
-    from callgate.config import load
+    from callgate.keyring import Keyring
 
-    loaded = load(config)
-    keyring = open_keyring(loaded, store)
+    keyring = Keyring(configuration(config, store).store.keys_path)
     rows = [row for name in keyring.names() for row in _rows(name, keyring.versions(name))]
     if as_json:
         print_json({"directory": str(keyring.directory), "keys": rows})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, keys_dir, print_json, store_url
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, configuration, connect, console, print_json
 
 if TYPE_CHECKING:
     from callgate.store import Store
@@ -24,11 +24,9 @@ def register(app: typer.Typer) -> None:
 
 def check(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Say whether the store can be used: schema, integrity, writing, sizes."""
-    from callgate.config import load
-    from callgate.store import Store, inspect
+    from callgate.store import inspect
 
-    loaded = load(config)
-    opened = Store.connect(store_url(loaded, store), busy_seconds=loaded.store.busy_seconds)
+    opened = connect(configuration(config, store))
     try:
         report = inspect.inspect(opened)
     finally:
@@ -48,11 +46,7 @@ def check(config: ConfigOption = None, store: StoreOption = None, as_json: JsonO
 
 def upgrade(config: ConfigOption = None, store: StoreOption = None) -> None:
     """Bring the store to the schema of this Callgate, or create it."""
-    from callgate.config import load
-    from callgate.store import Store
-
-    loaded = load(config)
-    opened = Store.connect(store_url(loaded, store), busy_seconds=loaded.store.busy_seconds, create=True)
+    opened = connect(configuration(config, store), create=True)
     try:
         before, after = opened.upgrade()
     finally:
@@ -69,16 +63,13 @@ def backup(
     store: StoreOption = None,
 ) -> None:
     """Copy the store while gateways go on. To restore, use the copy as the store."""
-    from callgate.config import load
-    from callgate.store import Store
-
-    loaded = load(config)
-    opened = Store.connect(store_url(loaded, store), busy_seconds=loaded.store.busy_seconds)
+    loaded = configuration(config, store)
+    opened = connect(loaded)
     try:
         _copy(opened, target)
     finally:
         opened.close_sync()
-    typer.echo(f"Copied to {target}. The keys are not in it; they are in {keys_dir(loaded, store)}.")
+    typer.echo(f"Copied to {target}. The keys are not in it; they are in {loaded.store.keys_path}.")
 
 
 def _copy(opened: Store, target: Path) -> None:

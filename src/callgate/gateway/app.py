@@ -32,6 +32,9 @@ class Upstream(Protocol):
     sees_headers: bool
     busy: int
 
+    @property
+    def sessions(self) -> int: ...
+
     async def post(self, exchange: Exchange, entry: Entry) -> None: ...
 
     async def get(self, exchange: Exchange) -> None: ...
@@ -72,7 +75,7 @@ class Watched(Protocol):
 
     def ready(self) -> str | None: ...
 
-    def render_metrics(self) -> bytes | None: ...
+    def render_metrics(self, busy: int, sessions: Mapping[str, int]) -> bytes | None: ...
 
     def request(self, method: str, status: int) -> None: ...
 
@@ -225,16 +228,20 @@ class App:
             return
         await exchange.refuse(refused)
 
+    def _metrics(self) -> bytes | None:
+        upstreams = self._site().upstreams
+        return self._watched.render_metrics(self._busy, {name: up.sessions for name, up in upstreams.items()})
+
     async def _watch(self, exchange: Exchange) -> None:
         text = (b"content-type", b"text/plain; charset=utf-8")
-        if exchange.method not in ("GET", "HEAD"):
-            raise Refused(Reason.METHOD_NOT_ALLOWED)
+        if exchange.path in ("/healthz", "/readyz", "/metrics") and exchange.method not in ("GET", "HEAD"):
+            raise Refused(Reason.METHOD_NOT_ALLOWED, advice="Use GET.")
         if exchange.path == "/healthz":
             await exchange.respond(200, b"ok\n", [text])
         elif exchange.path == "/readyz":
             problem = "shutting down" if self._stopping else self._watched.ready()
             await exchange.respond(200 if problem is None else 503, (problem or "ready").encode() + b"\n", [text])
-        elif exchange.path == "/metrics" and (metrics := self._watched.render_metrics()) is not None:
+        elif exchange.path == "/metrics" and (metrics := self._metrics()) is not None:
             await exchange.respond(200, metrics, [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")])
         else:
             raise Refused(

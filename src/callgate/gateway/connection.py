@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from callgate.errors import Reason, Refused
 from callgate.jsonrpc import error_reply
 
 _HEAD_BYTES: Final = 64 * 1024
 _HEAD_FIELDS: Final = 200
-_PIPELINED: Final = 16
 
 
 class _Trailers(list[tuple[bytes, bytes]]):
@@ -34,7 +33,7 @@ class Connection(HttpToolsProtocol):
     _head_timer: asyncio.TimerHandle | None = None
     _in_head = True
     _body_came = False
-    _earlier: tuple[RequestResponseCycle, ...] = ()
+    _deaf = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -45,15 +44,10 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        # uvicorn tells only the last request of a connection that its client has left.
-        for cycle in self._earlier:
-            if not cycle.response_complete:
-                cycle.disconnected = True
-                cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        if self._deaf or self.transport.is_closing():
             return
         super().data_received(data)
         if self._in_head:
@@ -63,6 +57,8 @@ class Connection(HttpToolsProtocol):
 
     def _head_goes_on(self, size: int) -> None:
         """Most heads come in one piece: only a request that is still unfinished pays for a count and a timer."""
+        if self._deaf:
+            return
         self._head_bytes += size
         if self._head_bytes > _HEAD_BYTES:
             self._turn_away(Reason.MESSAGE_TOO_LARGE)
@@ -87,27 +83,31 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        if self.transport.is_closing():
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._leave_pipelined()
             return
         self._head_bytes = 0
         self._stop_timer()
         if len(self.headers) > _HEAD_FIELDS:
             self._turn_away(Reason.MESSAGE_TOO_LARGE)
             return
-        before = self.cycle
         super().on_headers_complete()
         self._in_head = False
         self.headers = _TRAILERS
-        if before is not None and not before.response_complete:
-            self._earlier = (*self._earlier, before)
-            if len(self._earlier) > _PIPELINED:
-                self.transport.close()
-        elif self._earlier:
-            self._earlier = ()
 
     def on_body(self, body: bytes) -> None:
-        self._body_came = True
-        super().on_body(body)
+        if not self._deaf:
+            self._body_came = True
+            super().on_body(body)
+
+    def _leave_pipelined(self) -> None:
+        """A request behind one under way is not read: its client asks again when the first is answered and it is closed.
+
+        uvicorn would stop reading, and with that never notice that the client has left (RFC 9112 §9.3.2 and §9.6).
+        """
+        self._deaf = True
+        self.cycle.keep_alive = False
+        self._stop_timer()
 
     def _stop_timer(self) -> None:
         if self._head_timer is not None:

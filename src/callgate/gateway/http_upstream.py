@@ -53,6 +53,8 @@ class HttpUpstream:
     """Relays exchanges to one Streamable HTTP endpoint."""
 
     sees_headers = True
+    # Sessions of an HTTP server are the server's own: their id passes through and nothing is kept here.
+    sessions = 0
 
     def __init__(self, name: str, server: Server, max_bytes: int) -> None:
         self.name = name

@@ -70,7 +70,8 @@ class Process:
         except (OSError, ValueError) as error:
             raise UpstreamError(Reason.UPSTREAM_START_FAILED, f"cannot start {argv[0]!r}: {error}") from None
         assert process.stdin is not None
-        process.stdin.transport.set_write_buffer_limits(high=_WRITE_BUFFER)
+        with contextlib.suppress(RuntimeError):  # it has ended already: the first message to it will say so
+            process.stdin.transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         return cls(name, process, max_bytes)
 
     def listen(self, on_line: OnLine) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 from callgate.audit import ArgumentsPolicy, AuditLog
 from callgate.config import Config
@@ -109,11 +109,14 @@ class Runtime:
             return "the store does not answer"
         return None
 
-    def render_metrics(self) -> bytes | None:
+    def render_metrics(self, busy: int, sessions: Mapping[str, int]) -> bytes | None:
         if not self.config.telemetry.metrics:
             return None
         self.metrics.kill_switch.at().set(1 if self.switch.engaged else 0)
         self.metrics.audit_pending.at().set(self.store.queued)
+        self.metrics.in_flight.at().set(busy)
+        for name, count in sessions.items():
+            self.metrics.sessions.at(name, "http").set(count)
         return self.metrics.render()
 
     def request(self, method: str, status: int) -> None:

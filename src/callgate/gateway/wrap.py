@@ -16,7 +16,9 @@ from callgate.gate import Context
 from callgate.gateway.door import Door, Entry, InFlight, Turned, session_digest
 from callgate.gateway.routing import VERSION_META
 from callgate.gateway.stdio_front import StdioFront
+from callgate.gateway.tracing import span_of
 from callgate.jsonrpc import Batch, Message, RequestId, error_reply, peek
+from callgate.telemetry.spans import Tracer
 
 _AHEAD: Final = 1000
 
@@ -36,8 +38,9 @@ class Behind(Protocol):
 class Wrap:
     """One client on stdio, one server behind it."""
 
-    def __init__(self, server: str, door: Door, behind: Behind, front: StdioFront) -> None:
+    def __init__(self, server: str, door: Door, behind: Behind, front: StdioFront, spans: Tracer) -> None:
         self._server = server
+        self._spans = spans
         self._door = door
         self._behind = behind
         self._front = front
@@ -89,7 +92,17 @@ class Wrap:
             return None
         try:
             message = self._door.read(line)
-            return await self._door.admit(message, self._context(message))
+            context = self._context(message)
+            if not self._spans.enabled:
+                return await self._door.admit(message, context)
+            with span_of(self._spans, message, context, {}) as span:
+                try:
+                    entry = await self._door.admit(message, context)
+                except Turned as turned:
+                    span.refused(turned.refused.reason)
+                    raise
+                span.allowed()
+                return entry
         except Turned as turned:
             if turned.reply is not None:
                 await self._front.write(turned.reply)

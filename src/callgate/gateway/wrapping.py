@@ -55,4 +55,4 @@ async def run_wrap(config: Config, name: str, server: Server | None, command: Se
         behind = WrappedCommand(command, most)
     async with Runtime.open(config) as runtime:
         runtime.metrics.know([name])
-        return await Wrap(name, runtime.door(config), behind, StdioFront(most)).run()
+        return await Wrap(name, runtime.door(config), behind, StdioFront(most), runtime.spans).run()

@@ -92,7 +92,8 @@ class Writer:
                 time.sleep(GATHER_SECONDS)
             # Reset before draining: a job that arrives meanwhile wakes us once too often, never once too few.
             self._called = False
-            self._drain(batch := [])
+            batch: list[Job] = []
+            self._drain(batch)
             if batch:
                 with self.turn:
                     self._commit(batch)

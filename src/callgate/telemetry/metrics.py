@@ -51,7 +51,12 @@ class Metrics:
             lambda: Histogram(GATE_BOUNDS),
         )
         self.in_flight = Family("callgate_in_flight", "Requests under way.", Gauge)
-        self.sessions = Family("callgate_sessions", "Sessions open now.", Gauge, {**server, "transport": _TRANSPORTS})
+        self.sessions = Family(
+            "callgate_sessions",
+            "Sessions that the gateway holds for servers started by a command.",
+            Gauge,
+            {**server, "transport": _TRANSPORTS},
+        )
         self.upstream_errors = Family(
             "callgate_upstream_errors_total",
             "Failures of the servers behind the gateway.",
@@ -64,9 +69,7 @@ class Metrics:
             Counter,
             {"method": _METHODS, "status": _STATUSES},
         )
-        self.audit_pending = Family(
-            "callgate_audit_pending", "Audit records that are durable but not yet in the Merkle tree.", Gauge
-        )
+        self.audit_pending = Family("callgate_audit_pending", "Audit records that wait to be written.", Gauge)
         self.audit_append_failures = Family(
             "callgate_audit_append_failures_total",
             "Audit records that could not be written; each refused its call.",
