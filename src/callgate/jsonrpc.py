@@ -302,15 +302,19 @@ def _span(text: bytes, name: str) -> tuple[int, int] | None:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     position = 0
+    found: tuple[int, int] | None = None
     for key, value in members.items():
         head = _KEY.match(text, position)
-        if head is None or _decode(head.group(1)) != key:
+        raw = bytes(value)
+        if head is None or _decode(head.group(1)) != key or not text.startswith(raw, head.end()):
             raise BadMessage(Reason.DUPLICATE_KEY, f"an object holds {key!r} twice", code=INVALID_REQUEST)
-        start = head.end()
-        position = start + len(bytes(value))
+        position = head.end() + len(raw)
         if key == name:
-            return start, position
-    return None
+            found = head.end(), position
+    # A pair too many is a key that came again: the decoder kept its first place and its last value.
+    if members and text[position:].strip(b" \t\r\n") != b"}":
+        raise BadMessage(Reason.DUPLICATE_KEY, "an object holds a key twice", code=INVALID_REQUEST)
+    return found
 
 
 # ---- looking at what a server sent, without judging it ----

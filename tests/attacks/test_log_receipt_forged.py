@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from callgate.audit import note, receipt, tree
+from callgate.audit import note, receipt
 from callgate.errors import AuditError, Tampered
 from support.auditing import decision, fill, open_log
 
@@ -16,10 +16,10 @@ def genuine(tmp_path_factory):
     log = open_log(f"sqlite:///{folder / 'store.db'}", folder / "keys")
     fill(log, 20)
     log.catch_up()
-    with log.store.reading() as conn:
+    with log.store.audit_reading() as conn:
         document = receipt.encode(receipt.make(conn, decision(7).call, log.keyring.public_keys()))
         other = receipt.encode(receipt.make(conn, decision(8).call, log.keyring.public_keys()))
-        origin = note.parse(tree.head(conn).note).origin
+        origin = note.parse(conn.head().note).origin
     key = note.VerifierKey(origin, log.keyring.public_keys()[0])
     log.store.close_sync()
     return json.loads(document), json.loads(other), key
@@ -86,7 +86,7 @@ def test_made_up_whole_with_the_forgers_own_key(tmp_path, genuine):
     forger = open_log(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "keys")
     fill(forger, 7)
     forger.catch_up()
-    with forger.store.reading() as conn:
+    with forger.store.audit_reading() as conn:
         forged = json.loads(receipt.encode(receipt.make(conn, decision(7).call, forger.keyring.public_keys())))
     forger.store.close_sync()
     assert not check(forged).key_given, "it holds by itself: that is why --key exists"

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from callgate.audit import noted, tree, verify
+from callgate.audit import noted, verify
 from callgate.audit.sequencer import Sequencer
 from callgate.errors import AuditError, KeyringError, Tampered
 from callgate.keyring import Keyring
@@ -31,8 +31,8 @@ def driver(log, tmp_path):
 
 
 def head(log):
-    with log.store.reading() as conn:
-        return tree.head(conn)
+    with log.store.audit_reading() as conn:
+        return conn.head()
 
 
 def check(log, keyring=None, **options):
@@ -239,5 +239,5 @@ def test_an_outcome_without_a_decision_is_no_receipt(log):
     with log.store.writing() as conn:
         log.store.insert(conn, log.row(outcome(99)))
     log.catch_up()
-    with log.store.reading() as conn, pytest.raises(AuditError, match="no decision"):
+    with log.store.audit_reading() as conn, pytest.raises(AuditError, match="no decision"):
         receipt.make(conn, outcome(99).call, log.keyring.public_keys())

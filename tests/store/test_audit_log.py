@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from sqlalchemy import func, select
 
-from callgate.audit import Arguments, note, proofs, reading, receipt, retention, tree, verify
+from callgate.audit import Arguments, note, proofs, reading, receipt, retention, verify
 from callgate.audit.reading import Filter
 from callgate.audit.sequencer import Sequencer
 from callgate.errors import AuditError, Reason, Refused, Tampered
@@ -34,13 +34,13 @@ def check(log, **options):
 
 
 def head(log):
-    with log.store.reading() as conn:
-        return tree.head(conn)
+    with log.store.audit_reading() as conn:
+        return conn.head()
 
 
 async def test_a_decision_is_stored_sealed_and_readable(log):
     await log.decided(decision(1, reason="blocked_by_policy", verdict="refuse"))
-    with log.store.reading() as conn:
+    with log.store.audit_reading() as conn:
         found = reading.entry(conn, decision(1).call)
     assert found.decision == decision(1, reason="blocked_by_policy", verdict="refuse")
     assert check(log).pending == 1
@@ -51,7 +51,7 @@ async def test_decision_and_outcome_are_paired(log):
     await log.decided(decision(2))
     log.completed(outcome(1))
     await asyncio.to_thread(log.store.flush)
-    with log.store.reading() as conn:
+    with log.store.audit_reading() as conn:
         found = reading.entries(conn, Filter(), 10)
     assert [(one.decision.call, one.outcome) for one in found] == [
         (decision(1).call, outcome(1)),
@@ -125,7 +125,7 @@ def test_a_result_computed_on_an_old_head_is_not_kept(log, monkeypatch):
 def test_every_record_has_an_inclusion_proof(log):
     fill(log, 30)
     log.catch_up()
-    with log.store.reading() as conn:
+    with log.store.audit_reading() as conn:
         for number in (1, 7, 30):
             document = receipt.encode(receipt.make(conn, decision(number).call, log.keyring.public_keys()))
             done = receipt.verify(document)
@@ -136,7 +136,7 @@ def test_a_record_that_is_not_in_the_tree_has_no_proof_yet(log):
     fill(log, 1)
     log.catch_up()
     fill(log, 1, first=2)
-    with log.store.reading() as conn, pytest.raises(AuditError, match="not in the tree yet"):
+    with log.store.audit_reading() as conn, pytest.raises(AuditError, match="not in the tree yet"):
         receipt.make(conn, decision(2).call, [])
 
 
@@ -144,7 +144,7 @@ def test_a_receipt_of_a_call_without_outcome(log):
     with log.store.writing() as conn:
         log.store.insert(conn, log.row(decision(1, verdict="refuse")))
     log.catch_up()
-    with log.store.reading() as conn:
+    with log.store.audit_reading() as conn:
         made = receipt.make(conn, decision(1).call, log.keyring.public_keys())
     assert receipt.verify(receipt.encode(made)).outcome is None
 
@@ -170,7 +170,7 @@ def test_an_earlier_checkpoint_stays_contained(log):
     fill(log, 300, first=11)
     log.catch_up()
     assert check(log, earlier=[earlier]).size == 620
-    with log.store.reading() as conn:
+    with log.store.audit_reading() as conn:
         assert proofs.consistency(conn, note.parse(earlier))
 
 
@@ -212,7 +212,7 @@ def test_old_bodies_go_and_everything_else_stays_provable(log, clock):
     log.catch_up()
     report = check(log)
     assert (report.size, report.records, report.removed) == (44, 4, 40)
-    with log.store.reading() as conn:
+    with log.store.audit_reading() as conn:
         made = receipt.make(conn, decision(22).call, log.keyring.public_keys())
     assert receipt.verify(receipt.encode(made)).decision.call == decision(22).call
 
@@ -327,7 +327,7 @@ def test_filters_choose_calls(log):
             )
 
     def numbers(limit=100, **wanted):
-        with log.store.reading() as conn:
+        with log.store.audit_reading() as conn:
             return [int(one.decision.call[-6:]) for one in reading.entries(conn, Filter(**wanted), limit)]
 
     assert numbers() == list(range(40))
@@ -343,17 +343,20 @@ def test_filters_choose_calls(log):
 
 def test_export_gives_every_record_in_order_with_its_exact_bytes(log):
     fill(log, 5)
+    with log.store.audit_reading() as tables:
+        found = list(tables.bodies(Filter()))
+        assert tables.count(Filter()) == 10
+        late = [number for number, _ in tables.bodies(Filter(since=START + 4, until=START + 8))]
+        assert tables.count(Filter(since=START + 4, until=START + 8)) == len(late)
+    assert late == [2, 4, 7, 9]
     with log.store.reading() as conn:
-        found = list(reading.export(log.store, conn, Filter()))
-        stored = [tuple(row) for row in conn.execute(select(audit_record.c.id, audit_record.c.body))]
-        assert reading.count(conn, Filter()) == 10
-        assert [number for number, _ in reading.export(log.store, conn, Filter(since=START + 4))] != []
-    assert found == [(number, bytes(body)) for number, body in stored]
+        query = select(audit_record.c.id, audit_record.c.body).order_by(audit_record.c.id)
+        assert found == [(row.id, row.body) for row in conn.execute(query)]
 
 
 def test_a_call_is_found_by_its_beginning(log):
     fill(log, 12)
-    with log.store.reading() as conn:
+    with log.store.audit_reading() as conn:
         assert reading.entry(conn, decision(2).call[:-1] + "2").decision == decision(2)
         with pytest.raises(AuditError, match="several"):
             reading.entry(conn, "01testcall")
@@ -369,7 +372,7 @@ async def test_a_name_that_a_database_cannot_hold_does_not_make_a_record_unwrita
     await log.decided(nasty)
     log.catch_up()
     assert check(log).records == 1
-    with log.store.reading() as conn:
+    with log.store.audit_reading() as conn:
         assert reading.entry(conn, nasty.call).decision == nasty
 
 

@@ -323,3 +323,16 @@ def send_raw(port: int, data: bytes) -> bytes:
 def status_of(raw: bytes) -> int:
     """The status of an answer read raw; 0 where there is none."""
     return int(raw.split(b" ", 2)[1]) if raw.startswith(b"HTTP/1.1 ") else 0
+
+
+# A server on stdio that is as plain as can be: it answers every request with a result and ends with its input.
+STDIO_SERVER: Final = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    for one in message if isinstance(message, list) else [message]:
+        if "id" in one and "method" in one:
+            name = (one.get("params") or {}).get("name", "")
+            result = {"content": [{"type": "text", "text": name}]}
+            print(json.dumps({"jsonrpc": "2.0", "id": one["id"], "result": result}), flush=True)
+"""

@@ -214,5 +214,8 @@ def opened(folder: Path, **environ: str) -> Iterator[Page]:
     page = Page(folder, **environ)
     try:
         yield page
-    finally:
-        page.close()
+    except BaseException:
+        with contextlib.suppress(Broken):  # what broke first is what has to be told
+            page.close()
+        raise
+    page.close()

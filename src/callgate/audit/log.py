@@ -10,12 +10,11 @@ from typing import Any
 
 from callgate.audit import retention
 from callgate.audit.records import AdminRecord, DecisionRecord, OutcomeRecord, Record, encode, row
+from callgate.audit.rows import AuditRow
 from callgate.audit.seal import Sealer
 from callgate.audit.sequencer import Sequencer
+from callgate.audit.storage import Keys, Storage
 from callgate.errors import CallgateError, Reason, Refused, StoreUnavailable, Tampered
-from callgate.keyring import Keyring
-from callgate.store.front import Store
-from callgate.store.rows import AuditRow
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +24,8 @@ class AuditLog:
 
     def __init__(
         self,
-        store: Store,
-        keyring: Keyring,
+        store: Storage,
+        keyring: Keys,
         *,
         retention_days: int = 180,
         clock: Callable[[], float] = time.time,

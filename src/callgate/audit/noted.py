@@ -12,20 +12,20 @@ import secrets
 from pathlib import Path
 
 from callgate.audit import note
+from callgate.audit.storage import Keys
 from callgate.errors import Tampered
-from callgate.keyring import Keyring
 
 log = logging.getLogger(__name__)
 
 
-def path(keyring: Keyring, origin: str) -> Path | None:
+def path(keyring: Keys, origin: str) -> Path | None:
     """Where the checkpoint of this log is noted, None if the keys have no folder."""
     if keyring.directory is None:
         return None
     return keyring.directory / f"noted.{origin.replace('/', '-')}.checkpoint"
 
 
-def get(keyring: Keyring, origin: str) -> str | None:
+def get(keyring: Keys, origin: str) -> str | None:
     """The noted checkpoint of a log."""
     place = path(keyring, origin)
     if place is None or not place.exists():
@@ -34,7 +34,7 @@ def get(keyring: Keyring, origin: str) -> str | None:
         return file.read(note.MAX_NOTE + 1)
 
 
-def put(keyring: Keyring, signed: str) -> None:
+def put(keyring: Keys, signed: str) -> None:
     """Note a checkpoint, unless a later one is noted already."""
     checkpoint = note.parse(signed)
     place = path(keyring, checkpoint.origin)

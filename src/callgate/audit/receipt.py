@@ -11,13 +11,12 @@ import binascii
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, select
 
 from callgate.audit import merkle, note, proofs, records
 from callgate.audit.records import DecisionRecord, OutcomeRecord
+from callgate.audit.rows import DECISION, OUTCOME
+from callgate.audit.storage import Tables
 from callgate.errors import AuditError, Tampered
-from callgate.store.rows import DECISION, OUTCOME
-from callgate.store.schema import audit_record
 
 FORMAT: Final = "callgate-receipt/1"
 Kind = TypeVar("Kind", DecisionRecord, OutcomeRecord)
@@ -54,13 +53,12 @@ class Verified(msgspec.Struct, frozen=True):
     key_given: bool
 
 
-def make(conn: Connection, call: str, public_keys: list[bytes]) -> Receipt:
+def make(tables: Tables, call: str, public_keys: list[bytes]) -> Receipt:
     """The receipt of a call whose records are in the tree."""
-    query = select(audit_record.c.id, audit_record.c.kind, audit_record.c.body).where(audit_record.c.call == call)
     found: dict[int, tuple[Proof, str]] = {}
-    for row in conn.execute(query.order_by(audit_record.c.id)):
-        if row.kind not in found:
-            found[row.kind] = _proof(conn, row.id, bytes(row.body))
+    for record, kind, body in tables.of_call(call):
+        if kind not in found:
+            found[kind] = _proof(tables, record, body)
     if DECISION not in found:
         raise AuditError(f"no decision on call {call} is on record", advice="`callgate audit list` shows the calls.")
     decision, signed = found[DECISION]
@@ -70,8 +68,8 @@ def make(conn: Connection, call: str, public_keys: list[bytes]) -> Receipt:
     return Receipt(FORMAT, call, decision, outcome and outcome[0], signed, keys)
 
 
-def _proof(conn: Connection, record: int, body: bytes) -> tuple[Proof, str]:
-    proof = proofs.inclusion(conn, record)
+def _proof(tables: Tables, record: int, body: bytes) -> tuple[Proof, str]:
+    proof = proofs.inclusion(tables, record)
     path = [base64.b64encode(step).decode() for step in proof.path]
     return Proof(msgspec.Raw(body), base64.b64encode(body).decode(), proof.leaf, path), proof.note
 

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from callgate.store.rows import ADMIN, DECISION, OUTCOME, AuditRow
+from callgate.audit.rows import ADMIN, DECISION, OUTCOME, AuditRow
 
 VERSION: Final = 1
 # The filter columns repeat the record; a long name is found by its beginning.

@@ -11,7 +11,7 @@ import hmac
 from collections.abc import Callable
 from typing import Final
 
-from callgate.keyring import SEAL, Keyring
+from callgate.audit.storage import SEAL, Keys
 
 SEAL_BYTES: Final = 36
 
@@ -39,7 +39,7 @@ def _maker(key: bytes) -> tuple[bytes, Callable[[bytes], bytes]]:
 class Sealer:
     """Seals with the current key, checks with every known one."""
 
-    def __init__(self, keyring: Keyring) -> None:
+    def __init__(self, keyring: Keys) -> None:
         self._keyring = keyring
         self._makers: dict[bytes, Callable[[bytes], bytes]] = {}
         self.refresh()

@@ -16,14 +16,12 @@ from contextlib import closing
 from typing import Final
 
 import msgspec
-from sqlalchemy import Connection
 
-from callgate.audit import note, noted, tiles, tree
+from callgate.audit import note, noted, tiles
 from callgate.audit.merkle import EMPTY_ROOT
 from callgate.audit.seal import Sealer
+from callgate.audit.storage import CHECKPOINT, Archived, Head, Keys, Storage, Tables
 from callgate.errors import AuditError, KeyringError, StoreError, StoreUnavailable, Tampered
-from callgate.keyring import CHECKPOINT, Keyring
-from callgate.store.front import Store, driver_of
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +44,8 @@ class Sequencer:
 
     def __init__(
         self,
-        store: Store,
-        keyring: Keyring,
+        store: Storage,
+        keyring: Keys,
         sealer: Sealer | None = None,
         *,
         clock: Callable[[], float] = time.time,
@@ -83,10 +81,9 @@ class Sequencer:
 
     def run_once(self) -> Step:
         """Integrate one batch."""
-        with self._store.reading() as conn:
-            head = tree.head(conn)
-            newest = tree.newest_record(conn)
-            if head is None and tree.has_remains(conn):
+        with self._store.audit_reading() as tables:
+            head, newest = tables.head(), tables.newest()
+            if head is None and tables.has_remains():
                 raise Tampered(
                     "the head of the tree is gone, its leaves are not", advice="Run `callgate audit verify`."
                 )
@@ -96,11 +93,9 @@ class Sequencer:
         before, rotated = self._trusted(head)
         if newest <= head.record and not rotated:
             return Step(0, more=False)
-        with self._store.reading() as conn:
-            upto = self._store.backend.settled(conn)
-        return self._integrate(head, before, upto, rotated=rotated)
+        return self._integrate(head, before, self._store.settled(), rotated=rotated)
 
-    def _trusted(self, head: tree.Head) -> tuple[note.Checkpoint, bool]:
+    def _trusted(self, head: Head) -> tuple[note.Checkpoint, bool]:
         """The checkpoint that the tree is to grow from, and whether a retired key signed it."""
         current = self._keyring.current(CHECKPOINT)
         checkpoint, key = note.verify(head.note, self._keyring.public_keys())
@@ -110,37 +105,32 @@ class Sequencer:
             )
         return checkpoint, key.public != current.public
 
-    def _integrate(self, head: tree.Head, before: note.Checkpoint, upto: int, *, rotated: bool) -> Step:
-        with self._store.reading() as conn, self._store.backend.doubting(conn):
-            if tree.head(conn) != head:
+    def _integrate(self, head: Head, before: note.Checkpoint, upto: int, *, rotated: bool) -> Step:
+        with self._store.audit_reading() as tables:
+            if tables.head() != head:
                 return Step(0, more=True)
-            last, leaves, bad = self._hash_new(conn, head, upto)
-            grown = tiles.Tiles(head.size, tiles.reader(conn))
+            last, leaves, bad = self._hash_new(tables, head, upto)
+            grown = tiles.Tiles(head.size, tables.tile)
             if grown.root() != before.root:
                 # To go on from here would put our signature under what someone else has written.
                 raise Tampered("the tiles of the tree do not fit its checkpoint", advice="Run `callgate audit verify`.")
-            due = self._now() - tree.last_archived(conn) >= ARCHIVE_MS
+            due = self._now() - tables.last_archived() >= ARCHIVE_MS
         grown.append(leaves)
         if leaves or rotated:
             signed = self._signed(before.origin, grown.size, grown.root(), after=before.at)
-            new = tree.Head(grown.size, last, note.parse(signed).root, signed)
+            new = Head(grown.size, last, note.parse(signed).root, signed)
             if not self._keep(head, new, grown, due=due, rotated=rotated):
                 return Step(0, more=True)
         if bad is not None:
             raise bad
         return Step(len(leaves), more=last < upto)
 
-    def _hash_new(self, conn: Connection, head: tree.Head, upto: int) -> tuple[int, list[bytes], Tampered | None]:
+    def _hash_new(self, tables: Tables, head: Head, upto: int) -> tuple[int, list[bytes], Tampered | None]:
         """The leaf hashes of the next records, and where to stop because a seal does not hold."""
-        rows = self._store.backend.stream(
-            driver_of(conn),
-            f"SELECT id, body, seal FROM audit_record WHERE id > ? AND id <= ? ORDER BY id LIMIT {BATCH}",  # noqa: S608
-            (head.record, upto),
-        )
         self._sealer.refresh()
         holds, sha256 = self._sealer.holds, hashlib.sha256
         last, leaves = head.record, list[bytes]()
-        with closing(rows):
+        with closing(tables.sealed(head.record, upto, BATCH)) as rows:
             for record, body, seal in rows:
                 if not holds(body, seal):
                     return last, leaves, self._bad(record)
@@ -155,25 +145,25 @@ class Sequencer:
             advice="Run `callgate audit verify`; nothing after this record is added to the tree.",
         )
 
-    def _keep(self, head: tree.Head, new: tree.Head, grown: tiles.Tiles, *, due: bool, rotated: bool) -> bool:
+    def _keep(self, head: Head, new: Head, grown: tiles.Tiles, *, due: bool, rotated: bool) -> bool:
         """Store the result, unless someone else moved the tree meanwhile."""
-        with self._store.writing() as conn:
-            if not self._store.backend.take_turn(conn) or tree.head(conn) != head:
+        with self._store.audit_writing() as tables:
+            if not tables.take_turn() or tables.head() != head:
                 return False
             if rotated:
                 # The last word of the old key stays on record.
-                tree.archive(conn, head.size, note.parse(head.note).at, head.note)
+                tables.archive(_archived(head))
             added = new.size - head.size
-            if added and tree.put_leaves(conn, head.record, new.record, head.size, added) != added:
+            if added and tables.put_leaves(head.record, new.record, head.size, added) != added:
                 raise Tampered(
                     f"records after {head.record} vanished while they were read",
                     record=head.record + 1,
                     advice="Run `callgate audit verify`.",
                 )
-            tiles.write(conn, grown)
-            tree.put_head(conn, new)
+            tables.put_tiles(grown.changed())
+            tables.put_head(new)
             if due or rotated:
-                tree.archive(conn, new.size, note.parse(new.note).at, new.note)
+                tables.archive(_archived(new))
         if due or rotated:
             noted.put(self._keyring, new.note)
         return True
@@ -182,16 +172,17 @@ class Sequencer:
         """The empty log: an origin of its own and a signed checkpoint of size 0."""
         origin = f"callgate/{self._random(8).hex()}"
         signed = self._signed(origin, 0, EMPTY_ROOT, after=0)
-        with self._store.writing() as conn:
-            if self._store.backend.take_turn(conn) and tree.head(conn) is None:
-                tree.put_head(conn, tree.Head(0, 0, EMPTY_ROOT, signed))
-                tree.archive(conn, 0, note.parse(signed).at, signed)
+        head = Head(0, 0, EMPTY_ROOT, signed)
+        with self._store.audit_writing() as tables:
+            if tables.take_turn() and not tables.has_remains():
+                tables.put_head(head)
+                tables.archive(_archived(head))
 
     def _archive_head(self) -> None:
-        with self._store.writing() as conn:
-            head = tree.head(conn)
+        with self._store.audit_writing() as tables:
+            head = tables.head()
             if head is not None:
-                tree.archive(conn, head.size, note.parse(head.note).at, head.note)
+                tables.archive(_archived(head))
         if head is not None:
             noted.put(self._keyring, head.note)
 
@@ -238,3 +229,7 @@ class Sequencer:
         except Exception:
             # The thread must outlive what nobody foresaw; records stay durable and wait.
             log.exception("records wait for the tree")
+
+
+def _archived(head: Head) -> Archived:
+    return Archived(head.size, note.parse(head.note).at, head.note)

@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, select
-from sqlalchemy.dialects import postgresql, sqlite
-
 from callgate.audit import merkle
 from callgate.audit.merkle import HASH
 from callgate.errors import Tampered
-from callgate.store.schema import audit_tile
 
 WIDTH: Final = 256
 HEIGHT: Final = 8
 
-ReadTile = Callable[[int, int], bytes]
+# What is stored for (level, number): the hashes, if nobody tampered with it.
+ReadTile = Callable[[int, int], object]
 
 
 class Tiles:
@@ -37,10 +34,10 @@ class Tiles:
         hashes = self._known.get(key)
         if hashes is None:
             count = width(self.size, level, number)
-            hashes = self._read(level, number) if count else b""
-            if len(hashes) != count * HASH:
+            stored = self._read(level, number) if count else b""
+            if not isinstance(stored, bytes) or len(stored) != count * HASH:
                 raise Tampered(f"tile {level}/{number} of the tree does not hold {count} hashes")
-            self._known[key] = hashes
+            hashes = self._known[key] = stored
         return hashes
 
     def node(self, height: int, index: int) -> bytes:
@@ -93,28 +90,3 @@ def levels(size: int) -> int:
     while size >> (HEIGHT * count):
         count += 1
     return count
-
-
-def reader(conn: Connection) -> ReadTile:
-    """Tiles as they are in the store."""
-
-    def read(level: int, number: int) -> bytes:
-        found = conn.execute(
-            select(audit_tile.c.hashes).where(audit_tile.c.level == level, audit_tile.c.tile == number)
-        ).scalar()
-        return bytes(found) if isinstance(found, bytes | memoryview) else b""
-
-    return read
-
-
-def write(conn: Connection, tiles: Tiles) -> None:
-    """Store what `append` has changed."""
-    rows = [{"level": level, "tile": number, "hashes": hashes} for level, number, hashes in tiles.changed()]
-    if not rows:
-        return
-    make = sqlite.insert if conn.dialect.name == "sqlite" else postgresql.insert
-    statement = make(audit_tile).values(level=bindparam("level"), tile=bindparam("tile"), hashes=bindparam("hashes"))
-    conn.execute(
-        statement.on_conflict_do_update(index_elements=["level", "tile"], set_={"hashes": statement.excluded.hashes}),
-        rows,
-    )

@@ -6,29 +6,20 @@ Streams the records once; memory does not grow with the log (but for the archive
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, func, or_, select
 
-from callgate.audit import note, records, retention, tree
+from callgate.audit import note, records, retention
 from callgate.audit.merkle import EMPTY_ROOT, HASH, complete, leaf_hash
+from callgate.audit.proofs import leaf_of
+from callgate.audit.rows import COLUMNS, AuditRow
 from callgate.audit.seal import Sealer
+from callgate.audit.storage import Head, Keys, Storage, Tables
 from callgate.audit.tiles import HEIGHT, WIDTH, Tiles, levels, width
 from callgate.errors import Tampered
-from callgate.keyring import Keyring
-from callgate.store.front import Store, driver_of
-from callgate.store.rows import ADMIN, COLUMNS, AuditRow
-from callgate.store.schema import audit_checkpoint, audit_leaf, audit_record, audit_tile
-
-_COLUMNS: Final = ", ".join(f"r.{name}" for name in COLUMNS)
-_LEAVES: Final = (
-    f"SELECT l.leaf, l.record, r.id, {_COLUMNS} FROM audit_leaf l"  # noqa: S608
-    " LEFT JOIN audit_record r ON r.id = l.record WHERE l.leaf >= ? AND l.leaf < ? ORDER BY l.leaf"
-)
-_PENDING: Final = f"SELECT r.id, {_COLUMNS} FROM audit_record r WHERE r.id > ? ORDER BY r.id"  # noqa: S608
 
 Progress = Callable[[int, int], None]
 
@@ -47,8 +38,8 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def verify(
-    store: Store,
-    keyring: Keyring,
+    store: Storage,
+    keyring: Keys,
     *,
     earlier: Sequence[str] = (),
     progress: Progress = lambda _done, _total: None,
@@ -57,9 +48,9 @@ def verify(
 
     `earlier` are checkpoints noted outside the store; the log must contain what they say.
     """
-    with store.reading() as conn, store.backend.doubting(conn):
+    with store.audit_reading() as tables:
         try:
-            return _Verification(store, conn, keyring, progress).run(earlier)
+            return _Verification(tables, keyring, progress).run(earlier)
         except (TypeError, ValueError, AttributeError) as error:
             # SQLite keeps any kind of value in any column; ours were of the right kind.
             raise Tampered(f"the store holds a value of the wrong kind: {error}", advice=_RESTORE) from error
@@ -68,17 +59,15 @@ def verify(
 class _Verification:
     """One pass over one consistent view of the store."""
 
-    def __init__(self, store: Store, conn: Connection, keyring: Keyring, progress: Progress) -> None:
-        self._store = store
-        self._conn = conn
+    def __init__(self, tables: Tables, keyring: Keys, progress: Progress) -> None:
+        self._tables = tables
         self._public = keyring.public_keys()
         self._sealer = Sealer(keyring)
         self._progress = progress
-        self._dense = store.kind == "sqlite"  # PostgreSQL's sequences leave gaps behind after a rollback
         self._present = self._removed = self._pending = 0
 
     def run(self, earlier: Sequence[str]) -> Report:
-        head = tree.head(self._conn)
+        head = self._tables.head()
         if head is None:
             return self._without_head(earlier)
         checkpoint, key = note.verify(head.note, self._public)
@@ -99,9 +88,9 @@ class _Verification:
         )
 
     def _without_head(self, earlier: Sequence[str]) -> Report:
-        if tree.has_remains(self._conn) or earlier:
+        if self._tables.has_remains() or earlier:
             raise Tampered("the head of the tree is gone", advice="Restore a copy made by `callgate store backup`.")
-        self._leftovers(tree.Head(0, 0, EMPTY_ROOT, ""))
+        self._leftovers(Head(0, 0, EMPTY_ROOT, ""))
         return Report("", 0, 0, 0, self._pending, 0, 0, "")
 
     # -- checkpoints -------------------------------------------------------------------------------------------
@@ -110,7 +99,7 @@ class _Verification:
         """The root each signed checkpoint claims, by size; every signature checked."""
         roots = {latest.size: latest.root, 0: EMPTY_ROOT}
         count = 0
-        for row in self._conn.execute(select(audit_checkpoint).order_by(audit_checkpoint.c.size)):
+        for row in self._tables.checkpoints():
             old, _ = note.verify(row.note, self._public)
             if (old.size, old.at) != (row.size, row.at):
                 raise Tampered(f"the archived checkpoint of size {row.size} is filed under the wrong size or time")
@@ -140,12 +129,12 @@ class _Verification:
 
     # -- records -----------------------------------------------------------------------------------------------
 
-    def _records(self, head: tree.Head, roots: dict[int, bytes]) -> None:
+    def _records(self, head: Head, roots: dict[int, bytes]) -> None:
         """Every leaf in order: its place, its record, its hash in the tree, and the roots on the way."""
         removable = self._removable(head)
-        stored = _StoredTiles(self._conn, head.size)
+        stored = _StoredTiles(self._tables, head.size)
         rebuilt = Tiles(0, lambda _level, _number: b"")
-        previous, sizes = (0 if self._dense else -1), sorted(roots)
+        previous, sizes = (0 if self._tables.dense else -1), sorted(roots)
         _check_root(rebuilt, roots)
         for number in range(-(-head.size // WIDTH)):
             # Read before the stream begins: PostgreSQL runs one statement at a time on a connection.
@@ -157,7 +146,7 @@ class _Verification:
                 _check_root(rebuilt, roots)
             rebuilt.forget()
             self._progress(rebuilt.size, head.size)
-        leaves = self._conn.execute(select(func.count()).select_from(audit_leaf)).scalar_one()
+        leaves = self._tables.leaf_count()
         if (rebuilt.size, leaves, max(previous, 0)) != (head.size, head.size, head.record):
             raise Tampered(
                 f"the tree has {head.size} leaves up to record {head.record}, stored are {leaves} up to {previous}"
@@ -167,9 +156,9 @@ class _Verification:
     def _tile(self, number: int, tile: bytes, previous: int, removable: int) -> tuple[list[bytes], int]:
         """The leaf hashes of one tile's records, and the last of these records."""
         first, hashes = number * WIDTH, list[bytes]()
-        for row in self._stream(_LEAVES, first, first + WIDTH):
+        for row in _until_end(self._tables.leaves(first, first + WIDTH)):
             at = len(hashes)
-            if row[0] != first + at or not _follows(previous, row[1], dense=self._dense):
+            if row[0] != first + at or not _follows(previous, row[1], dense=self._tables.dense):
                 raise Tampered(
                     f"leaf {first + at} of the tree is missing or out of order (found leaf {row[0]}, record {row[1]})",
                     record=row[1] if isinstance(row[1], int) else None,
@@ -217,19 +206,16 @@ class _Verification:
             )
         return value
 
-    def _removable(self, head: tree.Head) -> int:
+    def _removable(self, head: Head) -> int:
         """Below which leaf bodies may be missing, by the word of a retention record that holds itself."""
-        query = select(audit_record.c.id, *(audit_record.c[name] for name in COLUMNS)).where(
-            or_(audit_record.c.kind == ADMIN, audit_record.c.reason == retention.ACTION)
-        )
         limit = 0
-        for row in self._conn.execute(query):
+        for row in self._tables.admin_rows(retention.ACTION):
             stored = AuditRow(*row[1:])
             value = self._sealed(row[0], stored)
             if not isinstance(value, records.AdminRecord) or value.action != retention.ACTION:
                 continue
             upto = (value.detail or {}).get("to_leaf")
-            leaf = tree.leaf_of(self._conn, row[0], head.size)
+            leaf = leaf_of(self._tables, row[0], head.size)
             # It speaks for what came before it, never for itself or later.
             if isinstance(upto, int) and upto <= (head.size if leaf is None else leaf):
                 limit = max(limit, upto)
@@ -237,50 +223,32 @@ class _Verification:
 
     # -- everything else ---------------------------------------------------------------------------------------
 
-    def _leftovers(self, head: tree.Head) -> None:
+    def _leftovers(self, head: Head) -> None:
         """Records that are not in the tree: only those that wait for it."""
-        mapped = self._conn.execute(
-            select(func.count()).select_from(audit_record).where(audit_record.c.id <= head.record)
-        ).scalar_one()
-        if mapped != self._present:
-            self._name_unmapped(head)
+        if self._tables.count_upto(head.record) != self._present:
+            stray = self._tables.unmapped(head.record)
+            raise Tampered(f"record {stray} was slipped in: no leaf of the tree is its own", record=stray)
         previous = head.record
-        for row in self._stream(_PENDING, head.record):
-            if not _follows(previous, row[0], dense=self._dense):
+        for row in _until_end(self._tables.rows(head.record)):
+            if not _follows(previous, row[0], dense=self._tables.dense):
                 raise Tampered(f"record {previous + 1} was removed before it reached the tree", record=previous + 1)
             self._sealed(row[0], AuditRow(*row[1:]))
             previous = row[0]
             self._pending += 1
-        if self._dense:
-            used = self._conn.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = 'audit_record'").scalar()
-            if (used or 0) != previous:
-                raise Tampered(f"record {previous + 1} was removed", record=previous + 1, advice=_RESTORE)
-
-    def _name_unmapped(self, head: tree.Head) -> None:
-        leaves = select(audit_leaf.c.record)
-        stray = self._conn.execute(
-            select(func.min(audit_record.c.id)).where(
-                audit_record.c.id <= head.record, audit_record.c.id.not_in(leaves)
-            )
-        ).scalar()
-        raise Tampered(f"record {stray} was slipped in: no leaf of the tree is its own", record=stray)
-
-    def _stream(self, statement: str, *parameters: object) -> Iterator[tuple[Any, ...]]:
-        with closing(self._store.backend.stream(driver_of(self._conn), statement, parameters)) as rows:
-            yield from rows
+        used = self._tables.last_id()
+        if used is not None and used != previous:
+            raise Tampered(f"record {previous + 1} was removed", record=previous + 1, advice=_RESTORE)
 
 
 class _StoredTiles:
     """The stored tiles: level 0 is held against the records, each level above against the one below."""
 
-    def __init__(self, conn: Connection, size: int) -> None:
-        self._conn = conn
+    def __init__(self, tables: Tables, size: int) -> None:
+        self._tables = tables
         self._size = size
 
     def read(self, level: int, number: int) -> bytes:
-        hashes = self._conn.execute(
-            select(audit_tile.c.hashes).where(audit_tile.c.level == level, audit_tile.c.tile == number)
-        ).scalar()
+        hashes = self._tables.tile(level, number)
         if not isinstance(hashes, bytes) or len(hashes) != HASH * width(self._size, level, number):
             raise Tampered(f"tile {level}/{number} of the tree is missing or has the wrong size")
         return hashes
@@ -297,12 +265,17 @@ class _StoredTiles:
                 below = [complete(self.read(level - 1, first + at)) for at in range(len(hashes) // HASH)]
                 if b"".join(below) != hashes:
                     raise Tampered(f"tile {level}/{number} of the tree does not fit the tiles below it")
-        count = self._conn.execute(select(func.count()).select_from(audit_tile)).scalar_one()
+        count = self._tables.tile_count()
         if count != expected:
             raise Tampered(f"the tree has {count} tiles, its size needs {expected}")
 
 
 _RESTORE: Final = "Compare with a copy made by `callgate store backup`, or with the call's receipt."
+
+
+def _until_end(rows: Generator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    with closing(rows):
+        yield from rows
 
 
 def _check_root(rebuilt: Tiles, roots: dict[int, bytes]) -> None:

@@ -26,6 +26,8 @@ from callgate.cli.when import parse_when, show_when
 if TYPE_CHECKING:
     from callgate.audit import AuditLog
     from callgate.audit.reading import Entry
+    from callgate.keyring import Keyring
+    from callgate.store import Store
 
 SinceOption = Annotated[str | None, typer.Option("--since", help="From then on: 2h, 7d, 2026-11-15 or a full time.")]
 UntilOption = Annotated[str | None, typer.Option("--until", help="Up to then, in the same forms.")]
@@ -58,8 +60,8 @@ def list_calls(
 
     now = time.time()
     wanted = Filter(server, tool, verdict, reason, call, parse_when(since, now), parse_when(until, now))
-    with open_store(config, store) as (_, opened), opened.reading() as conn:
-        found = entries(conn, wanted, limit)
+    with open_store(config, store) as (_, opened), opened.audit_reading() as tables:
+        found = entries(tables, wanted, limit)
     if as_json:
         _json_lines(found)
     elif not found:
@@ -79,8 +81,8 @@ def show(
 
     from callgate.audit.reading import entry
 
-    with open_store(config, store) as (_, opened), opened.reading() as conn:
-        found = entry(conn, call)
+    with open_store(config, store) as (_, opened), opened.audit_reading() as tables:
+        found = entry(tables, call)
     value = msgspec.to_builtins(found)
     if as_json:
         print_json(value)
@@ -118,13 +120,16 @@ def verify(
 
     from callgate.audit.verify import verify as verify_log
 
-    with open_log(config, store) as log, Progress(console=console(stderr=True), transient=True) as progress:
+    with (
+        open_log(config, store) as (log, opened, keyring),
+        Progress(console=console(stderr=True), transient=True) as progress,
+    ):
         _catch_up(log)
         task = progress.add_task("verifying")
         report = verify_log(
-            log.store,
-            log.keyring,
-            earlier=_noted(log, checkpoint),
+            opened,
+            keyring,
+            earlier=_noted(opened, keyring, checkpoint),
             progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
     if as_json:
@@ -152,12 +157,12 @@ def export(
 
     now = time.time()
     wanted = reading.Filter(since=parse_when(since, now), until=parse_when(until, now))
-    with open_store(config, store) as (_, opened), opened.reading() as conn:
-        total = reading.count(conn, wanted)
+    with open_store(config, store) as (_, opened), opened.audit_reading() as tables:
+        total = tables.count(wanted)
         target: Any = nullcontext(sys.stdout.buffer) if output is None else _create(output)
         with target as file, Progress(console=console(stderr=True), transient=True) as progress:
             task = progress.add_task("exporting", total=total)
-            for done, (number, body) in enumerate(reading.export(opened, conn, wanted), 1):
+            for done, (number, body) in enumerate(tables.bodies(wanted), 1):
                 file.write(b'{"id":%d,"record":%b}\n' % (number, body))
                 if done % 1000 == 0:
                     progress.update(task, completed=done)
@@ -175,11 +180,11 @@ def receipt(
     from callgate.audit import reading
     from callgate.audit import receipt as receipts
 
-    with open_log(config, store) as log:
+    with open_log(config, store) as (log, opened, keyring):
         _catch_up(log)
-        with log.store.reading() as conn:
-            found = reading.entry(conn, call)
-            document = receipts.encode(receipts.make(conn, found.decision.call, log.keyring.public_keys()))
+        with opened.audit_reading() as tables:
+            found = reading.entry(tables, call)
+            document = receipts.encode(receipts.make(tables, found.decision.call, keyring.public_keys()))
     if output is None:
         sys.stdout.buffer.write(document)
         return
@@ -199,16 +204,16 @@ def checkpoint(
     """Print the signed head of the log. Keep it elsewhere: it proves later that nothing was taken away."""
     import base64
 
-    from callgate.audit import note, proofs, tree
+    from callgate.audit import note, proofs
 
-    with open_log(config, store) as log:
+    with open_log(config, store) as (log, opened, keyring):
         _catch_up(log)
         path: list[str] = []
-        with log.store.reading() as conn:
+        with opened.audit_reading() as tables:
             if since is not None:
-                old, _ = note.verify(_text(since), log.keyring.public_keys())
-                path = [base64.b64encode(step).decode() for step in proofs.consistency(conn, old)]
-            head = tree.head(conn)
+                old, _ = note.verify(_text(since), keyring.public_keys())
+                path = [base64.b64encode(step).decode() for step in proofs.consistency(tables, old)]
+            head = tables.head()
     signed = "" if head is None else head.note
     if as_json:
         print_json({"checkpoint": signed, "since": None if since is None else old.size, "consistency": path})
@@ -231,7 +236,7 @@ def prune(
     if days is None and load(config).audit.retention_days == 0:
         say("audit.retention_days is 0: everything is kept. Name a number with --days.")
         return
-    with open_log(config, store) as log:
+    with open_log(config, store) as (log, _, _):
         _catch_up(log)
         removed = log.prune_sync(operator(), days)
     typer.echo(f"{removed} records removed.")
@@ -252,14 +257,14 @@ def _catch_up(log: AuditLog) -> None:
         say(f"Not everything can be added to the tree: {error}")
 
 
-def _noted(log: AuditLog, given: Path | None) -> list[str]:
+def _noted(opened: Store, keyring: Keyring, given: Path | None) -> list[str]:
     """Checkpoints known outside the store: the one given, and the one noted beside the keys."""
-    from callgate.audit import note, noted, tree
+    from callgate.audit import note, noted
 
     known = [] if given is None else [_text(given)]
-    with log.store.reading() as conn:
-        head = tree.head(conn)
-    beside = None if head is None else noted.get(log.keyring, note.parse(head.note).origin)
+    with opened.audit_reading() as tables:
+        head = tables.head()
+    beside = None if head is None else noted.get(keyring, note.parse(head.note).origin)
     return known if beside is None else [*known, beside]
 
 

@@ -68,11 +68,11 @@ def status(config: ConfigOption = None, store: StoreOption = None, as_json: Json
 def _turn(config: Path | None, store: str | None, note: str, *, on: bool) -> None:
     from callgate.store import Block, set_block
 
-    with open_log(config, store, create=True) as log:
+    with open_log(config, store, create=True) as (log, opened, _):
         by = operator()
         state = Block(on=on, at=int(time.time() * 1000), by=by, note=note[:1000])
         detail = {"note": state.note} if state.note else None
-        set_block(log.store, state, log.admin(f"block_all.{'on' if on else 'off'}", by, detail))
+        set_block(opened, state, log.admin(f"block_all.{'on' if on else 'off'}", by, detail))
 
 
 def _forced(path: Path | None) -> str:

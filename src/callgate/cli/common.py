@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from callgate.audit import AuditLog
     from callgate.config import Config
+    from callgate.keyring import Keyring
     from callgate.store import Store
 
 ConfigOption = Annotated[
@@ -76,8 +77,16 @@ def open_store(path: Path | None, url: str | None, *, create: bool = False) -> I
         store.close_sync()
 
 
+class Opened(NamedTuple):
+    """The log in force, and what it stands on."""
+
+    log: AuditLog
+    store: Store
+    keyring: Keyring
+
+
 @contextmanager
-def open_log(path: Path | None, url: str | None, *, create: bool = False) -> Iterator[AuditLog]:
+def open_log(path: Path | None, url: str | None, *, create: bool = False) -> Iterator[Opened]:
     """The audit log in force; its sequencer does not run."""
     from callgate.audit import AuditLog
     from callgate.keyring import SEAL, Keyring
@@ -86,7 +95,8 @@ def open_log(path: Path | None, url: str | None, *, create: bool = False) -> Ite
         keyring = Keyring(config.store.keys_path)
         if not create:
             keyring.require(SEAL)
-        yield AuditLog(store, keyring, retention_days=config.audit.retention_days)
+        log = AuditLog(store, keyring, retention_days=config.audit.retention_days)
+        yield Opened(log, store, keyring)
 
 
 def operator() -> str:

@@ -79,8 +79,8 @@ def _run(config: Path, ignored: list[str], *, kept: bool) -> None:
 
 def _serve(config: Path, listen: str, listening: Callable[[str], None]) -> None:
     from callgate.config import load
+    from callgate.gateway.loop import new_event_loop
     from callgate.gateway.serve import serve
-    from callgate.gateway.server import new_event_loop
     from callgate.telemetry.logs import configure
 
     os.environ["CALLGATE_LISTEN"] = listen

@@ -58,16 +58,16 @@ def rotate(
     from callgate.errors import KeyringError
     from callgate.keyring import CHECKPOINT, SEAL
 
-    with open_log(config, store, create=True) as log:
-        known = {CHECKPOINT, SEAL, *log.keyring.names()}
+    with open_log(config, store, create=True) as (log, opened, keyring):
+        known = {CHECKPOINT, SEAL, *keyring.names()}
         if name not in known:
             raise KeyringError(f"there is no key {name!r}", advice=f"Keys here: {', '.join(sorted(known))}.")
         # Everything so far gets the old key's signature first.
         log.catch_up()
-        key = log.keyring.rotate(name)
+        key = keyring.rotate(name)
         detail: dict[str, Any] = {"name": name, "version": key.version}
-        with log.store.writing() as conn:
-            log.store.insert(conn, log.admin("keys.rotate", operator(), detail))
+        with opened.audit_writing() as tables:
+            tables.insert(log.admin("keys.rotate", operator(), detail))
         log.catch_up()
     typer.echo(f"{name} is at version {key.version} now; running gateways use it within a second or two.")
     if name == CHECKPOINT:
@@ -76,15 +76,15 @@ def rotate(
 
 def export(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Print the log's public keys, the current one first. Secrets are never printed."""
-    from callgate.audit import note, tree
+    from callgate.audit import note
 
-    with open_log(config, store, create=True) as log:
+    with open_log(config, store, create=True) as (log, opened, keyring):
         log.catch_up()
-        with log.store.reading() as conn:
-            head = tree.head(conn)
+        with opened.audit_reading() as tables:
+            head = tables.head()
         assert head is not None
         origin = note.parse(head.note).origin
-        keys = [note.VerifierKey(origin, public) for public in log.keyring.public_keys()]
+        keys = [note.VerifierKey(origin, public) for public in keyring.public_keys()]
     if as_json:
         print_json({"origin": origin, "keys": [{"key": str(key), "fingerprint": key.fingerprint} for key in keys]})
         return

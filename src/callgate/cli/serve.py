@@ -26,8 +26,8 @@ def serve(
 
     from callgate.config import find, load
     from callgate.errors import ConfigError
+    from callgate.gateway.loop import new_event_loop
     from callgate.gateway.serve import serve as run
-    from callgate.gateway.server import new_event_loop
     from callgate.telemetry.logs import configure, get
 
     if listen is not None:

@@ -30,7 +30,7 @@ def wrap(
     Without a command and without --url, the server NAME of the configuration is used.
     """
     from callgate.config import load
-    from callgate.gateway.server import new_event_loop
+    from callgate.gateway.loop import new_event_loop
     from callgate.gateway.wrap_command import exit_as
     from callgate.gateway.wrapping import run_wrap, wrapped_server
     from callgate.telemetry.logs import configure

@@ -12,6 +12,8 @@ from callgate.jsonrpc import error_reply
 
 _HEAD_BYTES: Final = 64 * 1024
 _HEAD_FIELDS: Final = 200
+_LINGER_SECONDS: Final = 1.0
+_LINGER_MOST: Final = 64
 
 
 class _Trailers(list[tuple[bytes, bytes]]):
@@ -116,7 +118,7 @@ class Connection(HttpToolsProtocol):
 
     def _turn_away(self, reason: Reason) -> None:
         self._stop_timer()
-        if self.transport.is_closing():
+        if self._deaf or self.transport.is_closing():
             return
         if self.cycle is not None and not self.cycle.response_complete:
             # Written now, the refusal would be taken for the answer to the request before, or for a part of it.
@@ -127,7 +129,17 @@ class Connection(HttpToolsProtocol):
             b"HTTP/1.1 %d Refused\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
         )
         self.transport.write(head % (reason.status, len(body)) + body)
-        self.transport.close()
+        self._deaf = True
+        if len(self.connections) > self.most + _LINGER_MOST:
+            self.transport.close()
+            return
+        # Closed with bytes unread, the connection would be reset and the answer lost on its way (RFC 9112 §9.6).
+        self.transport.write_eof()
+        self._head_timer = self.loop.call_later(_LINGER_SECONDS, self.transport.close)
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP gets an answer of the same form as every other refusal."""
+        self._turn_away(Reason.INVALID_REQUEST)
 
 
 def bounded(most: int, head_seconds: float) -> type[HttpToolsProtocol]:

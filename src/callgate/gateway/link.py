@@ -212,7 +212,8 @@ class Link:
         if self._shared:
             try:
                 line = replace_member(line, ("id",), _encode(client_id))
-                line = replace_member(line, ("result", "_meta", _SUBSCRIPTION), _encode(client_id))
+                if _SUBSCRIPTION.encode() in line:
+                    line = replace_member(line, ("result", "_meta", _SUBSCRIPTION), _encode(client_id))
             except MessageError:
                 line = error_reply(client_id, UpstreamError(Reason.UPSTREAM_GARBAGE, "the reply holds a key twice"))
         box.waiting.discard(client_id)

@@ -8,7 +8,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import uvicorn
 
@@ -118,13 +118,3 @@ def raise_descriptor_limit(connections: int) -> int:
     fields = {"descriptors": most, "wanted": wanted, "connections": affordable}
     log.warning("few file descriptors: fewer connections are taken", extra={"fields": fields})
     return affordable
-
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where there is one."""
-    try:
-        import uvloop
-    except ImportError:  # Windows
-        return asyncio.new_event_loop()
-    loop: Any = uvloop.new_event_loop()
-    return loop  # type: ignore[no-any-return]

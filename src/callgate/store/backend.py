@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError
 
+from callgate.audit.rows import AuditRow
 from callgate.errors import ConfigError, StoreUnavailable
-from callgate.store.rows import AuditRow
 
 
 class Backend(Protocol):

@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 from sqlalchemy import Connection, delete, insert, select
 
+from callgate.audit.rows import AuditRow
 from callgate.errors import ConfigError, StoreError
 from callgate.store.front import Store
-from callgate.store.rows import AuditRow
 from callgate.store.schema import control
 
 log = logging.getLogger(__name__)

@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from sqlalchemy import Connection
 
+from callgate.audit.rows import AuditRow
 from callgate.errors import StoreError, StoreUnavailable
 from callgate.store import migrate
+from callgate.store.audit_tables import AuditTables
 from callgate.store.backend import Backend, choose
 from callgate.store.jobs import Job
-from callgate.store.rows import AuditRow
 from callgate.store.schema import HEAD, VERSIONS
 from callgate.store.writer import Writer
 
@@ -211,6 +212,23 @@ class Store:
                 yield conn
 
     @contextmanager
+    def audit_reading(self) -> Iterator[AuditTables]:
+        """The audit log's tables in one consistent view; text in them is not believed to be text."""
+        with self.reading() as conn, self._backend.doubting(conn):
+            yield AuditTables(conn, self._backend)
+
+    @contextmanager
+    def audit_writing(self) -> Iterator[AuditTables]:
+        """The audit log's tables in a write transaction."""
+        with self.writing() as conn:
+            yield AuditTables(conn, self._backend)
+
+    def settled(self) -> int:
+        """The newest audit record, where no smaller id can appear any more."""
+        with self.reading() as conn:
+            return self._backend.settled(conn)
+
+    @contextmanager
     def _reporting(self) -> Iterator[None]:
         try:
             yield
@@ -224,7 +242,7 @@ class Store:
 
     def insert(self, conn: Connection, row: AuditRow) -> None:
         """Append an audit row inside a transaction of `writing` or `run`."""
-        self._backend.insert_within(conn.connection.driver_connection, [row])
+        AuditTables(conn, self._backend).insert(row)
 
     # -- changes by others -------------------------------------------------------------------------------------
 
@@ -281,8 +299,3 @@ class Store:
             self._watcher.join(timeout)
         self._readers.shutdown(wait=True, cancel_futures=True)
         self._backend.engine.dispose()
-
-
-def driver_of(conn: Connection) -> Any:
-    """The DBAPI connection under a SQLAlchemy one, for statements that must be lean."""
-    return conn.connection.driver_connection

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from callgate.store.rows import AuditRow
+from callgate.audit.rows import AuditRow
 
 
 class Job:

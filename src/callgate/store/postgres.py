@@ -11,8 +11,8 @@ from typing import Any, Final
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
+from callgate.audit.rows import COLUMNS, AuditRow
 from callgate.errors import StoreError, StoreUnavailable
-from callgate.store.rows import COLUMNS, AuditRow
 
 try:
     import psycopg

@@ -16,8 +16,8 @@ from typing import Any, Final
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
+from callgate.audit.rows import COLUMNS, AuditRow
 from callgate.errors import ConfigError, StoreUnavailable
-from callgate.store.rows import COLUMNS, AuditRow
 
 POLL_SECONDS: Final = 0.2
 # One multi-row INSERT is one step in SQLite, so the interpreter lock changes hands once and not once a row.

@@ -50,8 +50,8 @@ def test_every_turn_is_on_record(callgate, place, tmp_path):
     callgate("on", "--note", "why")
     callgate("off")
     store = Store.open(place)
-    with store.reading() as conn:
-        bodies = [json.loads(body) for _, body in reading.export(store, conn, reading.Filter())]
+    with store.audit_reading() as tables:
+        bodies = [json.loads(body) for _, body in tables.bodies(reading.Filter())]
     assert [(body["kind"], body["action"], body.get("detail")) for body in bodies] == [
         ("admin", "block_all.on", {"note": "why"}),
         ("admin", "block_all.off", None),

@@ -1,0 +1,196 @@
+"""What this room needs from a store and from a keyring; the store and the keyring know how."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from callgate.audit.rows import AuditRow
+
+CHECKPOINT: Final = "checkpoint"
+SEAL: Final = "seal"
+
+
+class Head(msgspec.Struct, frozen=True):
+    """How far the tree goes, and the signed note that says so."""
+
+    size: int
+    record: int
+    root: bytes
+    note: str
+
+
+class Archived(msgspec.Struct, frozen=True):
+    """A checkpoint kept from earlier, and where it is filed."""
+
+    size: int
+    at: int
+    note: str
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """Which calls to show; times in milliseconds."""
+
+    server: str | None = None
+    tool: str | None = None
+    verdict: str | None = None
+    reason: str | None = None
+    call: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+class TreeTables(Protocol):
+    """The tree, inside one transaction."""
+
+    def head(self) -> Head | None:
+        """The head; None before the first checkpoint."""
+
+    def has_remains(self) -> bool:
+        """Whether there is anything of a tree, head or not."""
+
+    def tile(self, level: int, number: int) -> object:
+        """The hashes of a tile as they are stored; None if there is none."""
+
+    def tile_count(self) -> int: ...
+
+    def leaf_count(self) -> int: ...
+
+    def record_of(self, leaf: int) -> int | None:
+        """The record that is this leaf."""
+
+    def leaves(self, first: int, end: int) -> Generator[tuple[Any, ...]]:
+        """For leaves first <= leaf < end, in order: leaf, record, the record's id or None, the columns of its row."""
+
+    def checkpoints(self) -> Iterable[Archived]:
+        """The archived checkpoints, smallest first."""
+
+    def last_archived(self) -> int:
+        """When the newest archived checkpoint was signed; 0 if there is none."""
+
+    def take_turn(self) -> bool:
+        """Be the only one who changes the tree until the transaction ends; False if someone else is at it."""
+
+    def put_head(self, new: Head) -> None: ...
+
+    def put_leaves(self, after: int, upto: int, size: int, expected: int) -> int:
+        """Make the records with after < id <= upto the leaves from `size` on, in id order; how many there were."""
+
+    def put_tiles(self, tiles: Iterable[tuple[int, int, bytes]]) -> None: ...
+
+    def archive(self, checkpoint: Archived) -> None:
+        """Keep a checkpoint; the same one twice is kept once."""
+
+
+class RecordTables(Protocol):
+    """The records, inside one transaction."""
+
+    @property
+    def dense(self) -> bool:
+        """Whether ids follow each other without gaps, so that a gap is a removed record."""
+
+    def newest(self) -> int:
+        """The largest id that is committed; smaller ones may still be on their way. 0 if there is none."""
+
+    def last_id(self) -> int | None:
+        """The last id ever used, where the database remembers it."""
+
+    def sealed(self, after: int, upto: int, limit: int) -> Generator[tuple[Any, ...]]:
+        """id, body and seal of the records with after < id <= upto, in order."""
+
+    def rows(self, after: int) -> Generator[tuple[Any, ...]]:
+        """id and the columns of every record after that id, in order."""
+
+    def admin_rows(self, action: str) -> Sequence[tuple[Any, ...]]:
+        """id and columns of every record that says it is an operator's, or that action."""
+
+    def count_upto(self, record: int) -> int: ...
+
+    def unmapped(self, upto: int) -> int | None:
+        """The first record up to that id which is no leaf."""
+
+    def oldest(self) -> int | None: ...
+
+    def first_since(self, at: int) -> int | None:
+        """The first record in id order that is not older than that time."""
+
+    def last_before(self, record: int) -> int | None: ...
+
+    def insert(self, row: AuditRow) -> None: ...
+
+    def remove(self, first: int, last: int) -> int:
+        """Remove records by id; how many there were."""
+
+
+class CallTables(Protocol):
+    """The records as calls, for readers."""
+
+    def of_call(self, call: str) -> Sequence[tuple[int, int, bytes]]:
+        """id, kind and body of a call's records, in order."""
+
+    def decisions(self, wanted: Filter, limit: int) -> Sequence[tuple[int, bytes]]:
+        """id and body of the newest decisions that match, the newest first."""
+
+    def outcomes(self, calls: Sequence[str]) -> Sequence[tuple[int, bytes]]:
+        """id and body of these calls' outcomes, in order."""
+
+    def beginning(self, start: str) -> Sequence[str]:
+        """Up to two calls that begin like this."""
+
+    def bodies(self, wanted: Filter) -> Generator[tuple[Any, ...]]:
+        """id and body of all records of a time, in order."""
+
+    def count(self, wanted: Filter) -> int: ...
+
+
+class Tables(TreeTables, RecordTables, CallTables, Protocol):
+    """Everything of the log, inside one transaction."""
+
+
+class Storage(Protocol):
+    """A store that holds a log."""
+
+    async def append(self, row: AuditRow) -> None: ...
+
+    def append_soon(self, row: AuditRow) -> None: ...
+
+    def flush(self) -> bool: ...
+
+    def audit_reading(self) -> AbstractContextManager[Tables]:
+        """The log in one consistent view."""
+
+    def audit_writing(self) -> AbstractContextManager[Tables]:
+        """The log in a write transaction."""
+
+    def settled(self) -> int:
+        """The newest record id, where no smaller one can appear any more."""
+
+
+class Key(Protocol):
+    """One version of a key."""
+
+    @property
+    def secret(self) -> bytes: ...
+
+    @property
+    def public(self) -> bytes: ...
+
+    def signer(self) -> Ed25519PrivateKey: ...
+
+
+class Keys(Protocol):
+    """The keys of the log."""
+
+    @property
+    def directory(self) -> Path | None: ...
+
+    def current(self, name: str) -> Key: ...
+
+    def versions(self, name: str) -> Sequence[Key]: ...
+
+    def public_keys(self) -> list[bytes]: ...

@@ -1,0 +1,134 @@
+"""The audit log's tables inside one transaction (the room's `Tables`)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Select, func, or_, select, text
+
+from callgate.audit.rows import ADMIN, COLUMNS, DECISION, OUTCOME, AuditRow
+from callgate.audit.storage import Filter
+from callgate.store.schema import audit_leaf, audit_record
+from callgate.store.tree_tables import SqlTree
+
+# Records are written in time order but for moments; a search by time starts this much earlier.
+SLACK_MS: Final = 60_000
+_IN: Final = 500
+_ROWS: Final = f"SELECT id, {', '.join(COLUMNS)} FROM audit_record WHERE id > ? ORDER BY id"  # noqa: S608
+_SEALED: Final = "SELECT id, body, seal FROM audit_record WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
+
+_id, _at, _call = audit_record.c.id, audit_record.c.at, audit_record.c.call
+
+
+class AuditTables(SqlTree):
+    """Tree, records and calls."""
+
+    @property
+    def dense(self) -> bool:
+        # PostgreSQL's sequences leave gaps behind after a rollback.
+        return self._backend.name == "sqlite"
+
+    def newest(self) -> int:
+        return int(self._conn.execute(select(func.coalesce(func.max(_id), 0))).scalar_one())
+
+    def last_id(self) -> int | None:
+        if not self.dense:
+            return None
+        used = self._conn.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = 'audit_record'").scalar()
+        return int(used or 0)
+
+    def sealed(self, after: int, upto: int, limit: int) -> Generator[tuple[Any, ...]]:
+        return self._stream(_SEALED, after, upto, limit)
+
+    def rows(self, after: int) -> Generator[tuple[Any, ...]]:
+        return self._stream(_ROWS, after)
+
+    def admin_rows(self, action: str) -> Sequence[tuple[Any, ...]]:
+        columns = (_id, *(audit_record.c[name] for name in COLUMNS))
+        query = select(*columns).where(or_(audit_record.c.kind == ADMIN, audit_record.c.reason == action))
+        return [tuple(row) for row in self._conn.execute(query)]
+
+    def count_upto(self, record: int) -> int:
+        query = select(func.count()).select_from(audit_record).where(_id <= record)
+        return int(self._conn.execute(query).scalar_one())
+
+    def unmapped(self, upto: int) -> int | None:
+        query = select(func.min(_id)).where(_id <= upto, _id.not_in(select(audit_leaf.c.record)))
+        return self._conn.execute(query).scalar()
+
+    def oldest(self) -> int | None:
+        return self._conn.execute(select(func.min(_id))).scalar()
+
+    def first_since(self, at: int) -> int | None:
+        return self._conn.execute(select(_id).where(_at >= at).order_by(_id).limit(1)).scalar()
+
+    def last_before(self, record: int) -> int | None:
+        return self._conn.execute(select(_id).where(_id < record).order_by(_id.desc()).limit(1)).scalar()
+
+    def insert(self, row: AuditRow) -> None:
+        self._backend.insert_within(self._conn.connection.driver_connection, [row])
+
+    def remove(self, first: int, last: int) -> int:
+        statement = text("DELETE FROM audit_record WHERE id >= :first AND id <= :last")
+        return self._conn.execute(statement, {"first": first, "last": last}).rowcount
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    def of_call(self, call: str) -> Sequence[tuple[int, int, bytes]]:
+        query = select(_id, audit_record.c.kind, audit_record.c.body).where(_call == call).order_by(_id)
+        return [(row.id, row.kind, row.body) for row in self._conn.execute(query)]
+
+    def decisions(self, wanted: Filter, limit: int) -> Sequence[tuple[int, bytes]]:
+        query = self._where(select(_id, audit_record.c.body), wanted).where(audit_record.c.kind == DECISION)
+        return [(row.id, row.body) for row in self._conn.execute(query.order_by(_id.desc()).limit(limit))]
+
+    def outcomes(self, calls: Sequence[str]) -> Sequence[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = []
+        for start in range(0, len(calls), _IN):
+            query = select(_id, audit_record.c.body).where(
+                _call.in_(calls[start : start + _IN]), audit_record.c.kind == OUTCOME
+            )
+            found += [(row.id, row.body) for row in self._conn.execute(query.order_by(_id))]
+        return found
+
+    def beginning(self, start: str) -> Sequence[str]:
+        query = select(_call).where(_call >= start, _call < start + "\U0010ffff", audit_record.c.kind == DECISION)
+        return [str(call) for call in self._conn.execute(query.distinct().limit(2)).scalars()]
+
+    def bodies(self, wanted: Filter) -> Generator[tuple[Any, ...]]:
+        clauses, values = ["id >= ?"], [0]
+        if wanted.since is not None:
+            clauses += ["id >= ?", "at >= ?"]
+            values += [self._near(wanted.since - SLACK_MS), wanted.since]
+        if wanted.until is not None:
+            clauses += ["id <= ?", "at < ?"]
+            values += [self._near(wanted.until + SLACK_MS), wanted.until]
+        statement = f"SELECT id, body FROM audit_record WHERE {' AND '.join(clauses)} ORDER BY id"  # noqa: S608
+        return self._stream(statement, *values)
+
+    def count(self, wanted: Filter) -> int:
+        return int(self._conn.execute(self._where(select(func.count(_id)), wanted)).scalar_one())
+
+    def _where(self, query: Select[Any], wanted: Filter) -> Select[Any]:
+        for name in ("server", "tool", "verdict", "reason", "call"):
+            value = getattr(wanted, name)
+            if value is not None:
+                query = query.where(audit_record.c[name] == value)
+        if wanted.since is not None:
+            query = query.where(_at >= wanted.since, _id >= self._near(wanted.since - SLACK_MS))
+        if wanted.until is not None:
+            query = query.where(_at < wanted.until, _id <= self._near(wanted.until + SLACK_MS))
+        return query
+
+    def _near(self, at: int) -> int:
+        """About the first record of that time, by bisection: ids grow with time, so no index on it is needed."""
+        low, high = self.oldest() or 0, self.newest() + 1
+        while low < high:
+            middle = (low + high) // 2
+            row = self._conn.execute(select(_id, _at).where(_id >= middle).order_by(_id).limit(1)).first()
+            if row is not None and row.at < at:
+                low = row.id + 1
+            else:
+                high = middle
+        return low

@@ -1,0 +1,126 @@
+"""What the pages name is there: files, links, commands, configuration keys, make targets."""
+
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import msgspec
+import pytest
+import typer.main
+
+from callgate import config
+from callgate.cli import build
+from callgate.config.reading import peel
+from callgate.errors import Reason
+from support.pages import ROOT
+
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+CODE = re.compile(r"`([^`\n]+)`")
+
+
+def text_of(page):
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def verbs():
+    """Every command as its words."""
+    top = typer.main.get_command(build([]))
+    found = {("callgate",)}
+    for name, command in top.commands.items():
+        found.add(("callgate", name))
+        found |= {("callgate", name, below) for below in getattr(command, "commands", {})}
+    return found
+
+
+def keys():
+    """Every configuration key as `section.key`."""
+    found = set()
+    for field in msgspec.structs.fields(config.Config):
+        kind = peel(field.type)[0]
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            found |= {f"{field.name}.{key}" for key in kind.__struct_fields__}
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)]+)\)", text_of(page)):
+        if not target.startswith(("https://", "http://", "#")):
+            assert ((ROOT / page).parent / target.partition("#")[0]).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_that_are_named_are_there(page):
+    for name in re.findall(r"\b((?:tests|src|docs|examples|bench)/[\w./-]*\w/?)", text_of(page)):
+        assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_that_are_named_are_there(page):
+    known = verbs()
+    groups = {words[:2] for words in known if len(words) == 3}
+    for code in CODE.findall(text_of(page)):
+        if not code.startswith("callgate "):
+            continue
+        words = tuple(code.split()[:2])
+        assert words in known or words[1].startswith("-"), code
+        below = code.split()[2:3]
+        if words in groups and below and re.fullmatch(r"[a-z|-]+", below[0]):
+            assert all((*words, one) in known for one in below[0].split("|")), code
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_keys_reasons_and_targets_that_are_named_are_there(page):
+    known, sections = keys(), {key.partition(".")[0] for key in keys()}
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for code in CODE.findall(text_of(page)):
+        if (
+            (key := re.match(r"([a-z]+)\.[a-z_]+\b(?!\.)", code))
+            and key[1] in sections
+            and not code.endswith((".py", ".md"))
+        ):
+            assert key[0] in known, code
+        if target := re.fullmatch(r"make ([a-z-]+)", code):
+            assert target[1] in targets, code
+        if re.fullmatch(r"(blocked_by|store_un|audit_un|upstream_|batch_ref|overload)\w*", code):
+            assert code in set(Reason), code
+
+
+def test_the_site_is_built_without_a_warning(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "site" / "images" / "path-of-a-call.svg").exists()
+    assert not list((tmp_path / "site").rglob("*.py"))
+
+
+def test_every_page_is_in_the_menu():
+    menu = (ROOT / "mkdocs.yml").read_text()
+    for page in PAGES:
+        if page.startswith("docs/"):
+            assert page.removeprefix("docs/") in menu
+
+
+def test_the_picture_shows_the_gates_order():
+    picture = ET.parse(ROOT / "docs" / "images" / "path-of-a-call.svg").getroot()
+    words = " ".join(text.text for text in picture.iter("{http://www.w3.org/2000/svg}text"))
+    order = [words.index(name) for name in ("kill switch", "agents", "pinning", "trust", "approval", "Record")]
+    assert order == sorted(order)
+
+
+def test_the_test_command_is_easy_to_find():
+    readme = text_of("README.md")
+    assert "\n## Test\n" in readme
+    assert "make test" in readme.split("\n## Test\n")[1].split("\n## ")[0]
+    assert "make test" in re.sub(r"--\S+ ", "", (ROOT / ".ci" / "run").read_text())

@@ -1,0 +1,77 @@
+"""A changed configuration takes hold without dropping what is under way; a broken one changes nothing."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from support.gateway import serving, write_config
+from support.hostile import assert_works, call, honest, hostile_server, until
+
+
+class Waiting:
+    def __init__(self):
+        self.go_on = threading.Event()
+
+    def __call__(self, peer, request):
+        self.go_on.wait(30)
+        honest(peer, request)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["sighup", "noticed"])
+def test_a_new_configuration_takes_hold_while_a_call_is_under_way(tmp_path, told):
+    waiting = Waiting()
+    with (
+        hostile_server({"slow": waiting}) as old,
+        hostile_server() as new,
+        serving(tmp_path, {"one": {"url": old.url}}) as gateway,
+    ):
+        got = []
+        path = "/servers/one/mcp"
+        caller = threading.Thread(target=lambda: got.append(call(gateway.port, "slow", path=path)), daemon=True)
+        caller.start()
+        until(lambda: "slow" in old.tools, "the call is under way")
+        write_config(tmp_path, {"one": {"url": new.url}, "two": {"url": new.url}})
+        if told:
+            os.kill(gateway.pid, signal.SIGHUP)
+        until(lambda: call(gateway.port, "x", path="/servers/two/mcp").status == 200, "the new server is there")
+        before = len(old.requests)
+        assert_works(gateway.port, path)
+        assert new.tools[-1] == "good"
+        assert len(old.requests) == before
+        waiting.go_on.set()
+        caller.join(20)
+        assert got[0].status == 200
+        assert got[0].json["result"]["content"][0]["text"] == "slow"
+        until(lambda: not old.open_peers(), "connections to the old server are closed")
+
+
+def test_a_broken_configuration_changes_nothing(tmp_path):
+    with hostile_server() as upstream, serving(tmp_path, {"one": {"url": upstream.url}}) as gateway:
+        for text in ("[servers.one\n", '[servers.one]\nurl = "ftp://x"\n', "[gatewy]\nx = 1\n"):
+            gateway.config.write_text(text)
+            seen = len(gateway.events("configuration not reloaded; the old one stays in force"))
+            os.kill(gateway.pid, signal.SIGHUP)
+            until(
+                lambda seen=seen: len(gateway.events("configuration not reloaded; the old one stays in force")) > seen,
+                "a complaint in the log",
+            )
+            assert_works(gateway.port)
+        gateway.config.unlink()
+        os.kill(gateway.pid, signal.SIGHUP)
+        assert_works(gateway.port)
+        write_config(tmp_path, {"two": {"url": upstream.url}})
+        until(lambda: call(gateway.port, "good", path="/servers/two/mcp").status == 200, "a good file is taken again")
+
+
+def test_the_kill_switch_of_the_configuration_is_followed(tmp_path):
+    servers = {"one": None}
+    with hostile_server() as upstream:
+        servers = {"one": {"url": upstream.url}}
+        with serving(tmp_path, servers) as gateway:
+            assert_works(gateway.port)
+            write_config(tmp_path, servers, policy={"block_all": True})
+            until(lambda: call(gateway.port, "good").status == 403, "every call is refused")
+            write_config(tmp_path, servers, policy={"block_all": False})
+            until(lambda: call(gateway.port, "good").status == 200, "calls pass again")

@@ -1,0 +1,260 @@
+"""`callgate wrap NAME --url URL`: a pipe's client is served as a careful HTTP client would serve itself."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from typing import Any
+
+import pytest
+
+from support.gateway import wrap_argv
+from support.raw import SECONDS, RawServer, Received, json_answer, piped, raw_server, stream_answer
+from support.sessions import META, VERSION, call, message, modern_call, until
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("wrap")
+
+
+@pytest.fixture
+def behind():
+    with raw_server() as server:
+        yield server
+
+
+@pytest.fixture
+def wrap(place, behind):
+    with piped(wrap_argv(place, "web", url=behind.url)) as process:
+        yield process
+
+
+def send(wrap, *bodies: bytes) -> None:
+    wrap.stdin.write(b"".join(body + b"\n" for body in bodies))
+    wrap.stdin.flush()
+
+
+def heard(wrap) -> Any:
+    return json.loads(wrap.stdout.readline())
+
+
+def reply(rpc_id: int | str, result: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": rpc_id, "result": result}).encode()
+
+
+def event(data: bytes, name: str = "") -> bytes:
+    return (f"id: {name}\n".encode() if name else b"") + b"data: " + data + b"\n\n"
+
+
+def refuse(status: bytes, body: bytes):
+    def script(_request: Received, connection: socket.socket) -> None:
+        head = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        connection.sendall(head % (status, len(body)) + body)
+
+    return script
+
+
+def start_session(wrap, behind: RawServer) -> None:
+    """Shake hands; the server gives the session `s 1` and has no stream of its own."""
+    behind.script = json_answer(reply(0, {"protocolVersion": "2025-11-25"}), b"Mcp-Session-Id: s 1")
+    send(wrap, message("initialize", {"protocolVersion": "2025-11-25"}, 0))
+    assert heard(wrap)["id"] == 0
+    behind.script = refuse(b"405 Not Allowed", b"")
+
+
+# ---- headers ----
+
+
+def test_after_the_handshake_requests_carry_session_and_version(wrap, behind):
+    start_session(wrap, behind)
+    first = behind.requests[-1]
+    assert (first.header("mcp-session-id"), first.header("mcp-protocol-version")) == ([], [])
+    behind.script = json_answer(reply(1, {}))
+    send(wrap, call("t", 1))
+    assert heard(wrap)["result"] == {}
+    second = behind.requests[-1]
+    assert (second.header("mcp-session-id"), second.header("mcp-protocol-version")) == ([b"s 1"], [b"2025-11-25"])
+    wrap.stdin.close()
+    assert wrap.wait(SECONDS) == 0
+    assert behind.requests[-1].line.startswith(b"DELETE ")
+    assert behind.requests[-1].header("mcp-session-id") == [b"s 1"]
+
+
+def test_modern_requests_carry_the_headers_their_bodies_stand_for(wrap, behind):
+    meta = {f"{META}protocolVersion": VERSION, f"{META}clientCapabilities": {}}
+    schema = {"type": "object", "properties": {"where": {"type": "string", "x-mcp-header": "Region"}}}
+    behind.script = json_answer(reply(1, {"tools": [{"name": "t", "inputSchema": schema}]}))
+    send(wrap, message("tools/list", {"_meta": meta}, 1))
+    assert heard(wrap)["id"] == 1
+    behind.script = json_answer(reply(2, {}))
+    send(wrap, call("t", 2, meta, where="zürich"))
+    assert heard(wrap)["id"] == 2
+    listed, called = behind.requests
+    assert (listed.header("mcp-method"), listed.header("mcp-name")) == ([b"tools/list"], [])
+    assert called.header("mcp-protocol-version") == [VERSION.encode()]
+    assert (called.header("mcp-method"), called.header("mcp-name")) == ([b"tools/call"], [b"t"])
+    assert called.header("mcp-param-region") == [b"=?base64?esO8cmljaA==?="]
+
+
+# ---- answers that are none ----
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (refuse(b"500 Oops", b"<html>"), "upstream_garbage"),
+        (refuse(b"302 Found", b""), "upstream_redirect"),
+        (refuse(b"202 Accepted", b""), "upstream_garbage"),
+        (json_answer(b"no JSON"), "upstream_garbage"),
+        (json_answer(reply(99, {})), "upstream_garbage"),
+        (json_answer(b'{"jsonrpc":"2.0","method":"n"}'), "upstream_garbage"),
+        (stream_answer(event(reply(99, {}))), "upstream_closed"),
+        (lambda _request, _connection: None, "upstream_closed"),
+    ],
+    ids=["status", "redirect", "nothing", "no JSON", "another's", "a notification", "another's event", "hangs up"],
+)
+def test_an_answer_that_is_none_becomes_an_error_with_the_requests_id(wrap, behind, script, reason):
+    behind.script = script
+    send(wrap, call("t", "my-id"))
+    answers = [heard(wrap)]
+    if reason == "upstream_closed" and "result" in answers[0]:
+        answers = [heard(wrap)]
+    assert (answers[0]["id"], answers[0]["error"]["data"]["reason"]) == ("my-id", reason)
+    behind.script = json_answer(reply(2, {"fine": True}))
+    send(wrap, call("t", 2))
+    assert heard(wrap)["result"] == {"fine": True}
+
+
+@pytest.mark.parametrize("identity", ['"id":null,', "", '"id":"server-error",'], ids=["null", "none", "another"])
+def test_an_error_of_the_server_keeps_its_words_and_gets_the_requests_id(wrap, behind, identity):
+    error = '{"code":-32001,"message":"Sitzung?","data":{"x":1.50}}'
+    behind.script = refuse(b"404 Not Found", f'{{{identity}"jsonrpc":"2.0","error":{error}}}'.encode())
+    send(wrap, call("t", 5))
+    line = wrap.stdout.readline()
+    assert json.loads(line)["id"] == 5
+    assert error.encode() in line
+
+
+def test_a_server_that_is_not_there_is_said_so(place):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with piped(wrap_argv(place, "web", url=f"http://127.0.0.1:{port}/mcp")) as wrap:
+        send(wrap, call("t", 1))
+        assert heard(wrap)["error"]["data"]["reason"] == "upstream_unreachable"
+
+
+# ---- batches ----
+
+
+@pytest.mark.parametrize("way", ["an array", "a stream"])
+def test_every_request_of_a_batch_is_answered(wrap, behind, way):
+    replies = [reply(2, {"n": 2}), reply("one", {"n": 1})]
+    behind.script = (
+        json_answer(b"[%b , %b]" % (*replies,)) if way == "an array" else stream_answer(*map(event, replies))
+    )
+    batch = b"[%b,%b,%b]" % (call("t", "one"), message("notifications/n", {}), call("t", 2))
+    send(wrap, batch)
+    assert [heard(wrap), heard(wrap)] == [json.loads(line) for line in replies]
+    assert behind.requests[-1].body == batch
+
+
+def test_what_a_batch_leaves_unanswered_is_an_error(wrap, behind):
+    behind.script = json_answer(b"[%b]" % reply(1, {}))
+    send(wrap, b"[%b,%b]" % (call("t", 1), call("t", 2)))
+    assert heard(wrap)["result"] == {}
+    missing = heard(wrap)
+    assert (missing["id"], missing["error"]["data"]["reason"]) == (2, "upstream_garbage")
+
+
+# ---- streams that are resumed ----
+
+
+def test_a_server_may_hang_up_as_often_as_it_likes(wrap, behind):
+    """2025-11-25: the client polls with Last-Event-ID, after the time that `retry` names, until the reply has come."""
+    start_session(wrap, behind)
+    visits: list[list[bytes]] = []
+
+    def script(request: Received, connection: socket.socket) -> None:
+        visits.append(request.header("last-event-id"))
+        number = len(visits)
+        last = event(reply(1, {"done": True}), "end")
+        some = last if number == 9 else b"retry: 1\n" + event(b'{"jsonrpc":"2.0","method":"n"}', f"e{number}")
+        stream_answer(some)(request, connection)
+
+    behind.script = script
+    send(wrap, call("t", 1))
+    said = [heard(wrap) for _ in range(9)]
+    assert said[-1]["result"] == {"done": True}
+    assert visits == [[]] + [[f"e{number}".encode()] for number in range(1, 9)]
+
+
+# ---- cancellation and the end ----
+
+
+def hang(request: Received, connection: socket.socket) -> None:
+    """Begin a stream and wait for the client to leave it."""
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hello\n\n")
+    while connection.recv(1):
+        pass
+    left.append(json.loads(request.body)["id"])
+
+
+left: list[Any] = []
+
+
+def test_a_modern_cancellation_closes_the_stream_and_sends_nothing(wrap, behind):
+    left.clear()
+    behind.script = hang
+    send(wrap, modern_call("t", 1))
+    until(lambda: behind.requests)
+    send(wrap, message("notifications/cancelled", {"requestId": 1}))
+    until(lambda: left == [1])
+    assert len(behind.requests) == 1
+
+
+def test_a_handshake_cancellation_is_sent_and_a_silent_stream_is_closed(wrap, behind):
+    left.clear()
+    start_session(wrap, behind)
+
+    def script(request: Received, connection: socket.socket) -> None:
+        if b"cancelled" in request.body or not request.body:
+            refuse(b"202 Accepted", b"")(request, connection)
+        else:
+            hang(request, connection)
+
+    behind.script = script
+    send(wrap, call("t", 1))
+    until(lambda: len(behind.requests) == 2)
+    cancel = message("notifications/cancelled", {"requestId": 1})
+    send(wrap, cancel)
+    wrap.stdin.close()
+    assert wrap.wait(SECONDS) == 0
+    assert cancel in [request.body for request in behind.requests]
+    assert left == [1]
+
+
+def test_an_open_subscription_does_not_hold_up_the_end(wrap, behind):
+    left.clear()
+    behind.script = hang
+    meta = {f"{META}protocolVersion": VERSION, f"{META}clientCapabilities": {}}
+    send(wrap, message("subscriptions/listen", {"notifications": {}, "_meta": meta}, "listen-1"))
+    until(lambda: behind.requests)
+    wrap.stdin.close()
+    assert wrap.wait(SECONDS) == 0
+    until(lambda: left == ["listen-1"])
+
+
+def test_what_was_asked_before_the_end_is_still_answered(wrap, behind):
+    behind.script = json_answer(reply(1, {"late": True}))
+    send(wrap, call("t", 1))
+    wrap.stdin.close()
+    assert json.loads(wrap.stdout.read())["result"] == {"late": True}
+
+
+def test_a_signal_ends_the_session_and_wrap(wrap, behind):
+    start_session(wrap, behind)
+    wrap.send_signal(signal.SIGTERM)
+    assert wrap.wait(SECONDS) == -signal.SIGTERM
+    assert behind.requests[-1].line.startswith(b"DELETE ")
