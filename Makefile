@@ -42,6 +42,7 @@ bench: $(STAMP) ## measure against a bare relay and other gateways
 	$(BIN)/python bench/run.py
 
 docs: $(STAMP) ## build the documentation into site/
+	$(BIN)/python docs/generate.py
 	$(BIN)/mkdocs build --strict --quiet
 
 requirements: $(STAMP) ## how much of the requirement registry the tests carry

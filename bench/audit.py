@@ -10,8 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
 
+import database
 import gateway
-import postgres
 from environments import Say
 from processes import Unavailable
 
@@ -83,7 +83,7 @@ def measure(scratch: Path, step: Say, *, quick: bool) -> dict[str, Any]:
             try:
                 gateway.check_installed()
                 if store == "postgres":
-                    url = postgres.start(stack, folder / "pgdata").url
+                    url = database.start(stack, folder / "pgdata").url
                 else:
                     url = f"sqlite:///{(folder / 'audit.db').as_posix()}"
                 log = open_log(url, folder)

@@ -77,14 +77,17 @@ def test_a_gateway_that_starts_while_the_switch_is_on_refuses_from_its_first_cal
 
 
 @requirement("WB-089")
-@pytest.mark.parametrize("value", ["1", "true", "on", "perhaps"])
+@pytest.mark.parametrize("value", ["1", "true", "on"])
 def test_one_environment_flag_shuts_every_caller_out(tmp_path, value):
-    with (
-        hostile_server() as upstream,
-        serving(tmp_path, {"one": {"url": upstream.url}}, env={"CALLGATE_BLOCK_ALL": value}) as gateway,
-    ):
-        got = call(gateway.port, "good")
-        assert (got.status, got.reason) == (403, "blocked_by_policy")
-        ask(gateway, "block-all", "off")
-        assert call(gateway.port, "good").status == 403
-        assert not upstream.requests
+    servers = {}
+    with hostile_server() as upstream:
+        servers["one"] = {"url": upstream.url}
+        with serving(tmp_path, servers) as gateway:
+            assert_works(gateway.port)
+        seen = len(upstream.requests)
+        with serving(tmp_path, servers, env={"CALLGATE_BLOCK_ALL": value}) as gateway:
+            got = call(gateway.port, "good")
+            assert (got.status, got.reason) == (403, "blocked_by_policy")
+            ask(gateway, "block-all", "off")
+            assert call(gateway.port, "good").status == 403
+        assert len(upstream.requests) == seen

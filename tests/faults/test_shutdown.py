@@ -1,5 +1,6 @@
 """Stopping: what is under way is finished or told so, nothing new begins, no process stays behind."""
 
+import json
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ from support.hostile import (
     head,
     honest,
     hostile_server,
+    post,
     read_all,
     read_until,
     until,
@@ -26,6 +28,15 @@ from support.hostile import (
 from support.records import calls_of
 
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+MODERN = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "good"}
+
+
+def modern_call(tool):
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    params = {"name": tool, "arguments": {}, "_meta": meta}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
 
 
 class Waiting:
@@ -46,8 +57,7 @@ def started(directory, servers, **sections):
     try:
         yield gateway
     finally:
-        if gateway.process.poll() is None:
-            gateway.kill()
+        gateway.kill()
 
 
 def in_background(port, tool, count=1):
@@ -120,18 +130,7 @@ def test_a_call_that_takes_too_long_is_cut_and_told_so(tmp_path):
 def test_no_process_stays_behind(tmp_path, end):
     server = {"command": [sys.executable, "-c", STDIO_SERVER]}
     with started(tmp_path, {"one": server}) as gateway:
-        modern = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "good"}
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        body = (
-            '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"good","arguments":{},"_meta":%s}}'
-            % __import__("json").dumps(meta)
-        )
-        from support.hostile import post
-
-        assert post(gateway.port, body.encode(), modern).status == 200
+        assert post(gateway.port, modern_call("good"), MODERN).status == 200
         children = psutil.Process(gateway.pid).children(recursive=True)
         assert children
         os.kill(gateway.pid, end)

@@ -53,4 +53,4 @@ def test_a_member_inside_a_member_is_found_where_it_stands(outer, inner):
     except MessageError:
         return
     values = [pair[4] for pair in inner if json.loads(f'"{pair[1]}"') == "id"]
-    assert [] if span is None else [text[span[0] : span[1]].decode()] == values
+    assert values == ([] if span is None else [text[span[0] : span[1]].decode()])

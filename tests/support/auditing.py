@@ -44,7 +44,7 @@ def open_log(url: str, keys: Path, **options: Any) -> AuditLog:
 
 def fill(log: AuditLog, count: int, *, first: int = 1) -> None:
     """Records of `count` calls, decision and outcome each, not in the tree yet."""
-    with log.store.writing() as conn:
+    with log.store.audit_writing() as tables:
         for number in range(first, first + count):
-            log.store.insert(conn, log.row(decision(number)))
-            log.store.insert(conn, log.row(outcome(number)))
+            tables.insert(log.row(decision(number)))
+            tables.insert(log.row(outcome(number)))

@@ -29,12 +29,14 @@ class Received:
         return [value for key, value in self.headers if key.lower() == name.lower().encode()]
 
 
+CLOSE: Final = b"Connection: close\r\n"
+
 Script = Callable[[Received, socket.socket], None]
 
 
 def json_answer(body: bytes, *headers: bytes) -> Script:
     """Answer every request with this body."""
-    head = b"".join(header + b"\r\n" for header in (b"Content-Type: application/json", *headers))
+    head = b"".join(header + b"\r\n" for header in (b"Content-Type: application/json", b"Connection: close", *headers))
 
     def script(_request: Received, connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\n" + head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
@@ -46,7 +48,7 @@ def stream_answer(*chunks: bytes, before: Callable[[int], None] = lambda _number
     """Answer every request with a stream of these chunks; `before` is called with the number of each."""
 
     def script(_request: Received, connection: socket.socket) -> None:
-        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n" + CLOSE + b"Transfer-Encoding: chunked\r\n\r\n"
         connection.sendall(head)
         for number, chunk in enumerate(chunks):
             before(number)

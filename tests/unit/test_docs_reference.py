@@ -5,12 +5,12 @@ import msgspec
 import pytest
 import typer
 import typer.main
-from docs import generate
 
 from callgate.cli import build
 from callgate.config.server import Server
 from callgate.errors import Reason
 from callgate.telemetry.metrics import Metrics
+from docs import generate
 
 
 def test_the_reference_is_what_the_code_says():

@@ -125,7 +125,7 @@ def test_events_of_a_get_stream_reach_an_http_client_unchanged(gateway, behind):
 @pytest.mark.parametrize("status", [b"404 Not Found", b"401 Unauthorized", b"500 Oops", b"429 Slow Down"])
 def test_an_http_refusal_of_the_server_passes_as_it_is(gateway, behind, status):
     def script(_request, connection):
-        head = b"Content-Type: text/plain\r\nWWW-Authenticate: Bearer x\r\nRetry-After: 7\r\n"
+        head = b"Connection: close\r\nContent-Type: text/plain\r\nWWW-Authenticate: Bearer x\r\nRetry-After: 7\r\n"
         connection.sendall(b"HTTP/1.1 %b\r\n%bContent-Length: 4\r\n\r\nno\n\n" % (status, head))
 
     behind.script = script

@@ -19,8 +19,6 @@ from support.clients import MODES, Connection, connected, over_stdio, until
 from support.everything import everything_argv
 from support.gateway import wrap_argv
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
 COMBINATIONS = ("direct-http", "direct-stdio", "http-http", "http-stdio", "stdio-stdio", "stdio-http")
 NOTE = "memo://note"
 UP, DOWN = "dev.example/up", "dev.example/down"
@@ -31,12 +29,17 @@ WAYS = [
     for mode in MODES
 ]
 
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.parametrize("connection", WAYS, indirect=True, scope="module"),
+]
+
 
 class Anything(types.Result, extra="allow"):
     """A result whatever its members."""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=WAYS)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def connection(request, everything, gateway, tmp_path_factory):
     way, mode = request.param
     directory = tmp_path_factory.mktemp("client")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.gateway import wrap_argv
-from support.raw import SECONDS, RawServer, Received, json_answer, piped, raw_server, stream_answer
+from support.raw import CLOSE, SECONDS, RawServer, Received, json_answer, piped, raw_server, stream_answer
 from support.sessions import META, VERSION, call, message, modern_call, until
 
 
@@ -50,8 +50,8 @@ def event(data: bytes, name: str = "") -> bytes:
 
 def refuse(status: bytes, body: bytes):
     def script(_request: Received, connection: socket.socket) -> None:
-        head = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-        connection.sendall(head % (status, len(body)) + body)
+        head = b"HTTP/1.1 %b\r\n%bContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        connection.sendall(head % (status, CLOSE, len(body)) + body)
 
     return script
 

@@ -1,0 +1,82 @@
+"""One gateway in front of one recording server, shared by the attacks of a worker."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from support.gateway import Gateway, serving
+from support.hostile import HostileServer, Reply, assert_works, connect, hostile_server, post, read_all
+
+
+@dataclass(frozen=True)
+class Target:
+    """The gateway under attack, and the server that must not hear of it."""
+
+    gateway: Gateway
+    upstream: HostileServer
+
+    @property
+    def port(self) -> int:
+        return self.gateway.port
+
+    def refused(self, body: bytes, headers: dict[str, str] | None = None, **options: str) -> Reply:
+        """Send it; the server saw nothing of it, and an honest call still works."""
+        before = len(self.upstream.requests)
+        got = post(self.port, body, headers, **options)
+        assert got.status >= 400, got
+        assert len(self.upstream.requests) == before, self.upstream.requests[-1]
+        assert_works(self.port)
+        return got
+
+    def reasons(self, body: bytes, headers: dict[str, str] | None = None, **options: str) -> tuple[int, int, str]:
+        """How it was refused: HTTP status, JSON-RPC code, reason."""
+        got = self.refused(body, headers, **options)
+        return got.status, got.error["code"], got.reason
+
+    def raw(self, data: bytes) -> tuple[bytes, list[bytes]]:
+        """Send bytes as they are; what came back, and the bodies of the requests that the server got of it."""
+        before = len(self.upstream.requests)
+        with connect(self.port) as connection:
+            connection.sendall(data)
+            connection.shutdown(1)
+            got = read_all(connection)
+        bodies = [request.body for request in self.upstream.requests[before:]]
+        assert_works(self.port)
+        return got, bodies
+
+
+@pytest.fixture(scope="session")
+def _attacked(tmp_path_factory):
+    with hostile_server() as upstream:
+        tables = {"one": {"url": upstream.url, "timeout_seconds": 5.0}}
+        with serving(tmp_path_factory.mktemp("attacked"), tables, limits={"header_seconds": 1.0}) as gateway:
+            yield Target(gateway, upstream)
+
+
+@pytest.fixture
+def target(_attacked):
+    """The shared target, its server honest again."""
+    _attacked.upstream.behaviours.clear()
+    return _attacked
+
+
+class KeptBooks:
+    """The books of a gate without a store: what was decided and how it ended, in order."""
+
+    def __init__(self):
+        self.decisions = []
+        self.outcomes = []
+
+    async def record(self, call, decision):
+        self.decisions.append((call, decision))
+
+    def decided(self, call, decision, seconds):
+        pass
+
+    def completed(self, call, outcome):
+        self.outcomes.append((call.tool, outcome.outcome))
+
+
+@pytest.fixture
+def books():
+    return KeptBooks()

@@ -1,0 +1,149 @@
+"""kill -9 at two hundred random moments under load: what the server did is on record, and nothing needs repair."""
+
+import http.client
+import itertools
+import json
+import os
+import random
+import signal
+import socket
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+from support.gateway import Gateway, write_config
+from support.hostile import assert_works, call, honest, hostile_server, until
+from support.nursery import alive, nursery
+from support.records import ask
+
+KILLS = 200
+LANES = 2
+CLIENTS = 4
+STARTED_WITHIN = 60
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Lane:
+    """One gateway after the other on one port; each is killed at a moment that chance gives."""
+
+    def __init__(self, nursery, directory, name, store, upstream):
+        self.port = free_port()
+        self.directory = directory / name
+        self.directory.mkdir()
+        self.log = self.directory / "log"
+        self.config = write_config(
+            self.directory,
+            {"one": {"url": upstream.url}},
+            gateway={"listen": f"127.0.0.1:{self.port}"},
+            store={"url": f"sqlite:///{store}"},
+            audit={"arguments": "whole"},
+        )
+        self._nursery = nursery
+        self.kills = self.served = 0
+        self.failure = None
+
+    def run(self, chance, kills, lock):
+        try:
+            while self.kills < kills:
+                self._live_and_die(chance, lock)
+        except BaseException as error:
+            self.failure = error
+
+    def _live_and_die(self, chance, lock):
+        with lock:
+            pid = self._nursery.start(self.config, self.log)
+        if chance.random() < 0.85:
+            until(lambda: listens(self.port) or not alive(pid), "the gateway listens", STARTED_WITHIN)
+            assert alive(pid), self.log.read_text()[-2000:]
+            self.served += 1
+            time.sleep(chance.uniform(0, 0.25))
+        else:
+            # In the middle of starting, too.
+            time.sleep(chance.uniform(0, 0.3))
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not alive(pid), "the gateway is dead")
+        self.kills += 1
+
+
+def keep_calling(ports, numbers, stop, answered):
+    for port in itertools.cycle(ports):
+        if stop.is_set():
+            return
+        marker = next(numbers)
+        # A gateway that was killed closes the connection or refuses it: that is what this is about.
+        with suppress(OSError, http.client.HTTPException):
+            if call(port, "work", {"marker": marker}, rpc_id=marker).status == 200:
+                answered.append(marker)
+                continue
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("kill_nine")
+def test_what_the_server_did_is_on_record_whenever_the_gateway_is_killed(tmp_path):
+    executed, answered = [], []
+
+    def work(peer, request):
+        executed.append(request.message["params"]["arguments"]["marker"])
+        honest(peer, request)
+
+    store = tmp_path / "callgate.db"
+    stop, lock, numbers = threading.Event(), threading.Lock(), itertools.count()
+    with hostile_server({"work": work}) as upstream, nursery() as nest:
+        lanes = [Lane(nest, tmp_path, f"lane{n}", store, upstream) for n in range(LANES)]
+        ports = [lane.port for lane in lanes]
+        killers = [
+            threading.Thread(target=lane.run, args=(random.Random(n), KILLS // LANES, lock), daemon=True)
+            for n, lane in enumerate(lanes)
+        ]
+        callers = [
+            threading.Thread(target=keep_calling, args=(ports, numbers, stop, answered), daemon=True)
+            for _ in range(CLIENTS)
+        ]
+        for thread in (*killers, *callers):
+            thread.start()
+        for thread in killers:
+            thread.join()
+        stop.set()
+        for thread in callers:
+            thread.join()
+        for lane in lanes:
+            assert lane.failure is None, lane.failure
+        assert sum(lane.kills for lane in lanes) == KILLS
+        assert sum(lane.served for lane in lanes) > KILLS // 2
+        assert len(executed) > KILLS
+        assert len(answered) < len(executed), "no call was under way when the gateway was killed"
+        assert_the_log_tells_everything(lanes[0], executed)
+
+
+def assert_the_log_tells_everything(lane, executed):
+    """An ordinary start on the same store works at once; every executed call has its decision; the log verifies."""
+    gateway = Gateway(lane.config)
+    try:
+        assert_works(gateway.port)
+        records = [json.loads(line)["record"] for line in ask(gateway, "audit", "export").splitlines()]
+        allowed = [
+            record["arguments"]["value"]["marker"]
+            for record in records
+            if record.get("verdict") == "allow" and record["tool"] == "work"
+        ]
+        assert set(executed) <= set(allowed)
+        assert len(allowed) == len(set(allowed))
+        ask(gateway, "audit", "verify")
+    finally:
+        assert gateway.stop() == 0
+    ask(gateway, "audit", "verify")
+    ask(gateway, "store", "check")
