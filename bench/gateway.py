@@ -8,7 +8,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-import database
+import pgserver
 from processes import HERE, Running, Unavailable, free_port, spawn, wait_ok
 
 SERVER = "echo"
@@ -43,7 +43,7 @@ def serve(stack: ExitStack, folder: Path, upstream: str, *, on_postgres: bool) -
     """Callgate over HTTP with its defaults: every check that needs no set-up, and the audit log, are on."""
     check_installed()
     folder.mkdir(parents=True, exist_ok=True)
-    database = database.start(stack, folder / "pgdata") if on_postgres else None
+    database = pgserver.start(stack, folder / "pgdata") if on_postgres else None
     port = free_port()
     sections = {
         "gateway": {"listen": f"127.0.0.1:{port}"},
