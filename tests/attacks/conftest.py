@@ -34,11 +34,10 @@ class Target:
         return got.status, got.error["code"], got.reason
 
     def raw(self, data: bytes) -> tuple[bytes, list[bytes]]:
-        """Send bytes as they are; what came back, and the bodies of the requests that the server got of it."""
+        """Send bytes as they are, `connection: close` in them; what came back, and the bodies that the server got."""
         before = len(self.upstream.requests)
         with connect(self.port) as connection:
             connection.sendall(data)
-            connection.shutdown(1)
             got = read_all(connection)
         bodies = [request.body for request in self.upstream.requests[before:]]
         assert_works(self.port)

@@ -8,6 +8,7 @@ from callgate.errors import Reason
 from callgate.gate import Context, Gate, Pass, Refuse
 from callgate.gateway.door import Door, Turned
 from callgate.jsonrpc import Limits
+from support.hostile import whole
 
 LIST = '{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
 CALL = '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ls","arguments":{}}}'
@@ -30,19 +31,16 @@ def test_one_bad_element_stops_the_whole_batch(target, which, order):
     target.refused(f"[{','.join(parts if order == 'last' else parts[::-1])}]".encode())
 
 
-def test_a_good_batch_passes_with_each_call_on_record(target):
-    before = len(target.upstream.requests)
-    target.raw(b"")
-    got, bodies = target.raw(_request(f"[{LIST},{CALL}]".encode()))
+def test_a_good_batch_passes_untouched(target):
+    got, bodies = target.raw(whole(f"[{LIST},{CALL}]".encode()))
     assert b'"id": 2' in got
     assert bodies == [f"[{LIST},{CALL}]".encode()]
-    assert len(target.upstream.requests) == before + 3
 
 
 @pytest.mark.parametrize(
     "headers", [{"mcp-method": "tools/list"}, {"mcp-name": "ls"}, {"mcp-protocol-version": "2026-07-28"}]
 )
-def test_a_batch_behind_the_headers_of_one_request(target, headers):
+def test_a_batch_behind_the_headers_of_onewhole(target, headers):
     assert target.reasons(f"[{LIST},{CALL}]".encode(), headers)[0] == 400
 
 
@@ -57,17 +55,10 @@ async def test_one_refused_call_refuses_every_element(books):
         return Refuse(Reason.CHECK_FAILED, "not this one") if call.tool == "rm" else Pass()
 
     door = Door(Gate(kill_switch=lambda: None, record=books.record, agents=no_rm), books, Limits())
-    rm = CALL.replace('"id":2', '"id":3').replace("ls", "rm")
+    rm = CALL.replace('"id":2', '"id":3').replace('"ls"', '"rm"')
     with pytest.raises(Turned) as turned:
         await door.admit(door.read(f"[{LIST},{CALL},{rm}]".encode()), Context("one", "http"))
     replies = {one["id"]: one["error"]["data"]["reason"] for one in json.loads(turned.value.reply)}
     assert replies == {1: "batch_refused", 2: "batch_refused", 3: "check_failed"}
     assert [(call.tool, decision.allowed) for call, decision in books.decisions] == [("ls", True), ("rm", False)]
     assert books.outcomes == [("ls", "batch_refused")]
-
-
-def _request(body):
-    return (
-        b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\nconnection: close\r\n"
-        b"content-length: %d\r\n\r\n%b" % (len(body), body)
-    )

@@ -15,33 +15,35 @@ CALL = [
     "requeststate",
 ]
 
+IN_MESSAGE = '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"name":"rm","arguments":{}},"KEY":"tools/call"}'
+IN_CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ls","KEY":{"path":"/"}}}'
 
-def with_key(key, value):
-    return '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ls","arguments":{}},"%s":%s}' % (key, value)
+
+def with_key(template, key):
+    return template.replace("KEY", key).encode()
 
 
 @pytest.mark.parametrize("key", TOP)
 def test_a_second_spelling_in_the_message(target, key):
-    assert target.reasons(with_key(key, '"tools/call"').encode()) == (400, -32600, "ambiguous_key")
+    assert target.reasons(with_key(IN_MESSAGE, key)) == (400, -32600, "ambiguous_key")
 
 
 @pytest.mark.parametrize("key", ["Method", "meTHod"])
 def test_only_the_second_spelling(target, key):
-    body = '{"jsonrpc":"2.0","id":1,"method":"ping","%s":"tools/call","params":{"name":"rm"}}' % key
-    assert target.reasons(body.encode())[2] == "ambiguous_key"
-    assert target.refused(body.replace('"method":"ping",', "").encode()).status == 400
+    assert target.refused(with_key(IN_MESSAGE.replace('"method":"ping",', ""), key)).status == 400
 
 
 @pytest.mark.parametrize("key", CALL)
 def test_a_second_spelling_in_the_call(target, key):
-    body = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ls","%s":{"path":"/"}}}' % key
-    assert target.reasons(body.encode()) == (400, -32602, "ambiguous_key")
+    assert target.reasons(with_key(IN_CALL, key)) == (400, -32602, "ambiguous_key")
+
+
+@pytest.mark.parametrize("key", CALL)
+def test_a_second_spelling_that_is_escaped(target, key):
     escaped = "".join(f"\\u{ord(letter):04x}" for letter in key)
-    body = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ls","%s":{"path":"/"}}}' % escaped
-    assert target.reasons(body.encode()) == (400, -32602, "ambiguous_key")
+    assert target.reasons(with_key(IN_CALL, escaped)) == (400, -32602, "ambiguous_key")
 
 
 @pytest.mark.parametrize("key", CALL)
 def test_a_second_spelling_in_a_call_of_a_batch(target, key):
-    body = '[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ls","%s":{"path":"/"}}}]' % key
-    target.refused(body.encode())
+    target.refused(with_key(f"[{IN_CALL}]", key))

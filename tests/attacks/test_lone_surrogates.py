@@ -2,6 +2,8 @@
 
 import pytest
 
+from support.hostile import whole
+
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"open","arguments":%b}}'
 
 
@@ -29,6 +31,5 @@ def test_in_the_name_of_the_tool(target):
 def test_a_whole_pair_is_no_attack(target):
     arguments = b'{"path":"\\ud83d\\ude00"}'
     body = CALL % arguments
-    head = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\nconnection: close\r\n"
-    _, bodies = target.raw(head + b"content-length: %d\r\n\r\n" % len(body) + body)
+    _, bodies = target.raw(whole(body))
     assert bodies == [body]

@@ -2,6 +2,8 @@
 
 import pytest
 
+from support.hostile import whole
+
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","arguments":{"amount":%b}}}'
 NUMBERS = {
     "not_a_number": b"NaN",
@@ -22,10 +24,8 @@ def test_such_a_number_is_refused(target, which):
 
 @pytest.mark.parametrize("number", [b"9007199254740991", b"-9007199254740991", b"1.5", b"1e3", b"-0.0"])
 def test_every_other_number_arrives_as_it_was_spelt(target, number):
-    before = len(target.upstream.requests)
-    _, bodies = target.raw(_request(CALL % number))
+    _, bodies = target.raw(whole(CALL % number))
     assert bodies == [CALL % number]
-    assert len(target.upstream.requests) == before + 2
 
 
 @pytest.mark.parametrize("digits", [5_000, 1_000_000])
@@ -37,10 +37,3 @@ def test_a_number_of_many_digits_is_refused_without_being_computed(target, digit
 @pytest.mark.parametrize("token", [b"01", b"1.", b".5", b"+1", b"0x10", b"1_000", b"nan", b"inf", b"\xd9\xa1"])
 def test_what_only_some_readers_take_for_a_number(target, token):
     assert target.reasons(CALL % token) == (400, -32700, "parse_error")
-
-
-def _request(body):
-    return (
-        b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\nconnection: close\r\n"
-        b"content-length: %d\r\n\r\n%b" % (len(body), body)
-    )

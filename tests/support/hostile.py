@@ -291,6 +291,11 @@ def head(length: int | None, *extra: str, path: str = "/mcp", method: str = "POS
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
 
 
+def whole(body: bytes, *extra: str) -> bytes:
+    """A whole request, the last on its connection."""
+    return head(len(body), "connection: close", *extra) + body
+
+
 def connect(port: int, timeout: float = PATIENCE) -> socket.socket:
     return socket.create_connection((HOST, port), timeout)
 

@@ -23,11 +23,7 @@ COMBINATIONS = ("direct-http", "direct-stdio", "http-http", "http-stdio", "stdio
 NOTE = "memo://note"
 UP, DOWN = "dev.example/up", "dev.example/down"
 LOG_LEVEL = "io.modelcontextprotocol/logLevel"
-WAYS = [
-    pytest.param((way, mode), id=f"{way}-{mode}", marks=pytest.mark.xdist_group(way))
-    for way in COMBINATIONS
-    for mode in MODES
-]
+WAYS = [pytest.param((way, mode), id=f"{way}-{mode}") for way in COMBINATIONS for mode in MODES]
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

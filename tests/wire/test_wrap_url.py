@@ -31,6 +31,13 @@ def wrap(place, behind):
         yield process
 
 
+@pytest.fixture(scope="module")
+def lasting(place):
+    """A server and a wrap for all the tests that need no session, one after the other."""
+    with raw_server() as server, piped(wrap_argv(place, "web", url=server.url)) as process:
+        yield process, server
+
+
 def send(wrap, *bodies: bytes) -> None:
     wrap.stdin.write(b"".join(body + b"\n" for body in bodies))
     wrap.stdin.flush()
@@ -82,7 +89,8 @@ def test_after_the_handshake_requests_carry_session_and_version(wrap, behind):
     assert behind.requests[-1].header("mcp-session-id") == [b"s 1"]
 
 
-def test_modern_requests_carry_the_headers_their_bodies_stand_for(wrap, behind):
+def test_modern_requests_carry_the_headers_their_bodies_stand_for(lasting):
+    wrap, behind = lasting
     meta = {f"{META}protocolVersion": VERSION, f"{META}clientCapabilities": {}}
     schema = {"type": "object", "properties": {"where": {"type": "string", "x-mcp-header": "Region"}}}
     behind.script = json_answer(reply(1, {"tools": [{"name": "t", "inputSchema": schema}]}))
@@ -91,7 +99,7 @@ def test_modern_requests_carry_the_headers_their_bodies_stand_for(wrap, behind):
     behind.script = json_answer(reply(2, {}))
     send(wrap, call("t", 2, meta, where="zürich"))
     assert heard(wrap)["id"] == 2
-    listed, called = behind.requests
+    listed, called = behind.requests[-2:]
     assert (listed.header("mcp-method"), listed.header("mcp-name")) == ([b"tools/list"], [])
     assert called.header("mcp-protocol-version") == [VERSION.encode()]
     assert (called.header("mcp-method"), called.header("mcp-name")) == ([b"tools/call"], [b"t"])
@@ -115,7 +123,8 @@ def test_modern_requests_carry_the_headers_their_bodies_stand_for(wrap, behind):
     ],
     ids=["status", "redirect", "nothing", "no JSON", "another's", "a notification", "another's event", "hangs up"],
 )
-def test_an_answer_that_is_none_becomes_an_error_with_the_requests_id(wrap, behind, script, reason):
+def test_an_answer_that_is_none_becomes_an_error_with_the_requests_id(lasting, script, reason):
+    wrap, behind = lasting
     behind.script = script
     send(wrap, call("t", "my-id"))
     answers = [heard(wrap)]
@@ -128,7 +137,8 @@ def test_an_answer_that_is_none_becomes_an_error_with_the_requests_id(wrap, behi
 
 
 @pytest.mark.parametrize("identity", ['"id":null,', "", '"id":"server-error",'], ids=["null", "none", "another"])
-def test_an_error_of_the_server_keeps_its_words_and_gets_the_requests_id(wrap, behind, identity):
+def test_an_error_of_the_server_keeps_its_words_and_gets_the_requests_id(lasting, identity):
+    wrap, behind = lasting
     error = '{"code":-32001,"message":"Sitzung?","data":{"x":1.50}}'
     behind.script = refuse(b"404 Not Found", f'{{{identity}"jsonrpc":"2.0","error":{error}}}'.encode())
     send(wrap, call("t", 5))
@@ -149,7 +159,8 @@ def test_a_server_that_is_not_there_is_said_so(place):
 
 
 @pytest.mark.parametrize("way", ["an array", "a stream"])
-def test_every_request_of_a_batch_is_answered(wrap, behind, way):
+def test_every_request_of_a_batch_is_answered(lasting, way):
+    wrap, behind = lasting
     replies = [reply(2, {"n": 2}), reply("one", {"n": 1})]
     behind.script = (
         json_answer(b"[%b , %b]" % (*replies,)) if way == "an array" else stream_answer(*map(event, replies))
@@ -160,7 +171,8 @@ def test_every_request_of_a_batch_is_answered(wrap, behind, way):
     assert behind.requests[-1].body == batch
 
 
-def test_what_a_batch_leaves_unanswered_is_an_error(wrap, behind):
+def test_what_a_batch_leaves_unanswered_is_an_error(lasting):
+    wrap, behind = lasting
     behind.script = json_answer(b"[%b]" % reply(1, {}))
     send(wrap, b"[%b,%b]" % (call("t", 1), call("t", 2)))
     assert heard(wrap)["result"] == {}

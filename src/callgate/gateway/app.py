@@ -190,7 +190,8 @@ class App:
                 entry = await site.door.admit(message, context)
             except Turned as turned:
                 span.refused(turned.refused.reason)
-                raise
+                await exchange.refuse(turned.refused, reply=turned.reply)
+                return
             span.allowed()
             exchange.trace = {name.encode(): value.encode() for name, value in span.headers().items()}
             await self._pass_on(upstream, exchange, entry)

@@ -92,21 +92,23 @@ class Wrap:
             return None
         try:
             message = self._door.read(line)
-            context = self._context(message)
-            if not self._spans.enabled:
-                return await self._door.admit(message, context)
-            with span_of(self._spans, message, context, {}) as span:
-                try:
-                    entry = await self._door.admit(message, context)
-                except Turned as turned:
-                    span.refused(turned.refused.reason)
-                    raise
-                span.allowed()
-                return entry
         except Turned as turned:
-            if turned.reply is not None:
-                await self._front.write(turned.reply)
+            await self._turned(turned)
             return None
+        context = self._context(message)
+        with span_of(self._spans, message, context, {}) as span:
+            try:
+                entry = await self._door.admit(message, context)
+            except Turned as turned:
+                span.refused(turned.refused.reason)
+                await self._turned(turned)
+                return None
+            span.allowed()
+            return entry
+
+    async def _turned(self, turned: Turned) -> None:
+        if turned.reply is not None:
+            await self._front.write(turned.reply)
 
     async def _deliver(self, line: bytes) -> None:
         """A message of the server, on its way to the client."""
