@@ -203,12 +203,21 @@ def test_garbage_of_the_server_does_not_end_the_calls_of_all(url, directory, cli
     assert processes(directory) == 1
 
 
-def test_a_token_hidden_by_a_second_one_never_reaches_the_process(url, directory):
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        '"progressToken":"a","progressToken":1',
+        '"progressToken":1,"progressToken":1',
+        '"progress\\u0054oken":1,"progressToken":1',
+    ],
+    ids=["different", "equal", "spelt differently"],
+)
+@pytest.mark.parametrize("method", ["tools/call", "dev.example/other"])
+def test_a_token_hidden_by_a_second_one_never_reaches_the_process(url, directory, method, tokens):
     """Two progress tokens: the gate would translate one and the server believe the other."""
-    meta = f'"{META}protocolVersion":"{VERSION}","{META}clientCapabilities":{{}},"progressToken":"a","progressToken":1'
-    for method in ("tools/call", "dev.example/other"):
-        body = f'{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"pid","_meta":{{{meta}}}}}}}'.encode()
-        assert ask(url, body, modern_headers("pid", method)).status == 400
+    meta = f'"{META}protocolVersion":"{VERSION}","{META}clientCapabilities":{{}},{tokens}'
+    body = f'{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"pid","_meta":{{{meta}}}}}}}'.encode()
+    assert ask(url, body, modern_headers("pid", method)).status == 400
     assert "progressToken" not in received(directory)
     assert events(modern(url, "pid").body)[-1]["id"] == 1
 

@@ -1,6 +1,7 @@
 """More of everything than there is room for: connections, open attempts, calls under way."""
 
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.gateway import CALLGATE, Running, serving, write_config
-from support.hostile import Reply, assert_works, call, connect, honest, hostile_server, read_all, status_of, until
+from support.hostile import Reply, assert_works, call, connect, head, honest, hostile_server, read_all, status_of, until
 
 # Several source addresses, or the ports of one would run out; a hard close, or they would stay taken for a minute.
 FLOOD = """
@@ -81,6 +82,12 @@ def test_connections_over_the_cap_are_turned_away_with_503(tmp_path):
         assert {status_of(raw) for raw in turned} == {503}
         assert b"overloaded" in turned[0]
         assert tried(gateway.port).status == 503
+        with connect(gateway.port) as sending:
+            # Closed too soon, it would be reset while it still sends, and the reason be lost.
+            for part in (head(200), b" " * 100, b" " * 100):
+                sending.sendall(part)
+                assert sending.recv(1, socket.MSG_PEEK)
+            assert status_of(read_all(sending)) == 503
         for connection in held:
             connection.close()
         until(lambda: tried(gateway.port).status == 200, "room again")

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from support.gateway import serving, store_path
+from support.gateway import Gateway, serving, store_path
 from support.hostile import assert_works, call, hostile_server, until
 from support.records import ask, calls_of
 
@@ -96,15 +96,16 @@ def test_a_disk_that_is_full(small_disk, upstream):
         assert_recovers(gateway)
 
 
-def test_a_disk_that_becomes_read_only(small_disk, upstream):
-    with gateway_at(small_disk, upstream) as gateway:
-        remount = ["mount", "-o", "remount,ro", str(small_disk)]
-        if subprocess.run(remount, capture_output=True, check=False).returncode != 0:
-            # Open for writing, the store keeps the system from it: read-only for new files only is no test.
-            pytest.skip("this system does not make a disk in use read-only")
-        assert_refused(gateway, upstream)
-        subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
-        assert_recovers(gateway)
+def test_a_disk_that_is_read_only(small_disk, upstream):
+    """A store that can be read but not written is no store: the gateway says so and does not start."""
+    with gateway_at(small_disk, upstream):
+        pass
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(AssertionError, match=r"callgate\.db failed"):
+        Gateway(small_disk / "callgate.toml")
+    subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+    with gateway_at(small_disk, upstream):
+        pass
 
 
 def test_a_store_that_was_deleted(tmp_path, upstream):

@@ -63,7 +63,7 @@ def call(rpc_id: Any, params: Any) -> None:
         say(reply(rpc_id, {"pid": os.getpid(), "child": child.pid}))
     else:
         memory.extend([arguments["text"]] if name == "remember" else [])
-        say(reply(rpc_id, {"pid": os.getpid(), "memory": memory}))
+        say(reply(rpc_id, {"content": [], "pid": os.getpid(), "memory": memory}))
 
 
 def cancelled(rpc_id: Any) -> None:
@@ -82,10 +82,13 @@ def main() -> None:
                 call(message["id"], params)
             elif method == "initialize":
                 wrong = params.get("protocolVersion") == "wrong"
-                server = {"protocolVersion": "2025-11-25", "serverInfo": {"pid": os.getpid()}, "capabilities": {}}
+                about = {"name": "teller", "version": "1", "pid": os.getpid()}
+                server = {"protocolVersion": "2025-11-25", "serverInfo": about, "capabilities": {}}
                 say(error(message["id"], -32602) if wrong else reply(message["id"], server))
             elif method == "notifications/cancelled":
                 cancelled(params["requestId"])
+            elif method is not None and "id" in message:
+                say(error(message["id"], -32601))
 
 
 if __name__ == "__main__":

@@ -64,8 +64,8 @@ def test_each_session_has_a_process_and_a_memory_of_its_own(gateway):
     assert one.id != two.id
     assert one.pid != two.pid
     one.call("remember", text="of one")
-    assert two.call("pid") == {"pid": two.pid, "memory": []}
-    assert one.call("pid") == {"pid": one.pid, "memory": ["of one"]}
+    assert two.call("pid") == {"content": [], "pid": two.pid, "memory": []}
+    assert one.call("pid") == {"content": [], "pid": one.pid, "memory": ["of one"]}
     one.delete()
     assert two.call("pid")["pid"] == two.pid
     two.delete()

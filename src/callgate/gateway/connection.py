@@ -103,7 +103,7 @@ class Connection(HttpToolsProtocol):
             super().on_body(body)
 
     def _leave_pipelined(self) -> None:
-        """A request behind one under way is not read: its client asks again when the first is answered and it is closed.
+        """A request behind one under way is not read: the connection ends with the first answer, so it is sent again.
 
         uvicorn would stop reading, and with that never notice that the client has left (RFC 9112 §9.3.2 and §9.6).
         """
@@ -137,7 +137,7 @@ class Connection(HttpToolsProtocol):
         self.transport.write_eof()
         self._head_timer = self.loop.call_later(_LINGER_SECONDS, self.transport.close)
 
-    def send_400_response(self, msg: str) -> None:
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's signature
         """What is no HTTP gets an answer of the same form as every other refusal."""
         self._turn_away(Reason.INVALID_REQUEST)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -117,7 +116,7 @@ def decode_value(value: str) -> str | None:
         if base64.b64encode(text).decode() != wrapped.group(1):
             return None
         return text.decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, no ASCII, or no UTF-8
         return None
 
 

@@ -1,0 +1,69 @@
+"""The attacker names headers in Connection, which a relay has to drop, or sends ones meant for the relay itself."""
+
+import pytest
+
+from support.gateway import serving
+from support.hostile import answer, call, call_message, head, hostile_server, reply, status_of
+
+CALL = call_message("ls")
+HOP = [
+    "te: trailers",
+    "keep-alive: 5",
+    "proxy-authorization: Basic eA==",
+    "proxy-connection: x",
+    "upgrade: x",
+    "http2-settings: x",
+]
+ABOUT_US = ["forwarded: for=1.2.3.4", "x-forwarded-for: 1.2.3.4", "x-forwarded-host: evil", "x-real-ip: 1.2.3.4"]
+
+
+def sent(target, *lines):
+    before = len(target.upstream.requests)
+    got, bodies = target.raw(head(len(CALL), *lines) + CALL)
+    assert status_of(got) == 200, got
+    assert bodies == [CALL]
+    return target.upstream.requests[before]
+
+
+@pytest.mark.parametrize("line", HOP + ABOUT_US)
+def test_what_is_for_the_relay_ends_there(target, line):
+    assert line.partition(":")[0] not in sent(target, "connection: close", line).headers
+
+
+@pytest.mark.parametrize(
+    "connection", ["connection: close, x-a", "connection: X-A, close", "connection: x-a\r\nconnection: close"]
+)
+def test_what_connection_names_ends_there_too(target, connection):
+    request = sent(target, connection, "x-a: 1", "x-b: 2")
+    assert "x-a" not in request.headers
+    assert request.headers["x-b"] == "2"
+    assert "connection" not in request.headers
+
+
+def test_connection_cannot_take_away_what_the_operator_configured(tmp_path):
+    with hostile_server() as upstream:
+        table = {"url": upstream.url, "headers": {"Authorization": "Bearer configured"}}
+        with serving(tmp_path, {"one": table}) as gateway:
+            got = call(
+                gateway.port, "ls", headers={"connection": "authorization, content-length, host, accept-encoding"}
+            )
+            assert got.status == 200
+        assert upstream.requests[0].headers["authorization"] == "Bearer configured"
+        assert upstream.requests[0].headers["accept-encoding"] == "identity"
+        assert upstream.requests[0].body
+
+
+def test_what_a_server_says_to_the_relay_ends_there(target):
+    lines = [
+        "connection: keep-alive, x-hop",
+        "x-hop: 1",
+        "keep-alive: timeout=5",
+        "proxy-authenticate: Basic",
+        "alt-svc: h3",
+        "x-end: 1",
+    ]
+    target.upstream.behaviours["hops"] = lambda peer, request: peer.send(answer(reply(request.id), extra=lines))
+    got = call(target.port, "hops")
+    assert got.status == 200
+    assert got.fields["x-end"] == "1"
+    assert not {"x-hop", "keep-alive", "proxy-authenticate", "alt-svc"} & set(got.fields)
