@@ -24,10 +24,10 @@ demo: $(STAMP) ## run the gateway in front of an example server
 	@$(BIN)/callgate demo
 
 test: $(STAMP) ## run every test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 quick: $(STAMP) ## run the tests that take no more than a moment
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
 
 lint: $(STAMP) ## ruff, mypy --strict, the import rule of the rooms
 	$(BIN)/ruff check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -15,6 +15,7 @@ from callgate.gateway.door import Door, Entry, Turned, session_digest
 from callgate.gateway.exchange import ClientGone, Exchange, Receive, Scope, Send
 from callgate.gateway.guard import Guard, check_media_type
 from callgate.gateway.routing import Routing, check_routing
+from callgate.gateway.sse import encode_event
 from callgate.gateway.tracing import span_of
 from callgate.jsonrpc import Batch, Kind, Message, error_reply
 from callgate.telemetry.spans import Tracer
@@ -23,6 +24,7 @@ log = logging.getLogger("callgate.http")
 
 _PREFIX: Final = "/servers/"
 _SUFFIX: Final = "/mcp"
+_SUBSCRIBE: Final = "subscriptions/listen"
 
 
 class Upstream(Protocol):
@@ -130,7 +132,8 @@ class App:
             if not self._stopping:
                 raise
             # The time for calls under way is over: say so instead of breaking off without a word.
-            await self._refuse(exchange, Refused(Reason.SHUTTING_DOWN))
+            if not exchange.started:
+                await exchange.refuse(Refused(Reason.SHUTTING_DOWN))
         finally:
             self._watched.request(exchange.method, exchange.status)
 
@@ -197,29 +200,44 @@ class App:
             await self._pass_on(upstream, exchange, entry)
 
     async def _pass_on(self, upstream: Upstream, exchange: Exchange, entry: Entry) -> None:
+        endless = isinstance(entry.message, Message) and entry.message.method == _SUBSCRIBE
         try:
-            await upstream.post(exchange, entry)
+            await (self._until_stopping(upstream.post(exchange, entry)) if endless else upstream.post(exchange, entry))
         except Refused as refused:
             if isinstance(refused, UpstreamError):
                 self._watched.failure(upstream.name, refused.reason)
             if exchange.started:
                 raise
             await exchange.refuse(refused, _id_of(entry.message))
+        except asyncio.CancelledError:
+            if self._stopping and exchange.streaming:
+                # The time for calls under way is over: a stream ends with the reason, not in the middle.
+                cut = Refused(Reason.SHUTTING_DOWN)
+                await exchange.end(b"" if endless else encode_event(error_reply(_id_of(entry.message), cut)))
+            raise
 
     async def _stream(self, upstream: Upstream, exchange: Exchange) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._streams.add(task)
         try:
-            await upstream.get(exchange)
+            await self._until_stopping(upstream.get(exchange))
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
-            task.uncancel()
             if exchange.started:
                 await exchange.end()
             else:
                 raise Refused(Reason.SHUTTING_DOWN) from None
+
+    async def _until_stopping(self, work: Coroutine[object, object, None]) -> None:
+        """Work that would never end by itself: it is cancelled as soon as the gateway is asked to stop."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._streams.add(task)
+        try:
+            await work
+        except asyncio.CancelledError:
+            if self._stopping:
+                task.uncancel()
+            raise
         finally:
             self._streams.discard(task)
 

@@ -26,7 +26,19 @@ class ClientGone(Exception):
 class Exchange:
     """A request to read and an answer to write; `fields` has the headers by name."""
 
-    __slots__ = ("_receive", "_send", "fields", "headers", "method", "path", "peer", "started", "status", "trace")
+    __slots__ = (
+        "_receive",
+        "_send",
+        "fields",
+        "headers",
+        "method",
+        "path",
+        "peer",
+        "started",
+        "status",
+        "streaming",
+        "trace",
+    )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
@@ -35,7 +47,7 @@ class Exchange:
         self.fields: dict[bytes, bytes] = dict(self.headers)
         client = scope.get("client")
         self.peer: str | None = client[0] if client else None
-        self.started = False
+        self.started = self.streaming = False
         self.status = 0
         self.trace: dict[bytes, bytes] = {}
         self._receive = receive
@@ -101,7 +113,7 @@ class Exchange:
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Begin an answer that is streamed."""
-        self.started = True
+        self.started = self.streaming = True
         self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
@@ -109,6 +121,7 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
     async def end(self, chunk: bytes = b"") -> None:
+        self.streaming = False
         await self._send({"type": "http.response.body", "body": chunk})
 
     def watch(self, patience: float | None = None, *, at_once: bool = False) -> Watch:

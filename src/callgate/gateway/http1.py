@@ -287,12 +287,16 @@ class Pool:
         connection.idle_since = time.monotonic()
         self._idle.append(connection)
 
-    def close(self) -> None:
-        self._closed = True
+    def drop_idle(self) -> None:
+        """What was kept may be as dead as the one that just failed."""
         for connection in self._idle:
             with contextlib.suppress(RuntimeError):
                 connection.abort()
         self._idle.clear()
+
+    def close(self) -> None:
+        self._closed = True
+        self.drop_idle()
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from callgate.config import Server
 from callgate.errors import Reason, UpstreamError
-from callgate.gateway.http1 import Answer, BrokenAnswer, Pool
+from callgate.gateway.http1 import Answer, BrokenAnswer, Connection, Pool
 from callgate.gateway.sse import Event, EventCutter
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -38,8 +38,32 @@ class HttpClient:
 
     async def open(self, method: bytes, body: bytes | None, headers: Headers) -> Answer:
         """Send a request and wait for the head of the answer."""
+        answer = await self._send(method, body, headers)
+        if answer.status >= 300:
+            _check_status(answer)
+        if answer.fields.get(b"content-encoding", b"identity").lower() != b"identity":
+            answer.close()
+            raise UpstreamError(Reason.UPSTREAM_ENCODING)
+        return answer
+
+    async def _send(self, method: bytes, body: bytes | None, headers: Headers) -> Answer:
+        connection = await self._connection()
+        used = connection.idle_since > 0
         try:
-            connection = await self._pool.take()
+            return await connection.exchange(self._head(method, body, headers), body or b"")
+        except BrokenAnswer as error:
+            if error.garbage:
+                raise UpstreamError(Reason.UPSTREAM_GARBAGE) from None
+            # A server may close a kept connection just as it is used again. Only what may be done twice is sent twice
+            # (RFC 9110 §9.2.2): a call never is.
+            if not used or method == b"POST":
+                raise UpstreamError(Reason.UPSTREAM_CLOSED) from None
+        self._pool.drop_idle()
+        return await self._send(method, body, headers)
+
+    async def _connection(self) -> Connection:
+        try:
+            return await self._pool.take()
         except TimeoutError:
             raise UpstreamError(Reason.UPSTREAM_UNREACHABLE, "connecting to the server took too long") from None
         except ssl.SSLError as error:
@@ -47,16 +71,6 @@ class HttpClient:
         except OSError as error:
             text = error.strerror or str(error)
             raise UpstreamError(Reason.UPSTREAM_UNREACHABLE, f"cannot connect to the server: {text}") from None
-        try:
-            answer = await connection.exchange(self._head(method, body, headers), body or b"")
-        except BrokenAnswer as error:
-            raise UpstreamError(Reason.UPSTREAM_GARBAGE if error.garbage else Reason.UPSTREAM_CLOSED) from None
-        if answer.status >= 300:
-            _check_status(answer)
-        if answer.fields.get(b"content-encoding", b"identity").lower() != b"identity":
-            answer.close()
-            raise UpstreamError(Reason.UPSTREAM_ENCODING)
-        return answer
 
     def _head(self, method: bytes, body: bytes | None, headers: Headers) -> bytes:
         lines = [b"%b %b HTTP/1.1\r\nhost: %b" % (method, self._target, self._host)]

@@ -21,6 +21,7 @@ from callgate.jsonrpc import Batch, Message, RequestId, error_reply, peek
 from callgate.telemetry.spans import Tracer
 
 _AHEAD: Final = 1000
+_CANCEL_GRACE: Final = 5.0
 
 
 class Behind(Protocol):
@@ -84,7 +85,21 @@ class Wrap:
                 for flight in entry.calls:
                     self._calls[flight.rpc_id] = flight
                 await self._behind.send(entry)
+                for message in entry.messages:
+                    if message.method == "notifications/cancelled" and isinstance(message.params, dict):
+                        self._expect_no_more_of(message.params.get("requestId"))
         await self._behind.send_eof()
+
+    def _expect_no_more_of(self, rpc_id: object) -> None:
+        """A cancelled call need not be answered: without a reply it counts as cancelled after a while."""
+        flight = self._calls.get(rpc_id) if isinstance(rpc_id, (int, str)) else None
+        if flight is not None:
+            asyncio.get_running_loop().call_later(_CANCEL_GRACE, self._give_up, flight)
+
+    def _give_up(self, flight: InFlight) -> None:
+        flight.finish("cancelled")
+        if self._calls.get(flight.rpc_id) is flight:
+            del self._calls[flight.rpc_id]
 
     async def _admit(self, line: bytes | Refused) -> Entry | None:
         if isinstance(line, Refused):
