@@ -196,9 +196,11 @@ async def test_the_server_asks_the_clients_model(connection: Connection):
 
 
 async def test_request_state_comes_and_goes_unchanged(connection: Connection):
-    if not connection.modern:
-        pytest.skip("the handshake era has no input_required")
     session = connection.client.session
+    if not connection.modern:
+        # That era has no state to carry: the server asks while the call is under way, and the call ends once.
+        assert isinstance(await session.call_tool("ask", {}, allow_input_required=True), types.CallToolResult)
+        return
     first = await session.call_tool("ask", {}, allow_input_required=True)
     assert isinstance(first, types.InputRequiredResult)
     assert first.request_state == 'asked once: ü " \\ \u2028'
