@@ -19,16 +19,13 @@ def modern_call(text, rpc_id):
     return json.dumps({"jsonrpc": "2.0", "id": rpc_id, "method": "tools/call", "params": params}).encode()
 
 
-STUCK = pytest.mark.xfail(strict=True, reason="writing to a server that does not read is not bounded by its patience")
-
-
 @pytest.mark.parametrize(
     ("command", "size"),
     [
         pytest.param(SILENT, 10, id="silent-small"),
         pytest.param(SILENT, 4_000_000, id="silent-large"),
         pytest.param(DEAF, 10, id="deaf-small"),
-        pytest.param(DEAF, 4_000_000, id="deaf-large", marks=STUCK),
+        pytest.param(DEAF, 4_000_000, id="deaf-large"),
     ],
 )
 def test_a_server_that_does_not_answer_times_out(tmp_path, command, size):

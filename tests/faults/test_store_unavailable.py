@@ -14,7 +14,6 @@ from support.records import ask, calls_of
 
 REASONS = ("audit_unavailable", "store_unavailable")
 STORE = {"busy_seconds": 0.3}
-NAMELESS = pytest.mark.xfail(reason="the writer may hold on to a SQLite file that has no name any more", strict=False)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +108,6 @@ def test_a_disk_that_is_read_only(small_disk, upstream):
         pass
 
 
-@NAMELESS
 def test_a_store_that_was_deleted(tmp_path, upstream):
     """Records written into a file that has no name any more are records nobody will ever read."""
     with gateway_at(tmp_path, upstream) as gateway:
@@ -118,7 +116,6 @@ def test_a_store_that_was_deleted(tmp_path, upstream):
         assert_refused(gateway, upstream)
 
 
-@NAMELESS
 def test_a_store_whose_place_another_file_took(tmp_path, upstream):
     """The switch that an operator turns is in the new file: a gateway that holds on to the old one would not see it."""
     with gateway_at(tmp_path, upstream) as gateway:
@@ -129,7 +126,6 @@ def test_a_store_whose_place_another_file_took(tmp_path, upstream):
         assert_refused(gateway, upstream)
 
 
-@NAMELESS
 def test_a_store_that_was_replaced_by_another_good_one(tmp_path, upstream):
     """What is let through has to be on record in the store that is there, not in one that is gone."""
     with gateway_at(tmp_path, upstream) as gateway:

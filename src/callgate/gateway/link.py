@@ -45,6 +45,7 @@ class Box:
         self.tokens = {token for m in entry.messages if (token := _token(m)) is not None}
         self.cancelled: set[RequestId] = set()
         self.overflow = False
+        self.line = b""
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(_BOX_MAX)
 
     def put(self, message: bytes | None) -> None:
@@ -123,8 +124,8 @@ class Link:
             asked[0].cancelled.add(asked[1])
             asyncio.get_running_loop().call_later(_CANCEL_GRACE, asked[0].give_up)
 
-    async def open(self, entry: Entry) -> Box:
-        """Send a request; its box receives everything the process says for it."""
+    def open(self, entry: Entry) -> Box:
+        """A box for a request: it receives everything the process says for it, once it is submitted."""
         box = Box(entry)
         raw = entry.raw
         if self._shared:
@@ -140,16 +141,19 @@ class Link:
                     raise Refused(Reason.INVALID_REQUEST, "a request with this id is under way in this session")
             self._asked.update({rpc_id: (box, rpc_id) for rpc_id in box.waiting})
         self._boxes.append(box)
-        try:
-            await self._process.send(one_line(raw))
-        except UpstreamError:
-            self._drop(box)
-            raise
+        box.line = one_line(raw)
         return box
 
-    async def close(self, box: Box) -> None:
+    async def submit(self, box: Box) -> None:
+        """Send the request; waits while the process does not read."""
+        line, box.line = box.line, b""
+        await self._process.send(line)
+
+    def close(self, box: Box) -> None:
         """Done with a box; what is still unanswered is cancelled at the process."""
         unanswered = self._drop(box)
+        if box.line:
+            return  # never submitted
         self.haunted = self.haunted or bool(unanswered)
         if not self.alive:
             return
@@ -159,8 +163,8 @@ class Link:
                 "method": "notifications/cancelled",
                 "params": {"requestId": number, "reason": "the client closed the connection"},
             }
-            with contextlib.suppress(UpstreamError):
-                await self._process.send(_encode(notice) + b"\n")
+            with contextlib.suppress(UpstreamError, ConnectionError, RuntimeError):
+                self._process.post(_encode(notice) + b"\n")
 
     def _drop(self, box: Box) -> list[RequestId]:
         if box in self._boxes:

@@ -79,12 +79,19 @@ class Process:
         self._tasks = [asyncio.create_task(self._read(on_line)), asyncio.create_task(self._log_errors())]
 
     async def send(self, line: bytes) -> None:
-        """Write one line; waits while the process does not read."""
+        """Write one line; waits while the process does not read. A line is never sent in part."""
         try:
-            self._stdin.write(line)
+            self.post(line)
             await self._stdin.drain()
         except (ConnectionError, RuntimeError):
             raise UpstreamError(Reason.UPSTREAM_CLOSED, "the server's process has ended") from None
+
+    def post(self, line: bytes) -> None:
+        """Write one line without waiting; refused where too much is unread already."""
+        unread = self._stdin.transport.get_write_buffer_size()
+        if unread > 2 * self._max:
+            raise UpstreamError(Reason.UPSTREAM_TIMEOUT, "the server does not read what it is sent")
+        self._stdin.write(line)
 
     async def stop(self, grace: float = _GRACE) -> None:
         """End it as MCP asks (lifecycle, shutdown): close its input, then SIGTERM, then SIGKILL, to the whole group."""

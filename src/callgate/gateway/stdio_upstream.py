@@ -262,16 +262,18 @@ class StdioUpstream:
     ) -> bool:
         """Send, and answer with what comes back; True once the answer is a result."""
         if all(message.kind is not Kind.REQUEST for message in entry.messages):
-            await link.send(entry)
-            await exchange.respond(202)
+            with exchange.watch(self._server.timeout_seconds):
+                await link.send(entry)
+                await exchange.respond(202)
             return True
-        box = await link.open(entry)
+        box = link.open(entry)
         good = False
         try:
             with exchange.watch(self._server.timeout_seconds) as watch:
+                await link.submit(box)
                 good = await self._deliver(exchange, box, headers, watch, modern=modern)
         finally:
-            await link.close(box)
+            link.close(box)
         return good
 
     async def _deliver(

@@ -29,6 +29,9 @@ class Backend(Protocol):
     def insert(self, driver: Any, rows: Sequence[AuditRow]) -> None:
         """Write rows in a transaction of their own, durable on return."""
 
+    def confirm(self) -> None:
+        """Raise where what was just committed cannot be found by others any more."""
+
     def insert_within(self, driver: Any, rows: Sequence[AuditRow]) -> None:
         """Write rows in the transaction that is open."""
 

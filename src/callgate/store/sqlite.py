@@ -46,6 +46,7 @@ class SqliteBackend:
         self.path = Path(url.database).expanduser()
         self._synchronous = "FULL" if durability == "full" else "NORMAL"
         self._busy_seconds = busy_seconds
+        self._file: tuple[int, int] | None = None
         self.engine = self._make_engine()
 
     def _make_engine(self) -> Engine:
@@ -87,6 +88,19 @@ class SqliteBackend:
                 advice="Check the folder's owner and permissions, or set store.url.",
             ) from None
         self._use_wal()
+        self._file = self._at_path()
+
+    def confirm(self) -> None:
+        """SQLite goes on writing into a file that was deleted or replaced; nobody would ever read that."""
+        if self._at_path() != self._file:
+            raise sqlite3.OperationalError("the file was moved, deleted or replaced while in use")
+
+    def _at_path(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _use_wal(self) -> None:
         deadline = time.monotonic() + self._busy_seconds

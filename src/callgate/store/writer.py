@@ -126,6 +126,7 @@ class Writer:
     def _commit(self, batch: Sequence[Job]) -> None:
         try:
             self._write(batch)
+            self._backend.confirm()
         except Exception as error:  # noqa: BLE001 — fail closed: whatever happened, nobody may think it is durable
             self._failed(batch, error)
             return
