@@ -25,7 +25,7 @@ LINGER_SECONDS: Final = 0.02
 # Where several wait for the same commit, more are about to come: a moment's patience halves the commits. A lone caller
 # never waits for this.
 COMPANY: Final = 2
-GATHER_SECONDS: Final = 0.001
+GATHER_SECONDS: Final = 0.0002
 # How long a record that nobody waits for is tried again before it counts as lost.
 KEEP_SECONDS: Final = 120.0
 
