@@ -37,6 +37,7 @@ class Reason(StrEnum):
     INVALID_PARAMS = "invalid_params"
     DUPLICATE_KEY = "duplicate_key"
     AMBIGUOUS_KEY = "ambiguous_key"
+    AMBIGUOUS_METHOD = "ambiguous_method"
     NUMBER_OUT_OF_RANGE = "number_out_of_range"
     LONE_SURROGATE = "lone_surrogate"
     TOO_DEEP = "too_deep"
@@ -137,6 +138,12 @@ _TABLE: dict[Reason, _Row] = {
         400,
         "A key differs from a protocol key only in upper and lower case; some servers would read it as that key.",
         "Spell protocol keys exactly as the specification does.",
+        INVALID_REQUEST,
+    ),
+    Reason.AMBIGUOUS_METHOD: _row(
+        400,
+        "The method is spelt so that some servers would read another method than the gate does.",
+        "Spell methods exactly as the specification does, in printable characters.",
         INVALID_REQUEST,
     ),
     Reason.NUMBER_OUT_OF_RANGE: _row(

@@ -171,6 +171,21 @@ class TestSplicing:
         assert span is not None
         assert self.RAW[slice(*span)] == b'[1, {"id":5}]'
 
+    def test_half_an_emoji_elsewhere_does_not_matter(self):
+        raw = rb' { "a" : "\ud83d" , "id" : 3 , "result" : {"\udfff":[], "x":"@"} } '.replace(b"@", b"\xc3\xbc")
+        assert replace_member(raw, ("id",), b'"new"') == raw.replace(b": 3 ", b': "new" ')
+        assert replace_member(raw, ("result", "x"), b"1") == raw.replace(b'"\xc3\xbc"', b"1")
+        assert replace_member(raw, ("nope",), b"1") == raw
+        assert replace_member(rb'{"x":"\ud83d"}', ("id",), b"1") == rb'{"x":"\ud83d"}'
+
+    @pytest.mark.parametrize(
+        "raw",
+        [rb'{"id":1,"x":"\ud83d"', rb'{"x":"\ud83d","id":1,"id":2}', b'{"id":1 "x":"\\ud83d"}', b'{"id":1,"x":\xff}'],
+    )
+    def test_what_nobody_can_read_is_not_left_as_it_is(self, raw):
+        with pytest.raises(BadMessage):
+            replace_member(raw, ("id",), b"7")
+
     def test_a_duplicate_on_the_way_is_refused(self):
         with pytest.raises(BadMessage):
             replace_member(b'{"params":{"x":1,"x":2,"id":3}}', ("params", "id"), b"4")

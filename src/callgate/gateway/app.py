@@ -13,7 +13,7 @@ from callgate.errors import Reason, Refused, UpstreamError
 from callgate.gate import Context
 from callgate.gateway.door import Door, Entry, Turned, session_digest
 from callgate.gateway.exchange import ClientGone, Exchange, Receive, Scope, Send
-from callgate.gateway.guard import Guard, check_media_type
+from callgate.gateway.guard import Guard, check_media_type, check_nominated
 from callgate.gateway.routing import Routing, check_routing
 from callgate.gateway.sse import encode_event
 from callgate.gateway.tracing import span_of
@@ -139,13 +139,15 @@ class App:
 
     async def _serve(self, site: Site, exchange: Exchange) -> None:
         upstream = site.upstream(exchange.path)
-        if self._busy >= site.in_flight:
+        if self._busy >= site.in_flight and exchange.method != "GET":
             raise Refused(Reason.OVERLOADED)
         if self._stopping:
             raise Refused(Reason.SHUTTING_DOWN)
         if exchange.method != "POST" and (closed := site.door.gate.closed()) is not None:
             raise closed
-        self._busy += 1
+        # A stream that only waits takes a connection, not a place among the requests under way.
+        working = exchange.method != "GET"
+        self._busy += working
         upstream.busy += 1
         try:
             if exchange.method == "POST":
@@ -160,12 +162,13 @@ class App:
             self._watched.failure(upstream.name, error.reason)
             raise
         finally:
-            self._busy -= 1
+            self._busy -= working
             upstream.busy -= 1
 
     async def _post(self, site: Site, upstream: Upstream, exchange: Exchange) -> None:
         door = site.door
         check_media_type(exchange)
+        check_nominated(exchange)
         raw = await exchange.body(door.limits.bytes, site.body_seconds)
         try:
             message = door.read(raw)
@@ -180,7 +183,7 @@ class App:
             if self._watched.spans.enabled:
                 await self._traced(site, upstream, exchange, message, context)
             else:
-                await self._pass_on(upstream, exchange, await door.admit(message, context))
+                await self._pass_on(site, upstream, exchange, await door.admit(message, context))
         except Turned as turned:
             await exchange.refuse(turned.refused, reply=turned.reply)
 
@@ -197,9 +200,10 @@ class App:
                 return
             span.allowed()
             exchange.trace = {name.encode(): value.encode() for name, value in span.headers().items()}
-            await self._pass_on(upstream, exchange, entry)
+            await self._pass_on(site, upstream, exchange, entry)
 
-    async def _pass_on(self, upstream: Upstream, exchange: Exchange, entry: Entry) -> None:
+    async def _pass_on(self, site: Site, upstream: Upstream, exchange: Exchange, entry: Entry) -> None:
+        site.door.last_look(entry)
         endless = isinstance(entry.message, Message) and entry.message.method == _SUBSCRIBE
         try:
             await (self._until_stopping(upstream.post(exchange, entry)) if endless else upstream.post(exchange, entry))
@@ -278,6 +282,7 @@ def _context(server: str, exchange: Exchange, routing: Routing) -> Context:
         None if session is None else session_digest(session.decode("latin-1")),
         routing.version,
         exchange.peer,
+        exchange.fields,
     )
 
 

@@ -27,7 +27,8 @@ class Books:
         refused = decision.refused
         context = call.context
         arguments, args_hash = self.arguments.store(context.server, call.tool, call.arguments, call.canonical)
-        facts = {name: value for answer in decision.answers for name, value in answer.verdict.facts.items()}
+        # What a broken check answered may be anything; it is refused all the same, and on record.
+        facts = {k: v for answer in decision.answers for k, v in getattr(answer.verdict, "facts", {}).items()}
         try:
             await self._audit.decided(
                 DecisionRecord(

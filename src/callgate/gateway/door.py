@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -111,7 +111,7 @@ class Turned(Exception):
 
 
 class Door:
-    """One door per server; the gate behind all of them is the same."""
+    """The way in, for every transport and every server of a configuration."""
 
     def __init__(self, gate: Gate, ledger: Ledger, limits: Limits, clock: Clock = time.time) -> None:
         self.gate = gate
@@ -140,6 +140,15 @@ class Door:
             raise Turned(closed, error_reply(message.id, closed))
         return Entry(message)
 
+    def last_look(self, entry: Entry) -> None:
+        """Before a message leaves: the switch may have been turned since it was decided; raises Turned."""
+        closed = self.gate.closed()
+        if closed is None or all(message.kind is not Kind.REQUEST for message in entry.messages):
+            return
+        for flight in entry.calls:
+            flight.finish("blocked", code=closed.code)
+        raise Turned(closed, _refuse_all(entry.message, closed, {}))
+
     async def _admit_batch(self, batch: Batch, context: Context, closed: Refused | None) -> Entry:
         """All or nothing: one refused call refuses the batch, so that nothing is half done."""
         calls = [(m, self._call(m, context)) for m in batch.messages if m.method == TOOLS_CALL]
@@ -154,9 +163,7 @@ class Door:
             return Entry(batch, in_flight)
         for flight in in_flight:
             flight.finish("batch_refused")
-        other = closed or Refused(Reason.BATCH_REFUSED)
-        replies = [error_reply(m.id, refusals.get(m.id, other)) for m in batch.messages if m.kind is Kind.REQUEST]
-        raise Turned(first, b"[" + b",".join(replies) + b"]" if replies else None)
+        raise Turned(first, _refuse_all(batch, closed or Refused(Reason.BATCH_REFUSED), refusals))
 
     async def _decide(self, call: Call) -> Refused | None:
         started = time.perf_counter()
@@ -181,6 +188,14 @@ class Door:
     def _in_flight(self, call: Call, message: Message) -> InFlight:
         assert message.id is not None
         return InFlight(call, message.id, self._ledger, self._clock)
+
+
+def _refuse_all(message: Message | Batch, refused: Refused, others: Mapping[RequestId | None, Refused]) -> bytes | None:
+    """The answer to every request in there: its own refusal, or the one that holds for all."""
+    if isinstance(message, Message):
+        return error_reply(message.id, refused)
+    replies = [error_reply(m.id, others.get(m.id, refused)) for m in message.messages if m.kind is Kind.REQUEST]
+    return b"[" + b",".join(replies) + b"]" if replies else None
 
 
 class _Randomness:

@@ -79,3 +79,15 @@ def check_media_type(exchange: Exchange) -> None:
         key, _, charset = parameter.partition("=")
         if key.strip() == "charset" and charset.strip().strip('"') not in ("utf-8", "utf8"):
             raise Refused(Reason.UNSUPPORTED_MEDIA_TYPE, "the body has to be UTF-8")
+
+
+def check_nominated(exchange: Exchange) -> None:
+    """`Connection` may name headers that end here (RFC 9110 §7.6.1): not those that the request was judged by."""
+    connection = exchange.fields.get(b"connection")
+    if connection in (None, b"keep-alive", b"close"):
+        return
+    for name, value in exchange.headers:
+        if name == b"connection" and any(
+            token.strip().startswith((b"mcp-", b"content-", b"accept")) for token in value.lower().split(b",")
+        ):
+            raise Refused(Reason.INVALID_REQUEST, "Connection names a header that has to reach the server")

@@ -6,8 +6,6 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
-
 from callgate.config import Server
 from callgate.errors import Reason, UpstreamError
 from callgate.gateway.door import Entry, InFlight
@@ -17,10 +15,9 @@ from callgate.gateway.http1 import Answer
 from callgate.gateway.http_client import HttpClient, is_stream
 from callgate.gateway.patience import Watch
 from callgate.gateway.sse import encode_event
-from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, peek
+from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, parts, peek
 
 _DETACHED_MAX: Final = 10_000
-_decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Detached:
@@ -135,13 +132,7 @@ class HttpUpstream:
 
     def _settle(self, entry: Entry, body: bytes) -> None:
         """Match a JSON answer with what was asked; what does not fit is not passed on as an answer."""
-        if isinstance(entry.message, Batch):
-            try:
-                replies = [bytes(raw) for raw in _decode_list(body)]
-            except (msgspec.MsgspecError, UnicodeDecodeError):
-                raise UpstreamError(Reason.UPSTREAM_GARBAGE) from None
-        else:
-            replies = [body]
+        replies = (parts(body) or []) if isinstance(entry.message, Batch) else [body]
         for flight in entry.calls:
             if not any(flight.replied(reply) for reply in replies):
                 raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than was asked")

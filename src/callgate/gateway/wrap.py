@@ -7,18 +7,21 @@ requests at once share their commits, and a cancellation never overtakes what it
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from callgate.errors import Refused
+from callgate.errors import Reason, Refused
 from callgate.gate import Context
 from callgate.gateway.door import Door, Entry, InFlight, Turned, session_digest
 from callgate.gateway.routing import VERSION_META
 from callgate.gateway.stdio_front import StdioFront
 from callgate.gateway.tracing import span_of
-from callgate.jsonrpc import Batch, Message, RequestId, error_reply, peek
+from callgate.jsonrpc import TOOLS_CALL, Batch, Message, RequestId, error_reply, peek
 from callgate.telemetry.spans import Tracer
+
+log = logging.getLogger("callgate.wrap")
 
 _AHEAD: Final = 1000
 _CANCEL_GRACE: Final = 5.0
@@ -48,6 +51,7 @@ class Wrap:
         self._session = session_digest(secrets.token_hex(16))
         self._protocol: str | None = None
         self._calls: dict[RequestId, InFlight] = {}
+        self._under_way: set[RequestId] = set()
 
     async def run(self) -> int:
         """Relay until either side is done; the exit status is the server's."""
@@ -81,7 +85,7 @@ class Wrap:
     async def _send_in_order(self, queue: asyncio.Queue[asyncio.Task[Entry | None] | None]) -> None:
         while (task := await queue.get()) is not None:
             entry = await task
-            if entry is not None:
+            if entry is not None and await self._may_leave(entry):
                 for flight in entry.calls:
                     self._calls[flight.rpc_id] = flight
                 await self._behind.send(entry)
@@ -89,6 +93,15 @@ class Wrap:
                     if message.method == "notifications/cancelled" and isinstance(message.params, dict):
                         self._expect_no_more_of(message.params.get("requestId"))
         await self._behind.send_eof()
+
+    async def _may_leave(self, entry: Entry) -> bool:
+        try:
+            self._door.last_look(entry)
+        except Turned as turned:
+            self._under_way.difference_update(flight.rpc_id for flight in entry.calls)
+            await self._turned(turned)
+            return False
+        return True
 
     def _expect_no_more_of(self, rpc_id: object) -> None:
         """A cancelled call need not be answered: without a reply it counts as cancelled after a while."""
@@ -100,8 +113,18 @@ class Wrap:
         flight.finish("cancelled")
         if self._calls.get(flight.rpc_id) is flight:
             del self._calls[flight.rpc_id]
+            self._under_way.discard(flight.rpc_id)
 
     async def _admit(self, line: bytes | Refused) -> Entry | None:
+        """What may go on of a client's line; everything else is answered here. Never raises."""
+        try:
+            return await self._judge(line)
+        except Exception as error:  # noqa: BLE001 - fail closed: one message that breaks us must not stop the others
+            log.error("request failed", extra={"fields": {"error": type(error).__name__}})
+            await self._front.write(error_reply(None, Refused(Reason.INTERNAL_ERROR)))
+            return None
+
+    async def _judge(self, line: bytes | Refused) -> Entry | None:
         if isinstance(line, Refused):
             await self._front.write(error_reply(None, line))
             return None
@@ -111,10 +134,17 @@ class Wrap:
             await self._turned(turned)
             return None
         context = self._context(message)
+        calls = _call_ids(message)
+        if calls & self._under_way:
+            refused = Refused(Reason.INVALID_REQUEST, "a call with this id is under way")
+            await self._front.write(error_reply(message.id if isinstance(message, Message) else None, refused))
+            return None
+        self._under_way |= calls
         with span_of(self._spans, message, context, {}) as span:
             try:
                 entry = await self._door.admit(message, context)
             except Turned as turned:
+                self._under_way -= calls
                 span.refused(turned.refused.reason)
                 await self._turned(turned)
                 return None
@@ -131,6 +161,7 @@ class Wrap:
             seen = peek(line)
             if seen is not None and seen.is_reply and seen.id in self._calls and self._calls[seen.id].replied(line):
                 del self._calls[seen.id]
+                self._under_way.discard(seen.id)
         await self._front.write(line)
 
     def _context(self, message: Message | Batch) -> Context:
@@ -140,6 +171,11 @@ class Wrap:
                 self._protocol = protocol = _text(message.params.get("protocolVersion"))
             protocol = _text(message.meta.get(VERSION_META)) or protocol
         return Context(self._server, "stdio", self._session, protocol)
+
+
+def _call_ids(message: Message | Batch) -> set[RequestId]:
+    messages = message.messages if isinstance(message, Batch) else (message,)
+    return {m.id for m in messages if m.method == TOOLS_CALL and m.id is not None}
 
 
 def _text(value: object) -> str | None:

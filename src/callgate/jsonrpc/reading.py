@@ -9,10 +9,9 @@ object is, and they travel on untouched.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -30,7 +29,6 @@ _CALL_SPELLING: Final = frozenset({"name", "arguments", "_meta", "task", "inputR
 
 _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
-_decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -83,7 +81,7 @@ class BadMessage(MessageError):
 
     def __init__(self, reason: Reason, detail: str = "", *, code: int | None = None, rpc_id: Any = None) -> None:
         super().__init__(reason, detail, code=code)
-        self.rpc_id: RequestId | None = rpc_id if _is_id(rpc_id) else None
+        self.rpc_id: RequestId | None = rpc_id if is_id(rpc_id) else None
 
 
 def parse(raw: bytes, limits: Limits) -> Message | Batch:
@@ -99,6 +97,8 @@ def parse(raw: bytes, limits: Limits) -> Message | Batch:
         value, defects = _read_pairs(raw)
     if raw.count(b"{") + raw.count(b"[") > limits.depth:
         _check_depth(value, limits.depth)
+    if defects is not None and b"\\u" in raw:
+        _refuse_surrogates(value)
     if type(value) is dict:
         return _message(value, raw, defects)
     if type(value) is list:
@@ -112,7 +112,7 @@ def tool_call(message: Message) -> ToolCall:
     if not isinstance(params, dict):
         raise BadMessage(Reason.INVALID_PARAMS, "tools/call needs an object as params", rpc_id=message.id)
     for key in params:
-        if key not in _CALL_SPELLING and key.casefold() in _CALL_MEMBERS:
+        if key not in _CALL_SPELLING and _folded(key) in _CALL_MEMBERS:
             raise BadMessage(Reason.AMBIGUOUS_KEY, f"params holds {key!r}", code=INVALID_PARAMS, rpc_id=message.id)
     name = params.get("name")
     if not isinstance(name, str) or not name:
@@ -196,6 +196,25 @@ def _check_depth(value: Any, limit: int) -> None:
     raise BadMessage(Reason.TOO_DEEP, f"the message is nested more than {limit} levels deep", rpc_id=rpc_id)
 
 
+def _refuse_surrogates(value: Any) -> None:
+    """Half a pair is nobody's text: it cannot be recorded, compared or sent on as it is (RFC 8259 §8.2)."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        rpc_id = value.get("id") if type(value) is dict else None
+        call = type(value) is dict and value.get("method") == TOOLS_CALL
+        raise BadMessage(
+            Reason.LONE_SURROGATE,
+            code=INVALID_PARAMS if call else INVALID_REQUEST,
+            rpc_id=rpc_id if isinstance(rpc_id, int) or (isinstance(rpc_id, str) and rpc_id.isprintable()) else None,
+        ) from None
+
+
+def _folded(text: str) -> str:
+    """What a careless reader may take a name for: cut at a NUL, trimmed, in one case."""
+    return text.partition("\0")[0].strip().casefold()
+
+
 def _message(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Message:
     rpc_id = value.get("id")
     if defects is not None and defects.outer_duplicate is not None:
@@ -203,7 +222,7 @@ def _message(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Mes
             Reason.DUPLICATE_KEY, f"the message holds {defects.outer_duplicate!r} twice", code=INVALID_REQUEST
         )
     for key in value:
-        if key not in _MEMBERS and key.casefold() in _MEMBERS:
+        if key not in _MEMBERS and _folded(key) in _MEMBERS:
             raise BadMessage(Reason.AMBIGUOUS_KEY, f"the message holds {key!r}", rpc_id=rpc_id)
     if value.get("jsonrpc") != "2.0":
         raise BadMessage(Reason.INVALID_REQUEST, 'the message lacks "jsonrpc": "2.0"', rpc_id=rpc_id)
@@ -212,6 +231,8 @@ def _message(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Mes
     method = value["method"]
     if not isinstance(method, str) or not method or "result" in value or "error" in value:
         raise BadMessage(Reason.INVALID_REQUEST, "method has to be a string, alone of its kind", rpc_id=rpc_id)
+    if method not in UNDERSTOOD and (_folded(method) in UNDERSTOOD or not method.isprintable()):
+        raise BadMessage(Reason.AMBIGUOUS_METHOD, rpc_id=rpc_id)
     if defects is not None:
         _refuse_defects(defects, method, rpc_id)
     params = value.get("params")
@@ -219,7 +240,7 @@ def _message(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Mes
         raise BadMessage(Reason.INVALID_REQUEST, "params has to be an object", rpc_id=rpc_id)
     if "id" not in value:
         return Message(Kind.NOTIFICATION, raw, method, None, params)
-    if not _is_id(rpc_id):
+    if not is_id(rpc_id):
         raise BadMessage(Reason.INVALID_REQUEST, "id has to be a string or an integer")
     return Message(Kind.REQUEST, raw, method, rpc_id, params)
 
@@ -230,7 +251,7 @@ def _response(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Me
         raise BadMessage(Reason.INVALID_REQUEST, "neither a method nor one of result and error", rpc_id=rpc_id)
     if defects is not None:
         _refuse_defects(defects, "", rpc_id)
-    if rpc_id is not None and not _is_id(rpc_id):
+    if rpc_id is not None and not is_id(rpc_id):
         raise BadMessage(Reason.INVALID_REQUEST, "id has to be a string or an integer")
     return Message(Kind.RESPONSE, raw, "", rpc_id)
 
@@ -258,127 +279,12 @@ def _batch(values: list[Any], raw: bytes, defects: _Defects | None, limits: Limi
     for value in values:
         if type(value) is not dict:
             raise BadMessage(Reason.INVALID_REQUEST, "a batch holds objects only")
-        messages.append(_message(value, _encode_lenient(value), None))
+        messages.append(_message(value, _encode(value), None))
+    asked = [message.id for message in messages if message.kind is Kind.REQUEST]
+    if len(set(asked)) != len(asked):
+        raise BadMessage(Reason.INVALID_REQUEST, "two requests of a batch have the same id")
     return Batch(raw, tuple(messages))
 
 
-def _encode_lenient(value: Any) -> bytes:
-    try:
-        return _encode(value)
-    except UnicodeEncodeError:
-        raise BadMessage(Reason.LONE_SURROGATE, code=INVALID_REQUEST) from None
-
-
-def _is_id(value: Any) -> bool:
+def is_id(value: Any) -> bool:
     return type(value) is str or type(value) is int
-
-
-# ---- changing one value and leaving every other byte alone ----
-
-_KEY: Final = re.compile(rb'[ \t\r\n]*[,{][ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
-
-
-def member_span(raw: bytes, path: tuple[str, ...]) -> tuple[int, int] | None:
-    """Where the value at `path` of an object stands in its bytes, or None where there is no such member."""
-    offset, text = 0, raw
-    for name in path:
-        span = _span(text, name)
-        if span is None:
-            return None
-        offset += span[0]
-        text = text[span[0] : span[1]]
-    return offset, offset + len(text)
-
-
-def replace_member(raw: bytes, path: tuple[str, ...], value: bytes) -> bytes:
-    """The same bytes with another value at `path`; unchanged where there is no such member."""
-    span = member_span(raw, path)
-    return raw if span is None else raw[: span[0]] + value + raw[span[1] :]
-
-
-def _span(text: bytes, name: str) -> tuple[int, int] | None:
-    try:
-        members = _decode_members(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    position = 0
-    found: tuple[int, int] | None = None
-    for key, value in members.items():
-        head = _KEY.match(text, position)
-        raw = bytes(value)
-        if head is None or _decode(head.group(1)) != key or not text.startswith(raw, head.end()):
-            raise BadMessage(Reason.DUPLICATE_KEY, f"an object holds {key!r} twice", code=INVALID_REQUEST)
-        position = head.end() + len(raw)
-        if key == name:
-            found = head.end(), position
-    # A pair too many is a key that came again: the decoder kept its first place and its last value.
-    if members and text[position:].strip(b" \t\r\n") != b"}":
-        raise BadMessage(Reason.DUPLICATE_KEY, "an object holds a key twice", code=INVALID_REQUEST)
-    return found
-
-
-# ---- looking at what a server sent, without judging it ----
-
-
-class Peek(msgspec.Struct, frozen=True):
-    """What has to be known of a server's message to route and record it."""
-
-    id: RequestId | None = None
-    method: str | None = None
-    outcome: Literal["result", "tool_error", "error"] | None = None
-    code: int | None = None
-
-    @property
-    def is_reply(self) -> bool:
-        return self.method is None and self.outcome is not None
-
-
-class _WireError(msgspec.Struct, frozen=True):
-    code: int = 0
-
-
-class _WireResult(msgspec.Struct, frozen=True):
-    isError: bool = False  # noqa: N815 - the wire's spelling
-
-
-_ABSENT: Final = msgspec.Raw()
-
-
-class _Wire(msgspec.Struct, frozen=True):
-    id: int | str | float | None = None
-    method: str | None = None
-    result: msgspec.Raw = _ABSENT
-    error: msgspec.Raw = _ABSENT
-
-
-_decode_wire: Final = msgspec.json.Decoder(_Wire).decode
-_decode_result: Final = msgspec.json.Decoder(_WireResult).decode
-_decode_error: Final = msgspec.json.Decoder(_WireError).decode
-
-
-def peek(raw: bytes) -> Peek | None:
-    """A server's message in outline, or None if it is not a JSON-RPC object."""
-    try:
-        wire = _decode_wire(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    rpc_id = None if isinstance(wire.id, float) else wire.id
-    if wire.error is not _ABSENT and wire.method is None:
-        return Peek(rpc_id, None, "error", _error_code(wire.error))
-    if wire.result is not _ABSENT and wire.method is None:
-        return Peek(rpc_id, None, "tool_error" if _is_tool_error(wire.result) else "result")
-    return Peek(rpc_id, wire.method)
-
-
-def _error_code(error: msgspec.Raw) -> int | None:
-    try:
-        return _decode_error(error).code
-    except msgspec.MsgspecError:
-        return None
-
-
-def _is_tool_error(result: msgspec.Raw) -> bool:
-    try:
-        return _decode_result(result).isError
-    except msgspec.MsgspecError:
-        return False

@@ -1,0 +1,47 @@
+"""An honest server that cuts a text in the middle of an emoji is still an honest server: its answer arrives as it is."""
+
+import json
+
+import pytest
+
+from support.gateway import serving, wrap_argv
+from support.raw import ask, json_answer, piped, raw_server, raw_stdio_argv, stream_answer
+
+CALL = b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"cut","arguments":{}}}'
+REPLY = rb'{"jsonrpc":"2.0","id":5,"result":{"content":[{"type":"text","text":"half \\ud83d"}]}}'.replace(rb"\\", b"\\")
+INITIALIZE = (
+    b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}'
+)
+INITIALIZED = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{}}}'
+
+
+def test_the_reply_is_what_it_says():
+    assert json.loads(REPLY)["result"]["content"][0]["text"] == "half \ud83d"
+
+
+@pytest.mark.parametrize("form", ["json", "events"])
+def test_over_http_to_http(tmp_path, form):
+    with raw_server() as server, serving(tmp_path, {"web": {"url": server.url}}) as gateway:
+        event = b"data: " + REPLY + b"\n\n"
+        server.script = json_answer(REPLY) if form == "json" else stream_answer(event)
+        reply = ask(gateway.url("web"), CALL)
+        assert (reply.status, reply.body) == (200, REPLY if form == "json" else event)
+
+
+def test_over_http_to_a_command(tmp_path):
+    servers = {"cmd": {"command": raw_stdio_argv(tmp_path, [INITIALIZED, REPLY])}}
+    with serving(tmp_path, servers) as gateway:
+        session = ask(gateway.url("cmd"), INITIALIZE).header("mcp-session-id")
+        reply = ask(gateway.url("cmd"), CALL, {"Content-Type": "application/json", "Mcp-Session-Id": session})
+        assert (reply.status, reply.body) == (200, REPLY)
+
+
+@pytest.mark.parametrize("behind", ["command", "url"])
+def test_over_pipes(tmp_path, behind):
+    with raw_server() as server:
+        server.script = json_answer(REPLY)
+        way = {"url": server.url} if behind == "url" else {"command": raw_stdio_argv(tmp_path, [REPLY])}
+        with piped(wrap_argv(tmp_path, "x", **way)) as wrap:
+            wrap.stdin.write(CALL + b"\n")
+            wrap.stdin.flush()
+            assert wrap.stdout.readline() == REPLY + b"\n"
