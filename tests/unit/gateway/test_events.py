@@ -55,3 +55,19 @@ def test_an_endless_event_is_refused():
 def test_encoded_events_are_read_back():
     (event,) = cut([encode_event(b'{"x":"y"}', "7")])
     assert (event.data, event.id) == (b'{"x":"y"}', "7")
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\r", b"\r\n\r\n", b"\r\n\r", b"\n\r", b"\n\r\n", b"\r\n\n", b"\r\r\n"])
+def test_every_empty_line_ends_an_event_at_once(end):
+    """A reply that waits for the next byte waits for ever where the server has no more to say."""
+    cutter = EventCutter(1000)
+    (event,) = cutter.feed(b"data: x" + end)
+    assert (event.data, event.raw) == (b"x", b"data: x" + end)
+    (event,) = cutter.feed(b"data: y" + end)
+    assert event.data == b"y"
+
+
+def test_a_byte_order_mark_opens_a_stream_and_nothing_else():
+    first, second = cut([b"\xef", b"\xbb\xbfdata: x\n\n\xef\xbb\xbfdata: y\n\n"])
+    assert (first.data, first.raw) == (b"x", b"\xef\xbb\xbfdata: x\n\n")
+    assert second.data is None

@@ -1,10 +1,11 @@
 """Lines from pipes, cut anywhere."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.errors import Reason, Refused
-from callgate.gateway.lines import LineCutter, one_line
+from callgate.gateway.lines import LineCutter, Named, TooLarge, one_line
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=8))
@@ -31,3 +32,44 @@ def test_a_long_line_in_one_piece_is_refused():
 
 def test_line_ends_between_tokens_become_blanks():
     assert one_line(b'{\r\n  "a": "b\\nc"\n}') == b'{    "a": "b\\nc" }\n'
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":"%b"}', Named(True, 7)),
+        (b' { "jsonrpc" : "2.0" , "id" : "a\\"b" , "error" : {"m":"%b"}}', Named(True, 'a"b')),
+        (b'{"result":{"id":1,"text":"%b"},"jsonrpc":"2.0","id":7}', Named(True, 7)),
+        (b'{"result":{"id":1,"text":"%b"},"id":"seven","jsonrpc":"2.0"} \r', Named(True, "seven")),
+        (b'{"result":{"text":"%b","id":1},"jsonrpc":"2.0"}', Named(True)),
+        (b'{"result":{"text":"%b\\"id\\":1}"}}', Named(True)),
+        (b'{"jsonrpc":"2.0","id":null,"error":{"message":"%b"}}', Named(True)),
+        (b'{"id":1e999,"error":{"message":"%b"}}', Named(True)),
+        (b'{"id":"\\ud800","error":{"message":"%b"}}', Named(True)),
+        (b'{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"t":"%b"}}', Named(False)),
+        (b'{"jsonrpc":"2.0","id":7,"params":{"t":"%b"},"method":"roots/list"}', Named(False)),
+        (b'{"method":"notifications/message","params":{"t":"%b"},"jsonrpc":"2.0"}', Named(False)),
+        (b'[{"jsonrpc":"2.0","id":7,"result":"%b"}]', Named(True)),
+        (b"%b", Named(True)),
+    ],
+)
+@pytest.mark.parametrize("step", [1000, 100_000])
+def test_a_line_over_the_limit_still_says_whom_it_answers(line, named, step):
+    data = line % (b"x" * 30_000) + b"\n"
+    cutter = LineCutter(20_000)
+    (found,) = [one for at in range(0, len(data), step) for one in cutter.feed(data[at : at + step])]
+    assert isinstance(found, TooLarge)
+    assert found.names() == named
+
+
+def test_a_line_without_an_end_is_refused_once():
+    cutter = LineCutter(10)
+    found = [one for _ in range(100) for one in cutter.feed(b"x" * 8)]
+    assert [type(one) for one in found] == [TooLarge]
+    assert cutter.feed(b"xx\nnext\n") == [b"next"]
+
+
+def test_a_long_line_that_the_end_cuts_off_is_refused():
+    cutter = LineCutter(10)
+    assert cutter.feed(b"x" * 12) == []
+    assert isinstance(cutter.rest(), TooLarge)
