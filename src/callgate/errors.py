@@ -202,7 +202,7 @@ _TABLE: dict[Reason, _Row] = {
     Reason.SESSION_LIMIT: _row(
         503,
         "The server already has as many sessions as allowed.",
-        "Try again later, or raise limits.sessions.",
+        "Try again later, or raise limits.sessions, or limits.processes if the server is started by a command.",
     ),
     Reason.BODY_TIMEOUT: _row(
         408, "The request was not sent in full in time.", "Send it faster, or raise limits.body_seconds."

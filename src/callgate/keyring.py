@@ -66,13 +66,22 @@ class Keyring:
         self._seen: int | None = None
 
     def current(self, name: str) -> Key:
-        """The key to use now; made if there is none yet."""
-        self.refresh()
-        keys = self._keys.get(name)
-        if not keys or not keys[0].secret:
-            self._create(name, keys[0].version + 1 if keys else 1)
-            keys = self._keys[name]
-        return keys[0]
+        """The key to use now. Never makes one: only who knows that nothing was signed yet may (`make`)."""
+        self.require(name)
+        key = self._keys[name][0]
+        if not key.secret:
+            raise KeyringError(
+                f"of the {name} key, only the public half is in {self.directory or 'the environment'}",
+                advice="Set store.keys_dir to the folder that has the secret half, "
+                f"or give the key as {_variable(name)}.",
+            )
+        return key
+
+    def make(self, *names: str) -> None:
+        """Make those of these keys that there are none of yet."""
+        for name in names:
+            if not self.versions(name):
+                self._create(name, 1)
 
     def versions(self, name: str) -> list[Key]:
         """Every known version, the newest first."""
@@ -116,8 +125,11 @@ class Keyring:
         if stamp == self._seen and self._seen is not None:
             return
         found: dict[str, list[Key]] = {}
-        for key in [*self._given(), *self._stored()]:
-            found.setdefault(key.name, []).append(key)
+        try:
+            for key in [*self._given(), *self._stored()]:
+                found.setdefault(key.name, []).append(key)
+        except OSError as error:
+            raise _unreadable(self.directory, error) from None
         self._keys, self._seen = found, stamp
 
     def _stamp(self) -> int:
@@ -128,9 +140,7 @@ class Keyring:
         except FileNotFoundError:
             return 0
         except OSError as error:
-            raise KeyringError(
-                f"{self.directory} cannot be read: {error.strerror}", advice="Check its owner, or set store.keys_dir."
-            ) from None
+            raise _unreadable(self.directory, error) from None
 
     def _given(self) -> list[Key]:
         keys: list[Key] = []
@@ -193,6 +203,12 @@ class Keyring:
         )
         (self.directory / f"{old.name}.{old.version}.key").unlink(missing_ok=True)
         self._seen = None
+
+
+def _unreadable(directory: Path | None, error: OSError) -> KeyringError:
+    return KeyringError(
+        f"{directory} cannot be read: {error.strerror}", advice="Check its owner, or set store.keys_dir."
+    )
 
 
 def _id(key: Key) -> tuple[str, int]:

@@ -112,8 +112,8 @@ def test_a_gateway_whose_keys_were_moved_away_does_not_start(tmp_path):
         with serving(tmp_path, servers) as gateway:
             assert_works(gateway.port)
         (tmp_path / "keys").rename(tmp_path / "lost")
-        config = write_config(tmp_path, servers)
-        started = subprocess.run([CALLGATE, "serve", "-c", str(config)], capture_output=True, text=True, timeout=30)
+        argv = [CALLGATE, "serve", "-c", str(write_config(tmp_path, servers))]
+        started = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=30)
         assert started.returncode == 1
         assert "store.keys_dir" in started.stderr
         assert not (tmp_path / "keys").exists()

@@ -92,8 +92,9 @@ def test_made_up_whole_with_the_forgers_own_key(tmp_path, genuine):
     assert not check(forged).key_given, "it holds by itself: that is why --key exists"
     with pytest.raises(Tampered, match="the key is of another"):
         check(forged, genuine[2])
-    with pytest.raises(Tampered):
+    with pytest.raises(Tampered) as found:
         check(forged, note.VerifierKey(note.parse(forged["checkpoint"]).origin, genuine[2].public))
+    assert "--key" in found.value.advice
 
 
 def test_every_character_of_a_receipt(genuine):

@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 
 from callgate.audit import noted, verify
+from callgate.audit.seal import Sealer
 from callgate.audit.sequencer import Sequencer
 from callgate.errors import AuditError, KeyringError, Tampered
 from callgate.keyring import Keyring
@@ -164,6 +165,7 @@ def test_a_log_cut_and_signed_again_with_another_key(log, driver, tmp_path):
     foreign = Keyring(tmp_path / "foreign", environ={})
     shutil.copytree(tmp_path / "keys", tmp_path / "foreign")
     (tmp_path / "foreign" / "checkpoint.1.key").unlink()
+    foreign.make("checkpoint")
     Sequencer(log.store, foreign).catch_up()
     assert check(log, foreign).size == 10
     with pytest.raises(Tampered, match="not signed by a known key"):
@@ -171,9 +173,11 @@ def test_a_log_cut_and_signed_again_with_another_key(log, driver, tmp_path):
 
 
 def test_a_record_forged_with_another_seal_key(log, tmp_path):
-    foreign = open_log(f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "foreign")
-    fill(foreign, 1, first=99)
-    foreign.store.close_sync()
+    foreign = Keyring(tmp_path / "foreign", environ={})
+    foreign.make("seal")
+    genuine = log.row(decision(99))
+    with log.store.writing() as conn:
+        log.store.insert(conn, genuine._replace(seal=Sealer(foreign).seal(genuine.body)))
     with pytest.raises(Tampered) as found:
         check(log)
     assert found.value.record == 21
@@ -227,9 +231,9 @@ def test_a_forged_retention_record_covers_nothing(log, driver):
 
 def test_without_the_keys_nothing_is_said_to_verify(log, tmp_path):
     empty = Keyring(tmp_path / "nothing", environ={})
-    with pytest.raises((KeyringError, AuditError)):
+    with pytest.raises(KeyringError):
         empty.require("checkpoint")
-    with pytest.raises(Tampered):
+    with pytest.raises(KeyringError):
         check(log, empty)
 
 

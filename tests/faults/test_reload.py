@@ -8,6 +8,7 @@ import pytest
 
 from support.gateway import serving, write_config
 from support.hostile import assert_works, call, honest, hostile_server, until
+from support.sessions import Session, teller_argv
 
 
 class Waiting:
@@ -75,3 +76,14 @@ def test_the_kill_switch_of_the_configuration_is_followed(tmp_path):
             until(lambda: call(gateway.port, "good").status == 403, "every call is refused")
             write_config(tmp_path, servers, policy={"block_all": False})
             until(lambda: call(gateway.port, "good").status == 200, "calls pass again")
+
+
+def test_a_session_outlives_a_change_that_does_not_concern_it_and_the_change_is_told_once(tmp_path):
+    servers = {"one": {"command": teller_argv(tmp_path)}}
+    with serving(tmp_path, servers) as gateway:
+        session = Session.start(gateway.url("one"))
+        write_config(tmp_path, servers, limits={"batch": 7, "connections": 77})
+        gateway.wait_for("configuration reloaded")
+        assert session.call("remember", 2, text="still here")["pid"] == session.pid
+        assert [event["key"] for event in gateway.events("restart needed")] == ["limits.connections"]
+        assert len(gateway.events("configuration reloaded")) == 1

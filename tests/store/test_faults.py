@@ -102,6 +102,10 @@ async def test_a_full_disk_refuses_the_decision_and_recovers(log, place):
         await log.decided(decision(2, arguments=big["arguments"]))
     assert refused.value.reason is Reason.AUDIT_UNAVAILABLE
     assert "no room left" in str(refused.value)
+    unavailable = refused.value.__cause__
+    # Removing records has to write first: on a full disk that advice would fail too.
+    assert "prune" not in unavailable.advice
+    assert "disk space" in unavailable.advice
     assert pages > 1
     await shrink(10_000_000)
     await log.decided(decision(3, arguments=big["arguments"]))

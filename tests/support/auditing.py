@@ -39,7 +39,12 @@ def outcome(number: int, **changes: Any) -> OutcomeRecord:
 
 
 def open_log(url: str, keys: Path, **options: Any) -> AuditLog:
-    return AuditLog(Store.open(url, busy_seconds=1.0), Keyring(keys, environ={}), **options)
+    store = Store.open(url, busy_seconds=1.0)
+    try:
+        return AuditLog(store, Keyring(keys, environ={}), **options)
+    except BaseException:
+        store.close_sync()
+        raise
 
 
 def fill(log: AuditLog, count: int, *, first: int = 1) -> None:

@@ -354,6 +354,7 @@ def test_events_reach_a_pipe_as_the_lines_of_their_data(behind, tmp_path):
         wrap.stdin.close()
         assert wrap.stdout.read() == (
             b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1.0}}\n'
-            b"no JSON at all\n"
+            # `data` without a colon is an empty line of data (WHATWG HTML §9.2.6): a blank on a pipe.
+            b" no JSON at all\n"
             b'{"jsonrpc":"2.0",  "id":1, "result":{"z":1e2, "a":-0}}\n'
         )

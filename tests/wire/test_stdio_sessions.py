@@ -290,3 +290,10 @@ def test_a_process_that_ignores_everything_is_ended_all_the_same(tmp_path):
         assert session.delete().status == 204
         assert gone(session.pid)
     assert os.getpid() != session.pid
+
+
+def test_the_modern_era_has_no_stream_to_get(gateway):
+    refused = ask(gateway.url("teller"), None, CONTENT | {"MCP-Protocol-Version": "2026-07-28"}, "GET")
+    assert (refused.status, reason(refused)) == (405, "method_not_allowed")
+    assert refused.header("allow") == "POST"
+    assert json.loads(refused.body)["error"]["data"]["advice"] == "Use POST."

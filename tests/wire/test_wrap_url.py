@@ -270,3 +270,77 @@ def test_a_signal_ends_the_session_and_wrap(wrap, behind):
     wrap.send_signal(signal.SIGTERM)
     assert wrap.wait(SECONDS) == -signal.SIGTERM
     assert behind.requests[-1].line.startswith(b"DELETE ")
+
+
+# ---- text that is no header's, and what nobody thought of ----
+
+
+def test_an_event_id_of_any_text_is_resumed_from(lasting):
+    wrap, behind = lasting
+    visits: list[list[bytes]] = []
+
+    def script(request: Received, connection: socket.socket) -> None:
+        visits.append(request.header("last-event-id"))
+        some = event(reply(1, {})) if len(visits) == 2 else "retry: 1\nid: \u21921\ndata: \n\n".encode()
+        stream_answer(some)(request, connection)
+
+    behind.script = script
+    send(wrap, call("t", 1))
+    assert heard(wrap)["result"] == {}
+    assert visits == [[], ["\u21921".encode()]]
+
+
+def test_an_event_id_that_no_header_can_carry_is_not_resumed_from(lasting):
+    wrap, behind = lasting
+    behind.script = stream_answer(b"retry: 1\nid: fine\ndata: \n\nid: a\x01b\ndata: \n\n")
+    before = len(behind.requests)
+    send(wrap, call("t", 1))
+    assert heard(wrap)["error"]["data"]["reason"] == "upstream_closed"
+    assert len(behind.requests) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [("a\r\nx: y", "invalid_request"), ("a\x00", "invalid_request"), ("\x7f", "invalid_request")],
+    ids=["line end", "zero", "delete"],
+)
+def test_a_version_that_no_header_can_carry_is_refused(lasting, version, reason):
+    wrap, behind = lasting
+    behind.script = json_answer(reply(2, {}))
+    before = len(behind.requests)
+    meta = {f"{META}protocolVersion": version}
+    send(wrap, message("notifications/n", {"_meta": meta}), message("ping", {"_meta": meta}, 1))
+    refused = heard(wrap)
+    assert (refused["id"], refused["error"]["data"]["reason"]) == (1, reason)
+    send(wrap, call("t", 2))
+    assert heard(wrap)["result"] == {}
+    assert len(behind.requests) == before + 1
+
+
+def test_a_version_of_any_text_is_sent_as_it_is(lasting):
+    wrap, behind = lasting
+    behind.script = json_answer(reply(1, {}))
+    send(wrap, message("ping", {"_meta": {f"{META}protocolVersion": "2026\u20137"}}, 1))
+    assert heard(wrap)["result"] == {}
+    assert behind.requests[-1].header("mcp-protocol-version") == ["2026\u20137".encode()]
+
+
+@pytest.mark.parametrize("method", ["tools/list", "initialize"])
+@pytest.mark.parametrize("odd", ['"\\ud800"', "1e999"])
+def test_a_reply_that_the_gateway_cannot_learn_from_passes(wrap, behind, method, odd):
+    body = f'{{"jsonrpc":"2.0","id":1,"result":{{"tools":[],"odd":{odd}}}}}'.encode()
+    behind.script = json_answer(body)
+    send(wrap, message(method, {}, 1))
+    assert wrap.stdout.readline() == body + b"\n"
+
+
+@pytest.mark.parametrize("way", ["JSON", "a stream"])
+def test_a_negotiated_version_that_no_header_can_carry_is_not_repeated(wrap, behind, way):
+    body = reply(0, {"protocolVersion": "2025\r\nx: y"})
+    behind.script = json_answer(body) if way == "JSON" else stream_answer(b"retry: 1\n" + event(body, "1"))
+    send(wrap, message("initialize", {}, 0))
+    assert heard(wrap)["error"]["data"]["reason"] == "upstream_garbage"
+    behind.script = json_answer(reply(1, {}))
+    send(wrap, call("t", 1))
+    assert heard(wrap)["result"] == {}
+    assert behind.requests[-1].header("mcp-protocol-version") == []

@@ -19,6 +19,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
@@ -49,8 +50,12 @@ DEFAULT_RULES: Final = (
 MAX_RULES: Final = 1000
 _SALT: Final = 16
 _PLANS: Final = 2000
+_SHARED: Final = 200
 _NAMES: Final = 2000
 _POSITIONS: Final = 1000
+# Callers choose the names of tools and keys; what is remembered of them is bounded in number and in length.
+_LONGEST: Final = 200
+_NUMERIC: Final = frozenset("0123456789*?")
 _ANY: Final = None
 
 Mode = Literal["whole", "redacted", "hashed"]
@@ -63,6 +68,8 @@ class Rule(msgspec.Struct, frozen=True):
     server: re.Pattern[str]
     tool: re.Pattern[str]
     path: tuple[re.Pattern[str] | None, ...]
+    # For a rule that names a key at any depth: that key; not for one that may name a list's position.
+    key: re.Pattern[str] | None = None
 
     @classmethod
     def parse(cls, text: str) -> Rule:
@@ -77,7 +84,10 @@ class Rule(msgspec.Struct, frozen=True):
                 advice="Write a key's name (`password`), a path (`user.email`) or SERVER/TOOL:PATH in audit.redact.",
             )
         parsed = tuple(_ANY if segment == "**" else _glob(segment) for segment in segments)
-        return cls(_glob(server), _glob(tool), (_ANY, *parsed) if len(parsed) == 1 else parsed)
+        if len(parsed) > 1:
+            return cls(_glob(server), _glob(tool), parsed)
+        key = None if _names_a_position(segments[0], parsed[0]) else parsed[0]
+        return cls(_glob(server), _glob(tool), (_ANY, *parsed), key)
 
 
 class ArgumentsPolicy:
@@ -92,7 +102,9 @@ class ArgumentsPolicy:
         self.mode = mode
         self._rules = [Rule.parse(text) for text in rules]
         self._random = random
-        self._plans: dict[tuple[str, str], _Plan] = {}
+        self._plan = lru_cache(_PLANS)(self._make_plan)
+        # Tools under the same rules share a plan and what it remembers: most rules are for all tools.
+        self._shared = lru_cache(_SHARED)(lambda *chosen: _Plan([self._rules[at] for at in chosen]))
 
     def store(
         self, server: str, tool: str, arguments: Any, form: bytes | None = None, raw: bytes | None = None
@@ -108,7 +120,7 @@ class ArgumentsPolicy:
         if self.mode == "hashed":
             salt = self._random(_SALT)
             return Arguments("hashed", hash=_salted(salt, form), salt=salt.hex()), None
-        plan = self._plan(server, tool)
+        plan = self._plan(server, tool) if len(tool) <= _LONGEST else self._make_plan(server, tool)
         if not plan.names_something(arguments):
             value = arguments if raw is None else msgspec.Raw(raw)
             return Arguments("redacted", value), "sha256:" + hashlib.sha256(form).hexdigest()
@@ -119,27 +131,19 @@ class ArgumentsPolicy:
         # An unsalted hash of the whole would let anyone guess the one value that is missing.
         return Arguments("redacted", value, hash=_salted(salt, form), salt=salt.hex()), None
 
-    def _plan(self, server: str, tool: str) -> _Plan:
-        plan = self._plans.get((server, tool))
-        if plan is None:
-            rules = [rule for rule in self._rules if rule.server.match(server) and rule.tool.match(tool)]
-            plan = _Plan([rule.path for rule in rules])
-            if len(self._plans) < _PLANS:
-                self._plans[(server, tool)] = plan
-        return plan
+    def _make_plan(self, server: str, tool: str) -> _Plan:
+        rules = enumerate(self._rules)
+        return self._shared(*(at for at, rule in rules if rule.server.match(server) and rule.tool.match(tool)))
 
 
 class _Plan:
     """The rules for one tool. Most arguments hold nothing that a rule names, and that is seen without copying them."""
 
-    def __init__(self, paths: list[_Path]) -> None:
-        self.paths = paths
+    def __init__(self, rules: list[Rule]) -> None:
+        self.paths = [rule.path for rule in rules]
         # A rule with a path of its own, or one that names a list's position, is left to the thorough walk.
-        self._keys = [path[1] for path in paths if len(path) == 2 and path[0] is _ANY and path[1] is not _ANY]
-        positions = [str(number) for number in range(_POSITIONS)]
-        self._thorough = len(self._keys) != len(paths) or any(
-            key is not None and key.match(position) for key in self._keys for position in positions
-        )
+        self._keys = [rule.key for rule in rules if rule.key is not None]
+        self._thorough = len(self._keys) != len(rules)
         self._named: dict[str, bool] = {}
 
     def names_something(self, value: Any) -> bool:
@@ -162,8 +166,10 @@ class _Plan:
         return False
 
     def _look(self, key: str) -> bool:
-        found = any(pattern is not None and pattern.match(key) for pattern in self._keys)
-        if len(self._named) < _NAMES:
+        found = any(pattern.match(key) for pattern in self._keys)
+        if len(key) <= _LONGEST:
+            if len(self._named) >= _NAMES:
+                self._named.clear()
             self._named[key] = found
         return found
 
@@ -210,6 +216,15 @@ def _step(path: _Path, key: str) -> Iterable[_Path]:
         yield from _step(path[1:], key)
     elif head.match(key):
         yield path[1:]
+
+
+def _names_a_position(segment: str, pattern: re.Pattern[str] | None) -> bool:
+    if pattern is None:
+        return True
+    # Nearly every name has a character that no number has: told without trying.
+    if "[" not in segment and not _NUMERIC.issuperset(segment):
+        return False
+    return any(pattern.match(str(number)) for number in range(_POSITIONS))
 
 
 def _glob(text: str) -> re.Pattern[str]:

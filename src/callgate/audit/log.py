@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from callgate.audit import retention
+from callgate.audit.claim import claim
 from callgate.audit.records import AdminRecord, DecisionRecord, OutcomeRecord, Record, encode, row
 from callgate.audit.rows import AuditRow
 from callgate.audit.seal import Sealer
@@ -20,7 +21,10 @@ log = logging.getLogger(__name__)
 
 
 class AuditLog:
-    """Writes sealed records; runs the sequencer between `start` and `close`."""
+    """Writes sealed records; runs the sequencer between `start` and `close`.
+
+    Making one reads the store: it refuses keys that are not the log's, and founds a log where there is none.
+    """
 
     def __init__(
         self,
@@ -29,16 +33,17 @@ class AuditLog:
         *,
         retention_days: int = 180,
         clock: Callable[[], float] = time.time,
-        tampered: Callable[[Tampered], None] = lambda _: None,
     ) -> None:
         self.store = store
         self.keyring = keyring
-        self._retention_days = retention_days
+        self.retention_days = retention_days
         self._clock = clock
+        claim(store, keyring, lambda: Sequencer(store, keyring, clock=clock).found_log())
         self._sealer = Sealer(keyring)
         # Shared, so that a rotated key that the sequencer notices is used for new records too.
-        self._sequencer = Sequencer(store, keyring, self._sealer, clock=clock, tampered=tampered)
+        self._sequencer = Sequencer(store, keyring, self._sealer, clock=clock, tampered=self.noticed)
         self.dropped = 0
+        self.tampered: Tampered | None = None
 
     async def decided(self, record: DecisionRecord) -> None:
         """Record a decision; durable when this returns, refused if it cannot be."""
@@ -67,6 +72,10 @@ class AuditLog:
         """The row that records what an operator did."""
         return self.row(AdminRecord(at=int(self._clock() * 1000), action=action, by=by, detail=detail))
 
+    def noticed(self, tampering: Tampered) -> None:
+        """Keep the first sign of tampering: it stays a fact, even if later records can be added again."""
+        self.tampered = self.tampered or tampering
+
     async def start(self) -> None:
         """Begin to integrate records, starting with what a crash has left over."""
         self._sequencer.start()
@@ -82,7 +91,7 @@ class AuditLog:
 
     async def prune(self, by: str = "gateway") -> int:
         """Remove record bodies past their retention; how many. Meant to be called about once an hour."""
-        if not self._retention_days:
+        if not self.retention_days:
             return 0
         try:
             return await asyncio.get_running_loop().run_in_executor(None, self.prune_sync, by)
@@ -91,7 +100,7 @@ class AuditLog:
             return 0
 
     def prune_sync(self, by: str, days: int | None = None) -> int:
-        before = int((self._clock() - (self._retention_days if days is None else days) * 86_400) * 1000)
+        before = int((self._clock() - (self.retention_days if days is None else days) * 86_400) * 1000)
         return retention.prune(self.store, before, lambda detail: self.admin(retention.ACTION, by, detail))
 
     def catch_up(self) -> int:

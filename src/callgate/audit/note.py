@@ -25,6 +25,9 @@ _ED25519: Final = b"\x01"
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}\Z")
 _NAME: Final = re.compile(r"[^\s+]{1,255}\Z")
 _DASH: Final = "\u2014 "
+_KEYS_FOLDER: Final = (
+    "Set store.keys_dir to the keys folder that belongs to this store, or give its keys as CALLGATE_KEY_CHECKPOINT."
+)
 
 
 class VerifierKey(msgspec.Struct, frozen=True):
@@ -106,10 +109,19 @@ def parse(note: str) -> Checkpoint:
     return checkpoint
 
 
-def verify(note: str, keys: Iterable[bytes]) -> tuple[Checkpoint, VerifierKey]:
+def names_one_of(note: str, keys: Iterable[bytes]) -> bool:
+    """Whether a note claims a signature by one of these keys; whether it holds is for `verify`."""
+    origin = parse(note).origin
+    known = {VerifierKey(origin, public).id for public in keys}
+    lines = (_signature(line) for line in note.partition("\n\n")[2].rstrip("\n").split("\n"))
+    return any(name == origin and key_id in known for name, key_id, _ in lines)
+
+
+def verify(note: str, keys: Iterable[bytes], *, advice: str = _KEYS_FOLDER) -> tuple[Checkpoint, VerifierKey]:
     """The checkpoint of a note that one of these keys has signed, and that key.
 
-    Lines by other keys (witnesses) are allowed; a wrong signature under one of ours is not.
+    Lines by other keys (witnesses) are allowed; a wrong signature under one of ours is not. `advice` is for a note
+    that none of the keys has signed.
     """
     checkpoint = parse(note)
     known = {key.id: key for key in (VerifierKey(checkpoint.origin, public) for public in keys)}
@@ -129,10 +141,7 @@ def verify(note: str, keys: Iterable[bytes]) -> tuple[Checkpoint, VerifierKey]:
             raise Tampered("the checkpoint's signature is wrong") from None
         good = good or key
     if good is None:
-        raise Tampered(
-            "the checkpoint is not signed by a known key",
-            advice="Name the log's key with --key, or use the keys folder that belongs to this store.",
-        )
+        raise Tampered("the checkpoint is not signed by a known key", advice=advice)
     return checkpoint, good
 
 

@@ -21,6 +21,7 @@ from callgate.errors import AuditError, Tampered
 FORMAT: Final = "callgate-receipt/1"
 Kind = TypeVar("Kind", DecisionRecord, OutcomeRecord)
 MAX_RECEIPT: Final = 128 * 2**20
+_ASK: Final = "Ask the log's operator for its keys (`callgate keys export`) and give the one that signed with --key."
 
 
 class Proof(msgspec.Struct, frozen=True):
@@ -97,7 +98,7 @@ def verify(document: bytes, key: note.VerifierKey | None = None) -> Verified:
             f"the receipt is of log {origin}, the key is of another",
             advice="Ask the log's operator for its key (`callgate keys export`).",
         )
-    checkpoint, signer = note.verify(receipt.checkpoint, [one.public for one in keys])
+    checkpoint, signer = note.verify(receipt.checkpoint, [one.public for one in keys], advice=_ASK)
     decision = _record(receipt.decision, receipt.call, checkpoint, DecisionRecord)
     outcome = None
     if receipt.outcome is not None:

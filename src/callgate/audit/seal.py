@@ -45,11 +45,15 @@ class Sealer:
         self.refresh()
 
     def refresh(self) -> None:
-        """Follow a rotation; makes the first key."""
+        """Follow a rotation."""
         current = self._keyring.current(SEAL)
         makers = dict(_maker(key.secret) for key in self._keyring.versions(SEAL))
         self._makers = makers
         self.seal: Callable[[bytes], bytes] = makers[_maker(current.secret)[0]]
+
+    def knows(self, seal: bytes) -> bool:
+        """Whether this seal says that it was made with one of the keys."""
+        return seal[:4] in self._makers
 
     def holds(self, body: object, seal: object) -> bool:
         """Whether this seal was made for this body with one of the keys."""

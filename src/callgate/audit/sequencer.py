@@ -88,7 +88,7 @@ class Sequencer:
                     "the head of the tree is gone, its leaves are not", advice="Run `callgate audit verify`."
                 )
         if head is None:
-            self._found_log()
+            self.found_log()
             return Step(0, more=True)
         before, rotated = self._trusted(head)
         if newest <= head.record and not rotated:
@@ -168,7 +168,7 @@ class Sequencer:
             noted.put(self._keyring, new.note)
         return True
 
-    def _found_log(self) -> None:
+    def found_log(self) -> None:
         """The empty log: an origin of its own and a signed checkpoint of size 0."""
         origin = f"callgate/{self._random(8).hex()}"
         signed = self._signed(origin, 0, EMPTY_ROOT, after=0)

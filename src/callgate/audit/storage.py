@@ -103,6 +103,9 @@ class RecordTables(Protocol):
     def sealed(self, after: int, upto: int, limit: int) -> Generator[tuple[Any, ...]]:
         """id, body and seal of the records with after < id <= upto, in order."""
 
+    def last_seals(self, limit: int) -> list[object]:
+        """The seals of the newest records as they are stored, the newest first."""
+
     def rows(self, after: int) -> Generator[tuple[Any, ...]]:
         """id and the columns of every record after that id, in order."""
 
@@ -190,6 +193,12 @@ class Keys(Protocol):
     def directory(self) -> Path | None: ...
 
     def current(self, name: str) -> Key: ...
+
+    def make(self, *names: str) -> None:
+        """Make those of these keys that there are none of yet."""
+
+    def require(self, *names: str) -> None:
+        """Refuse to go on without these keys."""
 
     def versions(self, name: str) -> Sequence[Key]: ...
 

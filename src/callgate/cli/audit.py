@@ -15,6 +15,7 @@ from callgate.cli.common import (
     JsonOption,
     StoreOption,
     console,
+    keys_of,
     open_log,
     open_store,
     operator,
@@ -26,6 +27,7 @@ from callgate.cli.when import parse_when, show_when
 if TYPE_CHECKING:
     from callgate.audit import AuditLog
     from callgate.audit.reading import Entry
+    from callgate.audit.sequencer import Sequencer
     from callgate.keyring import Keyring
     from callgate.store import Store
 
@@ -118,13 +120,18 @@ def verify(
         return
     from rich.progress import Progress
 
+    from callgate.audit.sequencer import Sequencer
     from callgate.audit.verify import verify as verify_log
+    from callgate.keyring import CHECKPOINT, SEAL
 
     with (
-        open_log(config, store) as (log, opened, keyring),
+        open_store(config, store) as (loaded, opened),
         Progress(console=console(stderr=True), transient=True) as progress,
     ):
-        _catch_up(log)
+        # Not `open_log`, which wants a log that holds: here is said what does not.
+        keyring = keys_of(loaded)
+        keyring.require(SEAL, CHECKPOINT)
+        _catch_up(Sequencer(opened, keyring))
         task = progress.add_task("verifying")
         report = verify_log(
             opened,
@@ -245,13 +252,13 @@ def prune(
 # -- parts -----------------------------------------------------------------------------------------------------
 
 
-def _catch_up(log: AuditLog) -> None:
+def _catch_up(log: AuditLog | Sequencer) -> None:
     """Bring the newest records into the tree, if that can be done now."""
-    from callgate.errors import StoreUnavailable, Tampered
+    from callgate.errors import KeyringError, StoreUnavailable, Tampered
 
     try:
         log.catch_up()
-    except StoreUnavailable as error:
+    except (StoreUnavailable, KeyringError) as error:
         say(f"The newest records are not in the tree yet: {error}")
     except Tampered as error:
         say(f"Not everything can be added to the tree: {error}")

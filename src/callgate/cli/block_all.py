@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, open_log, open_store, operator, print_json
+from callgate.cli.common import (
+    ConfigOption,
+    JsonOption,
+    StoreOption,
+    keys_of,
+    log_of,
+    open_store,
+    operator,
+    print_json,
+    say,
+)
+
+if TYPE_CHECKING:
+    from callgate.errors import KeyringError
 
 NoteOption = Annotated[str, typer.Option("--note", help="Why; it is recorded and shown.")]
 
@@ -23,8 +36,10 @@ def register(app: typer.Typer) -> None:
 
 def on(config: ConfigOption = None, store: StoreOption = None, note: NoteOption = "") -> None:
     """Refuse every call from now on; running gateways follow within a second."""
-    _turn(config, store, note, on=True)
+    unrecorded = _turn(config, store, note, on=True)
     typer.echo("Every call is refused now. `callgate block-all off` ends it.")
+    if unrecorded is not None:
+        say(f"But no audit record of it was written: {unrecorded.message}\n{unrecorded.advice}")
 
 
 def off(config: ConfigOption = None, store: StoreOption = None, note: NoteOption = "") -> None:
@@ -65,14 +80,25 @@ def status(config: ConfigOption = None, store: StoreOption = None, as_json: Json
         )
 
 
-def _turn(config: Path | None, store: str | None, note: str, *, on: bool) -> None:
+def _turn(config: Path | None, store: str | None, note: str, *, on: bool) -> KeyringError | None:
+    """Turn the switch; what is wrong with the keys, if it was turned on without a record."""
+    from callgate.errors import KeyringError
     from callgate.store import Block, set_block
 
-    with open_log(config, store, create=True) as (log, opened, _):
-        by = operator()
-        state = Block(on=on, at=int(time.time() * 1000), by=by, note=note[:1000])
-        detail = {"note": state.note} if state.note else None
-        set_block(opened, state, log.admin(f"block_all.{'on' if on else 'off'}", by, detail))
+    by = operator()
+    state = Block(on=on, at=int(time.time() * 1000), by=by, note=note[:1000])
+    detail = {"note": state.note} if state.note else None
+    unrecorded: KeyringError | None = None
+    with open_store(config, store, create=True) as (loaded, opened):
+        try:
+            row = log_of(loaded, opened, keys_of(loaded)).admin(f"block_all.{'on' if on else 'off'}", by, detail)
+        except KeyringError as error:
+            # An emergency stop does not wait for healthy keys; to let calls through again does.
+            if not on:
+                raise
+            row, unrecorded = None, error
+        set_block(opened, state, row)
+    return unrecorded
 
 
 def _forced(path: Path | None) -> str:

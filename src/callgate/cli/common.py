@@ -87,16 +87,27 @@ class Opened(NamedTuple):
 
 @contextmanager
 def open_log(path: Path | None, url: str | None, *, create: bool = False) -> Iterator[Opened]:
-    """The audit log in force; its sequencer does not run."""
-    from callgate.audit import AuditLog
-    from callgate.keyring import SEAL, Keyring
+    """The audit log in force; its sequencer does not run. With `create`, an empty one is begun and gets its keys."""
+    from callgate.keyring import CHECKPOINT, SEAL
 
     with open_store(path, url, create=create) as (config, store):
-        keyring = Keyring(config.store.keys_path)
+        keyring = keys_of(config)
         if not create:
-            keyring.require(SEAL)
-        log = AuditLog(store, keyring, retention_days=config.audit.retention_days)
-        yield Opened(log, store, keyring)
+            keyring.require(SEAL, CHECKPOINT)
+        yield Opened(log_of(config, store, keyring), store, keyring)
+
+
+def keys_of(config: Config) -> Keyring:
+    from callgate.keyring import Keyring
+
+    return Keyring(config.store.keys_path)
+
+
+def log_of(config: Config, store: Store, keyring: Keyring) -> AuditLog:
+    """The log of a store; refuses keys that are not its own."""
+    from callgate.audit import AuditLog
+
+    return AuditLog(store, keyring, retention_days=config.audit.retention_days)
 
 
 def operator() -> str:

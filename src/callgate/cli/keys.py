@@ -12,6 +12,7 @@ from callgate.cli.common import (
     StoreOption,
     configuration,
     console,
+    keys_of,
     open_log,
     operator,
     print_json,
@@ -29,9 +30,7 @@ def register(app: typer.Typer) -> None:
 
 def list_keys(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show which keys there are; never what they hold."""
-    from callgate.keyring import Keyring
-
-    keyring = Keyring(configuration(config, store).store.keys_path)
+    keyring = keys_of(configuration(config, store))
     rows = [row for name in keyring.names() for row in _rows(name, keyring.versions(name))]
     if as_json:
         print_json({"directory": str(keyring.directory), "keys": rows})

@@ -103,7 +103,7 @@ class ConfigWatch:
             log.error("new configuration not taken", error=error, file=str(self._path))
             return
         self._current = config
-        log.info("configuration reloaded", file=str(self._path), servers=len(config.servers))
+        log.info("configuration reloaded", file=str(self._path), servers=sorted(config.servers))
 
     async def _settled(self) -> Signature:
         signature = _signature(self._path)

@@ -2,49 +2,120 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+import msgspec
+
 from callgate.errors import Reason, Refused
+from callgate.jsonrpc import RequestId
+
+_START: Final = 4096
+_END: Final = 1024
+_BLANK: Final = rb"[ \t\r]*"
+_TEXT: Final = rb'"(?:[^"\\]|\\.)*"'
+_MEMBER: Final = re.compile(_BLANK + rb"[,{]" + _BLANK + rb"(" + _TEXT + rb")" + _BLANK + rb":" + _BLANK)
+_SCALAR: Final = re.compile(rb"(" + _TEXT + rb"|[-+.0-9A-Za-z]+)(?=" + _BLANK + rb"[,}])")
+# The last brace closes the outermost object, so what stands right before it is a member of that.
+_LAST_ID: Final = re.compile(
+    rb'[,{]B"id"B:B(T|-?[0-9]+)B(?:,B"jsonrpc"B:B"2\.0"B)?\}B\Z'.replace(b"B", _BLANK).replace(b"T", _TEXT)
+)
+_decode: Final = msgspec.json.Decoder(int | str).decode
+
+
+class Named(msgspec.Struct, frozen=True):
+    """What can be told of a message that was not kept: whether it may be a reply, and to which request."""
+
+    reply: bool
+    id: RequestId | None = None
+
+
+class TooLarge(Refused):
+    """A line over the limit; of its text only the two ends are known, the second only where it has come."""
+
+    def __init__(self, limit: int, start: bytes, end: bytes) -> None:
+        super().__init__(Reason.MESSAGE_TOO_LARGE, f"a message is larger than {limit} bytes")
+        self._start = start
+        self._end = end
+
+    def names(self) -> Named:
+        """Whom the message answers: servers write the id before the result or after it."""
+        rpc_id: RequestId | None = None
+        position = 0
+        while (member := _MEMBER.match(self._start, position)) is not None:
+            key = member.group(1)
+            if key in (b'"method"', b'"params"'):
+                return Named(reply=False)
+            if key in (b'"result"', b'"error"'):
+                return Named(reply=True, id=self._last_id() if rpc_id is None else rpc_id)
+            scalar = _SCALAR.match(self._start, member.end())
+            if scalar is None:
+                break
+            if key == b'"id"':
+                rpc_id = _id(scalar.group(1))
+            position = scalar.end()
+        return Named(reply=True)
+
+    def _last_id(self) -> RequestId | None:
+        found = _LAST_ID.search(self._end)
+        return None if found is None else _id(found.group(1))
+
+
+def _id(text: bytes) -> RequestId | None:
+    try:
+        found: RequestId = _decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return found
 
 
 class LineCutter:
-    """Feed it chunks, take whole lines; a line over the limit is refused and the rest of it skipped."""
+    """Feed it chunks, take whole lines; a line over the limit is refused once, at its end or at twice the limit."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max = max_bytes
         self._parts: list[bytes] = []
         self._size = 0
-        self._skipping = False
+        # Of a line over the limit: its two ends, and whether it was refused before its end came.
+        self._ends: tuple[bytes, bytes] | None = None
+        self._refused = False
 
-    def feed(self, chunk: bytes) -> list[bytes | Refused]:
+    def feed(self, chunk: bytes) -> list[bytes | TooLarge]:
         """The lines that this chunk completes, without their newline."""
-        found: list[bytes | Refused] = []
+        found: list[bytes | TooLarge] = []
         *whole, rest = chunk.split(b"\n")
         for piece in whole:
-            if self._skipping:
-                self._skipping = False
+            if not self._size and len(piece) <= self._max:
+                found.append(piece)
                 continue
-            self._parts.append(piece)
-            if self._size + len(piece) > self._max:
-                found.append(self._too_large())
-            else:
-                found.append(b"".join(self._parts))
-            self._parts = []
-            self._size = 0
-        if rest and not self._skipping:
-            self._parts.append(rest)
-            self._size += len(rest)
-            if self._size > self._max:
-                found.append(self._too_large())
-                self._parts = []
-                self._size = 0
-                self._skipping = True
+            self._take(piece)
+            if not self._refused:
+                found.append(self.rest())
+            self._parts, self._size, self._ends, self._refused = [], 0, None, False
+        if rest:
+            self._take(rest)
+            if self._ends is not None and not self._refused and self._size > 2 * self._max:
+                # It may never end: whoever waits for it has waited long enough.
+                found.append(TooLarge(self._max, self._ends[0], b""))
+                self._refused = True
         return found
 
-    def rest(self) -> bytes:
+    def rest(self) -> bytes | TooLarge:
         """What came after the last newline."""
+        if self._ends is not None:
+            return b"" if self._refused else TooLarge(self._max, *self._ends)
         return b"".join(self._parts)
 
-    def _too_large(self) -> Refused:
-        return Refused(Reason.MESSAGE_TOO_LARGE, f"a message is larger than {self._max} bytes")
+    def _take(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._ends is not None:
+            self._ends = self._ends[0], (self._ends[1] + piece[-_END:])[-_END:]
+            return
+        self._parts.append(piece)
+        if self._size > self._max:
+            text = b"".join(self._parts)
+            self._ends = text[:_START], text[-_END:]
+            self._parts = []
 
 
 def one_line(raw: bytes) -> bytes:

@@ -20,39 +20,50 @@ import msgspec
 
 from callgate.errors import MessageError, Reason, Refused, UpstreamError
 from callgate.gateway.door import Entry
-from callgate.gateway.lines import one_line
+from callgate.gateway.lines import TooLarge, one_line
 from callgate.gateway.process import Process
-from callgate.jsonrpc import Kind, Message, Peek, RequestId, error_reply, member_span, peek, replace_member
+from callgate.jsonrpc import Kind, Message, Peek, RequestId, error_reply, member_span, parts, peek, replace_member
 
 log = logging.getLogger("callgate.link")
 
 _BOX_MAX: Final = 2000
+# What may wait for one client: two messages of the largest size, and a burst of smaller ones where that is small.
+_BOX_MESSAGES: Final = 2
+_BOX_BURST: Final = 4 * 1024 * 1024
 _CANCEL_GRACE: Final = 2.0
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _SUBSCRIPTION_PATH: Final = ("params", "_meta", _SUBSCRIPTION)
 _PROGRESS_PATH: Final = ("params", "progressToken")
-_decode: Final = msgspec.json.Decoder().decode
+_decode_id: Final = msgspec.json.Decoder(int | str).decode
 _encode: Final = msgspec.json.Encoder().encode
-_decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Box:
-    """What the process sends for one exchange, in order; `None` ends it."""
+    """What the process sends for one exchange, in order; `None` ends it. Bounded in messages and in bytes."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry, most_bytes: int) -> None:
         self.entry = entry
+        self.failure: UpstreamError | None = None
         self.waiting: set[RequestId] = {m.id for m in entry.messages if m.kind is Kind.REQUEST and m.id is not None}
         self.tokens = {token for m in entry.messages if (token := _token(m)) is not None}
         self.cancelled: set[RequestId] = set()
         self.overflow = False
         self.line = b""
-        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(_BOX_MAX)
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._room = most_bytes
 
     def put(self, message: bytes | None) -> None:
-        try:
+        size = len(message or b"")
+        # Once something did not fit nothing follows it: a client must not take a part for the whole.
+        self.overflow = self.overflow or self._queue.qsize() >= _BOX_MAX or size > self._room
+        if not self.overflow:
+            self._room -= size
             self._queue.put_nowait(message)
-        except asyncio.QueueFull:
-            self.overflow = True
+
+    def fail(self, failure: UpstreamError) -> None:
+        """End it for a reason; what is in it already is still for the client."""
+        self.failure = failure
+        self.put(None)
 
     @property
     def given_up(self) -> bool:
@@ -64,13 +75,16 @@ class Box:
             self.put(None)
 
     @property
-    def empty(self) -> bool:
-        return self._queue.empty()
+    def complete(self) -> bool:
+        """Whether every reply has come and been taken; one that did not fit has not."""
+        return not self.waiting and self._queue.empty() and not self.overflow
 
     async def get(self) -> bytes | None:
         if self.overflow and self._queue.empty():
             raise Refused(Reason.OVERLOADED, "the client does not read what the server sends")
-        return await self._queue.get()
+        message = await self._queue.get()
+        self._room += len(message or b"")
+        return message
 
 
 class Link:
@@ -95,7 +109,7 @@ class Link:
         # The id a request has on the process's side → its box and the id its client knows.
         self._asked: dict[RequestId, tuple[Box, RequestId]] = {}
         self._watcher = asyncio.create_task(self._until_ended())
-        process.listen(self._on_line)
+        process.listen(self._on_line, self._on_too_large)
 
     @property
     def alive(self) -> bool:
@@ -126,7 +140,7 @@ class Link:
 
     def open(self, entry: Entry) -> Box:
         """A box for a request: it receives everything the process says for it, once it is submitted."""
-        box = Box(entry)
+        box = Box(entry, max(_BOX_MESSAGES * self._process.max_bytes, _BOX_BURST))
         raw = entry.raw
         if self._shared:
             assert isinstance(entry.message, Message)
@@ -184,15 +198,24 @@ class Link:
         self._ended()
 
     async def _on_line(self, line: bytes) -> None:
-        if line.lstrip()[:1] == b"[":
-            try:
-                parts = [bytes(raw) for raw in _decode_list(line)]
-            except (msgspec.MsgspecError, UnicodeDecodeError):
-                parts = [line]
-        else:
-            parts = [line]
-        for part in parts:
+        batch = parts(line)
+        for part in [line] if batch is None else batch:
             self._route(part)
+
+    def _on_too_large(self, line: TooLarge) -> None:
+        """A reply that was not kept: who asked is told, or all who wait if nobody can tell whose it was."""
+        named = line.names()
+        if not named.reply:
+            return
+        failure = UpstreamError(Reason.UPSTREAM_TOO_LARGE)
+        if named.id is not None:
+            asked = self._asked.pop(named.id, None)
+            if asked is not None:
+                asked[0].fail(failure)
+            return
+        for box in self._boxes:
+            if box.waiting:
+                box.fail(failure)
 
     def _route(self, line: bytes) -> None:
         seen = peek(line)
@@ -241,8 +264,9 @@ class Link:
 
     def _named(self, line: bytes, path: tuple[str, ...], span: tuple[int, int]) -> tuple[Box, bytes] | None:
         """The box whose progress token or subscription a message names."""
-        value = _decode(line[span[0] : span[1]])
-        if type(value) is not int and type(value) is not str:
+        try:
+            value = _decode_id(line[span[0] : span[1]])
+        except (msgspec.MsgspecError, UnicodeDecodeError):  # neither a number nor a text that anybody gave
             return None
         if not self._shared:
             for box in self._boxes:

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from callgate.errors import Reason, Refused, UpstreamError
-from callgate.gateway.lines import LineCutter
+from callgate.errors import Reason, UpstreamError
+from callgate.gateway.lines import LineCutter, TooLarge
 
 log = logging.getLogger("callgate.process")
 
@@ -25,6 +25,7 @@ _ERROR_LINE: Final = 2000
 _PR_SET_PDEATHSIG: Final = 1
 
 OnLine = Callable[[bytes], Awaitable[None]]
+OnTooLarge = Callable[[TooLarge], None]
 
 
 # Loaded before any fork: the child of a threaded process must not import or load anything.
@@ -48,7 +49,7 @@ class Process:
         self._process = process
         self._stdin = process.stdin
         self._stdout = process.stdout
-        self._max = max_bytes
+        self.max_bytes = max_bytes
         self._tasks: list[asyncio.Task[None]] = []
         self.ended = asyncio.Event()
 
@@ -74,9 +75,10 @@ class Process:
             process.stdin.transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         return cls(name, process, max_bytes)
 
-    def listen(self, on_line: OnLine) -> None:
-        """Begin to hand the process's messages on, one after the other."""
-        self._tasks = [asyncio.create_task(self._read(on_line)), asyncio.create_task(self._log_errors())]
+    def listen(self, on_line: OnLine, on_too_large: OnTooLarge) -> None:
+        """Begin to hand the process's messages on, one after the other; of one over the limit, what is known of it."""
+        reading = asyncio.create_task(self._read(on_line, on_too_large))
+        self._tasks = [reading, asyncio.create_task(self._log_errors())]
 
     async def send(self, line: bytes) -> None:
         """Write one line; waits while the process does not read. A line is never sent in part."""
@@ -89,7 +91,7 @@ class Process:
     def post(self, line: bytes) -> None:
         """Write one line without waiting; refused where too much is unread already."""
         unread = self._stdin.transport.get_write_buffer_size()
-        if unread > 2 * self._max:
+        if unread > 2 * self.max_bytes:
             raise UpstreamError(Reason.UPSTREAM_TIMEOUT, "the server does not read what it is sent")
         self._stdin.write(line)
 
@@ -123,13 +125,14 @@ class Process:
             else:
                 os.killpg(self.pid, number)
 
-    async def _read(self, on_line: OnLine) -> None:
-        cutter = LineCutter(self._max)
+    async def _read(self, on_line: OnLine, on_too_large: OnTooLarge) -> None:
+        cutter = LineCutter(self.max_bytes)
         try:
             while chunk := await self._stdout.read(_CHUNK):
                 for line in cutter.feed(chunk):
-                    if isinstance(line, Refused):
+                    if isinstance(line, TooLarge):
                         log.warning("message dropped: too large", extra={"fields": {"server": self.name}})
+                        on_too_large(line)
                     elif line.strip():
                         await on_line(line)
         except ConnectionError:
@@ -143,5 +146,7 @@ class Process:
         cutter = LineCutter(_ERROR_LINE)
         while chunk := await self._process.stderr.read(65536):
             for line in cutter.feed(chunk):
-                text = "(long line left out)" if isinstance(line, Refused) else line.decode("utf-8", "replace").rstrip()
+                text = (
+                    "(long line left out)" if isinstance(line, TooLarge) else line.decode("utf-8", "replace").rstrip()
+                )
                 log.info("server says", extra={"fields": {"server": self.name, "pid": self.pid, "stderr": text}})

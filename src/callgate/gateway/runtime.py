@@ -50,7 +50,8 @@ class Runtime:
             busy_seconds=config.store.busy_seconds,
         )
         try:
-            audit = AuditLog(store, Keyring(config.store.keys_path), retention_days=config.audit.retention_days)
+            keyring, days = Keyring(config.store.keys_path), config.audit.retention_days
+            audit = await asyncio.to_thread(AuditLog, store, keyring, retention_days=days)
             runtime = cls(config, store, audit, spans)
             await audit.start()
             try:
@@ -79,18 +80,22 @@ class Runtime:
 
     def site(self, config: Config, old: Site | None = None) -> Site:
         """The site of a configuration; upstreams that did not change are taken over from the old one."""
-        self.metrics.know(config.servers)
-        self.switch.force(config.policy.block_all)
-        self.books.arguments = _arguments(config)
+        arguments = _arguments(config)
         upstreams: dict[str, Upstream] = {}
-        for name, server in config.servers.items():
+        for name in config.servers:
             kept = old.upstreams.get(name) if old is not None else None
-            same = self.config.servers.get(name) == server and self.config.limits == config.limits
+            same = _concerning(self.config, name) == _concerning(config, name)
             upstreams[name] = kept if kept is not None and same else self._upstream(config, name)
         address = config.gateway.address
         guard = Guard(address.host, config.gateway.allowed_hosts, config.gateway.allowed_origins)
+        site = Site(self.door(config), guard, upstreams, config.limits.body_seconds, config.limits.in_flight)
+        # Only now: a configuration that cannot be taken whole changes nothing.
+        self.metrics.know(config.servers)
+        self.switch.force(config.policy.block_all)
+        self.books.arguments = arguments
+        self.audit.retention_days = config.audit.retention_days
         self.config = config
-        return Site(self.door(config), guard, upstreams, config.limits.body_seconds, config.limits.in_flight)
+        return site
 
     def _upstream(self, config: Config, name: str) -> Upstream:
         server = config.servers[name]
@@ -107,6 +112,8 @@ class Runtime:
     def ready(self) -> str | None:
         if self.switch.stale:
             return "the store does not answer"
+        if self.audit.tampered is not None:
+            return "the audit log was tampered with; run `callgate audit verify`"
         return None
 
     def render_metrics(self, busy: int, sessions: Mapping[str, int]) -> bytes | None:
@@ -114,6 +121,9 @@ class Runtime:
             return None
         self.metrics.kill_switch.at().set(1 if self.switch.engaged else 0)
         self.metrics.audit_pending.at().set(self.store.queued)
+        self.metrics.audit_tampered.at().set(0 if self.audit.tampered is None else 1)
+        lost = self.metrics.audit_lost.at()
+        lost.inc(self.audit.dropped + self.store.lost - lost.value)
         self.metrics.in_flight.at().set(busy)
         for name, count in sessions.items():
             self.metrics.sessions.at(name, "http").set(count)
@@ -134,6 +144,15 @@ class Runtime:
 
 def _arguments(config: Config) -> ArgumentsPolicy:
     return ArgumentsPolicy(config.audit.arguments, config.audit.redact)
+
+
+def _concerning(config: Config, name: str) -> tuple[object, ...] | None:
+    """What an upstream is made of: while this stays, it and its sessions stay."""
+    server = config.servers.get(name)
+    if server is None:
+        return None
+    bounds = config.server_limits(name) if server.kind == "stdio" else None
+    return server, config.limits.message_bytes, bounds
 
 
 def _limits(config: Config) -> Limits:

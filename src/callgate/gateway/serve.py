@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +18,24 @@ from callgate.config.watch import ConfigWatch
 from callgate.gateway.app import App, Site, Upstream
 from callgate.gateway.runtime import Runtime
 from callgate.gateway.server import HttpServer, raise_descriptor_limit
+from callgate.telemetry.logs import configure
 
 log = logging.getLogger("callgate.gateway")
 
 _RETIRE_SECONDS: Final = 600.0
 _YOUNG_OBJECTS: Final = 20_000
+# Held by what is opened at the start; every other key is followed while the gateway runs.
+NEEDS_RESTART: Final = (
+    "gateway.listen",
+    "gateway.shutdown_seconds",
+    "store.url",
+    "store.durability",
+    "store.busy_seconds",
+    "store.keys_dir",
+    "limits.connections",
+    "limits.header_seconds",
+    "telemetry.otlp_endpoint",
+)
 
 
 class Current:
@@ -29,6 +43,7 @@ class Current:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._started_with = runtime.config
         self._site = runtime.site(runtime.config)
         self._retiring: set[asyncio.Task[None]] = set()
 
@@ -36,20 +51,17 @@ class Current:
         return self._site
 
     def reload(self, config: Config) -> None:
-        before = self._runtime.config
-        for key in ("listen", "shutdown_seconds"):
-            if getattr(before.gateway, key) != getattr(config.gateway, key):
-                log.warning("restart needed", extra={"fields": {"key": f"gateway.{key}"}})
-        if before.store != config.store:
-            log.warning("restart needed", extra={"fields": {"key": "store"}})
         old = self._site
         self._site = self._runtime.site(config, old)
+        configure(config.logging.level, config.logging.format)
+        for key in NEEDS_RESTART:
+            if attrgetter(key)(self._started_with) != attrgetter(key)(config):
+                log.warning("restart needed", extra={"fields": {"key": key}})
         for upstream in old.upstreams.values():
             if upstream not in self._site.upstreams.values():
                 task = asyncio.create_task(_retire(upstream))
                 self._retiring.add(task)
                 task.add_done_callback(self._retiring.discard)
-        log.info("configuration reloaded", extra={"fields": {"servers": sorted(config.servers)}})
 
     async def close(self) -> None:
         for task in self._retiring:

@@ -9,10 +9,14 @@ import msgspec
 
 from callgate.errors import Reason, UpstreamError
 
-# An event ends at an empty line. \r\n\r\n holds \n\r\n, so two alternatives see every mix of line ends.
-_END: Final = re.compile(rb"\n\r?\n|\r\r")
+# §9.2.5: a line ends with CRLF, LF or CR, and an event with an empty line. The first group is atomic: given a second
+# choice, CRLF would be two line ends. An event that ends with CR is passed on at once; an LF after it stands before
+# the next event, where it is an empty line more and changes nothing.
+_END: Final = re.compile(rb"(?>\r\n|\n|\r)(?:\r\n|\n|\r)")
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
-_LONGEST_END: Final = 3
+# How much of what is left can be the beginning of an end.
+_UNFINISHED_END: Final = 2
+_BOM: Final = b"\xef\xbb\xbf"
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -31,6 +35,7 @@ class EventCutter:
         self._max = max_bytes
         self._buffer = bytearray()
         self._scanned = 0
+        self._first = True
 
     def feed(self, chunk: bytes) -> list[Event]:
         buffer = self._buffer
@@ -39,14 +44,20 @@ class EventCutter:
         start = 0
         search_from = self._scanned
         while (end := _END.search(buffer, search_from)) is not None:
-            events.append(_event(bytes(buffer[start : end.end()])))
+            events.append(self._event(bytes(buffer[start : end.end()])))
             start = search_from = end.end()
         if start:
             del buffer[:start]
         if len(buffer) > self._max:
             raise UpstreamError(Reason.UPSTREAM_TOO_LARGE)
-        self._scanned = max(0, len(buffer) - _LONGEST_END + 1)
+        self._scanned = max(0, len(buffer) - _UNFINISHED_END)
         return events
+
+    def _event(self, raw: bytes) -> Event:
+        # §9.2.5: one byte order mark may open the stream, and is no part of its first line.
+        text = raw.removeprefix(_BOM) if self._first else raw
+        self._first = False
+        return _event(raw, text)
 
 
 def encode_event(data: bytes, event_id: str | None = None) -> bytes:
@@ -55,15 +66,17 @@ def encode_event(data: bytes, event_id: str | None = None) -> bytes:
     return head + b"event: message\ndata: " + data + b"\n\n"
 
 
-def _event(raw: bytes) -> Event:
+def _event(raw: bytes, text: bytes) -> Event:
+    """§9.2.6: a field's name ends at the first colon, and one blank after that is not part of its value."""
     data: list[bytes] = []
     event_id: str | None = None
     retry: float | None = None
-    for line in _LINE_END.split(raw):
-        if line.startswith(b"data:"):
-            data.append(line[6:] if line[5:6] == b" " else line[5:])
-        elif line.startswith(b"id:"):
-            event_id = line[3:].strip().decode("utf-8", "replace")
-        elif line.startswith(b"retry:") and line[6:].strip().isdigit():
-            retry = int(line[6:].strip()[:9]) / 1000
+    for line in _LINE_END.split(text):
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            data.append(value.removeprefix(b" "))
+        elif name == b"id" and b"\0" not in value:
+            event_id = value.removeprefix(b" ").decode("utf-8", "replace")
+        elif name == b"retry" and value.strip().isdigit():
+            retry = int(value.strip()[:9]) / 1000
     return Event(raw, b"\n".join(data) if any(data) else None, event_id, retry)

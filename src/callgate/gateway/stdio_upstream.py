@@ -130,7 +130,7 @@ class StdioUpstream:
         self._sessions.clear()
         if self._shared is not None:
             links.append(self._shared)
-        await asyncio.gather(*(link.stop() for link in links), *self._retiring)
+        await asyncio.gather(*(self._stop(link) for link in links), *self._retiring)
 
     # ---- the three HTTP methods ----
 
@@ -153,7 +153,10 @@ class StdioUpstream:
 
     async def get(self, exchange: Exchange) -> None:
         if Routing(exchange).modern:
-            raise Refused(Reason.METHOD_NOT_ALLOWED)
+            # 2026-07-28, Streamable HTTP: one endpoint, one method.
+            refused = Refused(Reason.METHOD_NOT_ALLOWED, advice="Use POST.")
+            await exchange.respond(refused.status, error_reply(None, refused), [_JSON, (b"allow", b"POST")])
+            return
         session = self._session(exchange)
         last_event_id = (exchange.fields.get(b"last-event-id", b"")).decode("latin-1").strip()[:20]
         session.streams += 1
@@ -166,8 +169,7 @@ class StdioUpstream:
 
     async def delete(self, exchange: Exchange) -> None:
         session = self._session(exchange)
-        del self._sessions[session.id]
-        await session.link.stop()
+        await asyncio.shield(self._end(session))
         await exchange.respond(204)
 
     # ---- sessions and processes ----
@@ -185,8 +187,7 @@ class StdioUpstream:
         return session
 
     async def _initialize(self, exchange: Exchange, entry: Entry) -> None:
-        most = min(self._limits.sessions, self._limits.processes)
-        if len(self._sessions) + self._starting >= most:
+        if len(self._sessions) + self._starting >= self._limits.sessions or self._processes >= self._limits.processes:
             raise Refused(Reason.SESSION_LIMIT)
         self._starting += 1
         try:
@@ -200,8 +201,30 @@ class StdioUpstream:
             settled = await self._relay(exchange, session.link, entry, [(b"mcp-session-id", session.id.encode())])
         finally:
             if not settled:
-                self._sessions.pop(session.id, None)
-                await session.link.stop()
+                await asyncio.shield(self._end(session))
+
+    @property
+    def _processes(self) -> int:
+        """What counts against `processes`: all but the one that the modern era shares, until they have really ended."""
+        return len(self._sessions) + self._starting + len(self._retiring)
+
+    def _end(self, session: Session) -> asyncio.Task[None]:
+        self._sessions.pop(session.id, None)
+        return self._retire(session.link)
+
+    def _retire(self, link: Link) -> asyncio.Task[None]:
+        """Stop a process on the side: it takes as long as it takes, and whoever asked for it may leave meanwhile."""
+        task = asyncio.create_task(self._stop(link))
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+        return task
+
+    async def _stop(self, link: Link) -> None:
+        try:
+            await link.stop()
+        except Exception:
+            # Whatever the system makes of one process, the others are still to be ended.
+            log.exception("process not stopped", extra={"fields": {"server": self.name}})
 
     async def _start(self) -> Process:
         self._on_start(self.name)
@@ -215,11 +238,11 @@ class StdioUpstream:
             unfit = link is not None and link.haunted and not link.busy and LOG_LEVEL_META in message.meta
             if link is not None and link.alive and not unfit:
                 return link
-            if link is not None:
-                task = asyncio.create_task(link.stop())
-                self._retiring.add(task)
-                task.add_done_callback(self._retiring.discard)
             self._shared = None
+            if link is not None:
+                ending = self._retire(link)
+                if self._processes > self._limits.processes:
+                    await asyncio.shield(ending)
             self._shared = Link(await self._start(), shared=True, unclaimed=lambda _line: None)
             return self._shared
 
@@ -235,8 +258,7 @@ class StdioUpstream:
             for session in list(self._sessions.values()):
                 idle = session.used < oldest and not session.streams and not session.link.busy
                 if idle or not session.link.alive:
-                    self._sessions.pop(session.id, None)
-                    await session.link.stop()
+                    self._end(session)
                     log.info("session ended", extra={"fields": {"server": self.name, "idle": idle}})
 
     # ---- one exchange ----
@@ -287,7 +309,7 @@ class StdioUpstream:
             await exchange.end()
             return False
         if first is None:
-            raise UpstreamError(Reason.UPSTREAM_CLOSED, "the server's process ended before it answered")
+            raise _failure(box)
         seen = peek(first)
         if seen is not None and seen.is_reply and not box.waiting and len(box.entry.messages) == 1:
             self._note(box, first)
@@ -299,7 +321,7 @@ class StdioUpstream:
         while line is not None:
             self._note(box, line)
             await exchange.write(encode_event(line))
-            if not box.waiting and box.empty:
+            if box.complete:
                 break
             line = await box.get()
         if line is None and not box.given_up:
@@ -315,8 +337,14 @@ class StdioUpstream:
 
     @staticmethod
     async def _lost(exchange: Exchange, box: Box) -> None:
-        failure = UpstreamError(Reason.UPSTREAM_CLOSED, "the server's process ended before it answered")
+        failure = _failure(box)
         for flight in box.entry.calls:
             flight.finish("lost", code=failure.code)
         for rpc_id in box.waiting:
             await exchange.write(encode_event(error_reply(rpc_id, failure)))
+
+
+def _failure(box: Box) -> UpstreamError:
+    """Why a box ended before all of its replies were there."""
+    closed = "the server's process ended before it answered"
+    return box.failure or UpstreamError(Reason.UPSTREAM_CLOSED, closed)

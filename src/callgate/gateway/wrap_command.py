@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from callgate.config import Server
-from callgate.errors import Reason, Refused, UpstreamError
+from callgate.errors import Reason, UpstreamError
 from callgate.gateway.door import Entry
-from callgate.gateway.lines import LineCutter, one_line
+from callgate.gateway.lines import LineCutter, TooLarge, one_line
 from callgate.gateway.process import die_with_parent
+from callgate.jsonrpc import Kind, Message, RequestId, error_reply, parts, peek
 
 log = logging.getLogger("callgate.wrap")
 
@@ -33,6 +34,7 @@ class WrappedCommand:
         self._max = max_bytes
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._waiting: set[RequestId] = set()
         self._chunks = 0
         self._listening = False
 
@@ -52,6 +54,8 @@ class WrappedCommand:
         self._forward_signals()
 
     async def send(self, entry: Entry) -> None:
+        for message in entry.messages:
+            self._note(message)
         await self._write(one_line(entry.raw))
 
     async def send_eof(self) -> None:
@@ -94,12 +98,41 @@ class WrappedCommand:
         cutter = LineCutter(self._max)
         while chunk := await self._listen(self._process.stdout):
             for line in cutter.feed(chunk):
-                if isinstance(line, Refused):
-                    log.warning("message dropped: too large", extra={"fields": {"limit": self._max}})
-                else:
-                    await deliver(line)
+                await self._hand_on(line, deliver)
         if rest := cutter.rest():
-            await deliver(rest)
+            await self._hand_on(rest, deliver)
+
+    async def _hand_on(self, line: bytes | TooLarge, deliver: Callable[[bytes], Awaitable[None]]) -> None:
+        if isinstance(line, TooLarge):
+            log.warning("message dropped: too large", extra={"fields": {"limit": self._max}})
+            for rpc_id in self._lost(line):
+                await deliver(error_reply(rpc_id, UpstreamError(Reason.UPSTREAM_TOO_LARGE)))
+            return
+        if self._waiting:
+            batch = parts(line)
+            for part in [line] if batch is None else batch:
+                seen = peek(part)
+                if seen is not None and seen.is_reply and seen.id is not None:
+                    self._waiting.discard(seen.id)
+        await deliver(line)
+
+    def _lost(self, line: TooLarge) -> list[RequestId]:
+        """The requests that a reply which was not kept leaves unanswered: all, if nobody can tell whose it was."""
+        named = line.names()
+        if not named.reply:
+            return []
+        lost = [rpc_id for rpc_id in self._waiting if named.id is None or rpc_id == named.id]
+        self._waiting.difference_update(lost)
+        return lost
+
+    def _note(self, message: Message) -> None:
+        if message.kind is Kind.REQUEST and message.id is not None:
+            self._waiting.add(message.id)
+        elif message.method == "notifications/cancelled" and isinstance(message.params, dict):
+            # It need not be answered any more, nor said to be lost.
+            wanted = message.params.get("requestId")
+            if isinstance(wanted, (int, str)):
+                self._waiting.discard(wanted)
 
     async def _listen(self, stdout: asyncio.StreamReader) -> bytes:
         self._listening = True

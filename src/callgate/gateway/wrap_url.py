@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -13,14 +14,14 @@ from typing import Any, Final
 import msgspec
 
 from callgate.config import Server
-from callgate.errors import Reason, Refused, UpstreamError
+from callgate.errors import MessageError, Reason, Refused, UpstreamError
 from callgate.gateway.door import Entry
 from callgate.gateway.http1 import Answer
 from callgate.gateway.http_client import HttpClient
 from callgate.gateway.lines import one_line
 from callgate.gateway.routing import parameter_headers, parameter_map, routing_headers
 from callgate.gateway.sse import Event
-from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, member_span, peek, replace_member
+from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, member_span, parts, peek, replace_member
 
 log = logging.getLogger("callgate.wrap")
 
@@ -33,7 +34,8 @@ _TOOLS_MAX: Final = 5000
 _END_SECONDS: Final = 5.0
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
-_decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+# RFC 9110 §5.5: a field value holds no control characters but the tab.
+_UNFIT: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 Deliver = Callable[[bytes], Awaitable[None]]
 
@@ -46,7 +48,7 @@ class WrappedUrl:
         self._max = max_bytes
         self._client: HttpClient | None = None
         self._deliver: Deliver | None = None
-        self._session: str | None = None
+        self._session: bytes | None = None
         self._version: str | None = None
         self._posts: dict[RequestId, asyncio.Task[None]] = {}
         self._stream: asyncio.Task[None] | None = None
@@ -101,7 +103,7 @@ class WrappedUrl:
         if self._session is not None:
             with contextlib.suppress(UpstreamError, TimeoutError):
                 async with asyncio.timeout(_END_SECONDS):
-                    (await self._client.open(b"DELETE", None, _encoded(self._headers(None)))).close()
+                    (await self._client.open(b"DELETE", None, self._headers(None).items())).close()
         self._client.close()
         return self._status
 
@@ -125,25 +127,35 @@ class WrappedUrl:
             finally:
                 answer.close()
         except Refused as refused:
-            for rpc_id in owed:
-                await self._say(error_reply(rpc_id, refused))
+            await self._refuse(owed, refused)
+        except Exception as error:  # noqa: BLE001
+            # Fail closed: what nobody thought of is an error to the client, who would wait for ever. The type alone
+            # goes to the log: the text may quote a message or a secret.
+            log.error("request failed", extra={"fields": {"error": type(error).__name__}})
+            await self._refuse(owed, Refused(Reason.INTERNAL_ERROR))
+
+    async def _refuse(self, owed: set[RequestId], refused: Refused) -> None:
+        while owed:
+            await self._say(error_reply(owed.pop(), refused))
 
     async def _answer(self, message: Message | Batch, answer: Answer, owed: set[RequestId]) -> None:
         if answer.status >= 300 or answer.status == 202:
             await self._failed(answer, owed)
             return
         if isinstance(message, Message) and message.method == "initialize":
-            self._session = _ascii(answer.fields.get(b"mcp-session-id"))
+            self._session = answer.fields.get(b"mcp-session-id")
         if answer.content_type == b"text/event-stream":
             await self._follow(message, answer, owed)
             return
         body = await self._read(answer)
-        for reply in _parts(body) if isinstance(message, Batch) else [body]:
+        replies = parts(body) if isinstance(message, Batch) else [body]
+        if replies is None:
+            raise UpstreamError(Reason.UPSTREAM_GARBAGE)
+        for reply in replies:
             seen = peek(reply)
             if seen is None or not seen.is_reply or seen.id not in owed:
                 raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than was asked")
-            owed.discard(seen.id)
-            await self._reply(message, reply)
+            await self._reply(message, reply, seen.id, owed)
         if owed:
             raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server did not answer all of a batch")
 
@@ -157,7 +169,7 @@ class WrappedUrl:
                 raise UpstreamError(Reason.UPSTREAM_CLOSED)
             await asyncio.sleep(min(place.retry * 2**failures, _SLOWEST_RETRY))
             try:
-                again = await self._open(b"GET", None, self._headers(None) | {"last-event-id": place.last})
+                again = await self._open(b"GET", None, self._headers(None) | place.header)
             except UpstreamError:
                 failures += 1
                 continue
@@ -182,8 +194,7 @@ class WrappedUrl:
                 if seen is None or not seen.is_reply or seen.id not in owed:
                     await self._say(event.data)
                     continue
-                owed.discard(seen.id)
-                await self._reply(message, event.data)
+                await self._reply(message, event.data, seen.id, owed)
                 if not owed:
                     return
         except UpstreamError as error:
@@ -194,25 +205,36 @@ class WrappedUrl:
         body = await self._read(answer)
         seen = peek(body)
         if seen is not None and seen.outcome == "error":
-            for rpc_id in owed:
-                await self._say(_with_id(body, rpc_id))
+            for rpc_id in list(owed):
+                reply = _with_id(body, rpc_id)
+                owed.discard(rpc_id)
+                await self._say(reply)
         elif answer.status == 404 and self._session is not None:
             raise UpstreamError(Reason.SESSION_UNKNOWN)
         else:
             raise UpstreamError(Reason.UPSTREAM_GARBAGE, f"the server answered with HTTP status {answer.status}")
 
-    async def _reply(self, message: Message | Batch, body: bytes) -> None:
+    async def _reply(self, message: Message | Batch, body: bytes, rpc_id: RequestId, owed: set[RequestId]) -> None:
         if isinstance(message, Message) and message.method in ("initialize", "tools/list"):
             self._learn(message, body)
+        # Owed until nothing but the writing is left: whatever fails before that is answered for.
+        owed.discard(rpc_id)
         await self._say(body)
 
     def _learn(self, message: Message, body: bytes) -> None:
         """What later requests need headers for: the negotiated version, and which arguments are repeated in headers."""
-        result: Any = _decode(body).get("result")
+        try:
+            result: Any = _decode(body).get("result")
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return  # the client may make more of it
         if not isinstance(result, dict):
             return
-        if message.method == "initialize" and isinstance(result.get("protocolVersion"), str):
-            self._version = result["protocolVersion"]
+        version = result.get("protocolVersion")
+        if message.method == "initialize" and isinstance(version, str):
+            if _UNFIT.search(version):
+                # Not an UpstreamError: on a stream that would count as broken off, and be resumed.
+                raise Refused(Reason.UPSTREAM_GARBAGE, "the server's protocol version holds control characters")
+            self._version = version
         tools = result.get("tools")
         for tool in tools if isinstance(tools, list) else ():
             if isinstance(tool, dict) and isinstance(tool.get("name"), str) and len(self._parameters) < _TOOLS_MAX:
@@ -224,9 +246,8 @@ class WrappedUrl:
         place = Place()
         delay = _RETRY_SECONDS
         while True:
-            headers = self._headers(None) | ({"last-event-id": place.last} if place.last else {})
             try:
-                answer = await self._open(b"GET", None, headers)
+                answer = await self._open(b"GET", None, self._headers(None) | place.header)
             except UpstreamError:
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, _SLOWEST_RETRY)
@@ -257,37 +278,46 @@ class WrappedUrl:
         try:
             answer = await self._post(message)
             answer.close()
-        except UpstreamError as error:
-            log.warning("message not delivered", extra={"fields": {"reason": error.reason.value}})
+        except Refused as refused:
+            log.warning("message not delivered", extra={"fields": {"reason": refused.reason.value}})
+        except Exception as error:  # noqa: BLE001
+            # Nobody is owed an answer, but what comes after this message must still be sent.
+            log.error("message not delivered", extra={"fields": {"error": type(error).__name__}})
 
     async def _post(self, message: Message | Batch) -> Answer:
         return await self._open(b"POST", message.raw, self._headers(message))
 
-    async def _open(self, method: bytes, body: bytes | None, headers: dict[str, str]) -> Answer:
+    async def _open(self, method: bytes, body: bytes | None, headers: dict[bytes, bytes]) -> Answer:
         assert self._client is not None
         try:
             async with asyncio.timeout(self._client.patience):
-                return await self._client.open(method, body, _encoded(headers))
+                return await self._client.open(method, body, headers.items())
         except TimeoutError:
             raise UpstreamError(Reason.UPSTREAM_TIMEOUT) from None
 
-    def _headers(self, message: Message | Batch | None) -> dict[str, str]:
-        headers = {"accept": "application/json, text/event-stream", "accept-encoding": "identity"}
+    def _headers(self, message: Message | Batch | None) -> dict[bytes, bytes]:
+        texts = {"accept": "text/event-stream", "accept-encoding": "identity"}
         if message is not None:
-            headers["content-type"] = "application/json"
-        else:
-            headers["accept"] = "text/event-stream"
-        if self._session is not None:
-            headers["mcp-session-id"] = self._session
+            texts |= {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         if self._version is not None:
-            headers["mcp-protocol-version"] = self._version
+            texts["mcp-protocol-version"] = self._version
         if isinstance(message, Message):
-            headers |= routing_headers(message)
+            texts |= self._headers_for(message)
+        headers = {name.encode(): _field_value(text) for name, text in texts.items()}
+        if self._session is not None:
+            headers[b"mcp-session-id"] = self._session
+        return headers | dict(self._client.own_headers if self._client is not None else [])
+
+    def _headers_for(self, message: Message) -> dict[str, str]:
+        """What the modern era repeats of a message's body."""
+        try:
+            texts = routing_headers(message)
             if message.method == "tools/call" and isinstance(message.params, dict):
                 known = self._parameters.get(str(message.params.get("name")), {})
-                headers |= parameter_headers(known, message.params.get("arguments") or {})
-        own = self._client.own_headers if self._client is not None else []
-        return headers | {name.decode("latin-1"): value.decode("latin-1") for name, value in own}
+                texts |= parameter_headers(known, message.params.get("arguments") or {})
+        except UnicodeEncodeError:
+            raise MessageError(Reason.LONE_SURROGATE) from None
+        return texts
 
     async def _read(self, answer: Answer) -> bytes:
         assert self._client is not None
@@ -309,17 +339,16 @@ class Place:
         self.last = ""
         self.retry = _RETRY_SECONDS
 
+    @property
+    def header(self) -> dict[bytes, bytes]:
+        return {b"last-event-id": self.last.encode()} if self.last else {}
+
     def note(self, event: Event) -> None:
-        self.last = event.id or self.last
+        if event.id:
+            # What no header can carry cannot be resumed from, and an earlier place would bring messages twice.
+            self.last = "" if _UNFIT.search(event.id) else event.id
         if event.retry is not None:
             self.retry = min(max(event.retry, _FASTEST_RETRY), _SLOWEST_RETRY)
-
-
-def _parts(body: bytes) -> list[bytes]:
-    try:
-        return [bytes(raw) for raw in _decode_list(body)]
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise UpstreamError(Reason.UPSTREAM_GARBAGE) from None
 
 
 def _with_id(body: bytes, rpc_id: RequestId) -> bytes:
@@ -332,9 +361,11 @@ def _with_id(body: bytes, rpc_id: RequestId) -> bytes:
 _NOBODY: Final = Message(Kind.NOTIFICATION, b"")
 
 
-def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-
-
-def _ascii(value: bytes | None) -> str | None:
-    return None if value is None else value.decode("latin-1")
+def _field_value(text: str) -> bytes:
+    """A header's value. Beyond ASCII it is UTF-8, as WHATWG HTML §9.2.3 has it for Last-Event-ID."""
+    if _UNFIT.search(text):
+        raise MessageError(Reason.INVALID_REQUEST, "a header cannot hold control characters")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise MessageError(Reason.LONE_SURROGATE) from None

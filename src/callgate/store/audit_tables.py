@@ -41,6 +41,9 @@ class AuditTables(SqlTree):
     def sealed(self, after: int, upto: int, limit: int) -> Generator[tuple[Any, ...]]:
         return self._stream(_SEALED, after, upto, limit)
 
+    def last_seals(self, limit: int) -> list[object]:
+        return list(self._conn.execute(select(audit_record.c.seal).order_by(_id.desc()).limit(limit)).scalars())
+
     def rows(self, after: int) -> Generator[tuple[Any, ...]]:
         return self._stream(_ROWS, after)
 

@@ -45,8 +45,8 @@ def read_block(conn: Connection) -> Block:
     return Block(on=row.value != "off", at=row.changed_at, by=row.changed_by, note=row.note)
 
 
-def set_block(store: Store, state: Block, row: AuditRow) -> None:
-    """Turn the switch, together with the audit row that says so."""
+def set_block(store: Store, state: Block, row: AuditRow | None) -> None:
+    """Turn the switch, together with the audit row that says so; None where none can be sealed."""
     with store.writing() as conn:
         conn.execute(delete(control).where(control.c.name == _NAME))
         conn.execute(
@@ -58,7 +58,8 @@ def set_block(store: Store, state: Block, row: AuditRow) -> None:
                 note=state.note,
             )
         )
-        store.insert(conn, row)
+        if row is not None:
+            store.insert(conn, row)
         store.backend.announce(conn)
 
 

@@ -186,7 +186,7 @@ class SqliteBackend:
         if code == sqlite3.SQLITE_FULL:
             return StoreUnavailable(
                 f"no room left for {self.path}",
-                advice="Free disk space, or run `callgate audit prune`.",
+                advice="Free disk space there, or move the store to a larger disk and set store.url.",
             )
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return StoreUnavailable(

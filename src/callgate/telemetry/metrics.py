@@ -75,6 +75,16 @@ class Metrics:
             "Audit records that could not be written; each refused its call.",
             Counter,
         )
+        self.audit_lost = Family(
+            "callgate_audit_lost_total",
+            "Outcomes of calls that are not on record, because they could not be written.",
+            Counter,
+        )
+        self.audit_tampered = Family(
+            "callgate_audit_tampered",
+            "1 once this process has found that the audit log was tampered with, until it is restarted.",
+            Gauge,
+        )
         self.process_starts = Family(
             "callgate_process_starts_total", "Processes started for servers with a command.", Counter, server
         )

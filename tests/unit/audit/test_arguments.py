@@ -1,10 +1,11 @@
 import hashlib
 import json
+import sys
 
 import msgspec
 import pytest
 
-from callgate.audit.arguments import DEFAULT_RULES, ArgumentsPolicy, Rule, matches
+from callgate.audit.arguments import DEFAULT_RULES, ArgumentsPolicy, Rule, _glob, matches
 from callgate.canonical import canonical
 from callgate.errors import ConfigError
 
@@ -123,3 +124,50 @@ def test_there_is_a_limit_to_the_number_of_rules():
 
 def test_the_default_rules_are_rules():
     assert all(Rule.parse(text) for text in DEFAULT_RULES)
+
+
+class _Counted:
+    """A pattern that counts how often it is asked."""
+
+    def __init__(self, text, asked):
+        self._pattern = _glob(text)
+        self._asked = asked
+
+    def match(self, text):
+        self._asked.append(text)
+        return self._pattern.match(text)
+
+
+def test_a_tool_that_is_new_costs_no_more_than_a_look_at_each_rule(monkeypatch):
+    asked = []
+    monkeypatch.setattr("callgate.audit.arguments._glob", lambda text: _Counted(text, asked))
+    one = policy("redacted", "*iban*", "7")
+    asked.clear()
+    one.store("s", "new", {"a": 1})
+    assert len(asked) <= 4 * (len(DEFAULT_RULES) + 2)
+
+
+def test_made_up_names_do_not_make_real_tools_dearer(monkeypatch):
+    asked = []
+    monkeypatch.setattr("callgate.audit.arguments._glob", lambda text: _Counted(text, asked))
+    one = policy("redacted")
+    for number in range(3000):
+        one.store("s", f"made-up-{number}", {f"key-{number}": 1})
+    one.store("s", "real", {"path": 1})
+    asked.clear()
+    one.store("s", "real", {"path": 1})
+    assert asked == []
+
+
+def test_names_of_any_length_are_not_kept():
+    one = policy("redacted")
+    tool, key = "t" * 100_000, "k" * 100_000
+    before = sys.getrefcount(tool), sys.getrefcount(key)
+    one.store("s", tool, {key: 1})
+    assert (sys.getrefcount(tool), sys.getrefcount(key)) == before
+
+
+@pytest.mark.parametrize(("rule", "thing"), [("7", [0] * 8), ("1?", [0] * 11), ("[0-3]", [0]), ("*", [0])])
+def test_a_rule_for_a_position_is_kept_to_in_lists(rule, thing):
+    stored = redacted({"a": {"b": thing}} if rule != "*" else thing, rule)
+    assert "redacted" in json.dumps(stored)

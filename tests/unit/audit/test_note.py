@@ -50,8 +50,10 @@ def test_a_witness_may_have_signed_too():
 
 
 def test_an_unknown_key_is_not_enough():
-    with pytest.raises(Tampered, match="not signed by a known key"):
+    with pytest.raises(Tampered, match="not signed by a known key") as found:
         verify(NOTE, [OTHER.public_key().public_bytes_raw()])
+    assert "store.keys_dir" in found.value.advice
+    assert "--key" not in found.value.advice
     with pytest.raises(Tampered, match="not signed by a known key"):
         verify(NOTE, [])
 

@@ -8,7 +8,9 @@ from callgate.keyring import Keyring
 
 @pytest.fixture
 def keyring(tmp_path):
-    return Keyring(tmp_path / "keys", environ={})
+    made = Keyring(tmp_path / "keys", environ={})
+    made.make("seal")
+    return made
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"x" * 64, b"{}" * 5000])
@@ -44,5 +46,7 @@ def test_old_seals_hold_after_a_rotation_and_new_ones_use_the_new_key(keyring):
 
 
 def test_another_keyring_knows_nothing_of_it(keyring, tmp_path):
-    other = Sealer(Keyring(tmp_path / "other", environ={}))
+    foreign = Keyring(tmp_path / "other", environ={})
+    foreign.make("seal")
+    other = Sealer(foreign)
     assert not other.holds(b"body", Sealer(keyring).seal(b"body"))

@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -67,3 +68,20 @@ def test_what_forces_it_on_is_said(callgate, monkeypatch, tmp_path):
     (tmp_path / "callgate.toml").unlink()
     monkeypatch.setenv("CALLGATE_BLOCK_ALL", "1")
     assert "CALLGATE_BLOCK_ALL" in callgate("status").out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are a POSIX idea")
+def test_an_emergency_stop_does_not_wait_for_healthy_keys(place, callgate, tmp_path, capsys):
+    callgate("off")
+    (tmp_path / "keys").chmod(0o755)
+    said = callgate("on", "--note", "now")
+    assert "Every call is refused now" in said.out
+    assert "no audit record" in said.err
+    assert f"chmod 700 {tmp_path / 'keys'}" in said.err
+    assert callgate("status").out.startswith("on")
+    assert run(["block-all", "off", "--store", place]) == 1
+    assert "chmod 700" in capsys.readouterr().err
+    assert callgate("status").out.startswith("on")
+    (tmp_path / "keys").chmod(0o700)
+    callgate("off")
+    assert callgate("status").out.startswith("off")

@@ -27,15 +27,36 @@ def b64(byte):
 
 
 def test_a_key_is_made_once_and_stays(keyring, folder):
+    keyring.make(SEAL, CHECKPOINT)
     key = keyring.current(SEAL)
     assert len(key.secret) == 32
-    assert Keyring(folder, environ={}).current(SEAL) == key
+    other = Keyring(folder, environ={})
+    other.make(SEAL, CHECKPOINT)
+    assert other.current(SEAL) == key
     assert keyring.current(CHECKPOINT).secret != key.secret
+
+
+def test_a_key_is_never_made_by_asking_for_it(keyring, folder):
+    with pytest.raises(KeyringError, match="no seal key"):
+        keyring.current(SEAL)
+    with pytest.raises(KeyringError, match="no seal key"):
+        keyring.rotate(SEAL)
+    assert not folder.exists()
+
+
+def test_a_signing_key_whose_secret_half_is_elsewhere_is_not_replaced(keyring, folder):
+    keyring.make(CHECKPOINT)
+    keyring.rotate(CHECKPOINT)
+    (folder / "checkpoint.2.key").unlink()
+    with pytest.raises(KeyringError, match="only the public half"):
+        keyring.current(CHECKPOINT)
+    keyring.make(CHECKPOINT)
+    assert [path.name for path in folder.iterdir()] == ["checkpoint.1.pub"]
 
 
 @posix
 def test_files_are_the_owners_alone(keyring, folder):
-    keyring.current(SEAL)
+    keyring.make(SEAL)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert [stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()] == [0o600]
 
@@ -43,7 +64,7 @@ def test_files_are_the_owners_alone(keyring, folder):
 @posix
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o666, 0o620])
 def test_a_key_that_others_can_reach_is_refused_with_the_command_that_helps(keyring, folder, mode):
-    keyring.current(SEAL)
+    keyring.make(SEAL)
     path = folder / "seal.1.key"
     path.chmod(mode)
     with pytest.raises(KeyringError) as refused:
@@ -53,7 +74,7 @@ def test_a_key_that_others_can_reach_is_refused_with_the_command_that_helps(keyr
 
 @posix
 def test_a_folder_that_others_can_reach_is_refused(keyring, folder):
-    keyring.current(SEAL)
+    keyring.make(SEAL)
     folder.chmod(0o755)
     with pytest.raises(KeyringError) as refused:
         Keyring(folder, environ={}).current(SEAL)
@@ -61,6 +82,7 @@ def test_a_folder_that_others_can_reach_is_refused(keyring, folder):
 
 
 def test_a_rotated_signing_key_keeps_only_its_public_half(keyring, folder):
+    keyring.make(CHECKPOINT)
     old = keyring.current(CHECKPOINT)
     new = keyring.rotate(CHECKPOINT)
     assert (old.version, new.version) == (1, 2)
@@ -70,6 +92,7 @@ def test_a_rotated_signing_key_keeps_only_its_public_half(keyring, folder):
 
 
 def test_a_rotated_seal_key_stays_to_verify_old_records(keyring):
+    keyring.make(SEAL)
     old = keyring.current(SEAL)
     new = keyring.rotate(SEAL)
     assert [key.secret for key in keyring.versions(SEAL)] == [new.secret, old.secret]
@@ -77,6 +100,7 @@ def test_a_rotated_seal_key_stays_to_verify_old_records(keyring):
 
 def test_another_process_sees_a_rotation(keyring, folder):
     running = Keyring(folder, environ={})
+    running.make(CHECKPOINT)
     before = running.current(CHECKPOINT)
     os.utime(folder, ns=(1, 1))
     keyring.rotate(CHECKPOINT)
@@ -86,7 +110,7 @@ def test_another_process_sees_a_rotation(keyring, folder):
 def test_processes_that_start_at_once_use_one_key(folder):
     script = (
         "import sys; from pathlib import Path; from callgate.keyring import Keyring;"
-        "print(Keyring(Path(sys.argv[1]), environ={}).current('seal').secret.hex())"
+        "keys = Keyring(Path(sys.argv[1]), environ={}); keys.make('seal'); print(keys.current('seal').secret.hex())"
     )
     started = [
         subprocess.Popen([sys.executable, "-c", script, str(folder)], stdout=subprocess.PIPE, text=True)
@@ -97,7 +121,9 @@ def test_processes_that_start_at_once_use_one_key(folder):
 
 
 def test_keys_from_the_environment_come_first(folder):
-    stored = Keyring(folder, environ={}).current(SEAL)
+    made = Keyring(folder, environ={})
+    made.make(SEAL)
+    stored = made.current(SEAL)
     keyring = Keyring(folder, environ={"CALLGATE_KEY_SEAL": f"{b64(2)},{b64(1)}"})
     assert [key.secret for key in keyring.versions(SEAL)] == [bytes([2]) * 32, bytes([1]) * 32, stored.secret]
     assert keyring.current(SEAL).source == "environment"
@@ -107,7 +133,9 @@ def test_keys_from_the_environment_come_first(folder):
 
 def test_keys_from_a_file_named_in_the_environment(tmp_path):
     path = tmp_path / "secret"
-    retired = Keyring(tmp_path / "x", environ={}).current(CHECKPOINT).public
+    old = Keyring(tmp_path / "x", environ={})
+    old.make(CHECKPOINT)
+    retired = old.current(CHECKPOINT).public
     path.write_text(f"{b64(3)}\npub:{base64.b64encode(retired).decode()}\n")
     keyring = Keyring(None, environ={"CALLGATE_KEY_CHECKPOINT_FILE": str(path)})
     assert keyring.current(CHECKPOINT).secret == bytes([3]) * 32
@@ -122,7 +150,7 @@ def test_what_is_no_key_is_refused(value):
 
 def test_without_a_folder_nothing_is_made(tmp_path):
     with pytest.raises(KeyringError, match="no seal key"):
-        Keyring(None, environ={}).current(SEAL)
+        Keyring(None, environ={}).make(SEAL)
     with pytest.raises(KeyringError, match="no seal key"):
         Keyring(tmp_path / "none", environ={}).require(SEAL)
     with pytest.raises(KeyringError, match="cannot be read"):
@@ -130,13 +158,14 @@ def test_without_a_folder_nothing_is_made(tmp_path):
 
 
 def test_a_damaged_key_file_is_named(keyring, folder):
-    keyring.current(SEAL)
+    keyring.make(SEAL)
     (folder / "seal.1.key").write_text("half")
     with pytest.raises(KeyringError, match=r"seal\.1\.key does not hold a key"):
         Keyring(folder, environ={}).current(SEAL)
 
 
 def test_a_key_never_shows_in_its_printed_form(keyring):
+    keyring.make(SEAL)
     key = keyring.current(SEAL)
     assert key.secret.hex() not in repr(key)
     assert repr(key.secret) not in repr(key)

@@ -15,6 +15,8 @@ NAMES = {
     "callgate_http_requests_total": ("method", "status"),
     "callgate_audit_pending": (),
     "callgate_audit_append_failures_total": (),
+    "callgate_audit_lost_total": (),
+    "callgate_audit_tampered": (),
     "callgate_process_starts_total": ("server",),
     "callgate_kill_switch": (),
     "callgate_build_info": ("version", "python"),
