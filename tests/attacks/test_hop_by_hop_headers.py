@@ -67,3 +67,12 @@ def test_what_a_server_says_to_the_relay_ends_there(target):
     assert got.status == 200
     assert got.fields["x-end"] == "1"
     assert not {"x-hop", "keep-alive", "proxy-authenticate", "alt-svc"} & set(got.fields)
+
+
+@pytest.mark.parametrize(
+    "named", ["mcp-method", "MCP-Protocol-Version", "x, mcp-name", "content-type", "close, accept"]
+)
+def test_connection_cannot_take_away_what_the_request_was_judged_by(target, named):
+    """Dropped on the way, the server would see a request of another era than the gate did."""
+    body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    assert target.reasons(body, {"connection": named, "mcp-method": "ping"}) == (400, -32600, "invalid_request")

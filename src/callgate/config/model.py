@@ -148,6 +148,16 @@ class Limits(Section, frozen=True):
         ),
         Rule(read=rules.read_size),
     ] = 33554432
+    held_bytes: Annotated[
+        int,
+        Meta(
+            description='Most bytes of request bodies held at once, also as a size such as `"1 GiB"`.',
+            ge=1024,
+            le=2**40,
+            extra_json_schema={"type": ["integer", "string"]},
+        ),
+        Rule(read=rules.read_size),
+    ] = 2**30
     depth: Annotated[int, Meta(description="Deepest nesting of a message.", ge=4, le=1000)] = 100
     batch: Annotated[int, Meta(description="Most messages in one batch.", ge=1, le=10000)] = 100
     connections: Annotated[int, Meta(description="Most client connections open at once.", ge=1, le=1000000)] = 10000

@@ -11,7 +11,7 @@ import msgspec
 
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.gate import Context
-from callgate.gateway.door import Door, Entry, Turned, session_digest
+from callgate.gateway.door import Door, Entry, Turned, refuse_all, session_digest
 from callgate.gateway.exchange import ClientGone, Exchange, Receive, Scope, Send
 from callgate.gateway.guard import Guard, check_media_type, check_nominated
 from callgate.gateway.routing import Routing, check_routing
@@ -54,6 +54,7 @@ class Site(msgspec.Struct, frozen=True):
     upstreams: Mapping[str, Upstream]
     body_seconds: float
     in_flight: int
+    held_bytes: int
 
     def upstream(self, path: str) -> Upstream:
         """The server a path leads to."""
@@ -94,6 +95,7 @@ class App:
         self._site = site
         self._watched = watched
         self._busy = 0
+        self._held = 0
         self._streams: set[asyncio.Task[object]] = set()
         self._stopping = False
 
@@ -166,9 +168,25 @@ class App:
             upstream.busy -= 1
 
     async def _post(self, site: Site, upstream: Upstream, exchange: Exchange) -> None:
-        door = site.door
         check_media_type(exchange)
         check_nominated(exchange)
+        held = self._reserve(site, exchange)
+        try:
+            await self._judge(site, upstream, exchange)
+        finally:
+            self._held -= held
+
+    def _reserve(self, site: Site, exchange: Exchange) -> int:
+        """Room for a body before it is read: its own size, or the most it may be where it does not say."""
+        length = exchange.fields.get(b"content-length", b"")
+        size = int(length) if length.isdigit() and len(length) < 16 else site.door.limits.bytes
+        if self._held + size > site.held_bytes and self._held:
+            raise Refused(Reason.OVERLOADED, "the gateway holds as many bytes of requests as it may")
+        self._held += size
+        return size
+
+    async def _judge(self, site: Site, upstream: Upstream, exchange: Exchange) -> None:
+        door = site.door
         raw = await exchange.body(door.limits.bytes, site.body_seconds)
         try:
             message = door.read(raw)
@@ -212,7 +230,7 @@ class App:
                 self._watched.failure(upstream.name, refused.reason)
             if exchange.started:
                 raise
-            await exchange.refuse(refused, _id_of(entry.message))
+            await exchange.refuse(refused, reply=refuse_all(entry.message, refused))
         except asyncio.CancelledError:
             if self._stopping and exchange.streaming:
                 # The time for calls under way is over: a stream ends with the reason, not in the middle.

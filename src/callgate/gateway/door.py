@@ -147,7 +147,7 @@ class Door:
             return
         for flight in entry.calls:
             flight.finish("blocked", code=closed.code)
-        raise Turned(closed, _refuse_all(entry.message, closed, {}))
+        raise Turned(closed, refuse_all(entry.message, closed))
 
     async def _admit_batch(self, batch: Batch, context: Context, closed: Refused | None) -> Entry:
         """All or nothing: one refused call refuses the batch, so that nothing is half done."""
@@ -163,7 +163,7 @@ class Door:
             return Entry(batch, in_flight)
         for flight in in_flight:
             flight.finish("batch_refused")
-        raise Turned(first, _refuse_all(batch, closed or Refused(Reason.BATCH_REFUSED), refusals))
+        raise Turned(first, refuse_all(batch, closed or Refused(Reason.BATCH_REFUSED), refusals))
 
     async def _decide(self, call: Call) -> Refused | None:
         started = time.perf_counter()
@@ -190,7 +190,9 @@ class Door:
         return InFlight(call, message.id, self._ledger, self._clock)
 
 
-def _refuse_all(message: Message | Batch, refused: Refused, others: Mapping[RequestId | None, Refused]) -> bytes | None:
+def refuse_all(
+    message: Message | Batch, refused: Refused, others: Mapping[RequestId | None, Refused] = MappingProxyType({})
+) -> bytes | None:
     """The answer to every request in there: its own refusal, or the one that holds for all."""
     if isinstance(message, Message):
         return error_reply(message.id, refused)

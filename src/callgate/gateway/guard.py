@@ -87,7 +87,9 @@ def check_nominated(exchange: Exchange) -> None:
     if connection in (None, b"keep-alive", b"close"):
         return
     for name, value in exchange.headers:
-        if name == b"connection" and any(
-            token.strip().startswith((b"mcp-", b"content-", b"accept")) for token in value.lower().split(b",")
-        ):
+        if name == b"connection" and any(_judged(token.strip()) for token in value.lower().split(b",")):
             raise Refused(Reason.INVALID_REQUEST, "Connection names a header that has to reach the server")
+
+
+def _judged(name: bytes) -> bool:
+    return name.startswith(b"mcp-") or name in (b"accept", b"content-type", b"content-encoding", b"last-event-id")

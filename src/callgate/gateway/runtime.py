@@ -88,7 +88,8 @@ class Runtime:
             upstreams[name] = kept if kept is not None and same else self._upstream(config, name)
         address = config.gateway.address
         guard = Guard(address.host, config.gateway.allowed_hosts, config.gateway.allowed_origins)
-        site = Site(self.door(config), guard, upstreams, config.limits.body_seconds, config.limits.in_flight)
+        limits = config.limits
+        site = Site(self.door(config), guard, upstreams, limits.body_seconds, limits.in_flight, limits.held_bytes)
         # Only now: a configuration that cannot be taken whole changes nothing.
         self.metrics.know(config.servers)
         self.switch.force(config.policy.block_all)
