@@ -19,7 +19,9 @@ which HTTP status and JSON-RPC code it becomes and what a person should do next.
 
 from __future__ import annotations
 
+import traceback
 from enum import StrEnum
+from pathlib import Path
 from typing import NamedTuple
 
 PARSE_ERROR = -32700
@@ -364,3 +366,10 @@ class Tampered(AuditError):
 
 class KeyringError(CallgateError):
     """A secret of the gateway is missing, unreadable or readable by others."""
+
+
+def place(error: BaseException) -> str:
+    """What broke and where, fit for a log: the text of an exception may hold an argument or a secret."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{where}"

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from callgate.errors import Reason, Refused, StoreError
+from callgate.errors import Reason, Refused, StoreError, place
 
 log = logging.getLogger("callgate.gate")
 
@@ -140,7 +138,7 @@ class Gate:
         try:
             await self._record(call, decision)
         except Exception as error:  # noqa: BLE001 - what is not on record does not leave, whatever broke
-            log.error("decision not recorded", extra={"fields": {"call": call.id, "error": _place(error)}})
+            log.error("decision not recorded", extra={"fields": {"call": call.id, "error": place(error)}})
             return Decision(decision.answers, refused or Refused(Reason.AUDIT_UNAVAILABLE))
         return decision
 
@@ -169,7 +167,7 @@ class Gate:
         except StoreError as error:
             return _undecided(call, running, Reason.STORE_UNAVAILABLE, str(error))
         except Exception as error:  # noqa: BLE001 - a check that breaks must refuse, whatever broke
-            return _undecided(call, running, Reason.CHECK_FAILED, _place(error))
+            return _undecided(call, running, Reason.CHECK_FAILED, place(error))
         return None
 
 
@@ -177,12 +175,6 @@ def _refusal(name: str, verdict: object) -> Refused:
     if isinstance(verdict, Refuse):
         return Refused(verdict.reason, verdict.detail)
     return Refused(Reason.CHECK_FAILED, f"the check {name} gave no verdict")
-
-
-def _place(error: BaseException) -> str:
-    """What broke and where; the text of an exception may hold an argument."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in {Path(last.filename).name}:{last.lineno}"
 
 
 def _undecided(call: Call, name: str, reason: Reason, why: str) -> Refused:

@@ -154,7 +154,6 @@ class Limits(Section, frozen=True):
             description='Most bytes of request bodies held at once, also as a size such as `"1 GiB"`.',
             ge=1024,
             le=2**40,
-            extra_json_schema={"type": ["integer", "string"]},
         ),
         Rule(read=rules.read_size),
     ] = 2**30

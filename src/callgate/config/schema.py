@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 import msgspec
 
-from callgate.config.model import Config
+from callgate.config.model import Config, Limits
+from callgate.config.rules import peel
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -19,7 +20,11 @@ def schema() -> dict[str, Any]:
     whole["$defs"]["Config"]["properties"]["servers"]["propertyNames"] = {"pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"}
     whole["$defs"]["Server"]["oneOf"] = [{"required": ["url"]}, {"required": ["command"]}]
     whole["$defs"]["Server"]["properties"]["command"]["minItems"] = 1
-    whole["$defs"]["Limits"]["properties"]["message_bytes"]["type"] = ["integer", "string"]
+    for key, kind in get_type_hints(Limits, include_extras=True).items():
+        rule = peel(kind)[1]
+        if rule is not None and rule.read is not None:
+            # also written as text, such as "32 MiB"
+            whole["$defs"]["Limits"]["properties"][key]["type"] = ["integer", "string"]
     return {"$schema": DIALECT, "title": "callgate.toml"} | whole
 
 

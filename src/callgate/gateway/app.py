@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from callgate.errors import Reason, Refused, UpstreamError
+from callgate.errors import Reason, Refused, UpstreamError, place
 from callgate.gate import Context
 from callgate.gateway.door import Door, Entry, Turned, refuse_all, session_digest
 from callgate.gateway.exchange import ClientGone, Exchange, Receive, Scope, Send
@@ -126,9 +126,8 @@ class App:
             await self._refuse(exchange, refused)
         except ClientGone:
             log.debug("client left before its request was whole")
-        except Exception:
-            # Fail closed: what nobody thought of is an error to the client and a trace in the log, never a pass.
-            log.exception("request failed")
+        except Exception as error:  # noqa: BLE001 - fail closed: what nobody thought of is refused, never a pass
+            log.error("request failed", extra={"fields": {"error": place(error)}})
             await self._refuse(exchange, Refused(Reason.INTERNAL_ERROR))
         except asyncio.CancelledError:
             if not self._stopping:

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from callgate.errors import Reason, Refused
+from callgate.errors import Reason, Refused, place
 from callgate.gate import Context
 from callgate.gateway.door import Door, Entry, InFlight, Turned, session_digest
 from callgate.gateway.routing import VERSION_META
@@ -120,7 +120,7 @@ class Wrap:
         try:
             return await self._judge(line)
         except Exception as error:  # noqa: BLE001 - fail closed: one message that breaks us must not stop the others
-            log.error("request failed", extra={"fields": {"error": type(error).__name__}})
+            log.error("request failed", extra={"fields": {"error": place(error)}})
             await self._front.write(error_reply(None, Refused(Reason.INTERNAL_ERROR)))
             return None
 

@@ -90,7 +90,6 @@ class KillSwitch:
         self._clock = clock
         self._state = Block()
         self._read_at: float | None = None
-        self._poke: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
         self._unwatch: Callable[[], None] | None = None
 
@@ -125,7 +124,7 @@ class KillSwitch:
         if self._task is not None:
             raise ConfigError("this kill switch runs already", advice="Start it once.")
         loop = asyncio.get_running_loop()
-        poke = self._poke = asyncio.Event()
+        poke = asyncio.Event()
 
         def changed() -> None:
             with suppress(RuntimeError):  # the loop has closed

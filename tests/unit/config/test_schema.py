@@ -1,3 +1,4 @@
+import json
 import tomllib
 
 import jsonschema
@@ -83,3 +84,10 @@ def test_every_key_has_a_description_and_a_default():
             described = entry.get("description") or "$ref" in str(entry)
             assert described, f"{name}{field.name} has no description"
     assert keys > 40
+
+
+@pytest.mark.parametrize("key", ["message_bytes", "held_bytes"])
+@pytest.mark.parametrize("value", [2**21, "2 MiB"])
+def test_what_the_gateway_reads_as_a_size_an_editor_takes_too(key, value):
+    assert getattr(config.parse(f"[limits]\n{key} = {json.dumps(value)}").limits, key) == 2**21
+    jsonschema.validate({"limits": {key: value}}, config.schema())
