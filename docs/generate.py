@@ -151,11 +151,12 @@ def _sections() -> Iterator[tuple[str, type[Section], str]]:
         if isinstance(bare, type):
             yield f"[{field.name}]", bare, field.name
     yield "[servers.NAME]", config.Server, "servers"
+    yield "[servers.NAME.approval]", config.ServerApproval, "servers.approval"
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
     value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-    if value is None:
+    if value is None or isinstance(value, Section):
         return "-"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"

@@ -3,7 +3,8 @@
 CallgateError
 ├── Refused            a request or call is not let through; carries a Reason
 │   ├── MessageError   the message itself is malformed (JSON-RPC -32700, -32600, -32602, -32020)
-│   └── UpstreamError  the server behind the gate failed
+│   ├── UpstreamError  the server behind the gate failed
+│   └── Spent          what a decision stood on was used up, ran out or was withdrawn before it was durable
 ├── ConfigError        callgate.toml, a flag or the environment is wrong
 ├── StoreError         the store cannot be used
 │   ├── StoreTooNew    written by a newer Callgate
@@ -20,14 +21,19 @@ which HTTP status and JSON-RPC code it becomes and what a person should do next.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 INVALID_PARAMS = -32602
 HEADER_MISMATCH = -32020
+METHOD_NOT_FOUND = -32601
+# SEP-2672 §4.10: every refusal of the approval domain; `data.reason` tells them apart.
+APPROVAL = -32001
 
 
 class Reason(StrEnum):
@@ -67,6 +73,39 @@ class Reason(StrEnum):
     AUDIT_UNAVAILABLE = "audit_unavailable"
     BATCH_REFUSED = "batch_refused"
     INTERNAL_ERROR = "internal_error"
+    # verified approval, SEP-2672 §4.10: the call
+    MISSING_EVIDENCE = "missing_evidence"
+    UNSUPPORTED_METHOD = "unsupported_method"
+    CHALLENGE_UNKNOWN = "challenge_unknown"
+    CHALLENGE_CONSUMED = "challenge_consumed"
+    CHALLENGE_EXPIRED = "challenge_expired"
+    CHALLENGE_WRONG_TOOL = "challenge_wrong_tool"
+    UNKNOWN_CREDENTIAL = "unknown_credential"
+    AUTHENTICATOR_CLASS_MISMATCH = "authenticator_class_mismatch"
+    SIGNATURE_VERIFICATION_FAILED = "signature_verification_failed"
+    SIGNATURE_COUNTER_REGRESSION = "signature_counter_regression"
+    ARGUMENT_HASH_MISMATCH = "argument_hash_mismatch"
+    # the challenge, the enrolment
+    TOOL_NOT_APPROVED_REQUIRED = "tool_not_approved_required"
+    NO_ELIGIBLE_CREDENTIAL = "no_eligible_credential"
+    CREDENTIAL_ALREADY_ENROLLED = "credential_already_enrolled"
+    NO_PENDING_ENROLLMENT = "no_pending_enrollment"
+    VERIFICATION_FAILED = "verification_failed"
+    # verified approval, our own
+    ENROLMENT_NOT_AUTHORISED = "enrolment_not_authorised"
+    ARGUMENTS_INVALID = "arguments_invalid"
+    APPROVAL_REFUSED = "approval_refused"
+    APPROVAL_EXPIRED = "approval_expired"
+    APPROVAL_DECIDED = "approval_decided"
+    APPROVAL_LIMIT = "approval_limit"
+    REQUEST_STATE_INVALID = "request_state_invalid"
+    METHOD_NOT_FOUND = "method_not_found"
+    USER_EXISTS = "user_exists"
+    USER_UNKNOWN = "user_unknown"
+    SIGN_IN_FAILED = "sign_in_failed"
+    SIGN_IN_NEEDED = "sign_in_needed"
+    FORGED_REQUEST = "forged_request"
+    PAGE_UNKNOWN = "page_unknown"
     # the server behind the gate
     UPSTREAM_UNREACHABLE = "upstream_unreachable"
     UPSTREAM_TIMEOUT = "upstream_timeout"
@@ -112,6 +151,10 @@ def _app(status: int) -> int:
 
 def _row(status: int, meaning: str, advice: str, code: int | None = None) -> _Row:
     return _Row(status, _app(status) if code is None else code, meaning, advice)
+
+
+def _sep(meaning: str, advice: str) -> _Row:
+    return _Row(200, APPROVAL, meaning, advice)
 
 
 _TABLE: dict[Reason, _Row] = {
@@ -245,6 +288,106 @@ _TABLE: dict[Reason, _Row] = {
     Reason.INTERNAL_ERROR: _row(
         500, "The gateway failed, so nothing was let through.", "Look for `request failed` in the gateway's log."
     ),
+    # An approval error is an answer to the call, so it travels with HTTP status 200: several clients show nothing of
+    # a JSON-RPC error that comes with another one.
+    Reason.MISSING_EVIDENCE: _sep(
+        "The call needs a person's approval and carries no well-formed evidence of one.",
+        "Ask for a challenge with approval/challenge/create, have it signed, and send the call with the evidence.",
+    ),
+    Reason.UNSUPPORTED_METHOD: _sep(
+        "The approval evidence is of a kind that is not taken here.", 'Send evidence with the method "webauthn".'
+    ),
+    Reason.CHALLENGE_UNKNOWN: _sep(
+        "The approval names a challenge that was never issued here, or long ago.", "Ask for a new challenge."
+    ),
+    Reason.CHALLENGE_CONSUMED: _sep(
+        "The approval was used before; each one lets a single call through.", "Ask for a new challenge."
+    ),
+    Reason.CHALLENGE_EXPIRED: _sep("The approval came too late.", "Ask for a new challenge and sign it in time."),
+    Reason.CHALLENGE_WRONG_TOOL: _sep(
+        "The approval was given for another tool.", "Ask for a challenge for the tool that is called."
+    ),
+    Reason.UNKNOWN_CREDENTIAL: _sep(
+        "The passkey is not one that this person could use for this approval.",
+        "Sign with one of the passkeys that the challenge lists; `callgate credentials list` shows them.",
+    ),
+    Reason.AUTHENTICATOR_CLASS_MISMATCH: _sep(
+        "The passkey is of a class that this tool does not take.",
+        "Sign with a security key or a phone, or enrol one with `callgate enroll USER`.",
+    ),
+    Reason.SIGNATURE_VERIFICATION_FAILED: _sep(
+        "The passkey's signature does not hold for this approval.", "Ask for a new challenge and sign that one."
+    ),
+    Reason.SIGNATURE_COUNTER_REGRESSION: _sep(
+        "The passkey's counter did not grow: there may be a copy of it.",
+        "Find out whether it was copied; `callgate credentials revoke ID` withdraws it.",
+    ),
+    Reason.ARGUMENT_HASH_MISMATCH: _sep(
+        "The approval was given for other arguments than the call has.",
+        "Send the call exactly as it was approved, or have this one approved.",
+    ),
+    Reason.TOOL_NOT_APPROVED_REQUIRED: _sep(
+        "No tool of that name needs an approval here.", "Call it without one; tools/list marks those that do."
+    ),
+    Reason.NO_ELIGIBLE_CREDENTIAL: _sep(
+        "The person who would have to approve has no passkey that this tool takes.",
+        "Enrol one with `callgate enroll USER`.",
+    ),
+    Reason.CREDENTIAL_ALREADY_ENROLLED: _sep("This passkey is enrolled already.", "Use it, or enrol another one."),
+    Reason.NO_PENDING_ENROLLMENT: _sep(
+        "No enrolment is under way that this answers, or its time is over.", "Begin again with approval/enroll/begin."
+    ),
+    Reason.VERIFICATION_FAILED: _sep(
+        "The new passkey's registration does not hold.", "Begin again, on the page that the enrolment link opens."
+    ),
+    Reason.ENROLMENT_NOT_AUTHORISED: _row(
+        200,
+        "Enrolling a passkey needs an unused enrolment ticket.",
+        "Get one with `callgate enroll USER`.",
+        INVALID_PARAMS,
+    ),
+    Reason.ARGUMENTS_INVALID: _row(
+        200,
+        "The arguments do not fit the tool's input schema.",
+        "Send arguments as the tool's inputSchema in tools/list says.",
+        INVALID_PARAMS,
+    ),
+    Reason.APPROVAL_REFUSED: _row(
+        200, "A person looked at this call and refused it.", "Do not try it again unless they ask for it.", _app(403)
+    ),
+    Reason.APPROVAL_EXPIRED: _row(
+        200, "The approval's time is over.", "Send the call again to have it approved anew.", _app(408)
+    ),
+    Reason.APPROVAL_DECIDED: _row(
+        409, "This call was approved or refused before.", "Send the call again if it is still wanted."
+    ),
+    Reason.APPROVAL_LIMIT: _row(
+        200,
+        "Too many approvals are open already.",
+        "Wait until some are decided or have run out, then try again.",
+        _app(429),
+    ),
+    Reason.REQUEST_STATE_INVALID: _row(
+        200,
+        "The requestState is not one that was given out for this call, or its time is over.",
+        "Send the call again without requestState.",
+        INVALID_PARAMS,
+    ),
+    Reason.METHOD_NOT_FOUND: _row(
+        404, "There is no such method here.", "See what the server's capabilities offer.", METHOD_NOT_FOUND
+    ),
+    Reason.USER_EXISTS: _row(409, "There is a user of that name already.", "`callgate users list` shows them."),
+    Reason.USER_UNKNOWN: _row(
+        404, "There is no user of that name.", "`callgate users list` shows them; `callgate enroll USER` adds one."
+    ),
+    Reason.SIGN_IN_FAILED: _row(401, "Signing in with this passkey failed.", "Try again with an enrolled passkey."),
+    Reason.SIGN_IN_NEEDED: _row(401, "This page is for people who have signed in.", "Sign in with your passkey."),
+    Reason.FORGED_REQUEST: _row(
+        403, "The request does not come from a page of this console.", "Open the page again and use its buttons."
+    ),
+    Reason.PAGE_UNKNOWN: _row(
+        404, "There is no such page, or nothing on it that is for you.", "Start at the console's first page."
+    ),
     Reason.UPSTREAM_UNREACHABLE: _row(
         502,
         "The server behind the gateway cannot be reached.",
@@ -297,9 +440,19 @@ class CallgateError(Exception):
 class Refused(CallgateError):
     """A request or call that is not let through."""
 
-    def __init__(self, reason: Reason, detail: str = "", *, code: int | None = None, advice: str = "") -> None:
+    def __init__(
+        self,
+        reason: Reason,
+        detail: str = "",
+        *,
+        code: int | None = None,
+        advice: str = "",
+        data: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         super().__init__(detail or reason.meaning, advice=advice or reason.advice)
         self.reason = reason
+        # Further members of the error's `data`, beside reason and advice.
+        self.data = data
         self.code = reason.code if code is None else code
 
     @property
@@ -313,6 +466,10 @@ class MessageError(Refused):
 
 class UpstreamError(Refused):
     """The server behind the gate failed."""
+
+
+class Spent(Refused):
+    """What a decision stood on was used up, ran out or was withdrawn before the decision was durable."""
 
 
 class Problem(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from callgate.errors import Reason, Refused, StoreError, place
+from callgate.errors import Reason, Refused, Spent, StoreError, place
 
 log = logging.getLogger("callgate.gate")
 
@@ -43,9 +43,14 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Pass(msgspec.Struct, frozen=True):
-    """This check has no objection; `facts` go into the record (a pin, a caller, labels, an approval)."""
+    """This check has no objection; `facts` go into the record (a pin, a caller, labels, an approval).
+
+    `use` is something that lets one call through only: it is used up in the transaction that makes the decision
+    durable, so that of two calls with the same approval one passes, whatever happens.
+    """
 
     facts: Mapping[str, Any] = {}
+    use: Any = None
 
 
 class Refuse(msgspec.Struct, frozen=True):
@@ -54,6 +59,9 @@ class Refuse(msgspec.Struct, frozen=True):
     reason: Reason
     detail: str = ""
     facts: Mapping[str, Any] = {}
+    # Further members for the error's `data`, and advice instead of the reason's own.
+    data: Mapping[str, Any] = {}
+    advice: str = ""
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -85,9 +93,20 @@ class Decision(msgspec.Struct, frozen=True):
     def allowed(self) -> bool:
         return self.refused is None
 
+    @property
+    def uses(self) -> tuple[Any, ...]:
+        """What the decision uses up; nothing where the call is refused."""
+        if self.refused is not None:
+            return ()
+        found = (answer.verdict.use for answer in self.answers if isinstance(answer.verdict, Pass))
+        return tuple(use for use in found if use is not None)
+
 
 class Record(Protocol):
-    """Makes a decision durable; raises if it cannot."""
+    """Makes a decision durable together with what it uses up; raises if it cannot.
+
+    `Spent` says that somebody else was faster: then nothing is on record yet.
+    """
 
     async def __call__(self, call: Call, decision: Decision) -> None: ...
 
@@ -115,6 +134,7 @@ class Gate:
         trust: Check = no_objection,
         approval: Approve = nobody_to_ask,
         limit: float = 5.0,
+        patience: float | None = None,
     ) -> None:
         self.closed = kill_switch
         self._record = record
@@ -125,6 +145,8 @@ class Gate:
         )
         self._approval = approval
         self._limit = limit
+        # An approval may wait for a person; everything else in it is bounded by the store's own patience.
+        self._patience = limit if patience is None else patience
 
     async def decide(self, call: Call) -> Decision:
         """kill switch → agents → pinning → trust → approval → record; the first refusal ends it."""
@@ -137,9 +159,20 @@ class Gate:
         decision = Decision(tuple(answers), refused)
         try:
             await self._record(call, decision)
+        except Spent as spent:
+            answers.append(Answer("approval", Refuse(spent.reason, spent.message)))
+            decision = Decision(tuple(answers), spent)
+            return await self._recorded(call, decision)
         except Exception as error:  # noqa: BLE001 - what is not on record does not leave, whatever broke
-            log.error("decision not recorded", extra={"fields": {"call": call.id, "error": place(error)}})
-            return Decision(decision.answers, refused or Refused(Reason.AUDIT_UNAVAILABLE))
+            return _unrecorded(call, decision, error)
+        return decision
+
+    async def _recorded(self, call: Call, decision: Decision) -> Decision:
+        """A refusal, once it is on record."""
+        try:
+            await self._record(call, decision)
+        except Exception as error:  # noqa: BLE001 - refused either way
+            return _unrecorded(call, decision, error)
         return decision
 
     async def _run_checks(self, call: Call, answers: list[Answer]) -> Refused | None:
@@ -157,7 +190,7 @@ class Gate:
                             return _refusal(running, verdict)
             running = "approval"
             if asks or self._approval is not nobody_to_ask:
-                async with asyncio.timeout(self._limit):
+                async with asyncio.timeout(self._patience):
                     verdict = await self._approval(call, tuple(asks))
                     answers.append(Answer(running, verdict))
                     if not isinstance(verdict, Pass):
@@ -171,9 +204,14 @@ class Gate:
         return None
 
 
+def _unrecorded(call: Call, decision: Decision, error: Exception) -> Decision:
+    log.error("decision not recorded", extra={"fields": {"call": call.id, "error": place(error)}})
+    return Decision(decision.answers, decision.refused or Refused(Reason.AUDIT_UNAVAILABLE))
+
+
 def _refusal(name: str, verdict: object) -> Refused:
     if isinstance(verdict, Refuse):
-        return Refused(verdict.reason, verdict.detail)
+        return Refused(verdict.reason, verdict.detail, advice=verdict.advice, data=verdict.data)
     return Refused(Reason.CHECK_FAILED, f"the check {name} gave no verdict")
 
 

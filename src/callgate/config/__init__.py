@@ -1,5 +1,6 @@
 """callgate.toml: typed, with every key documented and every mistake located."""
 
+from callgate.config.approval import Approval, ServerApproval
 from callgate.config.loading import FILE_NAME, OVERRIDES, find, load, parse, read
 from callgate.config.model import (
     Audit,
@@ -22,6 +23,7 @@ __all__ = [
     "FILE_NAME",
     "OVERRIDES",
     "Address",
+    "Approval",
     "Audit",
     "Config",
     "Gateway",
@@ -30,6 +32,7 @@ __all__ = [
     "Policy",
     "Secret",
     "Server",
+    "ServerApproval",
     "ServerLimits",
     "Store",
     "Telemetry",

@@ -10,6 +10,7 @@ import platformdirs
 from msgspec import Meta, field
 
 from callgate.config import rules
+from callgate.config.approval import Approval
 from callgate.config.rules import Address, Rule
 from callgate.config.secret import Secret, mask_url
 from callgate.config.section import Clash, IdleSeconds, Processes, Section, Sessions
@@ -215,6 +216,7 @@ class Config(Section, frozen=True):
     gateway: Gateway = Gateway()
     store: Store = field(default_factory=Store)
     audit: Audit = Audit()
+    approval: Approval = Approval()
     policy: Policy = Policy()
     limits: Limits = Limits()
     logging: Logging = Logging()
@@ -224,6 +226,22 @@ class Config(Section, frozen=True):
         Meta(description="The MCP servers behind the gateway, one table `[servers.NAME]` each."),
         Rule(name=rules.server_name),
     ] = field(default_factory=dict)
+
+    @property
+    def approves(self) -> bool:
+        """Whether calls may need a person: switched on, or some server's tools do."""
+        if self.approval.enabled is not None:
+            return self.approval.enabled
+        return any(server.approval.tools for server in self.servers.values())
+
+    def clashes(self) -> Iterator[Clash]:
+        if self.approval.enabled is False:
+            for name, server in self.servers.items():
+                if server.approval.tools:
+                    text = (
+                        "these tools need a person's approval, and approval.enabled is false; take one of the two away"
+                    )
+                    yield Clash(f"servers.{name}.approval.tools", text, ("approval", "servers"))
 
     def server_limits(self, name: str) -> ServerLimits:
         server = self.servers[name]

@@ -168,6 +168,12 @@ def word(text: str) -> str | None:
     return no_nul(text) if text else "expected a word, found an empty string"
 
 
+def aaguid(text: str) -> str | None:
+    if re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", text):
+        return None
+    return 'expected an AAGUID in small letters, such as "cb69481e-8ff7-4039-93ec-0a2729a154a8"'
+
+
 def server_name(text: str) -> str | None:
     if _NAME.fullmatch(text):
         return None

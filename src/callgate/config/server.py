@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, field
 
 from callgate.config import rules
+from callgate.config.approval import ServerApproval
 from callgate.config.rules import Rule
 from callgate.config.secret import Secret, mask_command, mask_url
 from callgate.config.section import Clash, IdleSeconds, Processes, Section, Sessions
@@ -103,6 +104,9 @@ class Server(Section, frozen=True):
     idle_seconds: Annotated[
         IdleSeconds | None, Meta(description="Instead of `limits.idle_seconds`, for this server.")
     ] = None
+    approval: Annotated[
+        ServerApproval, Meta(description="Which tools of this server need a person, as `[servers.NAME.approval]`.")
+    ] = ServerApproval()
 
     @property
     def kind(self) -> Literal["http", "stdio"]:

@@ -21,7 +21,10 @@ from callgate.errors import INVALID_PARAMS, INVALID_REQUEST, MessageError, Reaso
 RequestId: TypeAlias = int | str
 
 TOOLS_CALL: Final = "tools/call"
-UNDERSTOOD: Final = frozenset({TOOLS_CALL, "tools/list", "initialize", "server/discover"})
+# SEP-2672 §4.4: what is hashed, shown and signed has to be one thing for everybody, so these are read like a call.
+_APPROVAL: Final = frozenset({"approval/enroll/begin", "approval/enroll/finish", "approval/challenge/create"})
+_READ_AS_CALLS: Final = _APPROVAL | {TOOLS_CALL}
+UNDERSTOOD: Final = _READ_AS_CALLS | {"tools/list", "initialize", "server/discover"}
 
 _MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
 _CALL_MEMBERS: Final = frozenset({"name", "arguments", "_meta", "task", "inputresponses", "requeststate"})
@@ -137,7 +140,7 @@ def error_reply(rpc_id: RequestId | None, refused: Refused, **data: Any) -> byte
             "error": {
                 "code": refused.code,
                 "message": str(refused),
-                "data": {"reason": refused.reason.value, "advice": refused.advice, **data},
+                "data": {"reason": refused.reason.value, "advice": refused.advice, **refused.data, **data},
             },
         }
     )
@@ -202,7 +205,8 @@ def _refuse_surrogates(value: Any) -> None:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         rpc_id = value.get("id") if type(value) is dict else None
-        call = type(value) is dict and value.get("method") == TOOLS_CALL
+        method = value.get("method") if type(value) is dict else None
+        call = isinstance(method, str) and method in _READ_AS_CALLS
         raise BadMessage(
             Reason.LONE_SURROGATE,
             code=INVALID_PARAMS if call else INVALID_REQUEST,
@@ -258,7 +262,7 @@ def _response(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Me
 
 def _refuse_defects(defects: _Defects, method: str, rpc_id: Any) -> None:
     if defects.constant is not None:
-        if method == TOOLS_CALL:
+        if method in _READ_AS_CALLS:
             raise BadMessage(Reason.NUMBER_OUT_OF_RANGE, f"the message holds {defects.constant}", rpc_id=rpc_id)
         raise BadMessage(Reason.PARSE_ERROR, f"not valid JSON: {defects.constant}")
     if defects.duplicate is not None and method in UNDERSTOOD:

@@ -1,0 +1,168 @@
+"""The ceremony of a call (SEP-2672 §4.4.3 and §4.8): a challenge over exactly this call, and its verification."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from callgate.approval.action import action_hash, check_tool_name
+from callgate.approval.base import Base
+from callgate.approval.display import Describe, display_text
+from callgate.approval.encoding import to_base64url, to_iso
+from callgate.approval.evidence import read_evidence
+from callgate.approval.model import Challenge, ChallengeUse, Credential, Gated, Policy
+from callgate.approval.schema import check_arguments
+from callgate.approval.storage import Bounds
+from callgate.approval.verify import (
+    Verified,
+    check_action,
+    check_credential,
+    check_signature,
+    check_state,
+    facts_of,
+)
+from callgate.errors import Reason, Refused
+
+_NONCE: Final = 32
+_ID: Final = 18
+
+
+class Issued(msgspec.Struct, frozen=True):
+    """A challenge, and what goes over the wire of it."""
+
+    challenge: Challenge
+    result: dict[str, Any]
+
+
+class Ceremony(Base):
+    """Issues challenges and verifies what comes back."""
+
+    async def challenge(
+        self,
+        gated: Gated,
+        arguments: dict[str, Any],
+        canonical: bytes,
+        user: str | None,
+        *,
+        describe: Describe | None = None,
+    ) -> Issued:
+        """`approval/challenge/create`; `canonical` is the RFC 8785 form of the arguments as they were received."""
+        self.check_call(gated, arguments, canonical)
+        eligible = await self.eligible(user, gated.policy)
+        text = display_text(gated.tool, arguments, title=gated.title, describe=describe)
+        challenge = self._new_challenge(
+            user=user or "",
+            server=gated.server,
+            tool=gated.tool,
+            canonical=canonical,
+            eligible=eligible,
+            text=text,
+            action=action_hash_of(gated, canonical),
+        )
+        return await self._issue(challenge, eligible, self.settings.bounds)
+
+    async def verify(self, gated: Gated, arguments: dict[str, Any], canonical: bytes, evidence: object) -> Verified:
+        """Steps 1 to 12 for a call; Refused with the reason of the first that fails. Nothing is used up yet."""
+        action = action_hash_of(gated, canonical)
+        verified = await self._verify(evidence, None, gated.tool, gated.policy, action)
+        check_arguments(gated.input_schema, arguments)
+        facts = verified.facts | {"server_id": gated.server_id}
+        return msgspec.structs.replace(verified, facts=facts)
+
+    def check_call(self, gated: Gated, arguments: dict[str, Any], canonical: bytes) -> None:
+        """What has to hold before a person is bothered with a call."""
+        check_tool_name(gated.tool)
+        if len(canonical) > self.settings.argument_bytes:
+            most = self.settings.argument_bytes
+            raise Refused(
+                Reason.ARGUMENTS_INVALID,
+                f"the arguments have {len(canonical)} bytes; a person can be asked to approve {most}",
+                advice="Send less at once, or raise approval.argument_bytes.",
+            )
+        check_arguments(gated.input_schema, arguments)
+
+    async def eligible(self, user: str | None, policy: Policy) -> list[Credential]:
+        """The passkeys of this person that the tool takes (§4.7); Refused(NO_ELIGIBLE_CREDENTIAL) if there are none."""
+        stored = await self.shelf.credentials(user) if user else ()
+        found = [one for one in stored if one.satisfies(policy.authenticator_class)]
+        if policy.require_counter:
+            found = [one for one in found if one.counter > 0]
+        if not found:
+            raise self._refusal(Reason.NO_ELIGIBLE_CREDENTIAL)
+        return found
+
+    async def _verify(
+        self, evidence: object, request: str | None, tool: str, policy: Policy, action: bytes | None
+    ) -> Verified:
+        try:
+            given = read_evidence(evidence, self.methods)
+            challenge, credential = await self.shelf.look_up(given.challenge_id, given.proof.id)
+            now = self.now()
+            challenge = check_state(challenge, request, tool, now)
+            credential = check_credential(credential, challenge, policy)
+            signed = check_signature(given, challenge, credential, self.party)
+            if action is not None:
+                check_action(challenge, action)
+        except Refused as refused:
+            raise self.localise(refused) from refused.__cause__
+        use = ChallengeUse(challenge.id, credential.id, signed.counter, self.now(), signed.backed_up)
+        return Verified(challenge, credential, use, facts_of(given, challenge, credential, signed))
+
+    def _new_challenge(
+        self,
+        *,
+        user: str,
+        server: str,
+        tool: str,
+        canonical: bytes,
+        eligible: list[Credential],
+        text: str,
+        action: bytes,
+        request: str | None = None,
+    ) -> Challenge:
+        now = self.now()
+        return Challenge(
+            id=to_base64url(self._random(_ID)),
+            user=user,
+            server=server,
+            tool=tool,
+            canonical=canonical,
+            nonce=self._random(_NONCE),
+            action_hash=action,
+            allowed=tuple(one.id for one in eligible),
+            display_text=text,
+            created_at=now,
+            expires_at=now + self.settings.challenge_ms,
+            request=request,
+        )
+
+    async def _issue(self, challenge: Challenge, eligible: list[Credential], bounds: Bounds) -> Issued:
+        try:
+            await self.shelf.add_challenge(challenge, bounds)
+        except Refused as refused:
+            raise self.localise(refused) from None
+        return Issued(challenge, self._result(challenge, eligible))
+
+    def _result(self, challenge: Challenge, eligible: list[Credential]) -> dict[str, Any]:
+        return {
+            "challengeId": challenge.id,
+            "displayText": challenge.display_text,
+            "expiresAt": to_iso(challenge.expires_at),
+            "requestOptions": {
+                "challenge": to_base64url(challenge.bytes),
+                "rpId": self.party.id,
+                "allowCredentials": [named(one) for one in eligible],
+                "userVerification": "required",
+                "timeout": challenge.expires_at - challenge.created_at,
+            },
+        }
+
+
+def named(credential: Credential) -> dict[str, Any]:
+    """A credential as `allowCredentials` and `excludeCredentials` name it."""
+    return {"type": "public-key", "id": credential.id, "transports": list(credential.transports)}
+
+
+def action_hash_of(gated: Gated, canonical: bytes) -> bytes:
+    return action_hash(gated.tool, canonical, gated.server_id)

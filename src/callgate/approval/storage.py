@@ -1,0 +1,168 @@
+"""What this room needs from a store. Each method is one transaction, right under any number of processes.
+
+`witness` is an audit row that is written in the same transaction; what it is made of is not this room's business.
+Methods that cannot do what they are asked raise `Refused` (or `Spent`, where something was used up meanwhile) and
+leave nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from callgate.approval.model import (
+    Challenge,
+    ChallengeUse,
+    Credential,
+    GrantUse,
+    Registration,
+    Request,
+    RequestState,
+    Session,
+    Ticket,
+    Use,
+    User,
+)
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """How much may be open at once."""
+
+    per_user: int = 20
+    in_all: int = 10_000
+    # Waiting approval requests of one person, and registrations under way of one person.
+    requests_per_user: int = 20
+    registrations_per_user: int = 5
+    credentials_per_user: int = 20
+
+
+class People(Protocol):
+    """Users, passkeys, tickets, recovery codes."""
+
+    async def add_user(self, user: User, witness: Any = None) -> None:
+        """Refused(USER_EXISTS) if the name is taken."""
+
+    async def user(self, name: str) -> User | None: ...
+
+    async def users(self) -> Sequence[User]:
+        """By name."""
+
+    async def remove_user(self, name: str, witness: Any = None) -> bool:
+        """Remove a person with all they have (passkeys, tickets, codes, sessions, open challenges and requests)."""
+
+    async def credential(self, credential_id: str) -> Credential | None: ...
+
+    async def credentials(self, user: str | None = None, *, revoked: bool = False) -> Sequence[Credential]:
+        """Oldest first; revoked ones only if asked for."""
+
+    async def rename_credential(self, credential_id: str, name: str, witness: Any = None) -> bool: ...
+
+    async def revoke_credential(self, credential_id: str, at: int, witness: Any = None) -> bool:
+        """False if there is none, or it is revoked already. Ends the console sessions it opened."""
+
+    async def add_ticket(self, ticket: Ticket, witness: Any = None) -> None: ...
+
+    async def ticket(self, ticket_hash: bytes) -> Ticket | None: ...
+
+    async def begin_registration(
+        self, registration: Registration, bounds: Bounds, *, ticket: bytes | None, now: int
+    ) -> None:
+        """Store a registration. With a ticket hash: use it up, which has to be unused, unexpired and this user's, else
+        Refused(ENROLMENT_NOT_AUTHORISED). Without: only while the user has no credential, revoked ones included.
+        Over the bounds: Refused(APPROVAL_LIMIT), and the ticket stays.
+        """
+
+    async def registration(self, challenge: bytes) -> Registration | None: ...
+
+    async def open_registrations(self, now: int) -> int:
+        """How many are neither used nor expired."""
+
+    async def finish_registration(
+        self, challenge: bytes, credential: Credential, codes: Sequence[bytes], *, now: int, witness: Any = None
+    ) -> None:
+        """Use the registration up and store the passkey, and recovery codes (hashes) instead of all earlier ones if any
+        are given. Refused(NO_PENDING_ENROLLMENT) if it is unknown, used or expired at `now`;
+        Refused(CREDENTIAL_ALREADY_ENROLLED) if the id is stored for anyone, revoked or not (nothing is used up then).
+        """
+
+    async def use_recovery_code(self, user: str, code: bytes, ticket: Ticket, witness: Any = None) -> None:
+        """Use the code up for this ticket; Refused(ENROLMENT_NOT_AUTHORISED) if it is none or used."""
+
+    async def recovery_codes(self, user: str) -> int:
+        """How many are left."""
+
+
+class Challenges(Protocol):
+    """Challenges of SEP-2672 and those of the approval page."""
+
+    async def add_challenge(self, challenge: Challenge, bounds: Bounds) -> None:
+        """Refused(APPROVAL_LIMIT) where the user or all together have too many open (neither consumed nor expired at
+        `challenge.created_at`). Forgets challenges that expired more than ten minutes ago.
+        """
+
+    async def challenge(self, challenge_id: str) -> Challenge | None: ...
+
+    async def look_up(self, challenge_id: str, credential_id: str) -> tuple[Challenge | None, Credential | None]:
+        """Both in one view, for verification; a revoked credential is returned as it is."""
+
+    async def use(self, use: Use, witness: Any = None) -> None:
+        """Steps 13 and 14 and the decision's record, one transaction.
+
+        ChallengeUse: Spent(CHALLENGE_UNKNOWN | CHALLENGE_CONSUMED | CHALLENGE_EXPIRED) by `at`;
+        Spent(UNKNOWN_CREDENTIAL) if the credential is revoked or gone; Spent(SIGNATURE_COUNTER_REGRESSION) if the
+        stored counter is above zero and not below the reported one. The stored counter never goes down. Sets
+        `last_used_at` and `backed_up`.
+        GrantUse: the request has to be approved, unused and unexpired by `at`, else Spent(APPROVAL_EXPIRED).
+        """
+
+
+class Requests(Protocol):
+    """Calls that wait for their person."""
+
+    async def open_request(self, request: Request, bounds: Bounds, witness: Any = None) -> Request:
+        """The open request (waiting or approved, unexpired at `created_at`) of the same user, caller, server, tool and
+        action hash if there is one, else this one, stored. Refused(APPROVAL_LIMIT) over `requests_per_user` waiting.
+        """
+
+    async def find_grant(self, caller: str, server: str, tool: str, action_hash: bytes, now: int) -> Request | None:
+        """An approved, unused, unexpired request for exactly this, the oldest first."""
+
+    async def request(self, request_id: str) -> Request | None: ...
+
+    async def requests(
+        self, user: str | None = None, *, states: Sequence[RequestState] = (), limit: int = 100
+    ) -> Sequence[Request]:
+        """Newest first."""
+
+    async def approve_request(
+        self, request_id: str, use: ChallengeUse, evidence: dict[str, Any], by: str, witness: Any = None
+    ) -> Request:
+        """Consume the challenge (as `use` does) and let the request's call through, one transaction.
+        Spent(APPROVAL_DECIDED) if it was decided before, Spent(APPROVAL_EXPIRED) if it ran out by `use.at`.
+        """
+
+    async def refuse_request(self, request_id: str, by: str, note: str, at: int, witness: Any = None) -> Request:
+        """Spent(APPROVAL_DECIDED) if it was decided before, Spent(APPROVAL_EXPIRED) if it ran out by `at`."""
+
+
+class Sessions(Protocol):
+    """Who is signed in to the console, and what has to stay the same for good."""
+
+    async def add_session(self, session: Session) -> None:
+        """Forgets expired ones."""
+
+    async def session(self, session_id: bytes, now: int) -> Session | None: ...
+
+    async def end_session(self, session_id: bytes) -> None: ...
+
+    async def identity(self, fresh: str) -> str:
+        """This deployment's stable id: `fresh` is stored if there is none yet, the stored one is returned."""
+
+
+class Shelf(People, Challenges, Requests, Sessions, Protocol):
+    """All of it."""
+
+
+__all__ = ["Bounds", "Challenges", "GrantUse", "People", "Requests", "Sessions", "Shelf"]

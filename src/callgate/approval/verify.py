@@ -1,0 +1,92 @@
+"""The order of SEP-2672 §4.8: fourteen steps, of which the first that fails gives the reason and ends it.
+
+Steps 1 to 3 are in evidence.py. Steps 13 and 14 are a `ChallengeUse`, which the store carries out in the transaction
+that makes the decision durable.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any
+
+import msgspec
+
+from callgate.approval.encoding import to_base64url
+from callgate.approval.evidence import Evidence, NotVerified, Signed
+from callgate.approval.model import Challenge, ChallengeUse, Credential, Policy
+from callgate.approval.party import RelyingParty
+from callgate.errors import Reason, Refused
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """An approval that holds; `use` makes it single, `facts` go on record."""
+
+    challenge: Challenge
+    credential: Credential
+    use: ChallengeUse
+    facts: dict[str, Any]
+
+
+def check_state(challenge: Challenge | None, request: str | None, tool: str, now: int) -> Challenge:
+    """Steps 4 to 7: unknown, consumed, expired, wrong tool. A page's challenge is unknown to calls, and vice versa."""
+    if challenge is None or challenge.request != request:
+        raise Refused(Reason.CHALLENGE_UNKNOWN)
+    if challenge.consumed_at is not None:
+        raise Refused(Reason.CHALLENGE_CONSUMED)
+    if now >= challenge.expires_at:
+        raise Refused(Reason.CHALLENGE_EXPIRED)
+    if challenge.tool != tool:
+        raise Refused(Reason.CHALLENGE_WRONG_TOOL)
+    return challenge
+
+
+def check_credential(credential: Credential | None, challenge: Challenge, policy: Policy) -> Credential:
+    """Steps 8 and 9; the class is judged before membership in `allowCredentials`, or it could never be the reason."""
+    if credential is None or credential.revoked_at is not None:
+        raise Refused(Reason.UNKNOWN_CREDENTIAL)
+    # A sign-in without a name is issued to nobody in particular.
+    if challenge.user and credential.user != challenge.user:
+        raise Refused(Reason.UNKNOWN_CREDENTIAL)
+    if not credential.satisfies(policy.authenticator_class):
+        raise Refused(Reason.AUTHENTICATOR_CLASS_MISMATCH)
+    if challenge.user and credential.id not in challenge.allowed:
+        raise Refused(Reason.UNKNOWN_CREDENTIAL)
+    return credential
+
+
+def check_signature(evidence: Evidence, challenge: Challenge, credential: Credential, party: RelyingParty) -> Signed:
+    """Steps 10 and 11: the signature first, then the counter."""
+    try:
+        signed = evidence.method.check(evidence.proof, challenge, credential, party)
+    except NotVerified as error:
+        # Why goes on record, not on the wire: a forger learns nothing from it.
+        raise Refused(Reason.SIGNATURE_VERIFICATION_FAILED) from error
+    if credential.counter > 0 and signed.counter <= credential.counter:
+        raise Refused(Reason.SIGNATURE_COUNTER_REGRESSION)
+    return signed
+
+
+def check_action(challenge: Challenge, action: bytes) -> None:
+    """Step 12: what was signed is what is called."""
+    if not hmac.compare_digest(challenge.action_hash, action):
+        raise Refused(Reason.ARGUMENT_HASH_MISMATCH)
+
+
+def facts_of(evidence: Evidence, challenge: Challenge, credential: Credential, signed: Signed) -> dict[str, Any]:
+    """What the record keeps of an approval: enough to verify it again and to know its worth (§8.3.1, §8.3.2)."""
+    return {
+        "method": evidence.name,
+        "user": credential.user,
+        "credential": credential.id,
+        "public_key": to_base64url(credential.public_key),
+        "transports": list(credential.transports),
+        "backup_eligible": signed.backup_eligible,
+        "backed_up": signed.backed_up,
+        "local_use_possible": "internal" in credential.transports or not credential.transports,
+        "counter": signed.counter,
+        "origin": signed.origin,
+        "challenge": challenge.id,
+        "nonce": to_base64url(challenge.nonce),
+        "action_hash": to_base64url(challenge.action_hash),
+        **evidence.method.facts(evidence.proof),
+    }

@@ -1,0 +1,188 @@
+"""Who approves calls, with which passkeys, and which tools need it: `[approval]` and `[servers.NAME.approval]`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from callgate.config import rules
+from callgate.config.rules import Rule
+from callgate.config.section import Clash, Section
+
+
+class Approval(Section, frozen=True):
+    """Verified approval: a person signs with a passkey over exactly the call that is made."""
+
+    enabled: Annotated[
+        bool | None,
+        Meta(
+            description="Whether tools that their server marks as needing verified approval need it here, and whether "
+            "the console is served. By default yes as soon as any server has `approval.tools`."
+        ),
+    ] = None
+    user: Annotated[
+        str | None,
+        Meta(description="Who is asked to approve. By default the only user there is; with several, name one."),
+        Rule(check=rules.word),
+    ] = None
+    url: Annotated[
+        str | None,
+        Meta(
+            description="Address of the console as people's browsers see it, such as `https://gate.example`. By "
+            "default `http://localhost:PORT` with the port the gateway listens on."
+        ),
+        Rule(check=rules.http_url, expand=True),
+    ] = None
+    rp_id: Annotated[
+        str,
+        Meta(
+            description="The domain passkeys are bound to (WebAuthn rpId): the host of `url` or a domain above it. "
+            "Passkeys enrolled for another one cannot be used any more."
+        ),
+        Rule(check=rules.word),
+    ] = "localhost"
+    rp_name: Annotated[
+        str, Meta(description="What authenticators show as the name of this gateway."), Rule(check=rules.word)
+    ] = "Callgate"
+    origins: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Further origins of pages that people sign on, such as `https://agent.example`. "
+            "`http://localhost:*` stands for any port and is there by default while `rp_id` is localhost."
+        ),
+        Rule(check=rules.word),
+    ] = ()
+    top_origins: Annotated[
+        tuple[str, ...],
+        Meta(description="Origins of pages that may hold such a page in a frame while it signs. By default none."),
+        Rule(check=rules.word),
+    ] = ()
+    server_id: Annotated[
+        str | None,
+        Meta(
+            description="What sets this deployment apart in everything that is signed; it is never sent. By default a "
+            "random id that is kept in the store. Changing it makes open challenges useless."
+        ),
+        Rule(check=rules.word),
+    ] = None
+    first_use: Annotated[
+        bool,
+        Meta(
+            description="Let a client enrol the first passkey of `user` without a ticket. For trying things out: "
+            "whoever comes first, a program included, becomes the one who approves."
+        ),
+    ] = False
+    challenge_seconds: Annotated[
+        float, Meta(description="How long a challenge can be signed and used.", ge=1, le=3600)
+    ] = 60.0
+    enrolment_seconds: Annotated[
+        float, Meta(description="How long an enrolment that was begun may take.", ge=10, le=3600)
+    ] = 300.0
+    ticket_seconds: Annotated[
+        float, Meta(description="How long an enrolment ticket is good for.", ge=10, le=604800)
+    ] = 3600.0
+    request_seconds: Annotated[
+        float,
+        Meta(
+            description="How long a call waits for its person on the approval page, and how long an approval given "
+            "there lets the same call through once.",
+            ge=5,
+            le=86400,
+        ),
+    ] = 600.0
+    park_seconds: Annotated[
+        float,
+        Meta(
+            description="How long a client that cannot be told of the approval page is kept waiting; then it gets an "
+            "error that names the page. Most clients give up after 60 seconds.",
+            ge=0,
+            le=3600,
+        ),
+    ] = 50.0
+    session_seconds: Annotated[
+        float, Meta(description="How long a person stays signed in to the console.", ge=60, le=604800)
+    ] = 28800.0
+    pending_per_user: Annotated[
+        int, Meta(description="Most challenges, and most waiting calls, open at once for one person.", ge=1, le=100000)
+    ] = 20
+    pending: Annotated[int, Meta(description="Most challenges open at once in all.", ge=1, le=1000000)] = 10000
+    argument_bytes: Annotated[
+        int,
+        Meta(description="Largest arguments that a person can be asked to approve.", ge=256, le=2**24),
+        Rule(read=rules.read_size),
+    ] = 262144
+    attestation: Annotated[
+        Literal["none", "direct"],
+        Meta(
+            description="`direct` asks new passkeys to prove what they are and takes only those that "
+            "`attestation_roots` vouch for."
+        ),
+    ] = "none"
+    attestation_roots: Annotated[
+        tuple[Path, ...],
+        Meta(description="PEM files with the certificates of authenticator makers that are trusted."),
+        Rule(check=rules.word, expand=True, place=rules.place_path),
+    ] = ()
+    aaguids: Annotated[
+        tuple[str, ...],
+        Meta(description="The only models of authenticators to enrol, by AAGUID. By default any."),
+        Rule(check=rules.aaguid),
+    ] = ()
+    strict_defaults: Annotated[
+        bool,
+        Meta(
+            description="Refuse tools that need approval and whose input schema has defaults: what a default fills in "
+            "is not what was signed. By default they are warned about."
+        ),
+    ] = False
+    locale: Annotated[
+        Literal["en", "de"], Meta(description="Language of the messages of approval errors; reasons stay the same.")
+    ] = "en"
+
+    def clashes(self) -> Iterator[Clash]:
+        if self.attestation == "direct" and not self.attestation_roots:
+            yield Clash(
+                "attestation",
+                'direct attestation needs attestation_roots = ["maker.pem"], or nobody could be believed',
+                ("attestation", "attestation_roots"),
+            )
+        if self.server_id is not None and self.server_id in ("mcp-default", "default", "callgate", "server"):
+            text = "this name is not unique; take it away to have one made, or give this deployment's own URL"
+            yield Clash("server_id", text, ("server_id",))
+
+
+class ServerApproval(Section, frozen=True):
+    """Which tools of a server need a person's approval."""
+
+    tools: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Names of tools that need approval, whatever the server says; `*` stands for any letters, so "
+            "`delete_*` works. Tools that the server marks need it anyway."
+        ),
+        Rule(check=rules.word),
+    ] = ()
+    authenticator_class: Annotated[
+        Literal["cross-platform", "platform"],
+        Meta(
+            description="For the tools listed here: `cross-platform` takes passkeys that work from another device "
+            "(security keys, phones, synced passkeys), `platform` takes any."
+        ),
+    ] = "cross-platform"
+    require_counter: Annotated[
+        bool, Meta(description="Refuse passkeys whose signature counter never moves, so that a copy would be noticed.")
+    ] = False
+    user: Annotated[
+        str | None, Meta(description="Instead of `approval.user`, for this server."), Rule(check=rules.word)
+    ] = None
+    verifier: Annotated[
+        Literal["auto", "gateway", "server"],
+        Meta(
+            description="Who verifies approvals of tools that the server marks: the `gateway`, or the `server` itself, "
+            "which then sees the evidence. `auto`: the server if it declares the capability. Tools listed in "
+            "`tools` are always verified by the gateway."
+        ),
+    ] = "auto"
