@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 WORKERS ?= 2
 
-.PHONY: help setup demo test quick lint conformance bench docs requirements lock clean
+.PHONY: help setup demo browser test quick lint conformance bench docs requirements lock clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -23,10 +23,17 @@ $(STAMP): deps/dev.txt pyproject.toml
 demo: $(STAMP) ## run the gateway in front of an example server
 	@$(BIN)/callgate demo
 
-test: $(STAMP) ## run every test
+browser: ## find a Chromium for the browser tests; as root on Debian, install one if there is none
+	@for name in "$${CALLGATE_CHROMIUM:-}" chromium chromium-browser google-chrome; do command -v "$$name" > /dev/null 2>&1 && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+	  echo "installing chromium for the browser tests (once)"; \
+	  apt-get update -qq > /dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium > /dev/null 2>&1; \
+	else false; fi || { echo "The browser tests need Chromium: install it (Debian: sudo apt-get install chromium) or name one with CALLGATE_CHROMIUM=/path"; exit 1; }
+
+test: $(STAMP) browser ## run every test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-quick: $(STAMP) ## run the tests that take no more than a moment
+quick: $(STAMP) browser ## run the tests that take no more than a moment
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
 
 lint: $(STAMP) ## ruff, mypy --strict, the import rule of the rooms

@@ -13,9 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,16 +26,17 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parent.parent
+sys.path[:0] = [str(HERE.parent)]
+
+# Run as a script, this file is not inside a package: the folder above has to be found first.
+from support.node import NodeError, install, node_in, present, tools_folder  # noqa: E402
 
 SUITE_PACKAGE = "@modelcontextprotocol/conformance"
 SUITE_VERSION = "0.2.0-alpha.12"
-NODE_VERSION = "22.23.3"
 
 # Checks that a conforming server passes, by protocol version, in the selection `--suite all --spec-version V`.
 EXPECTED_PASSES: Mapping[str, int] = {"2025-11-25": 84, "2026-07-28": 152}
 
-INSTALL_SECONDS = 300
 SCENARIO_SECONDS = 30
 SUITE_SECONDS = 300
 
@@ -92,56 +91,13 @@ class Tools:
 # --- installing -------------------------------------------------------------------------------------------------
 
 
-def tools_folder() -> Path:
-    configured = os.environ.get("CALLGATE_NODE_TOOLS")
-    return Path(configured) if configured else REPOSITORY / ".cache" / "conformance"
-
-
 def install_tools(folder: Path | None = None) -> Tools:
     """The suite's tools, fetched with npm if this exact pair of versions is not there yet."""
-    root = (folder or tools_folder()).absolute()
-    target = root / f"suite-{SUITE_VERSION}-node-{NODE_VERSION}"
-    if not target.exists():
-        root.mkdir(parents=True, exist_ok=True)
-        # Built aside and renamed, so that an interrupted or a simultaneous installation leaves nothing half done.
-        with tempfile.TemporaryDirectory(dir=root, prefix="installing-") as scratch:
-            _npm_install(Path(scratch) / "new")
-            _locate(Path(scratch) / "new")
-            with contextlib.suppress(OSError):
-                (Path(scratch) / "new").rename(target)
-    return _locate(target)
-
-
-def _npm_install(prefix: Path) -> None:
-    npm = shutil.which("npm")
-    if npm is None:
-        raise SuiteError("npm is not on PATH; it is needed once, to install the conformance suite")
-    packages = [f"{SUITE_PACKAGE}@{SUITE_VERSION}", f"node@{NODE_VERSION}"]
-    flags = ["--no-save", "--no-package-lock", "--no-audit", "--no-fund"]
-    prefix.mkdir()
     try:
-        result = subprocess.run(
-            [npm, "install", "--prefix", str(prefix), *flags, *packages],
-            cwd=prefix,
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise SuiteError(f"npm install did not finish in {INSTALL_SECONDS} s") from None
-    if result.returncode != 0:
-        raise SuiteError(f"npm install failed: {_last_line(result.stderr)}")
-
-
-def _locate(prefix: Path) -> Tools:
-    modules = prefix / "node_modules"
-    node = modules / "node" / "bin" / ("node.exe" if os.name == "nt" else "node")
-    suite = modules / SUITE_PACKAGE / "dist" / "index.js"
-    for needed in (node, suite):
-        if not needed.is_file():
-            raise SuiteError(f"npm installed no {needed.name} at {needed}; remove {prefix} and try again")
-    return Tools(node, suite)
+        prefix = install(f"suite-{SUITE_VERSION}", [f"{SUITE_PACKAGE}@{SUITE_VERSION}"], folder)
+        return Tools(node_in(prefix), present(prefix, Path(SUITE_PACKAGE) / "dist" / "index.js"))
+    except NodeError as error:
+        raise SuiteError(str(error)) from None
 
 
 # --- running ----------------------------------------------------------------------------------------------------
