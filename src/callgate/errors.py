@@ -260,9 +260,10 @@ _TABLE: dict[Reason, _Row] = {
         "An operator turns it off with `callgate block-all off`.",
     ),
     Reason.APPROVAL_UNAVAILABLE: _row(
-        403,
+        200,
         "The call needs a person's approval and none can be asked for here.",
         "Ask the operator to set approval up.",
+        _app(403),
     ),
     Reason.CHECK_FAILED: _row(
         503,

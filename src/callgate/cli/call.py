@@ -1,0 +1,231 @@
+"""`callgate call`: one tool call from the terminal, approved with a passkey if the tool needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import typer
+from typer.core import TyperCommand
+
+from callgate.cli.common import ConfigOption, say
+
+if TYPE_CHECKING:
+    from callgate.cli.call_target import Target
+    from callgate.sdk.authenticators import Authenticator, Prompt
+    from callgate.sdk.client_outcome import Done, Outcome
+
+_COMMAND: Final = "callgate.cli.call"
+
+
+class _WithCommand(TyperCommand):
+    """Keeps what stands behind `--` apart: it is the server's command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            args, ctx.meta[_COMMAND] = args[:at], args[at + 1 :]
+        return super().parse_args(ctx, args)
+
+
+def register(app: typer.Typer) -> None:
+    app.command("call", cls=_WithCommand)(call)
+
+
+def call(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SERVER TOOL [KEY=VALUE]…",
+            help="A configured server's name or an http(s) address, the tool, and its arguments. Leave SERVER out and "
+            "write `-- PROGRAM ARGUMENT…` at the end to start the server. A VALUE that is a JSON number, true, false, "
+            "null, object or array is sent as that, anything else as text.",
+        ),
+    ],
+    *,
+    more: Annotated[
+        str | None, typer.Option("--json", metavar="OBJECT", help="Arguments as a JSON object, beside KEY=VALUE.")
+    ] = None,
+    authenticator: Annotated[
+        Literal["browser", "usb"],
+        typer.Option(help="Sign with a passkey in the browser, or with a USB security key (needs the extra `usb`)."),
+    ] = "browser",
+    yes_no: Annotated[
+        bool, typer.Option("--yes-no", help="Ask here before the browser opens. With a USB key this is always asked.")
+    ] = False,
+    open_page: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the browser, or only print the page's address.")
+    ] = True,
+    fill_defaults: Annotated[
+        bool, typer.Option("--fill-defaults", help="Write the schema's defaults into the arguments, to sign them too.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse a server that marks tools but does not declare the capability.")
+    ] = False,
+    seconds: Annotated[
+        float, typer.Option("--timeout", min=1, max=3600, metavar="SECONDS", help="How long to wait for you.")
+    ] = 300.0,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the whole result as JSON.")] = False,
+    path: ConfigOption = None,
+) -> None:
+    """Call a tool; if it needs a person's approval, show what will be done and have it signed with a passkey.
+
+    Exits with 0 for a result, 1 if the call was refused or failed, 2 for a mistake on the command line, 130 if you
+    cancelled.
+    """
+    from callgate.cli.call_target import find_target
+
+    command: list[str] = ctx.meta.get(_COMMAND, [])
+    server, tool, pairs = _split(words, started=bool(command))
+    arguments = read_arguments(pairs, more)
+    target = find_target(server, command, path)
+    signer = _signer(authenticator, open_page, seconds)
+    options = {"fill_defaults": fill_defaults, "strict": strict, "timeout": seconds}
+    ask = yes_no or not signer.shows
+    outcome = asyncio.run(_call(target, tool, arguments, signer, ask=ask, **options))
+    raise typer.Exit(report(outcome, raw=raw))
+
+
+def _split(words: list[str], *, started: bool) -> tuple[str | None, str, list[str]]:
+    if not started and len(words) < 2:
+        raise typer.BadParameter("name the server and the tool: `callgate call SERVER TOOL KEY=VALUE`")
+    return (None, words[0], words[1:]) if started else (words[0], words[1], words[2:])
+
+
+def read_arguments(pairs: list[str], more: str | None) -> dict[str, Any]:
+    """The tool's arguments from KEY=VALUE words and a JSON object."""
+    from callgate.canonical import canonical
+    from callgate.errors import MessageError
+
+    arguments: dict[str, Any] = {}
+    for word in pairs:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"{word!r} is not KEY=VALUE", param_hint="KEY=VALUE")
+        _put(arguments, key, _value(value))
+    if more is not None:
+        try:
+            whole = json.loads(more, object_pairs_hook=_once, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            raise typer.BadParameter(f"this is not JSON: {error}", param_hint="--json") from None
+        if not isinstance(whole, dict):
+            raise typer.BadParameter('this is not a JSON object such as {"key": "value"}', param_hint="--json")
+        for key, value in whole.items():
+            _put(arguments, key, value)
+    try:
+        canonical(arguments)
+    except MessageError as error:
+        raise typer.BadParameter(f"{error.message} {error.advice}", param_hint="KEY=VALUE") from None
+    return arguments
+
+
+def _put(arguments: dict[str, Any], key: str, value: Any) -> None:
+    if key in arguments:
+        raise typer.BadParameter(f"{key!r} is given twice", param_hint="KEY=VALUE")
+    arguments[key] = value
+
+
+def _value(text: str) -> Any:
+    try:
+        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except _Twice as error:
+        raise typer.BadParameter(str(error), param_hint="KEY=VALUE") from None
+    except (ValueError, RecursionError):
+        return text
+    return text if isinstance(value, str) else value
+
+
+class _Twice(ValueError):
+    """An object with the same key twice: readers would not agree on what it says."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise _Twice(f"the key {key!r} is there twice")
+        made[key] = value
+    return made
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _signer(kind: str, open_page: bool, seconds: float) -> Authenticator:
+    from callgate.sdk import BrowserAuthenticator, SecurityKey
+
+    if kind == "usb":
+        return SecurityKey(say=say)
+    if open_page:
+        return BrowserAuthenticator(say=say, timeout=seconds)
+    return BrowserAuthenticator(open_page=None, say=say, timeout=seconds)
+
+
+async def _call(
+    target: Target, tool: str, arguments: dict[str, Any], signer: Authenticator, *, ask: bool, **options: Any
+) -> Outcome:
+    from callgate.cli.call_target import client_for, connecting
+    from callgate.sdk import ApprovalClient
+
+    # What the SDK has to say about a connection is told below in one sentence.
+    for name in ("mcp", "client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+    async def show(prompt: Prompt) -> None:
+        say(f"\n{tool} on {target.name} needs your approval:\n\n{harmless(prompt.display_text)}\n")
+        if ask:
+            await _confirm()
+
+    with connecting(target):
+        async with ApprovalClient(client_for(target), signer, show=show, server=target.name, **options) as client:
+            return await client.call_tool(tool, arguments)
+
+
+async def _confirm() -> None:
+    """Ask in the terminal; anything but yes is no."""
+    from callgate.sdk.authenticators import Cancelled, NoPasskey
+    from callgate.sdk.authenticators.beside import beside
+
+    if not sys.stdin.isatty():
+        raise NoPasskey("there is no terminal to ask you on", advice="Run it in a terminal, or sign in the browser.")
+    sys.stderr.write("Go on? [y/N] ")
+    sys.stderr.flush()
+    if (await beside(sys.stdin.readline)).strip().lower() not in ("y", "yes"):
+        raise Cancelled("you said no")
+
+
+def report(outcome: Outcome, *, raw: bool) -> int:
+    """Print how the call ended; the exit code."""
+    from callgate.sdk import Cancelled, Done
+
+    if isinstance(outcome, Done):
+        _print_result(outcome, raw=raw)
+        return 1 if outcome.result.is_error else 0
+    typer.secho(f"callgate: {harmless(outcome.message)}", fg="red", err=True)
+    say(harmless(outcome.advice))
+    return 130 if isinstance(outcome, Cancelled) else 1
+
+
+def _print_result(done: Done, *, raw: bool) -> None:
+    result = done.result
+    whole = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+    if raw:
+        typer.echo(json.dumps(whole, indent=2, ensure_ascii=False))
+        return
+    for block in whole.get("content", ()):
+        text = block["text"] if block.get("type") == "text" else json.dumps(block, ensure_ascii=False)
+        typer.echo(harmless(text) if sys.stdout.isatty() else text)
+    if not whole.get("content") and "structuredContent" in whole:
+        typer.echo(json.dumps(whole["structuredContent"], indent=2, ensure_ascii=False))
+
+
+def harmless(text: str) -> str:
+    """A peer's text with everything written out that a terminal would act on; lines stay lines."""
+    from callgate.telemetry.logs import one_line
+
+    return "\n".join(one_line(line) for line in text.split("\n"))

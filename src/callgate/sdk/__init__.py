@@ -1,0 +1,68 @@
+"""Verified approval for authors of MCP servers and clients.
+
+Names are looked up when they are used: the `mcp` SDK and the USB library are needed only by those who use them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from callgate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from callgate.sdk.authenticators.browser import BrowserAuthenticator
+    from callgate.sdk.authenticators.security_key import SecurityKey
+    from callgate.sdk.client import ApprovalClient
+    from callgate.sdk.client_outcome import (
+        Cancelled,
+        Done,
+        Enrolled,
+        Failed,
+        NotCalled,
+        Outcome,
+        RefusedByServer,
+        TimedOut,
+    )
+
+_HOMES: Final = {
+    "ApprovalClient": "client",
+    "BrowserAuthenticator": "authenticators.browser",
+    "Cancelled": "client_outcome",
+    "Done": "client_outcome",
+    "Enrolled": "client_outcome",
+    "Failed": "client_outcome",
+    "NotCalled": "client_outcome",
+    "Outcome": "client_outcome",
+    "RefusedByServer": "client_outcome",
+    "SecurityKey": "authenticators.security_key",
+    "TimedOut": "client_outcome",
+}
+_EXTRAS: Final = {"mcp": "sdk", "mcp_types": "sdk", "fido2": "usb"}
+
+__all__ = [
+    "ApprovalClient",
+    "BrowserAuthenticator",
+    "Cancelled",
+    "Done",
+    "Enrolled",
+    "Failed",
+    "NotCalled",
+    "Outcome",
+    "RefusedByServer",
+    "SecurityKey",
+    "TimedOut",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as missing:
+        extra = _EXTRAS.get((missing.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        text = f"{name} needs a package that is not installed"
+        raise ConfigError(text, advice=f"pip install 'callgate[{extra}]'") from missing
