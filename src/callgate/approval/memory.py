@@ -50,7 +50,7 @@ class MemoryShelf(MemoryPeople):
             challenge = self._challenges.get(key)
             if challenge is not None:
                 self._close(challenge)
-                self._old_challenges.put(challenge.expires_at + KEEP_MS, key)
+                self._old_challenges.put(challenge.expires_at + KEEP_MS + 1, key)
         for key in self._old_challenges.due(now):
             self._challenges.pop(key, None)
 
@@ -110,7 +110,7 @@ class MemoryShelf(MemoryPeople):
         if sum(1 for held in live if held.state == "waiting") >= bounds.requests_per_user:
             raise Refused(Reason.APPROVAL_LIMIT)
         self._requests[request.id] = request
-        self._old_requests.put(request.expires_at + DAY_MS, request.id)
+        self._old_requests.put(request.expires_at + DAY_MS + 1, request.id)
         self._record(witness)
         return request
 

@@ -40,6 +40,7 @@ class MemoryPeople:
         self.witnesses: list[Any] = []
         self._users: dict[str, User] = {}
         self._credentials: dict[str, Credential] = {}
+        self._passkeys: dict[str, list[str]] = {}
         self._tickets: dict[bytes, Ticket] = {}
         self._codes: dict[str, set[bytes]] = {}
         self._registrations: dict[bytes, Registration] = {}
@@ -68,6 +69,7 @@ class MemoryPeople:
         if self._users.pop(name, None) is None:
             return False
         self._codes.pop(name, None)
+        self._passkeys.pop(name, None)
         for held in (self._credentials, self._tickets, self._registrations, self._sessions):
             _drop(held, name)
         self._forget_calls(name)
@@ -81,11 +83,8 @@ class MemoryPeople:
         return self._credentials.get(credential_id)
 
     async def credentials(self, user: str | None = None, *, revoked: bool = False) -> Sequence[Credential]:
-        found = [
-            held
-            for held in self._credentials.values()
-            if (user is None or held.user == user) and (revoked or held.revoked_at is None)
-        ]
+        ids = self._credentials if user is None else self._passkeys.get(user, ())
+        found = [held for held in map(self._credentials.__getitem__, ids) if revoked or held.revoked_at is None]
         return sorted(found, key=lambda held: (held.created_at, held.id))
 
     async def rename_credential(self, credential_id: str, name: str, witness: Any = None) -> bool:
@@ -116,7 +115,7 @@ class MemoryPeople:
         for old in self._old_tickets.due(ticket.created_at):
             self._tickets.pop(old, None)
         self._tickets[ticket.hash] = ticket
-        self._old_tickets.put(ticket.expires_at + DAY_MS, ticket.hash)
+        self._old_tickets.put(ticket.expires_at + DAY_MS + 1, ticket.hash)
 
     async def ticket(self, ticket_hash: bytes) -> Ticket | None:
         return self._tickets.get(ticket_hash)
@@ -125,7 +124,7 @@ class MemoryPeople:
         self, registration: Registration, bounds: Bounds, *, ticket: bytes | None, now: int
     ) -> None:
         user = registration.user
-        owned = [held for held in self._credentials.values() if held.user == user]
+        owned = [self._credentials[one] for one in self._passkeys.get(user, ())]
         self._may_enrol(user, ticket, now, enrolled=bool(owned))
         for old in self._old_registrations.due(now):
             self._registrations.pop(old, None)
@@ -142,9 +141,9 @@ class MemoryPeople:
             self._unticketed.add(registration.challenge)
         else:
             self._tickets[ticket] = replace(self._tickets[ticket], used_at=now)
-            self._old_tickets.put(now + DAY_MS, ticket)
+            self._old_tickets.put(now + DAY_MS + 1, ticket)
         self._registrations[registration.challenge] = registration
-        self._old_registrations.put(registration.expires_at + KEEP_MS, registration.challenge)
+        self._old_registrations.put(registration.expires_at + KEEP_MS + 1, registration.challenge)
 
     def _may_enrol(self, user: str, ticket: bytes | None, now: int, *, enrolled: bool) -> None:
         if ticket is None:
@@ -158,6 +157,9 @@ class MemoryPeople:
     async def registration(self, challenge: bytes) -> Registration | None:
         return self._registrations.get(challenge)
 
+    async def open_registrations(self, now: int) -> int:
+        return sum(1 for one in self._registrations.values() if one.used_at is None and one.expires_at > now)
+
     async def finish_registration(
         self, challenge: bytes, credential: Credential, codes: Sequence[bytes], *, now: int, witness: Any = None
     ) -> None:
@@ -167,10 +169,11 @@ class MemoryPeople:
         if credential.id in self._credentials:
             raise Refused(Reason.CREDENTIAL_ALREADY_ENROLLED)
         # First use is over as soon as there is a passkey, also for those who began before that.
-        if challenge in self._unticketed and any(held.user == begun.user for held in self._credentials.values()):
+        if challenge in self._unticketed and begun.user in self._passkeys:
             raise Refused(Reason.NO_PENDING_ENROLLMENT)
         self._registrations[challenge] = replace(begun, used_at=now)
         self._credentials[credential.id] = credential
+        self._passkeys.setdefault(begun.user, []).append(credential.id)
         if codes:
             self._codes[begun.user] = set(codes)
         self._record(witness)

@@ -1,7 +1,19 @@
 """One schema, two databases, one writer thread."""
 
 from callgate.audit.rows import ADMIN, DECISION, OUTCOME, AuditRow
+from callgate.store.approval_tables import SqlShelf
 from callgate.store.control import Block, KillSwitch, read_block, set_block
 from callgate.store.front import Store
 
-__all__ = ["ADMIN", "DECISION", "OUTCOME", "AuditRow", "Block", "KillSwitch", "Store", "read_block", "set_block"]
+__all__ = [
+    "ADMIN",
+    "DECISION",
+    "OUTCOME",
+    "AuditRow",
+    "Block",
+    "KillSwitch",
+    "SqlShelf",
+    "Store",
+    "read_block",
+    "set_block",
+]

@@ -53,6 +53,12 @@ class Backend(Protocol):
     def take_turn(self, conn: Connection) -> bool:
         """Be the only one who adds to the tree until this transaction ends; False if someone else is at it."""
 
+    def hold_approvals(self, driver: Any) -> None:
+        """Keep other processes from changing anything of verified approval until this transaction ends."""
+
+    def together(self, driver: Any) -> AbstractContextManager[object]:
+        """Statements inside travel together; what they return is there at the end of the block."""
+
     def announce(self, conn: Connection) -> None:
         """Tell other processes, once this transaction commits, that a switch has changed."""
 

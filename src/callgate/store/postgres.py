@@ -28,6 +28,7 @@ STOP_SECONDS: Final = 0.2
 SCHEMA_LOCK: Final = 0x63616C6C67617400 + 1
 RECORDS_LOCK: Final = SCHEMA_LOCK + 1
 SEQUENCER_LOCK: Final = SCHEMA_LOCK + 2
+APPROVALS_LOCK: Final = SCHEMA_LOCK + 3
 
 _TYPES: Final = ("int2", "int8", "text", "text", "text", "text", "text", "bytea", "bytea")
 _INSERT: Final = (
@@ -48,6 +49,9 @@ _UNAVAILABLE: Final = (
 # Ids are handed out before they commit. Whoever inserts holds this lock in shared mode, so the sequencer,
 # taking it alone for a moment, knows that no smaller id can appear later.
 _SHARE: Final = f"SELECT pg_advisory_xact_lock_shared({RECORDS_LOCK})"
+# A batch changes rows of several people in the order they came in; two batches that met row by row could wait for each
+# other. One lock that each takes first rules that out, and makes counting exact.
+_APPROVALS: Final = f"SELECT pg_advisory_xact_lock({APPROVALS_LOCK})"
 
 
 class PostgresBackend:
@@ -140,6 +144,12 @@ class PostgresBackend:
 
     def take_turn(self, conn: Connection) -> bool:
         return bool(conn.execute(text(f"SELECT pg_try_advisory_xact_lock({SEQUENCER_LOCK})")).scalar_one())
+
+    def hold_approvals(self, driver: psycopg.Connection[Any]) -> None:
+        driver.execute(_APPROVALS)
+
+    def together(self, driver: psycopg.Connection[Any]) -> AbstractContextManager[object]:
+        return driver.pipeline()
 
     def announce(self, conn: Connection) -> None:
         conn.execute(text(f"SELECT pg_notify('{CHANNEL}', '')"))

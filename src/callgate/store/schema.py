@@ -6,6 +6,7 @@ from typing import Final
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     Identity,
@@ -20,9 +21,9 @@ from sqlalchemy import (
 )
 
 # The newest migration; a test holds it equal to the head of store/migrations.
-HEAD: Final = "0002"
+HEAD: Final = "0003"
 # Oldest first, so that an unknown version can be told from an older one.
-VERSIONS: Final = ("0001", HEAD)
+VERSIONS: Final = ("0001", "0002", HEAD)
 
 metadata: Final = MetaData()
 
@@ -95,4 +96,118 @@ audit_checkpoint: Final = Table(
     Column("at", BigInteger, nullable=False),
     Column("note", Text, nullable=False),
     PrimaryKeyConstraint("size", "at"),
+)
+
+# Verified approval (SEP-2672). Times are milliseconds since 1970; `person` is the name of a row of `person`.
+person: Final = Table(
+    "person",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("display_name", Text, nullable=False),
+    Column("handle", LargeBinary, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+# `transports` is a JSON array. A revoked passkey stays, so that it can never be enrolled again.
+passkey: Final = Table(
+    "passkey",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("person", Text, nullable=False),
+    Column("handle", LargeBinary, nullable=False),
+    Column("public_key", LargeBinary, nullable=False),
+    Column("counter", BigInteger, nullable=False),
+    Column("transports", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("aaguid", Text, nullable=False),
+    Column("attestation", Text, nullable=False),
+    Column("backup_eligible", Boolean, nullable=False),
+    Column("backed_up", Boolean, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("last_used_at", BigInteger),
+    Column("revoked_at", BigInteger),
+    Index("passkey_person", "person"),
+)
+
+ticket: Final = Table(
+    "ticket",
+    metadata,
+    Column("hash", LargeBinary, primary_key=True),
+    Column("person", Text, nullable=False),
+    Column("purpose", Text, nullable=False),
+    Column("issued_by", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("used_at", BigInteger),
+)
+
+# A used code is gone.
+recovery_code: Final = Table(
+    "recovery_code",
+    metadata,
+    Column("person", Text, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("person", "hash"),
+)
+
+registration: Final = Table(
+    "registration",
+    metadata,
+    Column("challenge", LargeBinary, primary_key=True),
+    Column("person", Text, nullable=False),
+    Column("ticketed", Boolean, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("used_at", BigInteger),
+    Index("registration_person", "person"),
+    Index("registration_expires_at", "expires_at"),
+)
+
+# `body` is the challenge as it was issued (msgpack): tool names and texts in it may hold what PostgreSQL's text does
+# not take. No index has `consumed_at`, so that using a challenge up touches none. `seq` grows with every challenge.
+challenge: Final = Table(
+    "challenge",
+    metadata,
+    Column("seq", _Id, Identity(cache=1), primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("person", Text, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("consumed_at", BigInteger),
+    Column("body", LargeBinary, nullable=False),
+    Index("challenge_id", "id", unique=True),
+    Index("challenge_person", "person", "expires_at"),
+    Index("challenge_expires_at", "expires_at"),
+    sqlite_autoincrement=True,
+)
+
+# `call_key` is a hash of who may use the approval and for what; `body` is the request as it was opened, `decision` what
+# became of it, both msgpack.
+approval_request: Final = Table(
+    "approval_request",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("person", Text, nullable=False),
+    Column("call_key", LargeBinary, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("call", Text),
+    Column("decision", LargeBinary),
+    Column("body", LargeBinary, nullable=False),
+    Index("approval_request_call_key", "call_key"),
+    Index("approval_request_person", "person", "created_at"),
+    Index("approval_request_created_at", "created_at"),
+    Index("approval_request_expires_at", "expires_at"),
+)
+
+# `id` is the hash of what the browser holds.
+console_session: Final = Table(
+    "console_session",
+    metadata,
+    Column("id", LargeBinary, primary_key=True),
+    Column("person", Text, nullable=False),
+    Column("credential", Text, nullable=False),
+    Column("csrf", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
 )

@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from threading import Event
@@ -203,6 +203,13 @@ class SqliteBackend:
     def take_turn(self, conn: Connection) -> bool:
         """Whoever has the write lock has the turn."""
         return conn.in_transaction()
+
+    def hold_approvals(self, driver: sqlite3.Connection) -> None:
+        """BEGIN IMMEDIATE already keeps every other writer out."""
+
+    def together(self, driver: sqlite3.Connection) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Nothing travels."""
+        return nullcontext()
 
     def copy(self, target: Path) -> None:
         """An online copy (SQLite's backup API), in one step: smaller ones start again whenever someone writes."""

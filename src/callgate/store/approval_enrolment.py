@@ -1,0 +1,181 @@
+"""How a passkey gets in: tickets, registrations, recovery codes (the rest of the approval room's `People`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from sqlalchemy import Connection, delete, func, insert, or_, select, update
+
+from callgate.approval.model import Credential, Registration, Ticket
+from callgate.approval.storage import Bounds
+from callgate.audit.rows import AuditRow
+from callgate.errors import Reason, Refused
+from callgate.store.approval_people import insert_credential
+from callgate.store.approval_sql import DAY_MS, KEEP_MS, SWEEP, Part, demand, known
+from callgate.store.schema import passkey, person, recovery_code, registration, ticket
+
+
+class SqlEnrolment(Part):
+    """Tickets, registrations and recovery codes in tables."""
+
+    async def add_ticket(self, ticket: Ticket, witness: AuditRow | None = None) -> None:
+        demand(ticket.user, ticket.purpose, ticket.by)
+
+        def add(conn: Connection) -> None:
+            _put_ticket(conn, ticket)
+            self._record(conn, witness)
+
+        await self._change(add)
+
+    async def ticket(self, ticket_hash: bytes) -> Ticket | None:
+        query = select(ticket).where(ticket.c.hash == ticket_hash)
+        row = await self._store.read(lambda conn: conn.execute(query).first())
+        return None if row is None else Ticket(*row)
+
+    async def begin_registration(
+        self, registration: Registration, bounds: Bounds, *, ticket: bytes | None, now: int
+    ) -> None:
+        demand(registration.user)
+
+        def begin(conn: Connection) -> None:
+            _sweep_registrations(conn, now)
+            if ticket is None:
+                _demand_first_use(conn, registration.user)
+            else:
+                _use_ticket(conn, ticket, registration.user, now)
+            _demand_room(conn, registration.user, bounds, now)
+            _put_registration(conn, registration, ticketed=ticket is not None)
+
+        await self._change(begin)
+
+    async def registration(self, challenge: bytes) -> Registration | None:
+        columns = registration.c
+        query = select(columns.challenge, columns.person, columns.created_at, columns.expires_at, columns.used_at)
+        query = query.where(columns.challenge == challenge)
+        row = await self._store.read(lambda conn: conn.execute(query).first())
+        return None if row is None else Registration(*row)
+
+    async def open_registrations(self, now: int) -> int:
+        begun = (registration.c.used_at.is_(None), registration.c.expires_at > now)
+        query = select(func.count()).select_from(registration).where(*begun)
+        return int(await self._store.read(lambda conn: conn.execute(query).scalar_one()))
+
+    async def finish_registration(
+        self,
+        challenge: bytes,
+        credential: Credential,
+        codes: Sequence[bytes],
+        *,
+        now: int,
+        witness: AuditRow | None = None,
+    ) -> None:
+        demand(credential.id, credential.user, credential.name, credential.aaguid, credential.attestation)
+
+        def finish(conn: Connection) -> None:
+            ticketed = _use_registration(conn, challenge, credential.user, now)
+            if not insert_credential(conn, credential):
+                raise Refused(Reason.CREDENTIAL_ALREADY_ENROLLED)
+            # First use is over as soon as there is a passkey, also for those who began before that.
+            if not ticketed and _passkeys(conn, credential.user) > 1:
+                raise Refused(Reason.NO_PENDING_ENROLLMENT)
+            if codes:
+                _replace_codes(conn, credential.user, codes)
+            self._record(conn, witness)
+
+        await self._change(finish)
+
+    async def use_recovery_code(self, user: str, code: bytes, ticket: Ticket, witness: AuditRow | None = None) -> None:
+        user = known(user)
+        held = (recovery_code.c.person == user, recovery_code.c.hash == code)
+
+        def use(conn: Connection) -> None:
+            if ticket.user != user or conn.execute(delete(recovery_code).where(*held)).rowcount == 0:
+                raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
+            _put_ticket(conn, ticket)
+            self._record(conn, witness)
+
+        await self._change(use)
+
+    async def recovery_codes(self, user: str) -> int:
+        query = select(func.count()).select_from(recovery_code).where(recovery_code.c.person == known(user))
+        return int(await self._store.read(lambda conn: conn.execute(query).scalar_one()))
+
+
+def _put_ticket(conn: Connection, new: Ticket) -> None:
+    if conn.execute(select(person.c.name).where(person.c.name == new.user)).first() is None:
+        raise Refused(Reason.USER_UNKNOWN)
+    long_ago = new.created_at - DAY_MS
+    old = select(ticket.c.hash).where(or_(ticket.c.used_at < long_ago, ticket.c.expires_at < long_ago)).limit(SWEEP)
+    conn.execute(delete(ticket).where(ticket.c.hash.in_(old)))
+    values = dict(zip((column.name for column in ticket.c), msgspec.structs.astuple(new), strict=True))
+    conn.execute(insert(ticket).values(values))
+
+
+def _use_ticket(conn: Connection, ticket_hash: bytes, user: str, now: int) -> None:
+    good = (
+        ticket.c.hash == ticket_hash,
+        ticket.c.person == user,
+        ticket.c.used_at.is_(None),
+        ticket.c.expires_at > now,
+    )
+    if conn.execute(update(ticket).where(*good).values(used_at=now)).rowcount == 0:
+        raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
+
+
+def _demand_first_use(conn: Connection, user: str) -> None:
+    there = conn.execute(select(person.c.name).where(person.c.name == user)).first() is not None
+    if not there or _passkeys(conn, user) > 0:
+        raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
+
+
+def _passkeys(conn: Connection, user: str) -> int:
+    """Revoked ones too."""
+    query = select(func.count()).select_from(passkey).where(passkey.c.person == user)
+    return int(conn.execute(query).scalar_one())
+
+
+def _demand_room(conn: Connection, user: str, bounds: Bounds, now: int) -> None:
+    begun = (registration.c.person == user, registration.c.used_at.is_(None), registration.c.expires_at > now)
+    under_way = conn.execute(select(func.count()).select_from(registration).where(*begun)).scalar_one()
+    usable = (passkey.c.person == user, passkey.c.revoked_at.is_(None))
+    passkeys = conn.execute(select(func.count()).select_from(passkey).where(*usable)).scalar_one()
+    if under_way >= bounds.registrations_per_user or under_way + passkeys >= bounds.credentials_per_user:
+        raise Refused(Reason.APPROVAL_LIMIT)
+
+
+def _put_registration(conn: Connection, new: Registration, *, ticketed: bool) -> None:
+    conn.execute(
+        insert(registration).values(
+            challenge=new.challenge,
+            person=new.user,
+            ticketed=ticketed,
+            created_at=new.created_at,
+            expires_at=new.expires_at,
+            used_at=new.used_at,
+        )
+    )
+
+
+def _use_registration(conn: Connection, challenge: bytes, user: str, now: int) -> bool:
+    """Use it up; whether it was begun with a ticket."""
+    good = (
+        registration.c.challenge == challenge,
+        registration.c.person == user,
+        registration.c.used_at.is_(None),
+        registration.c.expires_at > now,
+    )
+    if conn.execute(update(registration).where(*good).values(used_at=now)).rowcount == 0:
+        raise Refused(Reason.NO_PENDING_ENROLLMENT)
+    query = select(registration.c.ticketed).where(registration.c.challenge == challenge)
+    return bool(conn.execute(query).scalar_one())
+
+
+def _sweep_registrations(conn: Connection, now: int) -> None:
+    old = select(registration.c.challenge).where(registration.c.expires_at < now - KEEP_MS).limit(SWEEP)
+    conn.execute(delete(registration).where(registration.c.challenge.in_(old)))
+
+
+def _replace_codes(conn: Connection, user: str, codes: Sequence[bytes]) -> None:
+    conn.execute(delete(recovery_code).where(recovery_code.c.person == user))
+    conn.execute(insert(recovery_code), [{"person": user, "hash": code} for code in set(codes)])

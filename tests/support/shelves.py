@@ -1,0 +1,242 @@
+"""Shelves of verified approval for tests: what to put on them, and many processes that reach for the same thing.
+
+Run as a program, this is one of those processes: `python shelves.py URL`, with the jobs on stdin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+from msgspec.structs import replace
+from sqlalchemy import select
+
+from callgate.approval.memory import MemoryShelf
+from callgate.approval.model import (
+    Challenge,
+    ChallengeUse,
+    Credential,
+    GrantUse,
+    Policy,
+    Registration,
+    Request,
+    Session,
+    Ticket,
+    User,
+)
+from callgate.approval.storage import Bounds, Shelf
+from callgate.errors import Refused
+from callgate.store import DECISION, AuditRow, SqlShelf, Store
+from callgate.store.schema import audit_record
+
+NOW: Final = 1_800_000_000_000
+SECOND: Final = 1000
+MINUTE: Final = 60 * SECOND
+DAY: Final = 24 * 60 * MINUTE
+BOUNDS: Final = Bounds()
+
+
+class Kept:
+    """A shelf, and what was written beside it."""
+
+    def __init__(self, shelf: Shelf, store: Store | None = None, url: str = "") -> None:
+        self.shelf = shelf
+        self.store = store
+        self.url = url
+
+    @property
+    def witnesses(self) -> list[str]:
+        """The audit rows of everything that was done, in order."""
+        if isinstance(self.shelf, MemoryShelf):
+            return [row.body.decode() for row in self.shelf.witnesses]
+        assert self.store is not None
+        with self.store.reading() as conn:
+            return [
+                body.decode()
+                for body in conn.execute(select(audit_record.c.body).order_by(audit_record.c.id)).scalars()
+            ]
+
+
+def witness(text: str) -> AuditRow:
+    return AuditRow(DECISION, NOW, "call", "srv", "tool", "allow", None, text.encode(), b"seal" * 9)
+
+
+def user(name: str = "ada") -> User:
+    return User(name, name.title(), sha256(name.encode("utf-8", "surrogatepass")).digest(), NOW)
+
+
+def credential(key: str = "key", **changes: Any) -> Credential:
+    plain = Credential(
+        id=key,
+        user="ada",
+        handle=sha256(b"ada").digest(),
+        public_key=b"\xa5cose\x00\xff" + key.encode("utf-8", "surrogatepass"),
+        counter=0,
+        transports=("usb", "hybrid"),
+        name="a key",
+        aaguid="00000000-0000-0000-0000-000000000000",
+        attestation="none",
+        backup_eligible=True,
+        backed_up=False,
+        created_at=NOW,
+    )
+    return replace(plain, **changes)
+
+
+def challenge(number: object = 1, **changes: Any) -> Challenge:
+    plain = Challenge(
+        id=f"challenge-{number}",
+        user="ada",
+        server="srv",
+        tool="tool",
+        canonical=b'{"a":1}',
+        nonce=b"n\x00" * 16,
+        action_hash=b"h" * 32,
+        allowed=("key", "other"),
+        display_text="Do it: ünï\u202ecode",
+        created_at=NOW,
+        expires_at=NOW + MINUTE,
+    )
+    return replace(plain, **changes)
+
+
+def ticket(secret: str = "ticket", **changes: Any) -> Ticket:
+    plain = Ticket(
+        hash=sha256(secret.encode()).digest(),
+        user="ada",
+        purpose="enrol",
+        by="operator",
+        created_at=NOW,
+        expires_at=NOW + 60 * MINUTE,
+    )
+    return replace(plain, **changes)
+
+
+def registration(number: object = 1, **changes: Any) -> Registration:
+    plain = Registration(f"registration-{number}".encode(), "ada", created_at=NOW, expires_at=NOW + 5 * MINUTE)
+    return replace(plain, **changes)
+
+
+def request(number: object = 1, **changes: Any) -> Request:
+    plain = Request(
+        id=f"request-{number}",
+        user="ada",
+        server="srv",
+        tool="tool",
+        caller="agent",
+        agent={"name": "an agent", "version": "1\x00"},
+        canonical=b'{"a":1}',
+        action_hash=b"h" * 32,
+        display_text="Do it",
+        policy=Policy(require_counter=True),
+        why="because",
+        version="v1",
+        created_at=NOW,
+        expires_at=NOW + 10 * MINUTE,
+    )
+    return replace(plain, **changes)
+
+
+def session(secret: str = "cookie", **changes: Any) -> Session:
+    plain = Session(sha256(secret.encode()).digest(), "ada", "key", "csrf", NOW, NOW + 8 * 60 * MINUTE)
+    return replace(plain, **changes)
+
+
+def use(number: object = 1, counter: int = 0, **changes: Any) -> ChallengeUse:
+    plain = ChallengeUse(f"challenge-{number}", "key", counter, NOW + SECOND)
+    return replace(plain, **changes)
+
+
+async def enrol(shelf: Shelf, new: Credential, codes: Sequence[bytes] = ()) -> None:
+    """A person, if need be, and a passkey of theirs, by the front door."""
+    if await shelf.user(new.user) is None:
+        await shelf.add_user(user(new.user))
+    allowed = ticket(f"for {new.id} of {new.user}", user=new.user)
+    begun = registration(f"for {new.id} of {new.user}", user=new.user)
+    await shelf.add_ticket(allowed)
+    await shelf.begin_registration(begun, BOUNDS, ticket=allowed.hash, now=NOW)
+    await shelf.finish_registration(begun.challenge, new, codes, now=NOW)
+
+
+def race(url: str, jobs: Sequence[Sequence[dict[str, Any]]], timeout: float = 60) -> list[str]:
+    """Give each process its jobs, let all begin at once; what each job came to: `done`, or the reason it was refused."""
+    command = [sys.executable, __file__, url]
+    started = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) for _ in jobs
+    ]
+    try:
+        for process in started:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process, share in zip(started, jobs, strict=True):
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(share) + "\n")
+        ends: list[str] = []
+        for process in started:
+            out, _ = process.communicate(timeout=timeout)
+            assert process.returncode == 0
+            ends += json.loads(out)
+        return ends
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+
+async def _do(shelf: Shelf, job: dict[str, Any]) -> str:
+    kind, number = job["do"], job.get("number", 1)
+    try:
+        if kind == "use":
+            await shelf.use(
+                use(number, job.get("counter", 0), credential=job.get("key", "key")), witness(f"use {number}")
+            )
+        elif kind == "grant":
+            await shelf.use(GrantUse(f"request-{number}", "call", NOW + SECOND), witness(f"grant {number}"))
+        elif kind == "begin":
+            await shelf.begin_registration(registration(number), BOUNDS, ticket=ticket().hash, now=NOW)
+        elif kind == "finish":
+            await shelf.finish_registration(
+                registration().challenge,
+                credential(f"key-{number}"),
+                [b"c"],
+                now=NOW,
+                witness=witness(f"finish {number}"),
+            )
+        elif kind == "recover":
+            await shelf.use_recovery_code("ada", b"code", ticket(f"recovered-{number}"), witness("recovered"))
+        elif kind == "open":
+            return (await shelf.open_request(request(number), BOUNDS, witness("opened"))).id
+        elif kind == "approve":
+            await shelf.approve_request("request-1", use(number), {"by": number}, "ada", witness("approved"))
+        elif kind == "refuse":
+            await shelf.refuse_request("request-1", "ada", "no", NOW + SECOND, witness("refused"))
+        elif kind == "add":
+            await shelf.add_challenge(challenge(number, user=job["user"]), Bounds(**job["bounds"]))
+        elif kind == "identity":
+            return await shelf.identity(str(number))
+        else:
+            raise ValueError(kind)
+    except Refused as refused:
+        return refused.reason.value
+    return "done"
+
+
+async def _main(url: str) -> None:
+    store = Store.open(url, busy_seconds=30)
+    shelf = SqlShelf(store)
+    # The first use of a connection is slow; it is not what the race is about.
+    await shelf.users()
+    print("ready", flush=True)
+    jobs = json.loads(sys.stdin.readline())
+    print(json.dumps(await asyncio.gather(*(_do(shelf, job) for job in jobs))), flush=True)
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(sys.argv[1]))
