@@ -83,6 +83,7 @@ def test_keys_reasons_and_targets_that_are_named_are_there(page):
             (key := re.match(r"([a-z]+)\.[a-z_]+\b(?!\.)", code))
             and key[1] in sections
             and not code.endswith((".py", ".md"))
+            and "(" not in code  # a method, not a key
         ):
             assert key[0] in known, code
         if target := re.fullmatch(r"make ([a-z-]+)", code):

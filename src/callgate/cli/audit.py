@@ -22,6 +22,8 @@ from callgate.cli.common import (
     print_json,
     say,
 )
+from callgate.cli.people import plain
+from callgate.cli.receipts import read_text, verify_receipt
 from callgate.cli.when import parse_when, show_when
 
 if TYPE_CHECKING:
@@ -95,7 +97,7 @@ def show(
     colour = "green" if decision.verdict == "allow" else "red"
     why = f" ({decision.reason})" if decision.reason else ""
     out.print(f"[{colour}]{decision.verdict}{why}[/]", end=" ")
-    out.print(f"{decision.server} / {_plain(decision.tool)}", markup=False)
+    out.print(f"{decision.server} / {plain(decision.tool)}", markup=False)
     out.print_json(data=value)
 
 
@@ -112,11 +114,15 @@ def verify(
     key: Annotated[
         str | None, typer.Option("--key", help="The log's public key, or a file with it, for --receipt.")
     ] = None,
+    arguments: Annotated[
+        Path | None,
+        typer.Option("--arguments", help="The call's arguments as JSON, for --receipt, where the record lacks them."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Verify every stored byte of the log, or one receipt; names the first bad record."""
+    """Verify every stored byte of the log, or one receipt with the approval in it; names the first bad record."""
     if receipt is not None:
-        _verify_receipt(receipt, key, as_json=as_json)
+        verify_receipt(receipt, key, arguments, as_json=as_json)
         return
     from rich.progress import Progress
 
@@ -218,7 +224,7 @@ def checkpoint(
         path: list[str] = []
         with opened.audit_reading() as tables:
             if since is not None:
-                old, _ = note.verify(_text(since), keyring.public_keys())
+                old, _ = note.verify(read_text(since), keyring.public_keys())
                 path = [base64.b64encode(step).decode() for step in proofs.consistency(tables, old)]
             head = tables.head()
     signed = "" if head is None else head.note
@@ -268,36 +274,11 @@ def _noted(opened: Store, keyring: Keyring, given: Path | None) -> list[str]:
     """Checkpoints known outside the store: the one given, and the one noted beside the keys."""
     from callgate.audit import note, noted
 
-    known = [] if given is None else [_text(given)]
+    known = [] if given is None else [read_text(given)]
     with opened.audit_reading() as tables:
         head = tables.head()
     beside = None if head is None else noted.get(keyring, note.parse(head.note).origin)
     return known if beside is None else [*known, beside]
-
-
-def _verify_receipt(path: Path, key: str | None, *, as_json: bool) -> None:
-    import msgspec
-
-    from callgate.audit import receipt as receipts
-    from callgate.audit.note import VerifierKey
-
-    given = None if key is None else VerifierKey.parse(_text(Path(key)).splitlines()[0] if "+" not in key else key)
-    done = receipts.verify(_bytes(path), given)
-    if as_json:
-        facts = {"decision": done.decision, "outcome": done.outcome, "log": done.checkpoint.origin}
-        print_json({"ok": True, **msgspec.to_builtins(facts), "key": str(done.key), "key_given": done.key_given})
-        return
-    decision = done.decision
-    why = f" ({decision.reason})" if decision.reason else ""
-    typer.echo(
-        f"The receipt holds: call {_plain(decision.call)} of {_plain(decision.server)} / {_plain(decision.tool)}"
-    )
-    typer.echo(f"  {show_when(decision.at)}  {decision.verdict}{_plain(why)}")
-    if done.outcome is not None:
-        typer.echo(f"  {show_when(done.outcome.at)}  {_plain(done.outcome.outcome)}")
-    typer.echo(f"  log {done.checkpoint.origin}, key {done.key.fingerprint}")
-    if not done.key_given:
-        say("Checked with the key in the receipt itself: compare its fingerprint with the log's, or give --key.")
 
 
 def _json_lines(found: list[Entry]) -> None:
@@ -320,29 +301,10 @@ def _table(found: list[Entry]) -> Any:
             ended += f" {outcome.ms:.0f} ms"
         # Names come from callers: as plain text, with control characters made visible.
         cells = (show_when(decision.at), decision.call, decision.server, decision.tool, decision.verdict)
-        row = [Text(_plain(cell)) for cell in (*cells, decision.reason or "-", ended)]
+        row = [Text(plain(cell)) for cell in (*cells, decision.reason or "-", ended)]
         row[4].stylize("green" if decision.verdict == "allow" else "red")
         table.add_row(*row)
     return table
-
-
-def _plain(text: str) -> str:
-    return "".join(char if char.isprintable() else "\ufffd" for char in text[:200])
-
-
-def _bytes(path: Path) -> bytes:
-    from callgate.audit.receipt import MAX_RECEIPT
-    from callgate.errors import AuditError
-
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_RECEIPT + 1)
-    except OSError as error:
-        raise AuditError(f"{path} cannot be read: {error.strerror}", advice="Name the right file.") from None
-
-
-def _text(path: Path) -> str:
-    return _bytes(path).decode("utf-8", "replace")
 
 
 def _create(path: Path) -> BinaryIO:

@@ -24,6 +24,7 @@ def serve(
     """Serve the configured MCP servers over Streamable HTTP, with every call checked and recorded."""
     import os
 
+    from callgate.cli.showing import console_for
     from callgate.config import find, load
     from callgate.errors import ConfigError
     from callgate.gateway.loop import new_event_loop
@@ -48,5 +49,5 @@ def serve(
             log.info("serving", server=name, endpoint=f"{address}/servers/{name}/mcp")
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(run(settings, config or find(), listening))
+        runner.run(run(settings, config or find(), listening, console_for(settings)))
     log.info("stopped")

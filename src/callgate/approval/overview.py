@@ -1,0 +1,173 @@
+"""What is shown of people, passkeys and calls that wait: the same rows on the command line and in the console."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from callgate.approval.model import CROSS_PLATFORM, Credential, Request, User
+from callgate.approval.storage import Shelf
+
+Phase: TypeAlias = Literal["waiting", "approved", "refused", "used", "expired"]
+
+# What the gateway may know an agent by, best first.
+_NAMES: Final = ("agent", "name", "client")
+_MOST: Final = 1000
+
+
+class PersonRow(msgspec.Struct, frozen=True):
+    """Somebody who may approve, and what they have to do it with."""
+
+    name: str
+    display_name: str
+    passkeys: int
+    recovery_codes: int
+    waiting: int
+    created_at: int
+    last_used_at: int | None
+
+
+class PasskeyRow(msgspec.Struct, frozen=True):
+    """A passkey; `fingerprint` is that of its public key, for whoever compares it with a receipt."""
+
+    id: str
+    user: str
+    name: str
+    kind: str
+    transports: tuple[str, ...]
+    backed_up: bool
+    backup_eligible: bool
+    counts: bool
+    attestation: str
+    aaguid: str
+    fingerprint: str
+    created_at: int
+    last_used_at: int | None
+    revoked_at: int | None
+
+
+class RequestRow(msgspec.Struct, frozen=True):
+    """A call that waits for its person, or what became of it."""
+
+    id: str
+    state: Phase
+    user: str
+    who: str
+    server: str
+    tool: str
+    version: str | None
+    why: str
+    text: str
+    created_at: int
+    expires_at: int
+    decided_at: int | None
+    decided_by: str | None
+    note: str | None
+    call: str | None
+
+
+async def people(shelf: Shelf, now: int) -> list[PersonRow]:
+    """Everybody, by name."""
+    users, held = await asyncio.gather(shelf.users(), shelf.credentials())
+    return [await _person(shelf, user, [one for one in held if one.user == user.name], now) for user in users]
+
+
+async def _person(shelf: Shelf, user: User, held: list[Credential], now: int) -> PersonRow:
+    codes, waiting = await asyncio.gather(
+        shelf.recovery_codes(user.name), shelf.requests(user.name, states=("waiting",), limit=_MOST)
+    )
+    return PersonRow(
+        name=user.name,
+        display_name=user.display_name,
+        passkeys=len(held),
+        recovery_codes=codes,
+        waiting=sum(phase(one, now) == "waiting" for one in waiting),
+        created_at=user.created_at,
+        last_used_at=max((one.last_used_at for one in held if one.last_used_at is not None), default=None),
+    )
+
+
+async def passkeys(shelf: Shelf, user: str | None = None, *, revoked: bool = False) -> list[PasskeyRow]:
+    """One person's passkeys or everybody's, the oldest first."""
+    return [passkey_row(one) for one in await shelf.credentials(user, revoked=revoked)]
+
+
+async def requests(
+    shelf: Shelf, now: int, user: str | None = None, *, everything: bool = False, limit: int = 100
+) -> list[RequestRow]:
+    """Calls that wait, the newest first; with `everything` those that are over too."""
+    found = await shelf.requests(user, states=() if everything else ("waiting",), limit=limit)
+    rows = [request_row(one, now) for one in found]
+    return rows if everything else [row for row in rows if row.state == "waiting"]
+
+
+def passkey_row(held: Credential) -> PasskeyRow:
+    return PasskeyRow(
+        id=held.id,
+        user=held.user,
+        name=held.name,
+        kind=kind(held),
+        transports=held.transports,
+        backed_up=held.backed_up,
+        backup_eligible=held.backup_eligible,
+        counts=held.counter > 0,
+        attestation=held.attestation,
+        aaguid=held.aaguid,
+        fingerprint=fingerprint(held.public_key),
+        created_at=held.created_at,
+        last_used_at=held.last_used_at,
+        revoked_at=held.revoked_at,
+    )
+
+
+def request_row(request: Request, now: int) -> RequestRow:
+    return RequestRow(
+        id=request.id,
+        state=phase(request, now),
+        user=request.user,
+        who=asker(request),
+        server=request.server,
+        tool=request.tool,
+        version=request.version,
+        why=request.why,
+        text=request.display_text,
+        created_at=request.created_at,
+        expires_at=request.expires_at,
+        decided_at=request.decided_at,
+        decided_by=request.decided_by,
+        note=request.note,
+        call=request.call,
+    )
+
+
+def phase(request: Request, now: int) -> Phase:
+    """Where a request stands: what was neither decided nor used in time has run out."""
+    if request.state in ("waiting", "approved") and request.expires_at <= now:
+        return "expired"
+    return request.state
+
+
+def asker(request: Request) -> str:
+    """What to call whoever made the call."""
+    return next((request.agent[key] for key in _NAMES if request.agent.get(key)), "An agent")
+
+
+def kind(held: Credential) -> str:
+    """What sort of thing holds it, by the ways it says it can be reached (SEP-2672 §4.7)."""
+    ways = set(held.transports)
+    if "internal" in ways:
+        return "Phone or computer, also from others" if ways & CROSS_PLATFORM else "This phone or computer"
+    if "hybrid" in ways:
+        return "Phone"
+    if ways & {"usb", "nfc", "ble", "smart-card"}:
+        return "Security key"
+    return "Unknown kind"
+
+
+def fingerprint(public_key: bytes) -> str:
+    """For people who compare keys by eye."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(public_key).digest()).decode().rstrip("=")

@@ -1,0 +1,148 @@
+"""`callgate approvals`: the calls that wait for a person. They are approved on their page, with a passkey, only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say
+from callgate.cli.people import (
+    Opened,
+    approval_link,
+    changing,
+    console_url,
+    how_to_serve,
+    moment,
+    pick,
+    plain,
+    print_table,
+    reading,
+    short,
+)
+
+if TYPE_CHECKING:
+    from callgate.approval import Request
+    from callgate.approval.overview import RequestRow
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The request's id, or enough of its beginning.")]
+
+_MOST: Final = 1000
+
+
+def register(app: typer.Typer) -> None:
+    verbs = typer.Typer(no_args_is_help=True, help="The calls that wait for a person.")
+    verbs.command("list")(list_approvals)
+    verbs.command("show")(show)
+    verbs.command("refuse")(refuse)
+    app.add_typer(verbs, name="approvals")
+
+
+def list_approvals(
+    *,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    user: Annotated[str | None, typer.Option(help="Only this person's.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Those that are over too.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=_MOST, help="At most so many, the newest.")] = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """List the calls that wait for a person, the newest first."""
+    import msgspec
+
+    from callgate.approval.overview import requests
+
+    with reading(config, store) as opened:
+        now = opened.approvals.now()
+        rows = opened.wait(requests(opened.approvals.shelf, now, user, everything=everything, limit=limit))
+    if as_json:
+        print_json(msgspec.to_builtins(rows))
+    elif not rows:
+        say("No call was ever put before a person." if everything else "Nothing waits for approval.")
+    else:
+        _print(rows)
+
+
+def show(
+    request: IdArgument, config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False
+) -> None:
+    """Show one call that waits, what became of it, and the page where it is approved."""
+    import msgspec
+
+    from callgate.approval.overview import request_row
+
+    with reading(config, store) as opened:
+        found = _find(opened, request)
+        row = request_row(found, opened.approvals.now())
+    url = console_url(opened.config)
+    link = approval_link(url or "http://localhost:PORT", found.id)
+    if as_json:
+        shown: dict[str, Any] = msgspec.to_builtins(row)
+        details = {"agent": found.agent, "arguments": msgspec.json.decode(found.canonical)}
+        print_json({**shown, **details, "link": None if url is None else link})
+        return
+    _show(row, found)
+    if row.state == "waiting":
+        typer.echo(f"\n{row.user} approves or refuses it with a passkey at\n\n  {link}\n")
+        if left := how_to_serve(opened.config, config, store, url):
+            say(left)
+
+
+def refuse(
+    request: IdArgument,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    note: Annotated[str, typer.Option("--note", help="Why; it is recorded, and reaches whoever called.")] = "",
+) -> None:
+    """Refuse a call that waits. To approve one takes a passkey, on its page."""
+    with changing(config, store) as opened:
+        found = _find(opened, request)
+        opened.wait(opened.approvals.refuse(found.id, by=operator(), note=note))
+    typer.echo(f"Refused: {plain(found.tool)} on {plain(found.server)}.")
+
+
+def _find(opened: Opened, given: str) -> Request:
+    exact = opened.wait(opened.approvals.shelf.request(given))
+    if exact is not None:
+        return exact
+    known = {one.id: one for one in opened.wait(opened.approvals.shelf.requests(limit=_MOST))}
+    return known[pick(known, given, "call that waits or waited", "`callgate approvals list --all` shows them.")]
+
+
+def _print(rows: list[RequestRow]) -> None:
+    ids = short(row.id for row in rows)
+    print_table(
+        ("id", "state", "user", "asked by", "server", "tool", "asked", "ends"),
+        (
+            (
+                ids[row.id],
+                row.state,
+                row.user,
+                row.who,
+                row.server,
+                row.tool,
+                moment(row.created_at),
+                moment(row.expires_at),
+            )
+            for row in rows
+        ),
+    )
+
+
+def _show(row: RequestRow, found: Request) -> None:
+    typer.echo(f"{row.id}  {row.state}")
+    typer.echo(f"asked by    {plain(row.who)}, {moment(row.created_at)}; ends {moment(row.expires_at)}")
+    typer.echo(f"to approve  {row.user}")
+    typer.echo(f"server      {plain(row.server)}" + (f", tool version {plain(row.version)}" if row.version else ""))
+    if row.why:
+        typer.echo(f"because     {plain(row.why, 500)}")
+    if row.decided_at is not None:
+        note = f": {plain(row.note, 500)}" if row.note else ""
+        typer.echo(f"decided     {moment(row.decided_at)} by {plain(row.decided_by or 'nobody')}{note}")
+    if row.call:
+        typer.echo(f"call        {row.call}")
+    typer.echo("")
+    # Every line of it, whole: this is what a person is asked to sign.
+    for line in row.text.split("\n"):
+        typer.echo(f"  {plain(line, len(line))}")
+    typer.echo(f"\narguments   {plain(found.canonical.decode(), len(found.canonical))}")

@@ -1,0 +1,111 @@
+"""`callgate credentials`: the passkeys that approve calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say
+from callgate.cli.people import (
+    Opened,
+    YesOption,
+    changing,
+    confirm,
+    moment,
+    pick,
+    plain,
+    print_table,
+    reading,
+    short,
+)
+
+if TYPE_CHECKING:
+    from callgate.approval import Credential
+    from callgate.approval.overview import PasskeyRow
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The passkey's id, or enough of its beginning.")]
+
+
+def register(app: typer.Typer) -> None:
+    verbs = typer.Typer(no_args_is_help=True, help="The passkeys that approve calls.")
+    verbs.command("list")(list_credentials)
+    verbs.command("rename")(rename)
+    verbs.command("revoke")(revoke)
+    app.add_typer(verbs, name="credentials")
+
+
+def list_credentials(
+    user: Annotated[str | None, typer.Argument(metavar="USER", help="Only this person's.")] = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="Revoked ones too.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List passkeys, the oldest first."""
+    import msgspec
+
+    from callgate.approval.overview import passkeys
+
+    with reading(config, store) as opened:
+        if user is not None:
+            opened.wait(opened.approvals.user(user))
+        rows = opened.wait(passkeys(opened.approvals.shelf, user, revoked=everything))
+    if as_json:
+        print_json(msgspec.to_builtins(rows))
+    elif not rows:
+        say(f"No passkey is enrolled. `callgate enroll {user or 'USER'}` makes the link to enrol one.")
+    else:
+        _print(rows, everything=everything)
+
+
+def rename(
+    passkey: IdArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it from now on.")],
+    config: ConfigOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Give a passkey another name."""
+    with changing(config, store) as opened:
+        held = _find(opened, passkey)
+        opened.wait(opened.approvals.rename(held.id, name, by=operator()))
+    typer.echo(f"{held.user}'s passkey is called {plain(name.strip())} now.")
+
+
+def revoke(passkey: IdArgument, config: ConfigOption = None, store: StoreOption = None, yes: YesOption = False) -> None:
+    """Withdraw a passkey for good: it approves nothing and signs in nowhere any more."""
+    with changing(config, store) as opened:
+        held = _find(opened, passkey)
+        left = len(opened.wait(opened.approvals.shelf.credentials(held.user))) - 1
+        confirm(f"Revoke {held.user}'s passkey {plain(held.name)!r} for good? {left} would be left.", yes=yes)
+        opened.wait(opened.approvals.revoke(held.id, by=operator()))
+    typer.echo(f"{held.user}'s passkey {plain(held.name)!r} is revoked.")
+    if not left:
+        say(f"{held.user} has no passkey any more: `callgate enroll {held.user}` makes the link to enrol one.")
+
+
+def _find(opened: Opened, given: str) -> Credential:
+    held = {one.id: one for one in opened.wait(opened.approvals.shelf.credentials())}
+    return held[pick(held, given, "passkey", "`callgate credentials list` shows them.")]
+
+
+def _print(rows: list[PasskeyRow], *, everything: bool) -> None:
+    ids = short(row.id for row in rows)
+    headings = ["id", "user", "name", "transports", "backed up", "created", "last used"]
+    table = [
+        [
+            ids[row.id],
+            row.user,
+            row.name,
+            ", ".join(row.transports) or "-",
+            "yes" if row.backed_up else ("can be" if row.backup_eligible else "no"),
+            moment(row.created_at),
+            moment(row.last_used_at),
+        ]
+        for row in rows
+    ]
+    if everything:
+        headings.append("revoked")
+        for cells, row in zip(table, rows, strict=True):
+            cells.append(moment(row.revoked_at))
+    print_table(headings, table)

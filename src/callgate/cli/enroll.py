@@ -1,0 +1,149 @@
+"""`callgate enroll`: a link with which a person enrols a passkey."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+import typer
+
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say
+from callgate.cli.people import Opened, changing, console_url, enrolment_link, how_to_serve, moment, plain
+
+if TYPE_CHECKING:
+    from callgate.approval import Approvals, Credential
+    from callgate.config import Config
+
+_LOOK_SECONDS: Final = 0.3
+# The page shows recovery codes when all is done: it has loaded what it needs by then.
+_LINGER_SECONDS: Final = 2.0
+
+
+def register(app: typer.Typer) -> None:
+    app.command("enroll")(enroll)
+
+
+class Issued(msgspec.Struct, frozen=True):
+    """A ticket, and whom it is for."""
+
+    user: str
+    display_name: str
+    new: bool
+    ticket: str
+    expires_at: int
+
+
+def enroll(
+    user: Annotated[str, typer.Argument(metavar="USER", help="Who enrols; they are added if they are new.")],
+    *,
+    display_name: Annotated[
+        str, typer.Option("--display-name", metavar="NAME", help="What authenticators show, for somebody new.")
+    ] = "",
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0.2, max=10_080, help="How long the link is good for; by default approval.ticket_seconds."),
+    ] = None,
+    here: Annotated[
+        bool,
+        typer.Option("--here", help="Show the page from this command until it is done; then no gateway has to run."),
+    ] = False,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a link that lets one person enrol one passkey, once.
+
+    Whoever has the link becomes able to approve calls in that person's name: give it to nobody else.
+    """
+    with changing(config, store, create=True) as opened:
+        if here:
+            _check_here(opened.config)
+        issued = opened.wait(_issue(opened.approvals, user, display_name, minutes))
+        if display_name and not issued.new:
+            say(f"{user} was known before: the name shown stays {issued.display_name!r}.")
+        if here:
+            held = opened.wait(_serve(opened, issued, lambda url: _print(issued, url, as_json=as_json)))
+            say(f"{user}'s passkey {plain(held.name)!r} is enrolled.")
+            return
+        url = console_url(opened.config)
+        _print(issued, url, as_json=as_json)
+        people = len(opened.wait(opened.approvals.shelf.users()))
+        served = how_to_serve(opened.config, config, store, url)
+        hints = (served, served and _without_gateway(opened.config), _who_is_asked(opened.config, people))
+    for hint in filter(None, hints):
+        say(hint)
+
+
+async def _issue(approvals: Approvals, user: str, display_name: str, minutes: float | None) -> Issued:
+    by = operator()
+    known = await approvals.shelf.user(user)
+    person = known or await approvals.add_user(user, display_name, by=by)
+    ticket = await approvals.ticket(user, by=by, seconds=None if minutes is None else minutes * 60)
+    issued = await approvals.look_at_ticket(ticket)
+    assert issued is not None
+    return Issued(user, person.display_name, known is None, ticket, issued.expires_at)
+
+
+def _print(issued: Issued, url: str | None, *, as_json: bool) -> None:
+    from callgate.approval.names import TICKET
+
+    link = enrolment_link(url or "http://localhost:PORT", issued.ticket)
+    if as_json:
+        shown: dict[str, Any] = msgspec.to_builtins(issued)
+        print_json({**shown, "link": None if url is None else link})
+        return
+    typer.echo(f"{issued.user} opens this link to enrol a passkey, once, until {moment(issued.expires_at)}:\n")
+    typer.echo(f"  {link}\n")
+    typer.echo(f'Or an MCP client calls approval/enroll/begin with params._meta["{TICKET}"]:\n')
+    typer.echo(f"  {issued.ticket}\n")
+
+
+def _without_gateway(config: Config) -> str:
+    local = config.approval.rp_id == "localhost"
+    return "Or add --here to this command: it shows the page by itself." if local else ""
+
+
+def _who_is_asked(config: Config, people: int) -> str:
+    """With several people, somebody has to be named."""
+    named = config.approval.user or any(server.approval.user for server in config.servers.values())
+    if people < 2 or named:
+        return ""
+    return f"{people} people are here now: write who is asked as `user` under [approval] in callgate.toml."
+
+
+# -- a page of its own -----------------------------------------------------------------------------------------
+
+
+def _check_here(config: Config) -> None:
+    from callgate.errors import ConfigError
+
+    if config.approval.rp_id != "localhost":
+        raise ConfigError(
+            f"passkeys are for {config.approval.rp_id} here, and a page of this machine cannot make one for it",
+            advice="Leave --here out and open the link, which the gateway answers.",
+        )
+
+
+async def _serve(opened: Opened, issued: Issued, listening: Callable[[str], None]) -> Credential:
+    """Show the console until this person has one passkey more."""
+    from callgate.console.app import console_app
+    from callgate.errors import CallgateError
+    from callgate.gateway.loopback import Loopback
+
+    approvals = opened.approvals
+    before = {one.id for one in await approvals.shelf.credentials(issued.user)}
+    pages = Loopback(lambda origin: console_app(approvals, origin=origin, secure=False), opened.config)
+    try:
+        listening(await pages.address())
+        # What was begun in the ticket's last moment may still be finished.
+        while approvals.now() < issued.expires_at + approvals.settings.registration_ms:
+            for held in await approvals.shelf.credentials(issued.user):
+                if held.id not in before:
+                    await asyncio.sleep(_LINGER_SECONDS)
+                    return held
+            await asyncio.sleep(_LOOK_SECONDS)
+    finally:
+        await pages.close()
+    raise CallgateError("nobody enrolled in time", advice=f"`callgate enroll {issued.user} --here` begins again.")

@@ -1,0 +1,164 @@
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+import pytest
+
+from callgate.cli.common import operator
+from callgate.errors import Reason, Refused
+from callgate.sdk.authenticators.software import SoftwareAuthenticator
+from support.enrolling import enrol
+from support.registry import requirement
+
+
+@pytest.fixture
+def listening(here):
+    """A port on which somebody listens, and one on which nobody does."""
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as other:
+        free = other.getsockname()[1]
+        other.close()
+        yield taken.getsockname()[1], free
+
+
+@requirement("VA-027")
+def test_the_ticket_enrols_a_passkey_of_that_person_only(people):
+    ticket = people.json("enroll", "alice")["ticket"]
+    people("enroll", "bob")
+    enrolled, _ = people.asks(lambda approvals: enrol(approvals, ticket))
+    assert enrolled.user.name == "alice"
+    assert [row["user"] for row in people.json("credentials", "list")] == ["alice"]
+    with pytest.raises(Refused) as refused:
+        people.asks(lambda approvals: enrol(approvals, ticket))
+    assert refused.value.reason is Reason.ENROLMENT_NOT_AUTHORISED
+
+
+def test_it_prints_a_link_and_the_bare_ticket(people):
+    said = people("enroll", "alice").out
+    link = next(line.strip() for line in said.splitlines() if "/enrol#" in line)
+    ticket = link.partition("#")[2]
+    assert link == f"http://localhost:8420/enrol#{ticket}"
+    assert said.splitlines().count(f"  {ticket}") == 1
+    assert 'params._meta["dev.callgate/enrolment-ticket"]' in said
+    enrolled, _ = people.asks(lambda approvals: enrol(approvals, ticket))
+    assert enrolled.user.name == "alice"
+
+
+def test_somebody_new_is_added_and_both_are_on_record_without_the_ticket(people, here):
+    made = people.json("enroll", "alice", "--display-name", "Alice A.")
+    assert (made["new"], made["display_name"]) == (True, "Alice A.")
+    assert people.records() == [
+        ("user.add", operator(), {"user": "alice"}),
+        ("ticket.issue", operator(), {"user": "alice", "purpose": "enrol"}),
+    ]
+    for path in here.rglob("*"):
+        if path.is_file():
+            assert made["ticket"].encode() not in path.read_bytes()
+
+
+def test_somebody_known_keeps_their_name(people):
+    people("users", "add", "alice", "--display-name", "Alice A.")
+    said = people("enroll", "alice", "--display-name", "Mallory")
+    assert "the name shown stays 'Alice A.'" in said.err
+    assert people.json("users", "list")[0]["display_name"] == "Alice A."
+
+
+def test_how_long_the_link_is_good_for(people, here):
+    before = time.time() * 1000
+    ends = people.json("enroll", "alice", "--minutes", "5")["expires_at"]
+    assert before + 299_000 <= ends <= time.time() * 1000 + 300_000
+    (here / "callgate.toml").write_text("[approval]\nticket_seconds = 120\n")
+    ends = people.json("enroll", "alice")["expires_at"]
+    assert before + 119_000 <= ends <= time.time() * 1000 + 120_000
+    people("enroll", "alice", "--minutes", "0", code=2)
+
+
+def test_a_link_to_a_console_of_another_address(people, here):
+    (here / "callgate.toml").write_text(
+        '[approval]\nenabled = true\nurl = "https://gate.example"\nrp_id = "gate.example"\n'
+    )
+    made = people.json("enroll", "alice")
+    assert made["link"] == f"https://gate.example/enrol#{made['ticket']}"
+
+
+def test_it_says_how_to_start_the_gateway_if_none_answers(people, here, listening):
+    taken, free = listening
+    config = here / "my gate.toml"
+    config.write_text(f'[gateway]\nlisten = "127.0.0.1:{free}"\n[approval]\nenabled = true\n')
+    said = people("enroll", "alice", "-c", str(config)).err
+    assert f"Nothing answers at http://localhost:{free} yet" in said
+    assert f"callgate serve -c '{config}'`" in said
+    config.write_text(f'[gateway]\nlisten = "127.0.0.1:{taken}"\n[approval]\nenabled = true\n')
+    assert people("enroll", "alice", "-c", str(config)).err == ""
+
+
+def test_it_says_that_the_console_is_off(people):
+    assert "write `enabled = true` under [approval]" in people("enroll", "alice").err
+
+
+def test_a_gateway_on_any_free_port_has_no_link_yet(people, here):
+    (here / "callgate.toml").write_text('[gateway]\nlisten = "127.0.0.1:0"\n[approval]\nenabled = true\n')
+    assert people.json("enroll", "alice")["link"] is None
+    said = people("enroll", "alice")
+    assert "http://localhost:PORT/enrol#" in said.out
+    assert "in the place of PORT" in said.err
+
+
+def test_with_several_people_somebody_has_to_be_named(people, here):
+    assert "people are here" not in people("enroll", "alice").err
+    assert "2 people are here now" in people("enroll", "bob").err
+    (here / "callgate.toml").write_text('[approval]\nuser = "bob"\n')
+    assert "people are here" not in people("enroll", "bob").err
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a" * 65, "ali\x1b[31mce", "a b"])
+def test_a_name_that_is_none_is_refused(people, name):
+    said = people("enroll", name, code=1)
+    assert "1 to 64 letters" in said.err
+    assert "\x1b[31m" not in said.err
+    assert people("users", "list").out == ""
+
+
+def test_a_page_of_its_own_where_no_gateway_runs(people):
+    """In a process of its own: the link, the page behind it, and the end when the passkey is there."""
+    words = [sys.executable, "-m", "callgate", "enroll", "alice", "--here", "--json", "--store", people.url]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as command:
+        patience = threading.Timer(60, command.kill)
+        patience.start()
+        try:
+            made = json.loads(b"".join(until(command.stdout, b"}\n")))
+            origin = made["link"].partition("/enrol#")[0]
+            begun = post(origin, "/enrol/begin", {"ticket": made["ticket"]})
+            answer = SoftwareAuthenticator(origin).create(begun["options"])
+            codes = post(origin, "/enrol/finish", {"response": answer, "name": "my key"})["codes"]
+            _, said = command.communicate(timeout=60)
+        finally:
+            command.kill()
+            patience.cancel()
+    assert command.returncode == 0
+    assert len(codes) == 8
+    assert "alice's passkey 'my key' is enrolled." in said.decode()
+    assert [row["name"] for row in people.json("credentials", "list")] == ["my key"]
+
+
+def until(lines, last):
+    for line in lines:
+        yield line
+        if line == last:
+            return
+
+
+def post(origin, path, body):
+    headers = {"Content-Type": "application/json", "Origin": origin}
+    request = urllib.request.Request(origin + path, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def test_a_page_of_its_own_makes_passkeys_for_this_machine_only(people, here):
+    (here / "callgate.toml").write_text('[approval]\nrp_id = "gate.example"\nurl = "https://gate.example"\n')
+    assert "gate.example" in people("enroll", "alice", "--here", code=1).err
+    assert people.json("users", "list") == []

@@ -1,0 +1,106 @@
+import io
+import sys
+
+import pytest
+
+from callgate.cli.common import operator
+from callgate.errors import Reason, Refused
+from support.enrolling import GATED, approve
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def typing(monkeypatch):
+    """Somebody at the terminal."""
+    return lambda text: monkeypatch.setattr(sys, "stdin", Terminal(text))
+
+
+def test_a_store_that_is_not_there_is_not_made(people, here):
+    if people.url.startswith("sqlite"):
+        assert "there is no store" in people("users", "list", code=1).err
+        assert not (here / "store.db").exists()
+    else:
+        assert "callgate store upgrade" in people("users", "list", code=1).err
+
+
+def test_a_list_for_people_and_for_machines(people):
+    people("users", "add", "bob", "--display-name", "Bob [red]B.\x1b[31m")
+    enrolled, _ = people.enrolled()
+    lines = people("users", "list").out.splitlines()
+    assert lines[0].split() == [
+        *("user", "name", "passkeys", "recovery", "codes", "waiting", "created", "last", "approved"),
+    ]
+    assert lines[1].split()[:5] == ["alice", "alice", "1", "8", "0"]
+    assert lines[2].split()[:2] == ["bob", "Bob"]
+    assert "[red]B." in lines[2]
+    assert "\x1b[31m" not in lines[2]
+    alice, bob = people.json("users", "list")
+    assert (alice["name"], alice["passkeys"], alice["recovery_codes"]) == ("alice", 1, 8)
+    assert alice["created_at"] == enrolled.user.created_at
+    assert (bob["name"], bob["passkeys"], bob["recovery_codes"]) == ("bob", 0, 0)
+
+
+def test_when_somebody_approved_last_is_shown(people):
+    _, key = people.enrolled()
+    assert people.json("users", "list")[0]["last_used_at"] is None
+
+    async def use(approvals):
+        verified = await approve(approvals, key, {"name": "x"})
+        await approvals.shelf.use(verified.use)
+        return verified.use.at
+
+    used = people.asks(use)
+    assert people.json("users", "list")[0]["last_used_at"] == used
+
+
+def test_waiting_calls_are_counted_until_they_end(people):
+    people.enrolled()
+
+    async def ask(approvals):
+        await approvals.ask(GATED, {"name": "x"}, b'{"name":"x"}', "alice", caller="c", agent={})
+
+    people.asks(ask)
+    people.asks(ask, clock=lambda: 1.0)
+    assert people.json("users", "list")[0]["waiting"] == 1
+
+
+def test_a_name_is_taken_once(people):
+    said = people("users", "add", "alice").out
+    assert "`callgate enroll alice`" in said
+    assert "already" in people("users", "add", "alice", code=1).err
+    assert people.records() == [("user.add", operator(), {"user": "alice"})]
+
+
+def test_removing_takes_everything_and_is_on_record(people):
+    _, key = people.enrolled()
+    said = people("users", "remove", "alice", "--yes").out
+    assert said.startswith("alice is removed")
+    assert people.json("users", "list") == []
+    assert people.json("credentials", "list", "--all") == []
+    assert people.records()[-1] == ("user.remove", operator(), {"user": "alice", "passkeys": 1})
+    with pytest.raises(Refused) as refused:
+        people.asks(lambda approvals: approve(approvals, key, {"name": "x"}))
+    assert refused.value.reason is Reason.NO_ELIGIBLE_CREDENTIAL
+
+
+def test_removing_is_asked_about(people, typing):
+    people.enrolled()
+    said = people("users", "remove", "alice", code=1)
+    assert "nobody is here to be asked" in said.err
+    assert "--yes" in said.err
+    typing("n\n")
+    assert "Remove alice with 1 passkey, for good?" in people("users", "remove", "alice", code=1).out
+    assert len(people.json("users", "list")) == 1
+    typing("y\n")
+    people("users", "remove", "alice")
+    assert people.json("users", "list") == []
+
+
+def test_nobody_of_that_name(people):
+    people("users", "add", "alice")
+    assert "there is no user 'bob'" in people("users", "remove", "bob", "--yes", code=1).err
+    assert len(people.records()) == 1
