@@ -24,6 +24,7 @@ def serve(
     """Serve the configured MCP servers over Streamable HTTP, with every call checked and recorded."""
     import os
 
+    from callgate.cli.people import set_up
     from callgate.cli.showing import console_for
     from callgate.config import find, load
     from callgate.errors import ConfigError
@@ -42,11 +43,13 @@ def serve(
         )
     configure(settings.logging.level, settings.logging.format)
     log = get("callgate.gateway")
+    welcome = set_up(config, settings)
 
     def listening(address: str) -> None:
         log.info("listening", address=address)
         for name in settings.servers:
             log.info("serving", server=name, endpoint=f"{address}/servers/{name}/mcp")
+        welcome(address)
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(run(settings, config or find(), listening, console_for(settings)))

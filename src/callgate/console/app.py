@@ -1,0 +1,124 @@
+"""The console's ASGI application: mounted by the gateway beside `/mcp`, or served alone."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+from urllib.parse import quote
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from callgate.approval.service import Approvals
+from callgate.console.address import Address
+from callgate.console.desk import Desk
+from callgate.console.guard import HEADERS, check_host
+from callgate.console.pages import approve, enrol, home, passkeys, recover, sign_in
+from callgate.errors import Reason, Refused, StoreError, place
+
+log = logging.getLogger("callgate.console")
+
+_PAGES: Final = (home, sign_in, enrol, recover, passkeys, approve)
+
+
+class Console:
+    """Checks every request, gives it to its page, and sends every answer with the same headers."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._routes: Sequence[BaseRoute] = [
+            *(route for page in _PAGES for route in page.routes(desk)),
+            *desk.assets.routes(),
+        ]
+        self._router = Router(self._routes, redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._router(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        started = False
+
+        async def guarded(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                _add_headers(message)
+            await send(message)
+
+        try:
+            answer = await self._answer(request)
+            await answer(scope, receive, guarded)
+        except Exception as error:
+            log.error("request failed", extra={"fields": {"error": place(error)}})
+            if started:
+                raise
+            await self._desk.refusal(request, Refused(Reason.INTERNAL_ERROR))(scope, receive, guarded)
+
+    async def _answer(self, request: Request) -> ASGIApp:
+        try:
+            if not self._is_static(request):
+                check_host(request, self._desk.address)
+            return await self._dispatch(request)
+        except Refused as refused:
+            return await self._refusal(request, refused)
+        except StoreError as error:
+            log.error("store failed", extra={"fields": {"error": place(error)}})
+            return self._desk.refusal(request, Refused(Reason.STORE_UNAVAILABLE))
+
+    def _is_static(self, request: Request) -> bool:
+        # The page that sends people to the right address needs its stylesheet under the wrong one.
+        host = request.headers.get("host", "")
+        return str(request.scope["path"]).startswith("/static/") and self._desk.address.is_this_machine(host)
+
+    async def _dispatch(self, request: Request) -> Response:
+        found = Match.NONE
+        for route in self._routes:
+            match, child = route.matches(request.scope)
+            found = max(found, match, key=lambda one: one.value)
+            if match is Match.FULL:
+                request.scope.update(child)
+                answer: Response = await child["endpoint"](request)
+                return answer
+        if found is Match.PARTIAL:
+            raise Refused(Reason.METHOD_NOT_ALLOWED, advice="Use the buttons of the page.")
+        raise Refused(Reason.PAGE_UNKNOWN)
+
+    async def _refusal(self, request: Request, refused: Refused) -> Response:
+        if refused.reason is Reason.HOST_NOT_ALLOWED:
+            host = request.headers.get("host", "")
+            if request.method == "GET" and self._desk.address.is_this_machine(host):
+                return self._desk.page("elsewhere", status=421, path=quote(request.scope["path"]))
+            return self._desk.refusal(request, refused)
+        try:
+            session = await self._desk.person(request)
+        except StoreError:
+            session = None
+        return self._desk.refusal(request, refused, session)
+
+
+def _add_headers(message: Message) -> None:
+    headers = MutableHeaders(scope=message)
+    for name, value in HEADERS:
+        headers[name] = value
+    headers.setdefault("cache-control", "no-store")
+
+
+def console_app(
+    approvals: Approvals,
+    *,
+    origin: str,
+    secure: bool,
+    describe_server: Callable[[str], str] = lambda _: "",
+    clock: Callable[[], float] = time.time,
+) -> Console:
+    """The console over a service; `origin` is what browsers see, such as `http://localhost:8700`.
+
+    `describe_server` gives a line on a server beside its name (its address, its command), or nothing.
+    """
+    return Console(Desk(approvals, Address(origin, secure), describe_server=describe_server, clock=clock))

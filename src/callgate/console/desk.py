@@ -1,0 +1,112 @@
+"""What all pages share: the service, who is signed in, how a page is drawn and an answer given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from callgate.approval.model import Session
+from callgate.approval.service import Approvals
+from callgate.console.address import Address
+from callgate.console.assets import Assets
+from callgate.console.bodies import Body, read
+from callgate.console.guard import check_change, check_token
+from callgate.console.rendering import environment
+from callgate.errors import Reason, Refused
+
+_SECRET_CHARS: Final = 512
+# SEP-2672's reasons travel with status 200 in JSON-RPC; a browser's fetch wants to be told by the status.
+_STATUS: Final = {Reason.APPROVAL_EXPIRED: 410, Reason.APPROVAL_LIMIT: 429}
+
+_Body = TypeVar("_Body", bound=Body)
+
+
+class Desk:
+    """State is all in the service's shelf; nothing here differs from one request to the next."""
+
+    def __init__(
+        self,
+        approvals: Approvals,
+        address: Address,
+        *,
+        describe_server: Callable[[str], str] = lambda _: "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.approvals = approvals
+        self.address = address
+        self.assets = Assets()
+        self.describe_server = describe_server
+        self.clock = clock
+        self._templates = environment(self.assets)
+
+    def now(self) -> int:
+        """Milliseconds since 1970."""
+        return int(self.clock() * 1000)
+
+    async def person(self, request: Request) -> Session | None:
+        """Who is signed in, if anybody."""
+        secret = request.cookies.get(self.address.cookie, "")
+        return await self.approvals.session(secret) if 0 < len(secret) <= _SECRET_CHARS else None
+
+    async def signed_in(self, request: Request) -> Session:
+        """Who is signed in; refused if nobody is."""
+        session = await self.person(request)
+        if session is None:
+            raise Refused(Reason.SIGN_IN_NEEDED)
+        return session
+
+    async def open_change(self, request: Request, kind: type[_Body]) -> _Body:
+        """What a script of ours sends for somebody who need not be signed in."""
+        check_change(request, self.address)
+        return await read(request, kind)
+
+    async def change(self, request: Request, kind: type[_Body]) -> tuple[Session, _Body]:
+        """What a script of ours sends for the person who is signed in."""
+        check_change(request, self.address)
+        session = await self.signed_in(request)
+        check_token(request, session)
+        return session, await read(request, kind)
+
+    def page(self, name: str, session: Session | None = None, *, status: int = 200, **values: Any) -> Response:
+        """A page from its template."""
+        template = self._templates.get_template(f"{name}.html")
+        text = template.render(session=session, origin=self.address.origin, **values)
+        return HTMLResponse(text, status_code=status)
+
+    def sign_in_page(self, *, onward: str, status: int = 200) -> Response:
+        """The way in; `onward` is the path of ours that is shown afterwards."""
+        return self.page("sign_in", onward=onward, status=status, home=onward == "/")
+
+    def enter(self, response: Response, session: Session, secret: str) -> None:
+        """Let the browser hold the session's secret."""
+        response.set_cookie(
+            self.address.cookie,
+            secret,
+            max_age=max(0, (session.expires_at - self.now()) // 1000),
+            path="/",
+            secure=self.address.secure,
+            httponly=True,
+            samesite="lax",
+        )
+
+    async def leave(self, request: Request) -> None:
+        """End the session that this browser holds."""
+        secret = request.cookies.get(self.address.cookie, "")
+        if 0 < len(secret) <= _SECRET_CHARS:
+            await self.approvals.sign_out(secret)
+
+    def forget(self, response: Response) -> None:
+        """Take the secret back from the browser."""
+        response.delete_cookie(self.address.cookie, path="/", secure=self.address.secure, httponly=True, samesite="lax")
+
+    def refusal(self, request: Request, refused: Refused, session: Session | None = None) -> Response:
+        """A refusal as a script reads it, or as a page."""
+        status = _STATUS.get(refused.reason, refused.status if refused.status >= 400 else 403)
+        if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("accept", ""):
+            error = {"reason": refused.reason.value, "message": refused.message, "advice": refused.advice}
+            return JSONResponse({"error": error}, status_code=status)
+        return self.page("error", session, status=status, refused=refused)

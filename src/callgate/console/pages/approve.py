@@ -1,0 +1,129 @@
+"""The approval page: what will be done, by whom, with what; a passkey lets it through, a word refuses it.
+
+The page is drawn by the gateway from what the gateway stored. The program that wants the approval has no part in it
+(SEP-2672 §8.3.1).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from callgate.approval.model import Request as Asked
+from callgate.approval.model import Session
+from callgate.approval.overview import asker, phase
+from callgate.console.bodies import Body, Note, Signed
+from callgate.console.desk import Desk
+from callgate.console.rendering import exact, statement
+from callgate.console.tree import tree
+from callgate.errors import Reason, Refused
+
+# What the gateway saw for itself of whoever called; the rest is the caller's own word.
+_SEEN: Final = {"transport": "Transport", "peer": "Address"}
+
+
+class _Refuse(Body, frozen=True):
+    note: Note = ""
+
+
+class Approve:
+    """One call that waits, or what became of it; shown to its own person only."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def show(self, request: Request) -> Response:
+        session = await self._desk.person(request)
+        if session is None:
+            return self._desk.sign_in_page(onward=f"/approve/{quote(request.path_params['id'])}", status=401)
+        asked = await self._own(request, session)
+        now = self._desk.now()
+        return self._desk.page(
+            "approve",
+            session,
+            asked=asked,
+            phase=phase(asked, now),
+            left=max(0, asked.expires_at - now),
+            who=asker(asked),
+            text=statement(asked.display_text),
+            tree=tree(asked.canonical),
+            exact=exact(asked.canonical),
+            about_server=self._desk.describe_server(asked.server),
+            seen={_SEEN[name]: value for name, value in asked.agent.items() if name in _SEEN},
+            said={name.capitalize(): value for name, value in asked.agent.items() if name not in _SEEN},
+            happened=_happened(asked, now),
+        )
+
+    async def state(self, request: Request) -> Response:
+        asked = await self._own(request, await self._desk.signed_in(request))
+        now = self._desk.now()
+        return JSONResponse({"state": phase(asked, now), "expires_at": asked.expires_at, "now": now})
+
+    async def options(self, request: Request) -> Response:
+        session, _ = await self._desk.change(request, Body)
+        issued = await self._desk.approvals.page_challenge(await self._open(request, session))
+        return JSONResponse(issued.result)
+
+    async def approve(self, request: Request) -> Response:
+        session, body = await self._desk.change(request, Signed)
+        asked = await self._open(request, session)
+        return self._decided(await self._desk.approvals.approve(asked.id, body.evidence, by=session.user))
+
+    async def refuse(self, request: Request) -> Response:
+        session, body = await self._desk.change(request, _Refuse)
+        asked = await self._open(request, session)
+        return self._decided(await self._desk.approvals.refuse(asked.id, by=session.user, note=body.note.strip()))
+
+    def _decided(self, asked: Asked) -> Response:
+        return JSONResponse({"state": phase(asked, self._desk.now())})
+
+    async def _own(self, request: Request, session: Session) -> Asked:
+        """The request of this address; somebody else's is as unknown as one that never was."""
+        asked = await self._desk.approvals.shelf.request(request.path_params["id"])
+        if asked is None or asked.user != session.user:
+            raise Refused(
+                Reason.PAGE_UNKNOWN,
+                "There is no such call for you to decide.",
+                advice=f"You are signed in as {session.user}; calls for somebody else open when they sign in.",
+            )
+        return asked
+
+    async def _open(self, request: Request, session: Session) -> Asked:
+        """The same, still to be decided. The store has the last word on that; this one says it sooner."""
+        asked = await self._own(request, session)
+        if asked.state != "waiting":
+            raise Refused(Reason.APPROVAL_DECIDED)
+        if phase(asked, self._desk.now()) == "expired":
+            raise Refused(Reason.APPROVAL_EXPIRED)
+        return asked
+
+
+def _happened(asked: Asked, now: int) -> list[dict[str, Any]]:
+    """The story of a decided request, for the timeline."""
+    story: list[dict[str, Any]] = [{"head": f"{asker(asked)} asked", "at": asked.created_at, "text": asked.why}]
+    if asked.decided_at is not None:
+        refused = asked.state == "refused"
+        how = "refused" if refused else "approved with a passkey"
+        note = asked.note if refused else None
+        tone = "bad" if refused else "good"
+        story.append({"head": f"{asked.decided_by} {how}", "at": asked.decided_at, "text": note, "tone": tone})
+    if asked.state == "used":
+        story.append({"head": "The call was made", "text": f"Call {asked.call}", "tone": "good"})
+    elif phase(asked, now) == "expired":
+        story.append({"head": "The time ran out", "at": asked.expires_at})
+    return story
+
+
+def routes(desk: Desk) -> list[Route]:
+    page = Approve(desk)
+    return [
+        Route("/approve/{id}", page.show),
+        Route("/approve/{id}/state", page.state),
+        Route("/approve/{id}/options", page.options, methods=["POST"]),
+        Route("/approve/{id}/approve", page.approve, methods=["POST"]),
+        Route("/approve/{id}/refuse", page.refuse, methods=["POST"]),
+    ]

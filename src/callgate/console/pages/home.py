@@ -1,0 +1,72 @@
+"""The first page: calls that wait for this person, what they decided lately, and their passkeys."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from callgate.approval.overview import RequestRow, passkeys, requests
+from callgate.console.desk import Desk
+from callgate.console.rendering import Shown, statement
+
+_RECENT: Final = 10
+_PREVIEW: Final = 160
+
+
+class Home:
+    """Everything of one person, nothing of anybody else: the rows that the command line prints."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def show(self, request: Request) -> Response:
+        session = await self._desk.person(request)
+        if session is None:
+            return self._desk.sign_in_page(onward="/")
+        shelf, now = self._desk.approvals.shelf, self._desk.now()
+        waiting, asked, held, codes = await asyncio.gather(
+            requests(shelf, now, session.user),
+            requests(shelf, now, session.user, everything=True),
+            passkeys(shelf, session.user),
+            shelf.recovery_codes(session.user),
+        )
+        return self._desk.page(
+            "home",
+            session,
+            waiting=[_card(row) for row in waiting],
+            recent=[row for row in asked if row.state != "waiting"][:_RECENT],
+            passkeys=held,
+            codes=codes,
+            stamp=_stamp(waiting),
+        )
+
+    async def stamp(self, request: Request) -> Response:
+        """Changes whenever the list of waiting calls does: open pages ask for it now and then."""
+        session = await self._desk.signed_in(request)
+        waiting = await requests(self._desk.approvals.shelf, self._desk.now(), session.user)
+        return JSONResponse({"waiting": len(waiting), "stamp": _stamp(waiting)})
+
+
+def _card(row: RequestRow) -> dict[str, Any]:
+    return {"row": row, "preview": _preview(row.text)}
+
+
+def _preview(text: str) -> Shown:
+    """Enough to tell two calls apart; the call's own page has all of it."""
+    joined = " · ".join(line.strip() for line in text.split("\n")[1:] if line.strip())
+    return statement(joined if len(joined) <= _PREVIEW else f"{joined[:_PREVIEW]}…")
+
+
+def _stamp(waiting: Sequence[RequestRow]) -> str:
+    return hashlib.sha256("\0".join(row.id for row in waiting).encode()).hexdigest()[:16]
+
+
+def routes(desk: Desk) -> list[Route]:
+    page = Home(desk)
+    return [Route("/", page.show), Route("/waiting", page.stamp)]

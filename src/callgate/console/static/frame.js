@@ -1,0 +1,22 @@
+// What every page has: times in the reader's own zone, and the way out.
+
+import { attempt } from "./notice.js";
+import { post } from "./wire.js";
+
+const near = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
+const far = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+for (const time of document.querySelectorAll("time[datetime]")) {
+  const at = new Date(time.dateTime);
+  const today = at.toDateString() === new Date().toDateString();
+  time.title = time.textContent;
+  time.textContent = today ? `today, ${near.format(at)}` : far.format(at);
+}
+
+const out = document.getElementById("sign-out");
+out?.addEventListener("click", () =>
+  attempt(out, async () => {
+    await post("/sign-out");
+    location.assign("/sign-in");
+  }),
+);

@@ -1,0 +1,75 @@
+"""Somebody guesses recovery codes, or wants to know who is known here."""
+
+import pytest
+
+from callgate.sdk.authenticators.software import SoftwareAuthenticator
+from support.console import live_console
+
+
+@pytest.fixture
+async def console():
+    async with live_console() as running:
+        yield running
+
+
+async def enrolled(console, user="anna"):
+    """A person with recovery codes."""
+    begun = await console.approvals.begin_enrolment(await console.approvals.ticket(user, by="operator"))
+    key = SoftwareAuthenticator(console.origin)
+    return (await console.approvals.finish_enrolment(key.create(begun["options"]), codes=True)).codes
+
+
+async def attempt(console, user, code):
+    return await console.post("/recover", {"user": user, "code": code})
+
+
+async def test_a_name_can_be_tried_five_times_a_minute(console):
+    codes = await enrolled(console)
+    for _ in range(5):
+        answer = await attempt(console, "anna", "AAAAAA-AAAAAA-AAAAAA-AAAAAA")
+        assert (answer.status, answer.reason) == (403, "enrolment_not_authorised")
+    answer = await attempt(console, "anna", codes[0])
+    assert (answer.status, answer.reason) == (429, "approval_limit")
+    console.clock.ahead += 60
+    assert (await attempt(console, "anna", codes[0])).status == 200
+
+
+async def test_all_names_together_can_be_tried_thirty_times(console):
+    codes = await enrolled(console)
+    for number in range(30):
+        assert (await attempt(console, f"user{number}", "x")).status == 403
+    assert (await attempt(console, "anna", codes[0])).status == 429
+
+
+async def test_a_code_works_once_and_opens_only_an_enrolment(console):
+    codes = await enrolled(console)
+    answer = await attempt(console, "anna", codes[0])
+    assert answer.status == 200
+    assert "set-cookie" not in answer.headers
+    assert (await console.approvals.look_at_ticket(answer.json["ticket"])).purpose == "recovery"
+    assert (await attempt(console, "anna", codes[0])).reason == "enrolment_not_authorised"
+
+
+async def test_a_code_of_somebody_else(console):
+    codes = await enrolled(console)
+    await enrolled(console, "berta")
+    assert (await attempt(console, "berta", codes[0])).reason == "enrolment_not_authorised"
+
+
+async def test_a_code_in_the_address_is_not_read(console):
+    codes = await enrolled(console)
+    answer = await console.get(f"/recover?user=anna&code={codes[0]}")
+    assert answer.status == 200
+    assert codes[0] not in answer.text
+    assert await console.approvals.shelf.recovery_codes("anna") == len(codes)
+
+
+async def test_unknown_people_get_the_same_answers(console):
+    await enrolled(console)
+    known, unknown = await attempt(console, "anna", "x"), await attempt(console, "nobody", "x")
+    assert (known.status, known.json) == (unknown.status, unknown.json)
+    made_up = {"challengeId": "x", "response": {}}
+    for body in ({}, {"user": "nobody"}, {"user": "anna"}):
+        assert (await console.post("/sign-in/options", body)).status == 200
+    answer = await console.post("/sign-in", made_up)
+    assert (answer.status, answer.reason) == (401, "sign_in_failed")

@@ -1,0 +1,99 @@
+"""One Chromium for all tests of the console; for each a console, a page and an authenticator of its own."""
+
+import contextlib
+from dataclasses import dataclass, field
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import BrowserContext, Page
+
+from support.browser import PATIENCE_MS, VirtualAuthenticator, add_authenticator, chromium
+from support.console import Browsing, LiveConsole, live_console
+
+
+@dataclass
+class Stage:
+    """A person at a browser, and the console they look at."""
+
+    console: LiveConsole
+    context: BrowserContext
+    page: Page
+    key: VirtualAuthenticator
+    troubles: list = field(default_factory=list)
+
+    async def person(self, user="anna") -> Browsing:
+        """Somebody with a passkey in this browser's authenticator, not signed in."""
+        person = await self.console.sign_in(user)
+        await self.key.take_over(person.key.passkeys[0])
+        return person
+
+    async def signed_in(self, user="anna") -> Browsing:
+        """The same, signed in."""
+        person = await self.person(user)
+        secret = person.cookie[self.console.cookie]
+        await self.context.add_cookies([{"name": self.console.cookie, "value": secret, "url": self.console.origin}])
+        return person
+
+    async def open(self, path):
+        await self.page.goto(f"{self.console.origin}{path}")
+
+    async def waiting(self, arguments=None, **options):
+        """A call that waits, its page open before a person who is signed in."""
+        await self.signed_in()
+        asked = await (self.console.ask(**options) if arguments is None else self.console.ask(arguments, **options))
+        await self.open(f"/approve/{asked.id}")
+        return asked
+
+    async def shows(self, selector, page=None):
+        """Wait until a page that a script or link led to shows this, its own scripts running: before, clicks are lost."""
+        page = page or self.page
+        await page.locator(selector).wait_for()
+        await page.wait_for_load_state("load")
+
+    async def becomes(self, phase, page=None):
+        """Wait until the page shows this state of the call."""
+        await self.shows(f'#call[data-phase="{phase}"]', page)
+
+    async def problem(self):
+        """What the page complains about."""
+        box = self.page.locator("#problem:not([hidden])")
+        await box.wait_for()
+        return await box.inner_text()
+
+    def watch(self, page):
+        """No script may fail, and nothing may break the content security policy, on any page of any test."""
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("console", lambda said: "Content Security Policy" in said.text and self.troubles.append(said.text))
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser():
+    async with chromium() as running:
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def staged(browser, **authenticator):
+    async with live_console(describe_server=lambda _: "https://tools.example/mcp") as console:
+        context = await browser.new_context()
+        try:
+            page = await context.new_page()
+            stage = Stage(console, context, page, await add_authenticator(page, **authenticator))
+            stage.watch(page)
+            yield stage
+            assert stage.troubles == []
+        finally:
+            await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def stage(browser):
+    async with staged(browser) as ready:
+        yield ready
+
+
+@pytest.fixture
+def stage_with(browser):
+    """For another authenticator than a security key that verifies its user."""
+    return lambda **authenticator: staged(browser, **authenticator)

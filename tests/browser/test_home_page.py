@@ -1,0 +1,115 @@
+"""The first page: signing in and out, waiting calls, looking after passkeys."""
+
+import pytest
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_sign_in_and_out(stage):
+    await stage.person()
+    await stage.open("/")
+    await stage.page.click("#with-passkey")
+    await stage.shows("#home")
+    await stage.page.click("#sign-out")
+    await stage.shows("#with-passkey")
+    await stage.open("/")
+    await stage.shows("#with-passkey")
+    assert await stage.context.cookies() == []
+
+
+async def test_sign_in_with_a_key_that_does_not_know_its_user(stage_with):
+    async with stage_with(resident_key=False) as stage:
+        ticket = await stage.console.approvals.ticket("anna", by="operator")
+        await stage.open(f"/enrol#{ticket}")
+        await stage.page.click("#create button")
+        await stage.page.check("#saved")
+        await stage.context.clear_cookies()
+        await stage.page.click("#continue")
+        await stage.shows("#with-passkey")
+        await stage.page.click("text=My security key needs my name")
+        await stage.page.fill("#user", "anna")
+        await stage.page.keyboard.press("Enter")
+        await stage.shows("#home")
+
+
+async def test_sign_in_without_the_person_verified(stage):
+    await stage.person()
+    await stage.key.verify_user(False)
+    await stage.open("/")
+    await stage.page.click("#with-passkey")
+    assert "No passkey was used" in await stage.problem()
+    assert await stage.context.cookies() == []
+
+
+async def test_calls_appear_by_themselves_and_lead_to_their_page(stage):
+    await stage.signed_in()
+    await stage.open("/")
+    assert "Nothing waits" in await stage.page.locator("h1").inner_text()
+    asked = await stage.console.ask()
+    await stage.page.locator(".call").wait_for()
+    assert "1 call waits" in await stage.page.locator("h1").inner_text()
+    await stage.page.click(".call a")
+    await stage.becomes("waiting")
+    assert stage.page.url.endswith(asked.id)
+    await stage.console.approvals.refuse(asked.id, by="anna", note="")
+    await stage.open("/")
+    assert "Refused" in await stage.page.locator("section", has_text="Decided lately").inner_text()
+
+
+async def test_rename_a_passkey(stage):
+    person = await stage.signed_in()
+    await stage.open("/")
+    await stage.page.click("[data-rename]")
+    assert await stage.page.input_value("#new-name") == "Test key"
+    await stage.page.fill("#new-name", "Key on my ring")
+    await stage.page.keyboard.press("Enter")
+    await stage.page.locator("th", has_text="Key on my ring").wait_for()
+    assert (await stage.console.approvals.shelf.credential(person.credential.id)).name == "Key on my ring"
+
+
+async def test_revoke_asks_first_and_ends_the_session(stage):
+    person = await stage.signed_in()
+    await stage.open("/")
+    await stage.page.click("[data-revoke]")
+    box = stage.page.locator("#revoke")
+    assert "Test key" in await box.inner_text()
+    assert "your only one" in await box.inner_text()
+    assert await stage.page.evaluate("document.activeElement.textContent") == "Cancel"
+    await stage.page.keyboard.press("Escape")
+    assert (await stage.console.approvals.shelf.credential(person.credential.id)).revoked_at is None
+    await stage.page.click("[data-revoke]")
+    await box.locator("button[type=submit]").click()
+    await stage.shows("#with-passkey")
+    assert (await stage.console.approvals.shelf.credential(person.credential.id)).revoked_at is not None
+    await stage.page.click("#with-passkey")
+    assert "failed" in await stage.problem()
+
+
+async def test_at_the_wrong_address_the_way_to_the_right_one_keeps_the_ticket(stage):
+    ticket = await stage.console.approvals.ticket("anna", by="operator")
+    await stage.page.goto(f"http://127.0.0.1:{stage.console.port}/enrol#{ticket}")
+    await stage.page.click("#elsewhere[href*='#']")
+    await stage.page.locator("#create").wait_for()
+
+
+async def test_a_browser_without_passkeys_is_told(stage):
+    await stage.page.add_init_script("delete window.PublicKeyCredential")
+    await stage.open("/sign-in")
+    await stage.page.click("#with-passkey")
+    assert "cannot use passkeys" in await stage.problem()
+
+
+async def test_a_browser_without_the_json_forms_of_webauthn(stage):
+    """Older browsers have only the binary ones."""
+    await stage.page.add_init_script(
+        "for (const name of ['parseCreationOptionsFromJSON', 'parseRequestOptionsFromJSON'])"
+        " delete PublicKeyCredential[name]; delete PublicKeyCredential.prototype.toJSON;"
+    )
+    await stage.open(f"/enrol#{await stage.console.approvals.ticket('anna', by='operator')}")
+    await stage.page.click("#create button")
+    await stage.page.check("#saved")
+    await stage.page.click("#continue")
+    asked = await stage.console.ask()
+    await stage.open(f"/approve/{asked.id}")
+    await stage.page.click("#approve")
+    await stage.becomes("approved")

@@ -1,0 +1,167 @@
+"""The whole way through real processes: set-up link, passkey, an SDK client's call, the page, the tool."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import mcp_types as types
+import pytest
+import pytest_asyncio
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import LATEST_MODERN_VERSION
+from playwright.async_api import Page
+
+from support.browser import PATIENCE_MS, VirtualAuthenticator, add_authenticator
+from support.gateway import CALLGATE
+from support.registry import requirement
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+VAULT = Path(__file__).resolve().parent.parent / "support" / "vault.py"
+LINK = re.compile(r"(http://localhost:\d+)/enrol#\S+")
+
+
+@dataclass
+class Way:
+    """A person at a browser, and a gateway in front of a server with dangerous tools."""
+
+    origin: str
+    page: Page
+    key: VirtualAuthenticator
+    folder: Path
+
+    def client(self, mode="legacy", **more):
+        return Client(f"{self.origin}/servers/vault/mcp", mode=mode, read_timeout_seconds=60, **more)
+
+    def ran(self):
+        """The arguments with which the server's tool was called."""
+        received = [json.loads(line) for line in (self.folder / "received").read_text().splitlines()]
+        return [one["params"]["arguments"] for one in received if one.get("method") == "tools/call"]
+
+    async def open_waiting(self):
+        """The page of the call that waits, found from the console's first page as a person would."""
+        await self.page.goto(self.origin)
+        await self.page.locator("a[href^='/approve/']").first.click(timeout=PATIENCE_MS)
+        await self.page.locator('#call[data-phase="waiting"]').wait_for()
+
+
+@contextmanager
+def serving(folder, **approval):
+    """A gateway as a person starts it; yields the link that it prints for the first one."""
+    lines = ["[gateway]", 'listen = "127.0.0.1:0"', "[store]", 'url = "sqlite:///callgate.db"', "[approval]"]
+    lines += [f"{key} = {json.dumps(value)}" for key, value in {"user": "anna", **approval}.items()]
+    command = json.dumps([sys.executable, "-I", "-S", str(VAULT), "stdio", str(folder)])
+    lines += ["[servers.vault]", f"command = {command}", 'approval = { tools = ["wipe*"] }']
+    (folder / "callgate.toml").write_text("\n".join(lines))
+    process = subprocess.Popen(
+        [CALLGATE, "serve", "-c", str(folder / "callgate.toml")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        yield next(found for line in process.stdout if (found := LINK.search(line)))
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+@asynccontextmanager
+async def set_up(browser, folder, **approval):
+    """The gateway runs, and its first person has followed the link."""
+    with serving(folder, **approval) as link:
+        context = await browser.new_context()
+        try:
+            page = await context.new_page()
+            page.set_default_timeout(PATIENCE_MS)
+            key = await add_authenticator(page)
+            await page.goto(link[0])
+            await page.click("#create button")
+            await page.locator("#codes li").first.wait_for()
+            await page.check("#saved")
+            await page.click("#continue")
+            await page.locator("#home").wait_for()
+            yield Way(link[1], page, key, folder)
+        finally:
+            await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def way(browser, tmp_path):
+    async with set_up(browser, tmp_path) as ready:
+        yield ready
+
+
+@requirement("VA-003", "VA-173")
+async def test_an_approved_call_runs_once(way):
+    async with way.client() as client:
+        call = asyncio.create_task(client.call_tool("wipe", {"id": "north"}))
+        await asyncio.sleep(0.2)
+        await way.open_waiting()
+        assert '"north"' in await way.page.locator("#display-text").text_content()
+        assert way.ran() == []
+        await way.page.click("#approve")
+        result = await call
+    assert not result.is_error
+    assert way.ran() == [{"id": "north"}]
+    await way.page.locator('#call[data-phase="used"]').wait_for()
+
+
+async def test_a_refusal_reaches_the_agent(way):
+    async with way.client() as client:
+        call = asyncio.create_task(client.call_tool("wipe", {"id": "south"}))
+        await asyncio.sleep(0.2)
+        await way.open_waiting()
+        await way.page.click("#refuse-open")
+        await way.page.fill("#note", "Not before Friday.")
+        await way.page.click("#refuse-form button[type=submit]")
+        with pytest.raises(MCPError) as refused:
+            await call
+    assert refused.value.error.data["reason"] == "approval_refused"
+    assert "Not before Friday." in refused.value.error.message
+    assert way.ran() == []
+
+
+async def test_without_verification_of_the_person_nothing_runs(way):
+    async with way.client() as client:
+        call = asyncio.create_task(client.call_tool("wipe", {"id": "west"}))
+        await asyncio.sleep(0.2)
+        await way.open_waiting()
+        await way.key.verify_user(False)
+        await way.page.click("#approve")
+        await way.page.locator("#problem:not([hidden])").wait_for()
+        assert way.ran() == []
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+
+
+async def test_a_call_that_nobody_decides_expires(browser, tmp_path):
+    async with set_up(browser, tmp_path, request_seconds=5, park_seconds=20) as way, way.client() as client:
+        call = asyncio.create_task(client.call_tool("wipe", {"id": "east"}))
+        await asyncio.sleep(0.2)
+        await way.open_waiting()
+        with pytest.raises(MCPError) as refused:
+            await call
+        assert refused.value.error.data["reason"] == "approval_expired"
+        await way.page.locator('#call[data-phase="expired"]').wait_for()
+        assert await way.page.locator("#approve").count() == 0
+        assert way.ran() == []
+
+
+@pytest.mark.parametrize("mode", ["legacy", LATEST_MODERN_VERSION])
+async def test_a_client_that_opens_addresses_leads_its_person_to_the_page(way, mode):
+    async def elicit(_context, params):
+        await way.page.goto(params.url)
+        await way.page.click("#approve")
+        return types.ElicitResult(action="accept")
+
+    async with way.client(mode, elicitation_callback=elicit) as client:
+        result = await client.call_tool("wipe", {"id": "centre"})
+    assert not result.is_error
+    assert way.ran() == [{"id": "centre"}]

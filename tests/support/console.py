@@ -1,0 +1,203 @@
+"""The console under a real uvicorn, with people, passkeys and calls that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import uvicorn
+
+from callgate.approval import Approvals, Credential, Gated, Policy, RelyingParty, Request, Settings, Shelf
+from callgate.approval.memory import MemoryShelf
+from callgate.canonical import canonical
+from callgate.console import console_app
+from callgate.sdk.authenticators.software import SoftwareAuthenticator
+from callgate.store import SqlShelf, Store
+from support.postgres import database
+
+PARTY: Final = RelyingParty("localhost", origins=("http://localhost:*",))
+AGENT: Final = {"client": "Helper 1.4.2", "transport": "http", "peer": "127.0.0.1", "session": "b0f1c2aa"}
+ARGUMENTS: Final[dict[str, Any]] = {"resourceId": "prod/customers-eu", "cascade": True, "limit": 250}
+VERSION: Final = "sha256:9f2c1be08a7d4f1192ab33c0d1e2f3a4b5c6d7e8f90123456789abcdef012345"
+HTML: Final = {"accept": "text/html"}
+
+
+class Clock:
+    """The time of day, which a test can move on."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # Signals belong to pytest.
+        yield
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back over HTTP."""
+
+    status: int
+    headers: dict[str, str]
+    text: str
+    json: Any = None
+
+    @property
+    def reason(self) -> str:
+        return str(self.json["error"]["reason"])
+
+
+@dataclass(frozen=True)
+class Browsing:
+    """Somebody who is signed in: their cookie, their token, the passkey in their hand."""
+
+    user: str
+    cookie: dict[str, str]
+    csrf: str
+    credential: Credential
+    key: SoftwareAuthenticator
+
+
+@dataclass
+class LiveConsole:
+    """A console on its own port, over a shelf in memory."""
+
+    port: int
+    approvals: Approvals
+    clock: Clock
+    http: aiohttp.ClientSession
+    people: dict[str, Browsing] = field(default_factory=dict)
+
+    @property
+    def origin(self) -> str:
+        return f"http://localhost:{self.port}"
+
+    @property
+    def cookie(self) -> str:
+        return f"callgate_session_{self.port}"
+
+    async def sign_in(self, user: str = "anna", *, transports: tuple[str, ...] = ("usb",)) -> Browsing:
+        """A person with a passkey and a session; made by the service itself, without a page."""
+        key = SoftwareAuthenticator(self.origin, transports=transports)
+        begun = await self.approvals.begin_enrolment(await self.approvals.ticket(user, by="operator"))
+        enrolled = await self.approvals.finish_enrolment(key.create(begun["options"]), name="Test key", codes=True)
+        session, secret = await self.approvals.session_for(enrolled.credential)
+        person = Browsing(user, {self.cookie: secret}, session.csrf, enrolled.credential, key)
+        self.people[user] = person
+        return person
+
+    async def ask(
+        self,
+        arguments: dict[str, Any] = ARGUMENTS,
+        *,
+        user: str = "anna",
+        tool: str = "delete_resource",
+        server: str = "files",
+        agent: dict[str, str] = AGENT,
+        why: str = "The operator listed this tool.",
+        **options: Any,
+    ) -> Request:
+        """A call that waits for its person."""
+        gated = Gated(server, "urn:test:files", tool, Policy("cross-platform"), version=VERSION)
+        return await self.approvals.ask(
+            gated, arguments, canonical(arguments), user, caller="caller", agent=agent, why=why, **options
+        )
+
+    async def stored(self, request: Request) -> Request:
+        """The same request as it is by now."""
+        found = await self.approvals.shelf.request(request.id)
+        assert found is not None
+        return found
+
+    async def get(self, path: str, person: Browsing | None = None, **headers: str) -> Answer:
+        return await self._send("GET", path, person, headers or HTML)
+
+    async def post(
+        self,
+        path: str,
+        body: object = None,
+        person: Browsing | None = None,
+        *,
+        headers: dict[str, str | None] | None = None,
+    ) -> Answer:
+        """As a script of our page would send it; `headers` changes some, None leaves one out."""
+        sent: dict[str, str | None] = {"origin": self.origin, "sec-fetch-site": "same-origin"}
+        if person is not None:
+            sent["x-callgate-csrf"] = person.csrf
+        sent |= headers or {}
+        kept = {name: value for name, value in sent.items() if value is not None}
+        if isinstance(body, bytes):
+            return await self._send("POST", path, person, {"content-type": "application/json"} | kept, data=body)
+        return await self._send("POST", path, person, kept, json={} if body is None else body)
+
+    async def signed(self, request: Request, person: Browsing, **bend: Any) -> dict[str, Any]:
+        """A fresh challenge of the page for this request, signed with the person's passkey."""
+        issued = (await self.post(f"/approve/{request.id}/options", {}, person)).json
+        return {"challengeId": issued["challengeId"], "response": person.key.get(issued["requestOptions"], **bend)}
+
+    async def _send(
+        self, method: str, path: str, person: Browsing | None, headers: dict[str, str], **options: Any
+    ) -> Answer:
+        cookies = person.cookie if person else None
+        async with self.http.request(
+            method, f"{self.origin}{path}", headers=headers, cookies=cookies, allow_redirects=False, **options
+        ) as answer:
+            text = await answer.text()
+            fields = {name.lower(): value for name, value in answer.headers.items()}
+            parsed = await answer.json() if answer.content_type == "application/json" else None
+            return Answer(answer.status, fields, text, parsed)
+
+
+@contextlib.asynccontextmanager
+async def live_console(
+    settings: Settings | None = None, *, shelf: Shelf | None = None, **options: Any
+) -> AsyncIterator[LiveConsole]:
+    """A console that runs; `options` are those of console_app."""
+    clock = Clock()
+    approvals = Approvals(shelf or MemoryShelf(), PARTY, settings, clock=clock)
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", 0))
+        # From now on who connects is kept waiting, not turned away, until the server is up.
+        listener.listen(128)
+        port = listener.getsockname()[1]
+        app = console_app(approvals, origin=f"http://localhost:{port}", secure=False, clock=clock, **options)
+        server = _Server(uvicorn.Config(app, lifespan="on", log_level="warning", timeout_graceful_shutdown=1))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        jar = aiohttp.DummyCookieJar()
+        try:
+            async with aiohttp.ClientSession(cookie_jar=jar, timeout=aiohttp.ClientTimeout(20)) as http:
+                yield LiveConsole(port, approvals, clock, http)
+        finally:
+            server.should_exit = True
+            await asyncio.wait_for(serving, 10)
+
+
+@contextlib.asynccontextmanager
+async def console_over(kind: str, folder: Path) -> AsyncIterator[LiveConsole]:
+    """A console over a shelf in memory, on SQLite or on PostgreSQL."""
+    if kind == "memory":
+        async with live_console() as console:
+            yield console
+        return
+    with contextlib.ExitStack() as stack:
+        url = f"sqlite:///{folder / 'store.db'}" if kind == "sqlite" else stack.enter_context(database())
+        store = Store.open(url, busy_seconds=10)
+        try:
+            async with live_console(shelf=SqlShelf(store)) as console:
+                yield console
+        finally:
+            await store.close()

@@ -1,0 +1,86 @@
+"""Pictures of the console for the documentation: `python tests/support/screenshots.py docs/images`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from playwright.async_api import Browser, Page
+
+from support.browser import PATIENCE_MS, add_authenticator, chromium
+from support.console import LiveConsole, live_console
+
+AGENT: Final = {"client": "Fieldwork 1.4.2", "transport": "http", "peer": "127.0.0.1", "session": "b0f1c2aa"}
+ARGUMENTS: Final[dict[str, Any]] = {
+    "resourceId": "prod/customers-eu",
+    "reason": "Clean up after the migration",
+    "options": {"cascade": True, "graceDays": 0, "notify": ["ops@example.com", "dpo@example.com"]},
+}
+DESK: Final = {"width": 1080, "height": 860}
+PHONE: Final = {"width": 390, "height": 844}
+
+
+async def take(folder: Path) -> list[Path]:
+    """All of them, as `approval-light.png` and so on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    async with live_console(describe_server=lambda _: "https://tools.example/mcp") as console, chromium() as browser:
+        ticket = await console.approvals.ticket("anna", by="operator")
+        await console.sign_in()
+        asked = await console.ask(ARGUMENTS, agent=AGENT, why="The operator lists delete_* as needing approval.")
+        place = f"/approve/{asked.id}"
+        return [
+            await _one(browser, console, folder / "sign-in.png", "/sign-in", DESK, signed_in=False),
+            await _one(
+                browser, console, folder / "enrol.png", f"/enrol#{ticket}", DESK, wait="#create", signed_in=False
+            ),
+            await _one(browser, console, folder / "approval-light.png", place, DESK),
+            await _one(browser, console, folder / "approval-dark.png", place, DESK, scheme="dark"),
+            await _one(browser, console, folder / "approval-phone.png", place, PHONE),
+        ]
+
+
+async def _one(
+    browser: Browser,
+    console: LiveConsole,
+    file: Path,
+    path: str,
+    size: dict[str, int],
+    *,
+    scheme: Literal["light", "dark"] = "light",
+    wait: str = "main",
+    signed_in: bool = True,
+) -> Path:
+    context = await browser.new_context(
+        viewport={"width": size["width"], "height": size["height"]}, color_scheme=scheme, locale="en-GB"
+    )
+    try:
+        if signed_in:
+            secret = console.people["anna"].cookie[console.cookie]
+            await context.add_cookies([{"name": console.cookie, "value": secret, "url": console.origin}])
+        page = await context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        await add_authenticator(page)
+        await page.goto(f"{console.origin}{path}")
+        await _settled(page, wait)
+        await page.screenshot(path=file, full_page=size == PHONE)
+    finally:
+        await context.close()
+    return file
+
+
+async def _settled(page: Page, wait: str) -> None:
+    await page.locator(wait).wait_for()
+    if await page.locator("#left-text").count():
+        await page.locator("#left-text", has_text="left").wait_for()
+
+
+def main(arguments: Sequence[str]) -> None:
+    for file in asyncio.run(take(Path(arguments[0] if arguments else "docs/images"))):
+        print(f"{file}: {file.stat().st_size / 1024:.0f} KiB")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
