@@ -1,7 +1,10 @@
 """Callgate: the checked door between AI agents and the MCP tools they call.
 
-What a library user needs is here; everything else may change without notice.
+What a library user needs is here; everything else may change without notice. What builds on the `mcp` SDK is loaded
+when it is first asked for: the rest works without `pip install 'callgate[sdk]'`.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from callgate._version import __version__
 from callgate.errors import (
@@ -17,6 +20,9 @@ from callgate.errors import (
     UpstreamError,
 )
 from callgate.gate import Approve, Ask, Call, Check, Context, Decision, Gate, Pass, Refuse, Verdict
+
+if TYPE_CHECKING:
+    from callgate.sdk.server import VerifiedApproval
 
 __all__ = [
     "Approve",
@@ -39,5 +45,21 @@ __all__ = [
     "Tampered",
     "UpstreamError",
     "Verdict",
+    "VerifiedApproval",
     "__version__",
 ]
+
+_NEEDS_SDK = {"VerifiedApproval": "callgate.sdk.server"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NEEDS_SDK:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        return getattr(import_module(_NEEDS_SDK[name]), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise ImportError(f"callgate.{name} needs the `mcp` SDK: pip install 'callgate[sdk]'") from error

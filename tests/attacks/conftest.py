@@ -4,8 +4,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from callgate.approval import Bounds, Settings
+from support.approval_server import Clock, running
 from support.gateway import Gateway, serving
 from support.hostile import HostileServer, Reply, assert_works, connect, hostile_server, post, read_all
+from support.postgres import database
 
 
 @dataclass(frozen=True)
@@ -79,3 +82,25 @@ class KeptBooks:
 @pytest.fixture
 def books():
     return KeptBooks()
+
+
+@pytest.fixture(scope="session")
+def library():
+    """A server with verified approval, shared by the attacks of a worker: each of them comes with people of its own.
+
+    Its clock stands still until an attack moves it.
+    """
+    settings = Settings(bounds=Bounds(per_user=1000, registrations_per_user=100, credentials_per_user=1000))
+    with running(clock=Clock(), settings=settings) as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def durable(request, tmp_path, monkeypatch):
+    """A fresh store of each kind, with its keys in a folder of the test's own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'approvals.db'}"
+        return
+    with database() as url:
+        yield url

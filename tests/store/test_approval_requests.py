@@ -269,6 +269,20 @@ async def test_what_is_not_granted_is_not_used(waiting, wrong):
     await spent(waiting, Reason.APPROVAL_EXPIRED, shelf.use(grant, witness("let through")))
 
 
+async def test_a_refusal_that_nobody_waited_for_is_heard_once_by_exactly_its_call(waiting):
+    shelf = waiting.shelf
+    assert await shelf.hear_refusal(*WANTED, call="call-1", now=NOW) is None
+    refused = await shelf.refuse_request("request-1", "ada", "not today", NOW)
+    for place, other in enumerate(("other", "other", "other", b"i" * 32)):
+        another = (*WANTED[:place], other, *WANTED[place + 1 :])
+        assert await shelf.hear_refusal(*another, call="call-1", now=NOW) is None
+    assert await shelf.hear_refusal(*WANTED, call="call-1", now=refused.expires_at) is None
+    heard = await shelf.hear_refusal(*WANTED, call="call-1", now=NOW)
+    assert (heard.id, heard.state, heard.note, heard.call) == ("request-1", "refused", "not today", "call-1")
+    assert await shelf.request("request-1") == heard
+    assert await shelf.hear_refusal(*WANTED, call="call-2", now=NOW) is None
+
+
 async def test_the_oldest_grant_comes_first(shelf):
     await enrol(shelf, credential())
     for number, (name, at) in enumerate((("ada", NOW + 5), ("bob", NOW))):

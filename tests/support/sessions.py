@@ -109,3 +109,52 @@ def modern_headers(name: str, method: str = "tools/call") -> dict[str, str]:
 
 def modern(url: str, tool: str, rpc_id: int | str = 1, token: int | str | None = None, **arguments: Any) -> Reply:
     return ask(url, modern_call(tool, rpc_id, token, **arguments), modern_headers(tool))
+
+
+@dataclass
+class Guest:
+    """A raw client of either era that says of itself what it likes."""
+
+    url: str
+    capabilities: Mapping[str, Any]
+    session: str | None = None
+
+    @classmethod
+    def arrive(cls, url: str, era: str, **capabilities: Any) -> Guest:
+        """In the handshake era with a session of its own, in the modern era without."""
+        guest = cls(url, capabilities)
+        if era == "legacy":
+            hello = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "raw"}}
+            reply = ask(url, message("initialize", hello, 0))
+            assert reply.status == 200, reply.body
+            guest.session = reply.header("mcp-session-id")
+            assert guest.session
+        return guest
+
+    @property
+    def modern(self) -> bool:
+        return self.session is None
+
+    def body(self, method: str, params: Mapping[str, Any], rpc_id: int | str | None = 1) -> bytes:
+        """A message as this guest's era has it."""
+        if not self.modern:
+            return message(method, params, rpc_id)
+        envelope = {f"{META}protocolVersion": VERSION, f"{META}clientCapabilities": self.capabilities}
+        return message(method, {**params, "_meta": {**params.get("_meta", {}), **envelope}}, rpc_id)
+
+    def headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
+        if self.session is not None:
+            return CONTENT | {"Mcp-Session-Id": self.session, "MCP-Protocol-Version": "2025-11-25"}
+        named = {"Mcp-Name": str(params["name"])} if method == "tools/call" else {}
+        return CONTENT | {"MCP-Protocol-Version": VERSION, "Mcp-Method": method, **named}
+
+    def request(self, method: str, params: Mapping[str, Any] | None = None, rpc_id: int | str | None = 1) -> Reply:
+        given = params or {}
+        return ask(self.url, self.body(method, given, rpc_id), self.headers(method, given))
+
+    def answer(self, method: str, params: Mapping[str, Any] | None = None, rpc_id: int | str = 1) -> Any:
+        """The last message that came back: the result, or the error."""
+        return events(self.request(method, params, rpc_id).body)[-1]
+
+    def call(self, tool: str, rpc_id: int | str = 1, **arguments: Any) -> Any:
+        return self.answer("tools/call", {"name": tool, "arguments": arguments}, rpc_id)

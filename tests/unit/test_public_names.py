@@ -1,5 +1,10 @@
 """What a library user may rely on: a name that comes or goes is a decision, not an accident."""
 
+import subprocess
+import sys
+
+import pytest
+
 import callgate
 
 
@@ -25,7 +30,28 @@ def test_public_names():
         "Tampered",
         "UpstreamError",
         "Verdict",
+        "VerifiedApproval",
         "__version__",
     ]
     for name in callgate.__all__:
         assert getattr(callgate, name) is not None
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        _ = callgate.Nonsense
+
+
+def test_without_the_sdk_everything_else_works_and_the_rest_says_what_to_install():
+    script = """
+import sys
+sys.modules["mcp"] = sys.modules["mcp_types"] = None
+import callgate
+assert callgate.Gate is not None
+try:
+    callgate.VerifiedApproval
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "callgate.VerifiedApproval needs the `mcp` SDK: pip install 'callgate[sdk]'\n"

@@ -69,6 +69,11 @@ class Asking(Ceremony):
         action = action_hash_of(gated, canonical)
         return await self.shelf.find_grant(caller, gated.server, gated.tool, action, self.now())
 
+    async def unheard_refusal(self, gated: Gated, canonical: bytes, *, caller: str, call: str) -> Request | None:
+        """A refusal of exactly this call that nobody waited for any more: this call hears of it, and no other."""
+        action = action_hash_of(gated, canonical)
+        return await self.shelf.hear_refusal(caller, gated.server, gated.tool, action, call=call, now=self.now())
+
     def grant_use(self, request: Request, call: str) -> GrantUse:
         return GrantUse(request.id, call, self.now())
 
@@ -102,7 +107,14 @@ class Asking(Ceremony):
             raise Refused(Reason.CHALLENGE_UNKNOWN)
         if request.state != "waiting":
             raise Refused(Reason.APPROVAL_DECIDED)
-        verified = await self._verify(evidence, request.id, request.tool, request.policy, request.action_hash)
+        try:
+            verified = await self._verify(evidence, request.id, request.tool, request.policy, request.action_hash)
+        except Refused:
+            # Another page may have been faster, with a challenge of its own.
+            now_held = await self.shelf.request(request_id)
+            if now_held is not None and now_held.state != "waiting":
+                raise Refused(Reason.APPROVAL_DECIDED) from None
+            raise
         facts = verified.facts | {"request": request.id}
         detail = {"request": request.id, "user": request.user, "credential": verified.credential.id}
         witness = self._witness("approval.approve", by, detail)

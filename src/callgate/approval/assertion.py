@@ -10,16 +10,21 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
-from webauthn.helpers import decode_credential_public_key, decoded_public_key_to_cryptography
+from webauthn.helpers import (
+    decode_credential_public_key,
+    decoded_public_key_to_cryptography,
+    parse_authenticator_data,
+    parse_cbor,
+)
 from webauthn.helpers.exceptions import WebAuthnException
 
 from callgate.approval.encoding import from_base64url, to_base64url
@@ -38,14 +43,16 @@ _BS: Final = 0x10
 _AT: Final = 0x40
 _ED: Final = 0x80
 _DATA_BYTES: Final = 37
-_FIELD_CHARS: Final = 16_384
-_ID_CHARS: Final = 2_048
+_ATTACHMENTS: Final = ("platform", "cross-platform")
 _SMALLEST_RSA: Final = 2048
 _ECDSA: Final = ECDSA(SHA256())
 _PKCS1: Final = PKCS1v15()
 _SHA256: Final = SHA256()
 
 Verify: TypeAlias = Callable[[bytes, bytes], None]
+_Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=2_048)]
+_Field: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=16_384)]
+_OptionalField: TypeAlias = Annotated[str, msgspec.Meta(max_length=16_384)] | None
 
 
 class Malformed(ValueError):
@@ -67,6 +74,29 @@ class ClientData(msgspec.Struct, frozen=True):
 
 
 _client_data: Final = msgspec.json.Decoder(ClientData).decode
+
+
+class _AssertionResponse(
+    msgspec.Struct,
+    frozen=True,
+    rename={"client_data": "clientDataJSON", "authenticator_data": "authenticatorData", "user_handle": "userHandle"},
+):
+    """AuthenticatorAssertionResponseJSON."""
+
+    client_data: _Field
+    authenticator_data: _Field
+    signature: _Field
+    user_handle: _OptionalField = None
+
+
+class _Answer(msgspec.Struct, frozen=True, rename={"raw_id": "rawId", "attachment": "authenticatorAttachment"}):
+    """AuthenticationResponseJSON (WebAuthn §5.1); it may hold more."""
+
+    id: _Id
+    raw_id: _Id
+    type: str
+    response: _AssertionResponse
+    attachment: Any = None
 
 
 class Assertion(msgspec.Struct, frozen=True):
@@ -92,35 +122,26 @@ class Signed(msgspec.Struct, frozen=True):
 
 def read_assertion(response: Mapping[str, Any]) -> Assertion:
     """Decode an authenticator's answer; Malformed for every other shape."""
-    inner = response.get("response")
-    if not isinstance(inner, dict) or response.get("type", "public-key") != "public-key":
-        raise Malformed("not an authentication response")
-    key = _text(response, "id", _ID_CHARS)
-    handle = inner.get("userHandle")
-    attachment = response.get("authenticatorAttachment")
-    return Assertion(
-        id=key,
-        raw_id=_text(response, "rawId", _ID_CHARS) if "rawId" in response else key,
-        client_data=_bytes(inner, "clientDataJSON"),
-        authenticator_data=_bytes(inner, "authenticatorData"),
-        signature=_bytes(inner, "signature"),
-        user_handle=None if handle is None or handle == "" else _bytes(inner, "userHandle"),
-        attachment=attachment[:32] if isinstance(attachment, str) else None,
-    )
-
-
-def _text(holder: Mapping[str, Any], name: str, most: int) -> str:
-    value = holder.get(name)
-    if not isinstance(value, str) or not value or len(value) > most or not value.isascii():
-        raise Malformed(f"{name} is missing or no text of that kind")
-    return value.rstrip("=")
-
-
-def _bytes(holder: Mapping[str, Any], name: str) -> bytes:
     try:
-        return from_base64url(_text(holder, name, _FIELD_CHARS))
+        answer = msgspec.convert(response, _Answer)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise Malformed(str(error)) from None
+    if answer.type != "public-key" or not answer.id.isascii() or not answer.raw_id.isascii():
+        raise Malformed("type is not public-key, or id and rawId are not base64url")
+    inner = answer.response
+    try:
+        return Assertion(
+            id=answer.id,
+            raw_id=answer.raw_id,
+            client_data=from_base64url(inner.client_data),
+            authenticator_data=from_base64url(inner.authenticator_data),
+            signature=from_base64url(inner.signature),
+            user_handle=from_base64url(inner.user_handle) if inner.user_handle else None,
+            # Level 3 §5.1: a value that is not known counts as none.
+            attachment=answer.attachment if answer.attachment in _ATTACHMENTS else None,
+        )
     except ValueError:
-        raise Malformed(f"{name} is not base64url") from None
+        raise Malformed("clientDataJSON, authenticatorData, signature or userHandle is not base64url") from None
 
 
 def check_assertion(
@@ -129,11 +150,10 @@ def check_assertion(
     """Step 10 of SEP-2672 §4.8: type, challenge, origin, frame, relying party, presence, verification, signature."""
     if assertion.raw_id != assertion.id or assertion.id != credential.id:
         raise NotVerified("id and rawId name different credentials")
-    client = _check_client_data(assertion.client_data, "webauthn.get", challenge, party)
+    client = _check_client_data(assertion.client_data, challenge, party)
     data = assertion.authenticator_data
     flags = check_flags(data, party)
-    if not flags & (_AT | _ED) and len(data) != _DATA_BYTES:
-        raise NotVerified("authenticator data has bytes that nothing announces")
+    _check_rest(data, flags)
     if assertion.user_handle is None:
         if handle_needed:
             raise NotVerified("the user handle is missing")
@@ -147,14 +167,14 @@ def check_assertion(
     return Signed(counter, bool(flags & _BE), bool(flags & _BS), client.origin)
 
 
-def _check_client_data(raw: bytes, kind: str, challenge: bytes, party: RelyingParty) -> ClientData:
+def _check_client_data(raw: bytes, challenge: bytes, party: RelyingParty) -> ClientData:
     try:
-        client = _client_data(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise NotVerified("clientDataJSON cannot be read") from None
-    if client.type != kind:
+        client = read_client_data(raw)
+    except Malformed as error:
+        raise NotVerified(str(error)) from None
+    if client.type != "webauthn.get":
         raise NotVerified("the signature was made for something else than an approval")
-    if not hmac.compare_digest(client.challenge.rstrip("=").encode(), to_base64url(challenge).encode()):
+    if client.challenge != to_base64url(challenge):
         raise NotVerified("another challenge was signed")
     check_origin(client, party)
     return client
@@ -184,10 +204,27 @@ def check_flags(data: bytes, party: RelyingParty) -> int:
     return flags
 
 
-def read_client_data(raw: bytes) -> ClientData:
-    """What a registration was made for; Malformed if it cannot be read."""
+def _check_rest(data: bytes, flags: int) -> None:
+    """What follows the head: nothing, or the extensions that a flag announces (WebAuthn §6.1)."""
+    if flags & _AT:
+        raise NotVerified("an assertion brings a new credential along")
+    if not flags & _ED:
+        if len(data) != _DATA_BYTES:
+            raise NotVerified("authenticator data has bytes that nothing announces")
+        return
     try:
-        return _client_data(raw)
+        extensions = parse_cbor(parse_authenticator_data(data).extensions or b"")
+    except WebAuthnException:
+        raise NotVerified("the extensions cannot be read") from None
+    if not isinstance(extensions, dict):
+        raise NotVerified("the extensions are not a map")
+
+
+def read_client_data(raw: bytes) -> ClientData:
+    """What the browser says it was asked for; Malformed if it cannot be read."""
+    try:
+        # As text: of bytes, only those of the members above would have to be UTF-8.
+        return _client_data(raw.decode())
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise Malformed("clientDataJSON cannot be read") from None
 
@@ -203,7 +240,7 @@ def _verifier(cose: bytes) -> Verify:
     try:
         decoded = decode_credential_public_key(cose)
         key = decoded_public_key_to_cryptography(decoded)
-    except (WebAuthnException, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (WebAuthnException, UnsupportedAlgorithm, ValueError, LookupError, TypeError, RecursionError) as error:
         raise Malformed("the public key cannot be read") from error
     if decoded.alg == ES256 and isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1):
         return lambda signature, data: key.verify(signature, data, _ECDSA)

@@ -62,10 +62,21 @@ class Ceremony(Base):
         )
         return await self._issue(challenge, eligible, self.settings.bounds)
 
-    async def verify(self, gated: Gated, arguments: dict[str, Any], canonical: bytes, evidence: object) -> Verified:
-        """Steps 1 to 12 for a call; Refused with the reason of the first that fails. Nothing is used up yet."""
+    async def verify(
+        self,
+        gated: Gated,
+        arguments: dict[str, Any],
+        canonical: bytes,
+        evidence: object,
+        *,
+        user: str | None = None,
+    ) -> Verified:
+        """Steps 1 to 12 for a call; Refused with the reason of the first that fails. Nothing is used up yet.
+
+        With `user` only challenges of this person are known: one person's approval is no use in another's session.
+        """
         action = action_hash_of(gated, canonical)
-        verified = await self._verify(evidence, None, gated.tool, gated.policy, action)
+        verified = await self._verify(evidence, None, gated.tool, gated.policy, action, user=user)
         check_arguments(gated.input_schema, arguments)
         facts = verified.facts | {"server_id": gated.server_id}
         return msgspec.structs.replace(verified, facts=facts)
@@ -93,12 +104,21 @@ class Ceremony(Base):
         return found
 
     async def _verify(
-        self, evidence: object, request: str | None, tool: str, policy: Policy, action: bytes | None
+        self,
+        evidence: object,
+        request: str | None,
+        tool: str,
+        policy: Policy,
+        action: bytes | None,
+        *,
+        user: str | None = None,
     ) -> Verified:
         try:
             given = read_evidence(evidence, self.methods)
             challenge, credential = await self.shelf.look_up(given.challenge_id, given.proof.id)
             now = self.now()
+            if challenge is not None and user is not None and challenge.user != user:
+                challenge = None
             challenge = check_state(challenge, request, tool, now)
             credential = check_credential(credential, challenge, policy)
             signed = check_signature(given, challenge, credential, self.party)
@@ -107,7 +127,8 @@ class Ceremony(Base):
         except Refused as refused:
             raise self.localise(refused) from refused.__cause__
         use = ChallengeUse(challenge.id, credential.id, signed.counter, self.now(), signed.backed_up)
-        return Verified(challenge, credential, use, facts_of(given, challenge, credential, signed))
+        facts = facts_of(given, challenge, credential, signed) | {"rp_id": self.party.id}
+        return Verified(challenge, credential, use, facts)
 
     def _new_challenge(
         self,
@@ -150,7 +171,7 @@ class Ceremony(Base):
             "displayText": challenge.display_text,
             "expiresAt": to_iso(challenge.expires_at),
             "requestOptions": {
-                "challenge": to_base64url(challenge.bytes),
+                "challenge": to_base64url(challenge.message),
                 "rpId": self.party.id,
                 "allowCredentials": [named(one) for one in eligible],
                 "userVerification": "required",

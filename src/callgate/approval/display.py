@@ -14,19 +14,48 @@ Describe: TypeAlias = Callable[[dict[str, Any]], str]
 
 _PLAIN: Final = re.compile(r"[\x20-\x5b\x5d-\x7e]*\Z")
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
-# Control, format (bidi, zero width, tags), surrogate, private use, unassigned, line and paragraph separators.
-_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-# Drawn as nothing or as a blank although they count as letters, marks or symbols.
-_BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\U0001d159")
+# Control, format (bidi, zero width, tags), surrogate, private use, unassigned, line and paragraph separators; and marks
+# that enclose what stands before them.
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Me"})
+# Drawn as nothing or as a blank although they count as letters, marks or symbols; and strokes through other letters.
+_BLANK: Final = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+    "\U0001107f\U00013441\U00013442\U00016fe4\U0001d159\u0334\u0335\u0336\u0337\u0338"
+)
+# Marks that sit on any letter. Piled up they cover the lines around them, and alone they change a quotation mark.
+_PILE: Final = re.compile("([^\\W\\d_]?)([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+)")
+_MARKS: Final = 3
 _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 _TEXT_CHARS: Final = 20_000
+_TITLE_CHARS: Final = 200
+_TIMES: Final = 8
+_REMEMBERED: Final = 20_000
+# A description of more values than this has them listed below it, whatever it shows.
+_FEW: Final = 64
+
+
+class _Spelling(dict[int, str]):
+    """What `str.translate` looks characters up in; it learns each that it meets."""
+
+    def __init__(self, *, lines: bool) -> None:
+        super().__init__({ord("\n"): "\n"} if lines else {})
+
+    def __missing__(self, code: int) -> str:
+        shown = _shown(chr(code))
+        if len(self) < _REMEMBERED:
+            self[code] = shown
+        return shown
+
+
+_IN_A_LINE: Final = _Spelling(lines=False)
+_IN_LINES: Final = _Spelling(lines=True)
 
 
 def escape(text: str, *, keep_lines: bool = False) -> str:
     """The text with what is invisible or misleading spelt out as `\\u202e`; a backslash is doubled, so it is exact."""
     if _PLAIN.match(text):
         return text
-    return "".join(char if keep_lines and char == "\n" else _shown(char) for char in text)
+    return _PILE.sub(_unpiled, text.translate(_IN_LINES if keep_lines else _IN_A_LINE))
 
 
 def _shown(char: str) -> str:
@@ -37,9 +66,17 @@ def _shown(char: str) -> str:
         return char
     kind = unicodedata.category(char)
     variation = 0xFE00 <= code <= 0xFE0F or 0xE0100 <= code <= 0xE01EF
-    if kind in _HIDDEN or char in _BLANK or variation or (kind == "Zs" and char != " "):
-        return f"\\u{code:04x}" if code < 0x10000 else f"\\u{{{code:x}}}"
-    return char
+    return _spelt(char) if kind in _HIDDEN or char in _BLANK or variation or kind == "Zs" else char
+
+
+def _spelt(char: str) -> str:
+    code = ord(char)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\u{{{code:x}}}"
+
+
+def _unpiled(match: re.Match[str]) -> str:
+    letter, marks = match.groups()
+    return match[0] if letter and len(marks) <= _MARKS else letter + "".join(map(_spelt, marks))
 
 
 def escaped(value: Any) -> Any:
@@ -57,28 +94,48 @@ def display_text(
     tool: str, arguments: Mapping[str, Any], *, title: str | None = None, describe: Describe | None = None
 ) -> str:
     """SEP-2672 §4.4.3: the author's description, and all arguments unless the description shows each of them."""
-    if describe is None:
-        name = escape(tool)
-        head = name if not title or title == tool else f"{escape(title)} ({name})"
-        return f"{head}\n{argument_lines(arguments)}"
-    text = _described(describe, dict(arguments))
-    if all(_is_shown(leaf, text) for leaf in _leaves(arguments)):
-        return text
-    return f"{text}\n\n{argument_lines(arguments)}"
+    try:
+        most = _TEXT_CHARS + _TIMES * len(canonical(arguments))
+        if describe is None:
+            return f"{_head(tool, title)}\n{argument_lines(arguments, most)}"
+        text = _described(describe, dict(arguments), most)
+        if _shows_all(text, arguments):
+            return text
+        return f"{text}\n\n{argument_lines(arguments, most)}"
+    except RecursionError:
+        raise Refused(Reason.TOO_DEEP, code=Reason.INVALID_PARAMS.code) from None
 
 
-def argument_lines(arguments: Mapping[str, Any]) -> str:
-    """Every argument, one a line, nested ones indented."""
-    return "\n".join(_lines(arguments, "  ")) or "  (no arguments)"
+def _head(tool: str, title: str | None) -> str:
+    name = escape(tool)
+    return name if not title or title == tool else f"{escape(title[:_TITLE_CHARS])} ({name})"
 
 
-def _described(describe: Describe, arguments: dict[str, Any]) -> str:
-    # The author's function sees escaped text: a newline in an argument cannot begin a line of the description.
-    text = describe(escaped(arguments))
-    if not isinstance(text, str) or not text.strip() or len(text) > _TEXT_CHARS + 8 * len(canonical(arguments)):
+def argument_lines(arguments: Mapping[str, Any], most: int) -> str:
+    """Every argument, one a line, nested ones indented; refused where that fills more than `most` characters."""
+    lines: list[str] = []
+    for line in _lines(arguments, "  "):
+        lines.append(line)
+        most -= len(line) + 1
+        if most < 0:
+            raise Refused(
+                Reason.ARGUMENTS_INVALID,
+                "written out for a person to read, the arguments are too long",
+                advice="Send fewer values at once, or nest them less deeply.",
+            )
+    return "\n".join(lines) or "  (no arguments)"
+
+
+def _described(describe: Describe, arguments: dict[str, Any], most: int) -> str:
+    try:
+        # The author's function sees escaped text: a newline in an argument cannot begin a line of the description.
+        text = describe(escaped(arguments))
+    except Exception as error:  # the author's code: whatever it raises, nobody can be asked about this call
+        raise Refused(Reason.CHECK_FAILED, "the tool's description of this call cannot be made") from error
+    if not isinstance(text, str) or not text.strip() or len(text) > most:
         raise Refused(Reason.CHECK_FAILED, "the tool's description of this call is not a text of sensible length")
     # Escaped once already where it came from an argument: only what the author added is left to escape.
-    return "".join(char if char in "\n\\" else _shown(char) for char in text)
+    return "\\".join(escape(part, keep_lines=True) for part in text.split("\\"))
 
 
 def _lines(value: Any, indent: str) -> Iterator[str]:
@@ -100,20 +157,32 @@ def _quoted(text: str) -> str:
     return escape(text).replace('"', '\\"')
 
 
+def _shows_all(text: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether each value has a place of its own in the text: one that stands there once does not show two."""
+    words: list[str] = []
+    for leaf in _leaves(arguments) if arguments else ():
+        word = _word(leaf)
+        if not word or len(words) == _FEW:
+            return False
+        words.append(word)
+    # Longest first, so that the 5 in "5 Main Street" is not taken for an amount.
+    for word in sorted(words, key=len, reverse=True):
+        text, found = re.subn(rf"(?<![\w.+-]){re.escape(word)}(?![\w+-]|\.\w)", "\0", text, count=1)
+        if not found:
+            return False
+    return True
+
+
 def _leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, (dict, list)) and value:
         for item in value.values() if isinstance(value, dict) else value:
             yield from _leaves(item)
-    elif not isinstance(value, Mapping) or value:
+    else:
         yield value
 
 
-def _is_shown(leaf: Any, text: str) -> bool:
-    """Whether this value stands in the text as a word of its own; a bare yes, no or nothing never counts."""
+def _word(leaf: Any) -> str:
+    """What a description has to say to show this value; a bare yes, no or nothing never counts."""
     if isinstance(leaf, str):
-        word = escape(leaf)
-    elif isinstance(leaf, (int, float)) and not isinstance(leaf, bool):
-        word = canonical(leaf).decode()
-    else:
-        return isinstance(leaf, Mapping)
-    return bool(word.strip()) and re.search(rf"(?<![\w.+-]){re.escape(word)}(?![\w+-]|\.\w)", text) is not None
+        return escape(leaf).strip() and escape(leaf)
+    return canonical(leaf).decode() if isinstance(leaf, (int, float)) and not isinstance(leaf, bool) else ""

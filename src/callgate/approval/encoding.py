@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
+from binascii import Error, a2b_base64, b2a_base64
 from datetime import UTC, datetime
 from typing import Final
 
-_URL: Final = re.compile(r"[A-Za-z0-9_-]*\Z")
+_TO_URL: Final = bytes.maketrans(b"+/", b"-_")
+# What only the other base64 has becomes something that neither has.
+_FROM_URL: Final = bytes.maketrans(b"-_+/", b"+/!!")
 
 
 def to_base64url(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+    return b2a_base64(data, newline=False).translate(_TO_URL, b"=").decode()
 
 
 def from_base64url(text: str) -> bytes:
-    """The bytes; ValueError for anything but the alphabet (padding is taken too, because some clients send it)."""
-    bare = text.rstrip("=")
-    if not _URL.match(bare) or len(text) - len(bare) > 2:
-        raise ValueError("not base64url")
+    """The bytes; ValueError for anything but the alphabet (right padding is taken, because some clients send it)."""
     try:
-        return base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4))
-    except binascii.Error:
+        given = text.encode("ascii").translate(_FROM_URL)
+        bare = given.rstrip(b"=")
+        whole = bare + b"=" * (-len(bare) % 4)
+        if given not in (bare, whole):
+            raise ValueError("not base64url")
+        return a2b_base64(whole, strict_mode=True)
+    except (UnicodeEncodeError, Error):
         raise ValueError("not base64url") from None
 
 

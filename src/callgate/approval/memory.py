@@ -123,6 +123,21 @@ class MemoryShelf(MemoryPeople):
         ]
         return min(found, key=lambda held: (held.created_at, held.id), default=None)
 
+    async def hear_refusal(
+        self, caller: str, server: str, tool: str, action_hash: bytes, *, call: str, now: int
+    ) -> Request | None:
+        wanted = (caller, server, tool, action_hash)
+        found = [
+            held
+            for held in self._requests.values()
+            if held.state == "refused" and held.call is None and held.expires_at > now and _call(held) == wanted
+        ]
+        if not found:
+            return None
+        heard = replace(min(found, key=lambda held: (held.created_at, held.id)), call=call)
+        self._requests[heard.id] = heard
+        return heard
+
     async def request(self, request_id: str) -> Request | None:
         return self._requests.get(request_id)
 

@@ -86,7 +86,7 @@ class Challenge(msgspec.Struct, frozen=True):
     request: str | None = None
 
     @property
-    def bytes(self) -> bytes:
+    def message(self) -> bytes:
         """§4.4.3: what the authenticator signs over."""
         return self.nonce + self.action_hash
 

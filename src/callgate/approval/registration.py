@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from webauthn import verify_registration_response
-from webauthn.helpers import parse_attestation_object
+from webauthn.helpers import parse_cbor, validate_certificate_chain
 from webauthn.helpers.cose import COSEAlgorithmIdentifier
-from webauthn.helpers.exceptions import WebAuthnException
 from webauthn.helpers.structs import AttestationFormat
+from webauthn.registration.verify_registration_response import VerifiedRegistration
 
 from callgate.approval.assertion import (
     ALGORITHMS,
@@ -30,6 +34,9 @@ _CLIENT_CHARS: Final = 16_384
 _ID_BYTES: Final = 1_023
 _TRANSPORTS: Final = frozenset({"usb", "nfc", "ble", "hybrid", "internal", "smart-card", "cable"})
 _SUPPORTED: Final = [COSEAlgorithmIdentifier(number) for number in ALGORITHMS]
+# WebAuthn §8.2.1: where a maker's certificate says which model it is for, as an OCTET STRING of 16 bytes.
+_MODEL: Final = x509.ObjectIdentifier("1.3.6.1.4.1.45724.1.1.4")
+_OCTETS_16: Final = b"\x04\x10"
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -62,7 +69,7 @@ def read_registration(response: object) -> Answer:
     client_data = _bytes(inner, "clientDataJSON", _CLIENT_CHARS)
     transports = inner.get("transports")
     listed = transports if isinstance(transports, list) else []
-    known = dict.fromkeys(one for one in listed[:16] if isinstance(one, str) and one in _TRANSPORTS)
+    known = [one for one in listed[:16] if isinstance(one, str) and one in _TRANSPORTS]
     try:
         challenge = from_base64url(read_client_data(client_data).challenge)
     except ValueError:
@@ -72,7 +79,7 @@ def read_registration(response: object) -> Answer:
         client_data=client_data,
         attestation_object=_bytes(inner, "attestationObject", _OBJECT_CHARS),
         challenge=challenge,
-        transports=tuple("hybrid" if one == "cable" else one for one in known),
+        transports=tuple(dict.fromkeys("hybrid" if one == "cable" else one for one in known)),
     )
 
 
@@ -98,20 +105,22 @@ def check_registration(answer: Answer, challenge: bytes, party: RelyingParty, po
             expected_origin=client.origin,
             require_user_verification=True,
             supported_pub_key_algs=_SUPPORTED,
-            pem_root_certs_bytes_by_fmt={fmt: list(policy.roots) for fmt in AttestationFormat},
+            pem_root_certs_bytes_by_fmt={fmt: list(_single(policy.roots)) for fmt in AttestationFormat},
         )
-        parsed = parse_attestation_object(answer.attestation_object)
-    except (WebAuthnException, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        # The package raises its own kinds for what it foresees; hostile CBOR finds others.
+        made = parse_cbor(answer.attestation_object)
+        flags = check_flags(made["authData"], party)
+        check_public_key(found.credential_public_key)
+        _check_attestation(found, made.get("attStmt"), policy)
+    except (Malformed, NotVerified):
+        raise
+    except Exception as error:
+        # Three libraries read what a stranger sent, and each raises more kinds than it names.
         raise NotVerified(f"the registration does not hold ({type(error).__name__})") from error
-    flags = check_flags(_authenticator_data(parsed), party)
     # The package compares id with rawId, both the client's word; the signed one is inside the attested data.
-    if to_base64url(found.credential_id) != str(answer.whole.get("id")).rstrip("="):
+    if to_base64url(found.credential_id) != answer.whole.get("id"):
         raise NotVerified("the answer names another credential than the one that was made")
     if len(found.credential_id) > _ID_BYTES:
         raise NotVerified("the credential id is too long")
-    check_public_key(found.credential_public_key)
-    _check_attestation(found.fmt, found.aaguid, parsed.att_stmt, policy)
     return Registered(
         id=to_base64url(found.credential_id),
         public_key=found.credential_public_key,
@@ -129,22 +138,37 @@ def _plain(answer: Answer) -> dict[str, Any]:
         "clientDataJSON": to_base64url(answer.client_data),
         "attestationObject": to_base64url(answer.attestation_object),
     }
-    key = str(answer.whole.get("id")).rstrip("=")
-    raw = str(answer.whole.get("rawId", key)).rstrip("=")
-    return {"id": key, "rawId": raw, "type": answer.whole.get("type", "public-key"), "response": inner}
+    return {name: answer.whole.get(name) for name in ("id", "rawId", "type")} | {"response": inner}
 
 
-def _authenticator_data(parsed: Any) -> bytes:
-    """The head again as bytes, so that one function judges the flags of registrations and assertions alike."""
-    data = parsed.auth_data
-    flags = data.flags
-    bits = (flags.up, False, flags.uv, flags.be, flags.bs, False, flags.at, flags.ed)
-    packed = sum(1 << place for place, bit in enumerate(bits) if bit)
-    return bytes(data.rp_id_hash) + bytes([packed]) + int(data.sign_count).to_bytes(4, "big")
-
-
-def _check_attestation(fmt: AttestationFormat, aaguid: str, statement: Any, policy: Attestation) -> None:
-    if policy.aaguids and aaguid not in policy.aaguids:
+def _check_attestation(found: VerifiedRegistration, statement: object, policy: Attestation) -> None:
+    """What the package leaves out: it reads no unknown members, trusts some makers by itself, and any without roots."""
+    if not isinstance(statement, dict) or (found.fmt == AttestationFormat.NONE and statement):
+        raise NotVerified("the attestation statement is not what its format has")
+    if policy.aaguids and found.aaguid not in policy.aaguids:
         raise NotVerified("this model of authenticator is not among those that are taken")
-    if policy.conveyance == "direct" and (fmt == AttestationFormat.NONE or not statement.x5c):
-        raise NotVerified("the authenticator does not prove who made it")
+    chain = statement.get("x5c")
+    if chain and found.fmt == AttestationFormat.PACKED:
+        _check_certificate(x509.load_der_x509_certificate(chain[0]), UUID(found.aaguid))
+    if policy.conveyance == "direct":
+        if not chain or not policy.roots:
+            raise NotVerified("the authenticator does not prove who made it")
+        validate_certificate_chain(x5c=chain, pem_root_certs_bytes=list(_single(policy.roots)))
+
+
+def _check_certificate(certificate: x509.Certificate, model: UUID) -> None:
+    """WebAuthn §8.2.1: it is one for attestation, for nothing else, and for this model."""
+    units = certificate.subject.get_attributes_for_oid(x509.NameOID.ORGANIZATIONAL_UNIT_NAME)
+    if certificate.version is not x509.Version.v3 or [unit.value for unit in units] != ["Authenticator Attestation"]:
+        raise NotVerified("the maker's certificate is not one for attestation")
+    if certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+        raise NotVerified("the maker's certificate is one that signs certificates")
+    for extension in certificate.extensions:
+        if extension.oid == _MODEL and extension.value.public_bytes() != _OCTETS_16 + model.bytes:
+            raise NotVerified("the maker's certificate is for another model")
+
+
+@lru_cache(maxsize=8)
+def _single(roots: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """One certificate each: of a PEM file with several, the package would take the first."""
+    return tuple(one.public_bytes(Encoding.PEM) for file in roots for one in x509.load_pem_x509_certificates(file))

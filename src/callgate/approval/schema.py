@@ -15,6 +15,12 @@ _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 _decode: Final = msgspec.json.Decoder().decode
 _MESSAGE_CHARS: Final = 400
 _DEPTH: Final = 32
+# Keywords of JSON Schema that hold further schemas: by name, and one or several.
+_NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+_NESTED: Final = frozenset(
+    {"items", "prefixItems", "additionalItems", "contains", "additionalProperties", "unevaluatedProperties", "allOf"}
+    | {"anyOf", "oneOf", "not", "if", "then", "else", "unevaluatedItems"}
+)
 
 
 def check_arguments(schema: Any, arguments: dict[str, Any]) -> None:
@@ -51,11 +57,15 @@ def defaults_in(schema: Any, path: str = "", depth: int = 0) -> Iterator[str]:
     """SEP-2672 §8.3.3: the properties that a schema gives a default: filled in later, they would not be signed."""
     if not isinstance(schema, dict) or depth > _DEPTH:
         return
-    properties = schema.get("properties")
-    for name, inner in properties.items() if isinstance(properties, dict) else ():
-        place = f"{path}.{name}" if path else str(name)
-        if isinstance(inner, dict) and "default" in inner:
-            yield place
-        yield from defaults_in(inner, place, depth + 1)
-    if isinstance(schema.get("items"), dict):
-        yield from defaults_in(schema["items"], f"{path}[]", depth + 1)
+    if depth and "default" in schema:
+        yield path
+    for keyword, value in schema.items():
+        if keyword in _NAMED and isinstance(value, dict):
+            # Elsewhere a name is not a property's: `$defs` says where to look.
+            names = (path,) if keyword.endswith("roperties") else (path, keyword)
+            for name, inner in value.items():
+                yield from defaults_in(inner, ".".join(filter(None, (*names, str(name)))), depth + 1)
+        elif keyword in _NESTED:
+            place = f"{path}[]" if keyword.lower().endswith("items") else path
+            for inner in value if isinstance(value, list) else (value,):
+                yield from defaults_in(inner, place, depth + 1)

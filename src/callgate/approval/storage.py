@@ -129,6 +129,11 @@ class Requests(Protocol):
     async def find_grant(self, caller: str, server: str, tool: str, action_hash: bytes, now: int) -> Request | None:
         """An approved, unused, unexpired request for exactly this, the oldest first."""
 
+    async def hear_refusal(
+        self, caller: str, server: str, tool: str, action_hash: bytes, *, call: str, now: int
+    ) -> Request | None:
+        """The oldest refused, unexpired request for exactly this that no call has heard of; from now on `call` has."""
+
     async def request(self, request_id: str) -> Request | None: ...
 
     async def requests(

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from callgate.approval.encoding import to_base64url
-from callgate.approval.evidence import Evidence, NotVerified, Signed
+from callgate.approval.evidence import Evidence, Malformed, NotVerified, Signed
 from callgate.approval.model import Challenge, ChallengeUse, Credential, Policy
 from callgate.approval.party import RelyingParty
 from callgate.errors import Reason, Refused
@@ -58,7 +58,7 @@ def check_signature(evidence: Evidence, challenge: Challenge, credential: Creden
     """Steps 10 and 11: the signature first, then the counter."""
     try:
         signed = evidence.method.check(evidence.proof, challenge, credential, party)
-    except NotVerified as error:
+    except (NotVerified, Malformed) as error:
         # Why goes on record, not on the wire: a forger learns nothing from it.
         raise Refused(Reason.SIGNATURE_VERIFICATION_FAILED) from error
     if credential.counter > 0 and signed.counter <= credential.counter:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 from sqlalchemy import Connection
 
 from callgate.approval.model import Challenge, ChallengeUse, Credential, GrantUse, Use
@@ -16,6 +17,7 @@ from callgate.store.approval_people import PASSKEY, credential_of
 from callgate.store.approval_sql import KEEP_MS, SWEEP, Part, Statement, demand, known
 from callgate.store.front import Store
 
+_challenge: Final = msgspec.msgpack.Decoder(Challenge)
 _CONSUME: Final = Statement(
     "UPDATE challenge SET consumed_at = ? WHERE id = ? AND consumed_at IS NULL AND expires_at > ?"
 )
@@ -170,9 +172,7 @@ def _number(row: tuple[Any, ...] | None) -> int:
 
 
 def _issued(body: bytes, consumed_at: int | None) -> Challenge:
-    # Not by type: msgspec cannot read one whose property is named as a type.
-    fields: dict[str, Any] = msgspec.msgpack.decode(body)
-    return Challenge(**fields | {"allowed": tuple(fields["allowed"]), "consumed_at": consumed_at})
+    return replace(_challenge.decode(body), consumed_at=consumed_at)
 
 
 def _why_not(conn: Connection, challenge: str, at: int) -> Reason:

@@ -79,6 +79,31 @@ class SqlRequests(SqlChallenges):
         row = await self._store.read(lambda conn: conn.execute(query).first())
         return None if row is None else _request_of(row)
 
+    async def hear_refusal(
+        self, caller: str, server: str, tool: str, action_hash: bytes, *, call: str, now: int
+    ) -> Request | None:
+        key = call_key(caller, server, tool, action_hash)
+        unheard = (
+            _columns.call_key == key,
+            _columns.state == "refused",
+            _columns.call.is_(None),
+            _columns.expires_at > now,
+        )
+        oldest = _select().where(*unheard).order_by(_columns.created_at, _id).limit(1)
+        # Nearly always there is none, and a look is cheaper than a turn at writing.
+        if await self._store.read(lambda conn: conn.execute(oldest).first()) is None:
+            return None
+
+        def hear(conn: Connection) -> Request | None:
+            found = conn.execute(oldest).first()
+            if found is None:
+                return None
+            mark = update(approval_request).where(_id == found.id, _columns.call.is_(None)).values(call=call)
+            marked = conn.execute(mark, execution_options={"preserve_rowcount": True})
+            return replace(_request_of(found), call=call) if marked.rowcount == 1 else None
+
+        return await self._change(hear)
+
     async def request(self, request_id: str) -> Request | None:
         wanted = known(request_id)
         row = await self._store.read(lambda conn: _find(conn, wanted))
@@ -133,7 +158,7 @@ class SqlRequests(SqlChallenges):
 
 
 def _select() -> Select[Any]:
-    return select(_columns.state, _columns.call, _columns.decision, _columns.body)
+    return select(_id, _columns.state, _columns.call, _columns.decision, _columns.body)
 
 
 def _find(conn: Connection, request_id: str) -> Row[Any] | None:

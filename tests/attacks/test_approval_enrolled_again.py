@@ -1,0 +1,31 @@
+"""Enrol a passkey that is enrolled already, to take it over: the same id with another key, another person, other facts."""
+
+import asyncio
+
+import pytest
+
+from callgate.approval.encoding import to_base64url
+from callgate.sdk.authenticators.software import SoftwareAuthenticator
+from support.approval_peer import ERAS, refusal, text_of
+from support.registry import requirement
+
+ENROLLED = (-32001, "credential_already_enrolled")
+
+
+@pytest.mark.parametrize("era", ERAS)
+@requirement("VA-044", "VA-045", "VA-154")
+def test_what_is_stored_stays(library, era):
+    alice = library.join(f"again-{era}", era)
+    (stored,) = asyncio.run(library.shelf.credentials(alice.name))
+    taken = {"credential_id": to_base64url(alice.key.passkeys[0].id), "ignore_exclude": True}
+    for name in (alice.name, f"thief-{era}"):
+        thief = library.peer(name, era)
+        options = thief.begin(library.ticket(name))["result"]["options"]
+        for forged in (SoftwareAuthenticator(), SoftwareAuthenticator(transports=("internal",), algorithm="EdDSA")):
+            assert refusal(thief.finish(forged.create(options, **taken))) == ENROLLED
+        # What does not verify is refused for that, before anything is compared.
+        bad = SoftwareAuthenticator().create(options, uv=False, **taken)
+        assert refusal(thief.finish(bad)) == (-32001, "verification_failed")
+    assert asyncio.run(library.shelf.credentials(alice.name)) == [stored]
+    assert asyncio.run(library.shelf.credentials(f"thief-{era}")) == []
+    assert text_of(alice.approves("wipe")) == "wiped"

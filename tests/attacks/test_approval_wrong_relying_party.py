@@ -1,0 +1,21 @@
+"""A signature that the passkey made for another site's domain."""
+
+import pytest
+
+from support.approval_peer import ERAS, refusal, text_of
+from support.registry import requirement
+
+A = {"resourceId": "a"}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("bend", [{"rp_id": "evil.example"}, {"rp_id": "localhost."}, {"rp_id": ""}])
+@requirement("VA-119", "VA-128", "VA-074")
+def test_it_is_no_approval(library, era, bend):
+    alice = library.join(f"party-{era}", era)
+    challenge = alice.challenge("delete_resource", A)
+    before = len(library.executed)
+    answer = alice.call("delete_resource", A, alice.signs(challenge, **bend))
+    assert refusal(answer) == (-32001, "signature_verification_failed")
+    assert library.executed[before:] == []
+    assert text_of(alice.call("delete_resource", A, alice.signs(challenge))) == "deleted a"
