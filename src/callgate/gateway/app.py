@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import msgspec
 
 from callgate.errors import Reason, Refused, UpstreamError, place
 from callgate.gate import Context
-from callgate.gateway.door import Door, Entry, Turned, refuse_all, session_digest
-from callgate.gateway.exchange import ClientGone, Exchange, Receive, Scope, Send
+from callgate.gateway.door import Answered, Door, Entry, Turned, refuse_all, session_digest
+from callgate.gateway.exchange import JSON, AsgiMessage, ClientGone, Exchange, Receive, Scope, Send
 from callgate.gateway.guard import Guard, check_media_type, check_nominated
+from callgate.gateway.http_line import HttpLine, visit
+from callgate.gateway.line import Clients
 from callgate.gateway.routing import Routing, check_routing
 from callgate.gateway.sse import encode_event
 from callgate.gateway.tracing import span_of
 from callgate.jsonrpc import Batch, Kind, Message, error_reply
 from callgate.telemetry.spans import Tracer
 
+if TYPE_CHECKING:
+    from callgate.approval import Approvals
+
 log = logging.getLogger("callgate.http")
 
 _PREFIX: Final = "/servers/"
 _SUFFIX: Final = "/mcp"
 _SUBSCRIBE: Final = "subscriptions/listen"
+_OPERATORS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class Upstream(Protocol):
@@ -36,6 +43,12 @@ class Upstream(Protocol):
 
     @property
     def sessions(self) -> int: ...
+
+    async def ask(self, exchange: Exchange, message: Message) -> bytes:
+        """The reply to a request of the gateway's own, in the session of the exchange."""
+
+    def hold(self, exchange: Exchange) -> AbstractContextManager[None]:
+        """Keep the session of the exchange while its call waits."""
 
     async def post(self, exchange: Exchange, entry: Entry) -> None: ...
 
@@ -88,12 +101,26 @@ class Watched(Protocol):
     def spans(self) -> Tracer: ...
 
 
-class App:
-    """The ASGI application."""
+Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+# Makes the console's application from the service and the origin that browsers see it under.
+MakeConsole: TypeAlias = "Callable[[Approvals, str], Asgi]"
 
-    def __init__(self, site: Callable[[], Site], watched: Watched) -> None:
+
+class App:
+    """The ASGI application; `console` gives the application for paths that are neither MCP's nor the operators'."""
+
+    def __init__(
+        self,
+        site: Callable[[], Site],
+        watched: Watched,
+        *,
+        clients: Callable[[], Clients | None] = lambda: None,
+        console: Callable[[], Asgi | None] = lambda: None,
+    ) -> None:
         self._site = site
         self._watched = watched
+        self._clients = clients
+        self._console = console
         self._busy = 0
         self._held = 0
         self._streams: set[asyncio.Task[object]] = set()
@@ -104,6 +131,10 @@ class App:
         self._stopping = True
         for task in self._streams:
             task.cancel()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
 
     @property
     def busy(self) -> int:
@@ -119,7 +150,11 @@ class App:
             if exchange.path not in ("/healthz", "/readyz"):
                 site.guard.check(exchange)
             if not exchange.path.endswith(_SUFFIX):
-                await self._watch(exchange)
+                console = None if exchange.path in _OPERATORS else self._console()
+                if console is not None:
+                    await self._show(console, exchange, scope, receive, send)
+                else:
+                    await self._watch(exchange)
                 return
             await self._serve(site, exchange)
         except Refused as refused:
@@ -133,7 +168,7 @@ class App:
             if not self._stopping:
                 raise
             # The time for calls under way is over: say so instead of breaking off without a word.
-            if not exchange.started:
+            if not exchange.started or exchange.parked:
                 await exchange.refuse(Refused(Reason.SHUTTING_DOWN))
         finally:
             self._watched.request(exchange.method, exchange.status)
@@ -169,11 +204,11 @@ class App:
     async def _post(self, site: Site, upstream: Upstream, exchange: Exchange) -> None:
         check_media_type(exchange)
         check_nominated(exchange)
-        held = self._reserve(site, exchange)
+        exchange.held = self._reserve(site, exchange)
         try:
             await self._judge(site, upstream, exchange)
         finally:
-            self._held -= held
+            self._held -= exchange.held
 
     def _reserve(self, site: Site, exchange: Exchange) -> int:
         """Room for a body before it is read: its own size, or the most it may be where it does not say."""
@@ -187,6 +222,9 @@ class App:
     async def _judge(self, site: Site, upstream: Upstream, exchange: Exchange) -> None:
         door = site.door
         raw = await exchange.body(door.limits.bytes, site.body_seconds)
+        # A call may wait for a person: it holds what it has, not what it might have had.
+        self._held -= exchange.held - len(raw)
+        exchange.held = len(raw)
         try:
             message = door.read(raw)
             routing = Routing(exchange)
@@ -197,12 +235,19 @@ class App:
             if not _has_request(message) and (closed := door.gate.closed()) is not None:
                 raise closed
             context = _context(upstream.name, exchange, routing)
+            if door.desk is not None:
+                context = visit(HttpLine(exchange, upstream, self), message, context, self._clients())
+                if await door.takes(message, context):
+                    await exchange.respond(202)
+                    return
             if self._watched.spans.enabled:
                 await self._traced(site, upstream, exchange, message, context)
             else:
                 await self._pass_on(site, upstream, exchange, await door.admit(message, context))
         except Turned as turned:
-            await exchange.refuse(turned.refused, reply=turned.reply)
+            await _turn(exchange, turned)
+        except Answered as answered:
+            await exchange.respond(200, answered.reply, [JSON])
 
     async def _traced(
         self, site: Site, upstream: Upstream, exchange: Exchange, message: Message | Batch, context: Context
@@ -213,7 +258,11 @@ class App:
                 entry = await site.door.admit(message, context)
             except Turned as turned:
                 span.refused(turned.refused.reason)
-                await exchange.refuse(turned.refused, reply=turned.reply)
+                await _turn(exchange, turned)
+                return
+            except Answered as answered:
+                span.allowed()
+                await exchange.respond(200, answered.reply, [JSON])
                 return
             span.allowed()
             exchange.trace = {name.encode(): value.encode() for name, value in span.headers().items()}
@@ -227,7 +276,7 @@ class App:
         except Refused as refused:
             if isinstance(refused, UpstreamError):
                 self._watched.failure(upstream.name, refused.reason)
-            if exchange.started:
+            if exchange.started and not exchange.parked:
                 raise
             await exchange.refuse(refused, reply=refuse_all(entry.message, refused))
         except asyncio.CancelledError:
@@ -236,6 +285,19 @@ class App:
                 cut = Refused(Reason.SHUTTING_DOWN)
                 await exchange.end(b"" if endless else encode_event(error_reply(_id_of(entry.message), cut)))
             raise
+
+    async def _show(self, console: Asgi, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+        """A page of the console; a stream of its own ends when the gateway is asked to stop."""
+
+        async def noticing(message: AsgiMessage) -> None:
+            if message["type"] == "http.response.start":
+                exchange.started = True
+                exchange.status = message["status"]
+            await send(message)
+
+        if self._stopping:
+            raise Refused(Reason.SHUTTING_DOWN)
+        await self._until_stopping(console(scope, receive, noticing))
 
     async def _stream(self, upstream: Upstream, exchange: Exchange) -> None:
         try:
@@ -248,7 +310,7 @@ class App:
             else:
                 raise Refused(Reason.SHUTTING_DOWN) from None
 
-    async def _until_stopping(self, work: Coroutine[object, object, None]) -> None:
+    async def _until_stopping(self, work: Awaitable[None]) -> None:
         """Work that would never end by itself: it is cancelled as soon as the gateway is asked to stop."""
         task = asyncio.current_task()
         assert task is not None
@@ -263,7 +325,7 @@ class App:
             self._streams.discard(task)
 
     async def _refuse(self, exchange: Exchange, refused: Refused) -> None:
-        if exchange.started:
+        if exchange.started and not exchange.parked:
             log.warning("answer broken off", extra={"fields": {"reason": refused.reason.value}})
             return
         await exchange.refuse(refused)
@@ -274,7 +336,7 @@ class App:
 
     async def _watch(self, exchange: Exchange) -> None:
         text = (b"content-type", b"text/plain; charset=utf-8")
-        if exchange.path in ("/healthz", "/readyz", "/metrics") and exchange.method not in ("GET", "HEAD"):
+        if exchange.path in _OPERATORS and exchange.method not in ("GET", "HEAD"):
             raise Refused(Reason.METHOD_NOT_ALLOWED, advice="Use GET.")
         if exchange.path == "/healthz":
             await exchange.respond(200, b"ok\n", [text])
@@ -289,6 +351,13 @@ class App:
                 f"nothing is at {exchange.path!r}",
                 advice="MCP endpoints are /servers/NAME/mcp, and /mcp while there is one server.",
             )
+
+
+async def _turn(exchange: Exchange, turned: Turned) -> None:
+    if turned.silent:
+        await exchange.silence()
+    else:
+        await exchange.refuse(turned.refused, reply=turned.reply)
 
 
 def _context(server: str, exchange: Exchange, routing: Routing) -> Context:

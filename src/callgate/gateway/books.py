@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from typing import Any, Protocol
 
 from callgate.audit import ArgumentsPolicy, AuditLog, CheckNote, DecisionRecord, OutcomeRecord
-from callgate.errors import CallgateError
+from callgate.errors import CallgateError, Reason, Refused, Spent
 from callgate.gate import Answer, Call, Decision, Pass, Refuse
 from callgate.gateway.door import Outcome
 from callgate.telemetry.metrics import NO_REASON, Metrics
@@ -13,45 +14,63 @@ from callgate.telemetry.metrics import NO_REASON, Metrics
 log = logging.getLogger("callgate.call")
 
 
+class Shelf(Protocol):
+    """Where what lets a single call through is used up."""
+
+    async def use(self, use: Any, witness: Any = None) -> None: ...
+
+
 class Books:
     """One set of books for each gateway process."""
 
     def __init__(self, audit: AuditLog, arguments: ArgumentsPolicy, metrics: Metrics, gateway: str) -> None:
         self.arguments = arguments
+        # Set where calls may need a person.
+        self.shelf: Shelf | None = None
         self._audit = audit
         self._metrics = metrics
         self._gateway = gateway
 
     async def record(self, call: Call, decision: Decision) -> None:
-        """Make a decision durable; raises if that fails."""
+        """Make a decision durable, in one transaction with what it uses up; raises if that fails."""
         refused = decision.refused
         context = call.context
         arguments, args_hash = self.arguments.store(context.server, call.tool, call.arguments, call.canonical)
         # What a broken check answered may be anything; it is refused all the same, and on record.
         facts = {k: v for answer in decision.answers for k, v in getattr(answer.verdict, "facts", {}).items()}
+        record = DecisionRecord(
+            call=call.id,
+            at=call.at,
+            gateway=self._gateway,
+            server=context.server,
+            session=context.session,
+            transport=context.transport,
+            protocol=context.protocol,
+            tool=call.tool,
+            arguments=arguments,
+            args_hash=args_hash,
+            verdict="allow" if refused is None else "refuse",
+            reason=None if refused is None else refused.reason.value,
+            detail=None if refused is None else refused.message,
+            checks=tuple(_note(answer) for answer in decision.answers),
+            extra=facts or None,
+        )
         try:
-            await self._audit.decided(
-                DecisionRecord(
-                    call=call.id,
-                    at=call.at,
-                    gateway=self._gateway,
-                    server=context.server,
-                    session=context.session,
-                    transport=context.transport,
-                    protocol=context.protocol,
-                    tool=call.tool,
-                    arguments=arguments,
-                    args_hash=args_hash,
-                    verdict="allow" if refused is None else "refuse",
-                    reason=None if refused is None else refused.reason.value,
-                    detail=None if refused is None else refused.message,
-                    checks=tuple(_note(answer) for answer in decision.answers),
-                    extra=facts or None,
-                )
-            )
+            if decision.uses:
+                await self._use(decision.uses, record)
+            else:
+                await self._audit.decided(record)
+        except Spent:
+            raise
         except CallgateError:
             self._metrics.audit_append_failures.at().inc()
             raise
+
+    async def _use(self, uses: tuple[Any, ...], record: DecisionRecord) -> None:
+        """Consume, counter and record stand or fall together (SEP-2672 §4.8, steps 13 and 14)."""
+        if self.shelf is None or len(uses) != 1:
+            raise Refused(Reason.AUDIT_UNAVAILABLE, "what lets the call through cannot be used up with its record")
+        await self.shelf.use(uses[0], self._audit.row(record))
 
     def decided(self, call: Call, decision: Decision, seconds: float) -> None:
         refused = decision.refused

@@ -7,18 +7,20 @@ The door knows nothing of HTTP or pipes. A transport hands it bytes and a Contex
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from callgate.errors import Reason, Refused
+from callgate.errors import Reason, Refused, StoreError, place
 from callgate.gate import Call, Context, Decision, Gate
+from callgate.gateway.line import Visit
 from callgate.jsonrpc import (
     TOOLS_CALL,
     BadMessage,
@@ -33,7 +35,10 @@ from callgate.jsonrpc import (
     tool_call,
 )
 
+log = logging.getLogger("callgate.door")
+
 Clock = Callable[[], float]
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -87,11 +92,18 @@ class InFlight:
         return True
 
 
+Amend: TypeAlias = Callable[[bytes], bytes]
+
+
 class Entry(msgspec.Struct, frozen=True):
-    """A client's message that may go on, with the calls in it."""
+    """A client's message that may go on, with the calls in it.
+
+    `amend` is to be given what the server answers before the client gets it: the same bytes, or others.
+    """
 
     message: Message | Batch
     calls: tuple[InFlight, ...] = ()
+    amend: Amend | None = None
 
     @property
     def raw(self) -> bytes:
@@ -103,20 +115,65 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Turned(Exception):
-    """A client's message that goes no further: what to answer, if anything is to be answered."""
+    """A client's message that goes no further: what to answer, if anything is to be answered.
 
-    def __init__(self, refused: Refused, reply: bytes | None) -> None:
+    `silent`: nothing is, because the client took its request back.
+    """
+
+    def __init__(self, refused: Refused, reply: bytes | None, *, silent: bool = False) -> None:
         super().__init__(str(refused))
         self.refused = refused
         self.reply = reply
+        self.silent = silent
+
+
+class Answered(Exception):
+    """A client's request that the gateway answers itself."""
+
+    def __init__(self, reply: bytes) -> None:
+        super().__init__()
+        self.reply = reply
+
+
+class Instead(dict[str, Any]):
+    """In a refusal's `data`: the result that the client gets instead of the error, or nothing at all."""
+
+    def __init__(self, result: Mapping[str, Any] | None) -> None:
+        super().__init__()
+        self.result = result
+
+
+class Desk(Protocol):
+    """What the gateway does for servers beside relaying: answers of its own, and changes to what passes."""
+
+    # The requests that `answer` may answer.
+    methods: frozenset[str]
+
+    async def answer(self, message: Message, context: Context) -> dict[str, Any] | None:
+        """The result of a request that is not the server's to answer; None where it is. Raises Refused."""
+
+    def outgoing(self, message: Message, call: Call) -> Message:
+        """A call that may go on, as the server is to see it."""
+
+    def amend(self, message: Message | Batch, context: Context) -> Amend | None:
+        """What to do with the server's reply to a message that starts no call."""
+
+    def amend_call(self, message: Message, call: Call, decision: Decision) -> Amend | None:
+        """What to do with the server's reply to a call."""
+
+    async def takes(self, message: Message | Batch, context: Context) -> bool:
+        """Whether a notification or response was meant for the gateway; then it goes no further. Raises Refused."""
 
 
 class Door:
     """The way in, for every transport and every server of a configuration."""
 
-    def __init__(self, gate: Gate, ledger: Ledger, limits: Limits, clock: Clock = time.time) -> None:
+    def __init__(
+        self, gate: Gate, ledger: Ledger, limits: Limits, clock: Clock = time.time, desk: Desk | None = None
+    ) -> None:
         self.gate = gate
         self.limits = limits
+        self.desk = desk
         self._ledger = ledger
         self._clock = clock
 
@@ -128,18 +185,53 @@ class Door:
             raise Turned(error, error_reply(error.rpc_id, error)) from None
 
     async def admit(self, message: Message | Batch, context: Context) -> Entry:
-        """Put each call of a message before the gate; raises Turned. A message that starts nothing passes."""
+        """Put each call of a message before the gate; raises Turned, or Answered where the gateway answers itself."""
         if isinstance(message, Batch):
             return await self._admit_batch(message, context, self.gate.closed())
         if message.method == TOOLS_CALL:
-            call = self._call(message, context)
-            refused = await self._decide(call)
-            if refused is not None:
-                raise Turned(refused, error_reply(message.id, refused, call=call.id))
-            return Entry(message, (self._in_flight(call, message),))
+            return await self._admit_call(message, context)
         if message.kind is Kind.REQUEST and (closed := self.gate.closed()) is not None:
             raise Turned(closed, error_reply(message.id, closed))
-        return Entry(message)
+        if self.desk is None:
+            return Entry(message)
+        if message.method in self.desk.methods:
+            await self._answer(message, context, self.desk)
+        return Entry(message, amend=self.desk.amend(message, context))
+
+    async def takes(self, message: Message | Batch, context: Context) -> bool:
+        """Whether a message was meant for the gateway itself and goes no further; raises Turned."""
+        if self.desk is None or (isinstance(message, Message) and message.kind is Kind.REQUEST):
+            return False
+        try:
+            return await self.desk.takes(message, context)
+        except Refused as refused:
+            raise Turned(refused, refuse_all(message, refused)) from None
+
+    async def _admit_call(self, message: Message, context: Context) -> Entry:
+        call = self._call(message, context)
+        decision = await self._decide(call)
+        if decision.refused is not None:
+            raise _turned(message, call, decision.refused)
+        flights = (self._in_flight(call, message),)
+        if self.desk is None:
+            return Entry(message, flights)
+        return Entry(self.desk.outgoing(message, call), flights, self.desk.amend_call(message, call, decision))
+
+    @staticmethod
+    async def _answer(message: Message, context: Context, desk: Desk) -> None:
+        if message.kind is not Kind.REQUEST:
+            refused = Refused(Reason.INVALID_REQUEST, f"{message.method} has to be a request with an id")
+            raise Turned(refused, error_reply(None, refused))
+        try:
+            result = await desk.answer(message, context)
+        except Refused as refused:
+            raise Turned(refused, error_reply(message.id, refused)) from None
+        except StoreError as error:
+            log.error("request failed", extra={"fields": {"method": message.method, "error": place(error)}})
+            unavailable = Refused(Reason.STORE_UNAVAILABLE)
+            raise Turned(unavailable, error_reply(message.id, unavailable)) from None
+        if result is not None:
+            raise Answered(_reply(message, result))
 
     def last_look(self, entry: Entry) -> None:
         """Before a message leaves: the switch may have been turned since it was decided; raises Turned."""
@@ -154,23 +246,28 @@ class Door:
         """All or nothing: one refused call refuses the batch, so that nothing is half done."""
         calls = [(m, self._call(m, context)) for m in batch.messages if m.method == TOOLS_CALL]
         refusals: dict[RequestId | None, Refused] = {}
+        if self.desk is not None:
+            alone = Refused(Reason.BATCH_REFUSED, "this method cannot be part of a batch", advice="Send it alone.")
+            refusals = {m.id: alone for m in batch.messages if m.method in self.desk.methods}
         for message, call in calls:
-            refused = await self._decide(call)
+            refused = (await self._decide(call)).refused
             if refused is not None:
                 refusals[message.id] = refused
         in_flight = tuple(self._in_flight(call, message) for message, call in calls if message.id not in refusals)
         first = next(iter(refusals.values()), closed)
         if first is None:
-            return Entry(batch, in_flight)
+            return Entry(batch, in_flight, None if self.desk is None else self.desk.amend(batch, context))
         for flight in in_flight:
             flight.finish("batch_refused")
         raise Turned(first, refuse_all(batch, closed or Refused(Reason.BATCH_REFUSED), refusals))
 
-    async def _decide(self, call: Call) -> Refused | None:
+    async def _decide(self, call: Call) -> Decision:
         started = time.perf_counter()
         decision = await self.gate.decide(call)
-        self._ledger.decided(call, decision, time.perf_counter() - started)
-        return decision.refused
+        # The time that a person took says nothing of the gate.
+        waited = call.context.line.waited if isinstance(call.context, Visit) else 0.0
+        self._ledger.decided(call, decision, time.perf_counter() - started - waited)
+        return decision
 
     def _call(self, message: Message, context: Context) -> Call:
         if message.kind is not Kind.REQUEST:
@@ -189,6 +286,18 @@ class Door:
     def _in_flight(self, call: Call, message: Message) -> InFlight:
         assert message.id is not None
         return InFlight(call, message.id, self._ledger, self._clock)
+
+
+def _turned(message: Message, call: Call, refused: Refused) -> Turned:
+    if not isinstance(refused.data, Instead):
+        return Turned(refused, error_reply(message.id, refused, call=call.id))
+    if refused.data.result is None:
+        return Turned(refused, None, silent=True)
+    return Turned(refused, _reply(message, refused.data.result))
+
+
+def _reply(message: Message, result: Mapping[str, Any]) -> bytes:
+    return _encode({"jsonrpc": "2.0", "id": message.id, "result": result})
 
 
 def refuse_all(

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, TypeAlias
 
 from callgate.errors import Reason, Refused
+from callgate.gateway.lines import one_line
 from callgate.gateway.patience import Deadline, Watch
+from callgate.gateway.sse import encode_event
 from callgate.jsonrpc import RequestId, error_reply
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -14,7 +16,8 @@ AsgiMessage: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
 Send: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
 
-_JSON: Final = (b"content-type", b"application/json")
+JSON: Final = (b"content-type", b"application/json")
+EVENT_STREAM: Final = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform"))
 # Two values of one of these would let the gate and a server each believe another one.
 _SINGLE: Final = (b"host", b"origin", b"content-type", b"content-length", b"content-encoding", b"mcp-session-id")
 
@@ -30,8 +33,11 @@ class Exchange:
         "_receive",
         "_send",
         "fields",
+        "greeted",
         "headers",
+        "held",
         "method",
+        "parked",
         "path",
         "peer",
         "started",
@@ -48,7 +54,13 @@ class Exchange:
         client = scope.get("client")
         self.peer: str | None = client[0] if client else None
         self.started = self.streaming = False
+        # The stream was opened before the server was asked: what it answers becomes an event on it.
+        self.parked = False
+        # Told the session that the answer opens, before the client can use it.
+        self.greeted: Callable[[str], None] | None = None
         self.status = 0
+        # How many bytes of the gateway's room for bodies it takes.
+        self.held = 0
         self.trace: dict[bytes, bytes] = {}
         self._receive = receive
         self._send = send
@@ -93,8 +105,12 @@ class Exchange:
         return body
 
     async def respond(self, status: int, body: bytes = b"", headers: list[tuple[bytes, bytes]] | None = None) -> None:
-        """A whole answer at once."""
+        """A whole answer at once; on a parked stream, its last event."""
+        if self.parked:
+            await self.end(encode_event(one_line(body)[:-1]) if body.strip() else b"")
+            return
         head = [] if headers is None else headers
+        self._greet(head)
         if body or status not in (202, 204, 304):
             head.append((b"content-length", str(len(body)).encode()))
         self.started = True
@@ -104,7 +120,7 @@ class Exchange:
 
     async def refuse(self, refused: Refused, rpc_id: RequestId | None = None, reply: bytes | None = None) -> None:
         """The answer that a refusal becomes."""
-        headers = [_JSON]
+        headers = [JSON]
         if refused.status == Reason.METHOD_NOT_ALLOWED.status:
             headers.append((b"allow", b"POST, GET, DELETE"))
         if refused.status in (Reason.OVERLOADED.status, Reason.BODY_TIMEOUT.status):
@@ -112,22 +128,50 @@ class Exchange:
         await self.respond(refused.status, error_reply(rpc_id, refused) if reply is None else reply, headers)
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Begin an answer that is streamed."""
+        """Begin an answer that is streamed, or go on with one that was parked."""
+        if self.parked:
+            self.parked = False
+            return
+        self._greet(headers)
         self.started = self.streaming = True
         self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    def _greet(self, headers: list[tuple[bytes, bytes]]) -> None:
+        if self.greeted is not None:
+            for name, value in headers:
+                if name == b"mcp-session-id":
+                    self.greeted(value.decode("latin-1"))
+
+    async def park(self) -> None:
+        """Open the stream before there is an answer: what follows may take long."""
+        if not self.started:
+            await self.start(200, list(EVENT_STREAM))
+            self.parked = True
+
+    async def silence(self) -> None:
+        """End without an answer: the client took its request back, and wants none (2025-11-25, cancellation)."""
+        await self.park()
+        await self.end()
+
+    @property
+    def takes_events(self) -> bool:
+        """Whether the client takes a stream for an answer."""
+        accept = self.fields.get(b"accept", b"").lower()
+        return b"text/event-stream" in accept or b"*/*" in accept
 
     async def write(self, chunk: bytes) -> None:
         await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
     async def end(self, chunk: bytes = b"") -> None:
-        self.streaming = False
+        self.streaming = self.parked = False
         await self._send({"type": "http.response.body", "body": chunk})
 
     def watch(self, patience: float | None = None, *, at_once: bool = False) -> Watch:
         """Cancel the running task when the client goes away or the patience is at its end; see Watch."""
-        return Watch(self._client_gone, patience, at_once=at_once)
+        return Watch(self.client_gone, patience, at_once=at_once)
 
-    async def _client_gone(self) -> None:
+    async def client_gone(self) -> None:
+        """Wait until the client has closed the connection."""
         while (await self._receive())["type"] != "http.disconnect":
             pass

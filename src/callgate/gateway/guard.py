@@ -62,6 +62,16 @@ def _without_port(host: str) -> str:
     return name if colon and port.isdigit() else host
 
 
+def origin_of(url: str) -> str:
+    """An address's origin, without its path."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def host_of(url: str) -> str:
+    return urlsplit(url).netloc
+
+
 def check_media_type(exchange: Exchange) -> None:
     """A body the gate cannot read as plain UTF-8 JSON could be another call to whoever can read it."""
     fields = exchange.fields

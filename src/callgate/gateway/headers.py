@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 from callgate.gateway.exchange import Exchange
+from callgate.gateway.routing import routing_headers
+from callgate.jsonrpc import Message
 
 RawHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
 
@@ -40,6 +42,7 @@ _NOT_UP: Final = _HOP_BY_HOP | {
     b"x-real-ip",
 }
 _NOT_DOWN: Final = _HOP_BY_HOP | {b"content-length", b"set-cookie", b"content-encoding", b"alt-svc"}
+_OF_ONE_REQUEST: Final = (b"mcp-method", b"mcp-name", b"mcp-param-", b"last-event-id")
 _PLAIN_CONNECTION: Final = (b"keep-alive", b"close")
 _SECRET_UP: Final = frozenset({b"authorization"})
 
@@ -64,6 +67,13 @@ class Upward:
             up = [item for item in up if item[0] not in exchange.trace]
             up += exchange.trace.items()
         return up
+
+    def headers_for(self, exchange: Exchange, message: Message) -> list[tuple[bytes, bytes]]:
+        """The same for a request of the gateway's own: what named the client's request names ours instead."""
+        kept = [pair for pair in self.headers(exchange) if not pair[0].startswith(_OF_ONE_REQUEST)]
+        named = routing_headers(message)
+        named.pop("mcp-protocol-version", None)
+        return kept + [(name.encode(), value.encode()) for name, value in named.items()]
 
 
 def forward_down(headers: RawHeaders) -> list[tuple[bytes, bytes]]:

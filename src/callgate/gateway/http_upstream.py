@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from functools import reduce
 from typing import Final
 
 from callgate.config import Server
 from callgate.errors import Reason, UpstreamError
-from callgate.gateway.door import Entry, InFlight
+from callgate.gateway.door import Amend, Entry, InFlight, refuse_all
 from callgate.gateway.exchange import Exchange
 from callgate.gateway.headers import Upward, forward_down
 from callgate.gateway.http1 import Answer
 from callgate.gateway.http_client import HttpClient, is_stream
 from callgate.gateway.patience import Watch
-from callgate.gateway.sse import encode_event
-from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, parts, peek
+from callgate.gateway.sse import Event, encode_event, replace_data
+from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, parts, peek, with_id
 
 _DETACHED_MAX: Final = 10_000
+# Told of every message on a server's stream that may be of its own accord, with the server's name.
+Hear = Callable[[str, bytes], None]
 
 
 class Detached:
@@ -26,6 +30,7 @@ class Detached:
     def __init__(self, most: int = _DETACHED_MAX) -> None:
         self._most = most
         self._calls: OrderedDict[tuple[str, RequestId], InFlight] = OrderedDict()
+        self._amends: OrderedDict[tuple[str, RequestId | None], Amend] = OrderedDict()
 
     def keep(self, session: str, flights: Iterable[InFlight]) -> None:
         for flight in flights:
@@ -35,6 +40,18 @@ class Detached:
 
     def of(self, session: str) -> tuple[InFlight, ...]:
         return tuple(flight for (owner, _), flight in self._calls.items() if owner == session)
+
+    def keep_amend(self, session: str, ids: Iterable[RequestId | None], amend: Amend) -> None:
+        """What to do with a reply that may still come."""
+        for rpc_id in ids:
+            self._amends[(session, rpc_id)] = amend
+        while len(self._amends) > self._most:
+            self._amends.popitem(last=False)
+
+    def amend(self, session: str) -> Amend | None:
+        """What to do with the replies on a resumed stream of this session."""
+        mine = [amend for (owner, _), amend in self._amends.items() if owner == session]
+        return (lambda raw: reduce(lambda text, amend: amend(text), mine, raw)) if mine else None
 
     def settle(self, session: str) -> None:
         for key in [k for k, flight in self._calls.items() if k[0] == session and flight.done]:
@@ -53,8 +70,9 @@ class HttpUpstream:
     # Sessions of an HTTP server are the server's own: their id passes through and nothing is kept here.
     sessions = 0
 
-    def __init__(self, name: str, server: Server, max_bytes: int) -> None:
+    def __init__(self, name: str, server: Server, max_bytes: int, hear: Hear | None = None) -> None:
         self.name = name
+        self._hear = hear
         self.busy = 0
         self._client = HttpClient(server, max_bytes)
         self._upward = Upward(self._client.own_headers, authorization=server.forward_authorization)
@@ -96,11 +114,12 @@ class HttpUpstream:
                 watch.patient()
                 await exchange.start(answer.status, forward_down(answer.headers))
                 waiting = self._detached.of(session)
+                amend = self._detached.amend(session)
                 async for event in self._client.events(answer):
                     for flight in waiting:
                         if event.data is not None and flight.replied(event.data):
                             self._detached.settle(session)
-                    await exchange.write(event.raw)
+                    await exchange.write(self._passing(event, amend))
                 await exchange.end()
             finally:
                 answer.close()
@@ -112,6 +131,36 @@ class HttpUpstream:
                 await self._plain(exchange, answer)
             finally:
                 answer.close()
+
+    async def ask(self, exchange: Exchange, message: Message) -> bytes:
+        """The reply to a request of our own, under the headers of the client's session."""
+        answer = await self._client.open(b"POST", message.raw, self._upward.headers_for(exchange, message))
+        try:
+            if not is_stream(answer):
+                body = await self._client.read(answer)
+                if answer.status == 404 and peek(body) is None and _session_of(exchange):
+                    # 2025-11-25, sessions: the client has to learn that it needs a new one.
+                    raise UpstreamError(Reason.SESSION_UNKNOWN)
+                return body
+            async for event in self._client.events(answer):
+                seen = peek(event.data) if event.data is not None else None
+                if event.data is not None and seen is not None and seen.is_reply and seen.id == message.id:
+                    return event.data
+            raise UpstreamError(Reason.UPSTREAM_CLOSED)
+        finally:
+            answer.close()
+
+    def hold(self, _exchange: Exchange) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def _passing(self, event: Event, amend: Amend | None) -> bytes:
+        """What the client gets of an event: its own bytes, unless something in it has to change."""
+        if event.data is None:
+            return event.raw
+        if self._hear is not None:
+            self._hear(self.name, event.data)
+        amended = event.data if amend is None else amend(event.data)
+        return event.raw if amended is event.data else replace_data(event, amended)
 
     async def _open(self, method: bytes, exchange: Exchange, body: bytes | None) -> Answer:
         return await self._client.open(method, body, self._upward.headers(exchange))
@@ -128,6 +177,9 @@ class HttpUpstream:
                     flight.finish("refused_upstream", code=answer.status, reply=body)
         elif _wants_reply(entry):
             self._settle(entry, body)
+            body = body if entry.amend is None else entry.amend(body)
+        if exchange.parked:
+            body = _as_reply(entry.message, answer.status, body)
         await exchange.respond(answer.status, body, forward_down(answer.headers))
 
     def _settle(self, entry: Entry, body: bytes) -> None:
@@ -153,7 +205,7 @@ class HttpUpstream:
                     flight = flights.get(seen.id) if seen.id is not None else None
                     if flight is not None:
                         flight.replied(event.data)
-                await exchange.write(event.raw)
+                await exchange.write(self._passing(event, entry.amend))
         except UpstreamError as error:
             failure = error
         session = _session_of(exchange)
@@ -161,6 +213,8 @@ class HttpUpstream:
         if waiting and resumable and session and failure.reason is Reason.UPSTREAM_CLOSED:
             # On purpose or not, the client polls on with Last-Event-ID (2025-11-25, Streamable HTTP).
             self._detached.keep(session, (flight for flight in entry.calls if not flight.done))
+            if entry.amend is not None:
+                self._detached.keep_amend(session, waiting, entry.amend)
         elif waiting:
             await self._lost(exchange, waiting.values(), entry, failure)
         await exchange.end()
@@ -174,6 +228,18 @@ class HttpUpstream:
     async def _plain(self, exchange: Exchange, answer: Answer) -> None:
         body = await self._client.read(answer)
         await exchange.respond(answer.status, body, forward_down(answer.headers))
+
+
+def _as_reply(asked: Message | Batch, status: int, body: bytes) -> bytes:
+    """An answer as an event on a stream that is open already: a status can no longer say what it means."""
+    seen = peek(body)
+    if isinstance(asked, Message) and seen is not None and seen.is_reply:
+        if seen.id == asked.id:
+            return body
+        if seen.id is None and seen.outcome == "error" and asked.id is not None:
+            return with_id(body, asked.id)
+    failure = UpstreamError(Reason.UPSTREAM_GARBAGE, f"the server answered with HTTP status {status}")
+    return refuse_all(asked, failure) or b""
 
 
 def _wants_reply(entry: Entry) -> bool:

@@ -34,6 +34,8 @@ _CANCEL_GRACE: Final = 2.0
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _SUBSCRIPTION_PATH: Final = ("params", "_meta", _SUBSCRIPTION)
 _PROGRESS_PATH: Final = ("params", "progressToken")
+# Told of every message of the server's own accord.
+Hear = Callable[[bytes], None]
 _decode_id: Final = msgspec.json.Decoder(int | str).decode
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -41,8 +43,10 @@ _encode: Final = msgspec.json.Encoder().encode
 class Box:
     """What the process sends for one exchange, in order; `None` ends it. Bounded in messages and in bytes."""
 
-    def __init__(self, entry: Entry, most_bytes: int) -> None:
+    def __init__(self, entry: Entry, most_bytes: int, *, own: bool = False) -> None:
         self.entry = entry
+        # Of the gateway itself: nothing but its reply is meant for it.
+        self.own = own
         self.failure: UpstreamError | None = None
         self.waiting: set[RequestId] = {m.id for m in entry.messages if m.kind is Kind.REQUEST and m.id is not None}
         self.tokens = {token for m in entry.messages if (token := _token(m)) is not None}
@@ -97,11 +101,13 @@ class Link:
         shared: bool,
         unclaimed: Callable[[bytes], None],
         ended: Callable[[], None] = lambda: None,
+        hear: Hear | None = None,
     ) -> None:
         self._process = process
         self._shared = shared
         self._unclaimed = unclaimed
         self._ended = ended
+        self._hear = hear
         # Set once a request was given up unanswered: the server may go on working on it, and speaking of it.
         self.haunted = False
         self._boxes: list[Box] = []
@@ -138,9 +144,9 @@ class Link:
             asked[0].cancelled.add(asked[1])
             asyncio.get_running_loop().call_later(_CANCEL_GRACE, asked[0].give_up)
 
-    def open(self, entry: Entry) -> Box:
+    def open(self, entry: Entry, *, own: bool = False) -> Box:
         """A box for a request: it receives everything the process says for it, once it is submitted."""
-        box = Box(entry, max(_BOX_MESSAGES * self._process.max_bytes, _BOX_BURST))
+        box = Box(entry, max(_BOX_MESSAGES * self._process.max_bytes, _BOX_BURST), own=own)
         raw = entry.raw
         if self._shared:
             assert isinstance(entry.message, Message)
@@ -224,7 +230,10 @@ class Link:
             return
         if seen.is_reply:
             self._reply(line, seen)
-        elif (owner := self._owner(line, seen)) is not None:
+            return
+        if self._hear is not None:
+            self._hear(line)
+        if (owner := self._owner(line, seen)) is not None:
             owner[0].put(owner[1])
         elif not self._shared:
             self._unclaimed(line)
@@ -256,7 +265,7 @@ class Link:
             if span is not None:
                 return self._named(line, path, span)
         # A client that has its reply may have left the stream: what comes later is not for that stream.
-        waiting = [box for box in self._boxes if box.waiting]
+        waiting = [box for box in self._boxes if box.waiting and not box.own]
         if self._shared and (seen.id is not None or self.haunted or len(waiting) != 1):
             return None
         # 2025-11-25: what a server sends while it works on a request goes on that request's stream.

@@ -15,6 +15,7 @@ HANDSHAKE_VERSIONS: Final = frozenset({"2024-11-05", "2025-03-26", "2025-06-18",
 VERSION_META: Final = "io.modelcontextprotocol/protocolVersion"
 _ROUTING: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 CAPABILITIES_META: Final = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_INFO_META: Final = "io.modelcontextprotocol/clientInfo"
 NAME_PARAMETER: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 

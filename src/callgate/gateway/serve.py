@@ -11,14 +11,18 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from callgate.config import Config
 from callgate.config.watch import ConfigWatch
-from callgate.gateway.app import App, Site, Upstream
+from callgate.gateway.app import App, Asgi, MakeConsole, Site, Upstream
+from callgate.gateway.guard import origin_of
 from callgate.gateway.runtime import Runtime
 from callgate.gateway.server import HttpServer, raise_descriptor_limit
 from callgate.telemetry.logs import configure
+
+if TYPE_CHECKING:
+    from callgate.approval import Approvals
 
 log = logging.getLogger("callgate.gateway")
 
@@ -79,12 +83,49 @@ async def _retire(upstream: Upstream) -> None:
         await upstream.close()
 
 
-async def serve(config: Config, path: Path | None, on_listening: Callable[[str], None]) -> None:
-    """Run until SIGINT or SIGTERM."""
+class Console:
+    """The console's application, made when it is first looked at and again when its settings change."""
+
+    def __init__(self, runtime: Runtime, make: MakeConsole | None) -> None:
+        self._runtime = runtime
+        self._make = make
+        self._address = ""
+        self._made: tuple[Approvals, Asgi] | None = None
+
+    def listens_at(self, address: str) -> None:
+        # Passkeys are bound to a name, and this machine's own is localhost.
+        self._address = f"http://localhost:{address.rpartition(':')[2]}"
+
+    async def address(self) -> str:
+        return self._address
+
+    def app(self) -> Asgi | None:
+        """None while no call needs a person."""
+        approvals = self._runtime.approvals
+        if approvals is None or self._make is None:
+            return None
+        if self._made is None or self._made[0] is not approvals:
+            url = self._runtime.config.approval.url
+            self._made = approvals, self._make(approvals, self._address if url is None else origin_of(url))
+        return self._made[1]
+
+
+async def serve(
+    config: Config, path: Path | None, on_listening: Callable[[str], None], console: MakeConsole | None = None
+) -> None:
+    """Run until SIGINT or SIGTERM; `console` makes the application that shows the approval page."""
     connections = raise_descriptor_limit(config.limits.connections)
     async with Runtime.open(config) as runtime:
+        shown = Console(runtime, console)
+        runtime.console_address = shown.address
         current = Current(runtime)
-        server = HttpServer(App(current.site, runtime), config, connections, on_listening)
+        app = App(current.site, runtime, clients=lambda: runtime.clients, console=shown.app)
+
+        def listening(address: str) -> None:
+            shown.listens_at(address)
+            on_listening(address)
+
+        server = HttpServer(app, config, connections, listening)
         retention = asyncio.create_task(runtime.keep_retention())
         watch = _watch(path, current, config)
         _calm_collector()

@@ -66,6 +66,13 @@ def encode_event(data: bytes, event_id: str | None = None) -> bytes:
     return head + b"event: message\ndata: " + data + b"\n\n"
 
 
+def replace_data(event: Event, data: bytes) -> bytes:
+    """The event with other data; its id, its type and whatever else it has stay."""
+    others = [line for line in _LINE_END.split(event.raw) if line and line.partition(b":")[0] != b"data"]
+    lines = [*others, *(b"data: " + line for line in data.split(b"\n"))]
+    return b"\n".join(lines) + b"\n\n"
+
+
 def _event(raw: bytes, text: bytes) -> Event:
     """§9.2.6: a field's name ends at the first colon, and one blank after that is not part of its value."""
     data: list[bytes] = []

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from callgate.config import Server, ServerLimits
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.gateway.door import Entry
-from callgate.gateway.exchange import Exchange
-from callgate.gateway.link import Box, Link
+from callgate.gateway.exchange import EVENT_STREAM, JSON, Exchange
+from callgate.gateway.link import Box, Hear, Link
 from callgate.gateway.patience import Watch
 from callgate.gateway.process import Process
 from callgate.gateway.routing import Routing
@@ -27,8 +29,7 @@ log = logging.getLogger("callgate.upstream")
 _SWEEP_SECONDS: Final = 1.0
 _KEPT_EVENTS: Final = 256
 _KEPT_BYTES: Final = 4 * 1024 * 1024
-_EVENT_STREAM: Final = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
-_JSON: Final = (b"content-type", b"application/json")
+
 LOG_LEVEL_META: Final = "io.modelcontextprotocol/logLevel"
 # 2026-07-28, Streamable HTTP: the status that a JSON-RPC error has on the modern wire.
 _MODERN_STATUS: Final = dict.fromkeys((-32700, -32600, -32602, -32020, -32021, -32022), 400) | {-32601: 404}
@@ -37,11 +38,11 @@ _MODERN_STATUS: Final = dict.fromkeys((-32700, -32600, -32602, -32020, -32021, -
 class Session:
     """A client's own process, and the stream for what the server sends of its own accord."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, hear: Hear | None = None) -> None:
         self.id = secrets.token_urlsafe(32)
         self._news = asyncio.Condition()
         self._pending: set[asyncio.Task[None]] = set()
-        self.link = Link(process, shared=False, unclaimed=self._keep, ended=self._wake)
+        self.link = Link(process, shared=False, unclaimed=self._keep, ended=self._wake, hear=hear)
         self.used = time.monotonic()
         self.streams = 0
         self._turn = 0
@@ -75,7 +76,7 @@ class Session:
         self._turn = turn = self._turn + 1
         self._wake()
         after = int(last_event_id) if last_event_id.isdecimal() else self._delivered
-        await exchange.start(200, [*_EVENT_STREAM, (b"mcp-session-id", self.id.encode())])
+        await exchange.start(200, [*EVENT_STREAM, (b"mcp-session-id", self.id.encode())])
         while self._turn == turn:
             for number, line in [event for event in self._events if event[0] > after]:
                 await exchange.write(encode_event(line, str(number)))
@@ -105,6 +106,8 @@ class StdioUpstream:
         limits: ServerLimits,
         max_bytes: int,
         on_start: Callable[[str], None] = lambda _name: None,
+        *,
+        hear: Callable[[str, bytes], None] | None = None,
     ) -> None:
         self.name = name
         self.busy = 0
@@ -112,6 +115,7 @@ class StdioUpstream:
         self._limits = limits
         self._max = max_bytes
         self._on_start = on_start
+        self._hear = None if hear is None else partial(hear, name)
         self._sessions: dict[str, Session] = {}
         self._starting = 0
         self._shared: Link | None = None
@@ -155,7 +159,7 @@ class StdioUpstream:
         if Routing(exchange).modern:
             # 2026-07-28, Streamable HTTP: one endpoint, one method.
             refused = Refused(Reason.METHOD_NOT_ALLOWED, advice="Use POST.")
-            await exchange.respond(refused.status, error_reply(None, refused), [_JSON, (b"allow", b"POST")])
+            await exchange.respond(refused.status, error_reply(None, refused), [JSON, (b"allow", b"POST")])
             return
         session = self._session(exchange)
         last_event_id = (exchange.fields.get(b"last-event-id", b"")).decode("latin-1").strip()[:20]
@@ -171,6 +175,35 @@ class StdioUpstream:
         session = self._session(exchange)
         await asyncio.shield(self._end(session))
         await exchange.respond(204)
+
+    # ---- for the gateway itself ----
+
+    async def ask(self, exchange: Exchange, message: Message) -> bytes:
+        """The reply to a request of our own, from the process that serves this client."""
+        link = await self._shared_link(message) if Routing(exchange).modern else self._session(exchange).link
+        box = link.open(Entry(message), own=True)
+        try:
+            await link.submit(box)
+            reply = await box.get()
+        finally:
+            link.close(box)
+        if reply is None:
+            raise _failure(box)
+        return reply
+
+    @contextlib.contextmanager
+    def hold(self, exchange: Exchange) -> Iterator[None]:
+        """A session whose call waits for a person is not idle."""
+        session = None if Routing(exchange).modern else self._session(exchange)
+        if session is None:
+            yield
+            return
+        session.streams += 1
+        try:
+            yield
+        finally:
+            session.streams -= 1
+            session.used = time.monotonic()
 
     # ---- sessions and processes ----
 
@@ -191,7 +224,7 @@ class StdioUpstream:
             raise Refused(Reason.SESSION_LIMIT)
         self._starting += 1
         try:
-            session = Session(await self._start())
+            session = Session(await self._start(), self._hear)
         finally:
             self._starting -= 1
         self._sessions[session.id] = session
@@ -243,7 +276,7 @@ class StdioUpstream:
                 ending = self._retire(link)
                 if self._processes > self._limits.processes:
                     await asyncio.shield(ending)
-            self._shared = Link(await self._start(), shared=True, unclaimed=lambda _line: None)
+            self._shared = Link(await self._start(), shared=True, unclaimed=lambda _line: None, hear=self._hear)
             return self._shared
 
     def _keep_sweeping(self) -> None:
@@ -305,22 +338,23 @@ class StdioUpstream:
         watch.patient()
         if first is None and box.given_up:
             # 2025-11-25, cancellation: a cancelled request gets no reply. Its stream ends without one.
-            await exchange.start(200, [*_EVENT_STREAM, *headers])
+            await exchange.start(200, [*EVENT_STREAM, *headers])
             await exchange.end()
             return False
         if first is None:
             raise _failure(box)
+        amend = box.entry.amend
         seen = peek(first)
         if seen is not None and seen.is_reply and not box.waiting and len(box.entry.messages) == 1:
             self._note(box, first)
             status = _MODERN_STATUS.get(seen.code or 0, 200) if modern and seen.outcome == "error" else 200
-            await exchange.respond(status, first, [_JSON, *headers])
+            await exchange.respond(status, first if amend is None else amend(first), [JSON, *headers])
             return seen.outcome != "error"
-        await exchange.start(200, [*_EVENT_STREAM, *headers])
+        await exchange.start(200, [*EVENT_STREAM, *headers])
         line: bytes | None = first
         while line is not None:
             self._note(box, line)
-            await exchange.write(encode_event(line))
+            await exchange.write(encode_event(line if amend is None else amend(line)))
             if box.complete:
                 break
             line = await box.get()

@@ -1,7 +1,8 @@
 """`callgate wrap`: stdio in front of a server, so that a client which starts commands need not change.
 
 Messages are read as they come, decided side by side, and handed on in the order in which they came: a thousand
-requests at once share their commits, and a cancellation never overtakes what it cancels.
+requests at once share their commits, and a cancellation never overtakes what it cancels. Only a call that waits for a
+person stands aside and lets the others pass.
 """
 
 from __future__ import annotations
@@ -10,18 +11,22 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from callgate.errors import Reason, Refused, place
 from callgate.gate import Context
-from callgate.gateway.door import Door, Entry, InFlight, Turned, session_digest
+from callgate.gateway.door import Amend, Answered, Door, Entry, InFlight, Turned, session_digest
+from callgate.gateway.line import NOBODY_KNOWN, Visit, greeting_client
 from callgate.gateway.routing import VERSION_META
 from callgate.gateway.stdio_front import StdioFront
 from callgate.gateway.tracing import span_of
-from callgate.jsonrpc import TOOLS_CALL, Batch, Message, RequestId, error_reply, peek
+from callgate.gateway.wrap_line import Turn, WrapLine
+from callgate.jsonrpc import TOOLS_CALL, Batch, Kind, Message, RequestId, error_reply, peek
 from callgate.telemetry.spans import Tracer
 
 log = logging.getLogger("callgate.wrap")
+
+Queued: TypeAlias = tuple[Turn | None, asyncio.Task[Entry | None]]
 
 _AHEAD: Final = 1000
 _CANCEL_GRACE: Final = 5.0
@@ -42,15 +47,31 @@ class Behind(Protocol):
 class Wrap:
     """One client on stdio, one server behind it."""
 
-    def __init__(self, server: str, door: Door, behind: Behind, front: StdioFront, spans: Tracer) -> None:
+    def __init__(
+        self,
+        server: str,
+        door: Door,
+        behind: Behind,
+        front: StdioFront,
+        spans: Tracer,
+        *,
+        hear: Callable[[str, bytes], None] | None = None,
+    ) -> None:
         self._server = server
+        self._hear = hear
         self._spans = spans
         self._door = door
         self._behind = behind
         self._front = front
         self._session = session_digest(secrets.token_hex(16))
         self._protocol: str | None = None
+        self._client = NOBODY_KNOWN
         self._calls: dict[RequestId, InFlight] = {}
+        self._amends: dict[RequestId, Amend] = {}
+        # Requests of our own, and calls that stand aside.
+        self._asked: dict[RequestId, asyncio.Future[bytes]] = {}
+        self._aside: set[asyncio.Task[None]] = set()
+        self._client_left = asyncio.Event()
         self._under_way: set[RequestId] = set()
 
     async def run(self) -> int:
@@ -62,37 +83,79 @@ class Wrap:
             upward = asyncio.create_task(self._relay_up())
             return await self._behind.finish()
         finally:
-            if upward is not None:
-                upward.cancel()
-                await asyncio.gather(upward, return_exceptions=True)
+            waiting = [*self._aside, *([upward] if upward is not None else [])]
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            for question in self._asked.values():
+                question.cancel()
             for flight in list(self._calls.values()):
                 flight.finish("lost")
             await self._front.close()
 
     async def _relay_up(self) -> None:
-        queue: asyncio.Queue[asyncio.Task[Entry | None] | None] = asyncio.Queue(_AHEAD)
+        queue: asyncio.Queue[Queued | None] = asyncio.Queue(_AHEAD)
         sender = asyncio.create_task(self._send_in_order(queue))
         try:
             async for line in self._front.lines():
                 if isinstance(line, bytes) and not line.strip():
                     continue
-                await queue.put(asyncio.create_task(self._admit(line)))
+                turn = None if self._door.desk is None else Turn()
+                task = asyncio.create_task(self._admit(line, turn))
+                if turn is not None:
+                    task.add_done_callback(turn.end)
+                await queue.put((turn, task))
+            self._client_left.set()
             await queue.put(None)
             await sender
         finally:
             sender.cancel()
 
-    async def _send_in_order(self, queue: asyncio.Queue[asyncio.Task[Entry | None] | None]) -> None:
-        while (task := await queue.get()) is not None:
-            entry = await task
-            if entry is not None and await self._may_leave(entry):
-                for flight in entry.calls:
-                    self._calls[flight.rpc_id] = flight
-                await self._behind.send(entry)
-                for message in entry.messages:
-                    if message.method == "notifications/cancelled" and isinstance(message.params, dict):
-                        self._expect_no_more_of(message.params.get("requestId"))
+    async def _send_in_order(self, queue: asyncio.Queue[Queued | None]) -> None:
+        while (item := await queue.get()) is not None:
+            turn, task = item
+            if turn is not None:
+                turn.reach()
+                await turn.over
+            if turn is None or task.done():
+                await self._send(await task)
+            else:
+                later = asyncio.create_task(self._send_later(task))
+                self._aside.add(later)
+                later.add_done_callback(self._aside.discard)
+        # A client that has closed its end takes nothing back any more: what waits for a person ends, then the server.
+        while self._aside:
+            await asyncio.wait(self._aside)
         await self._behind.send_eof()
+
+    async def _send_later(self, task: asyncio.Task[Entry | None]) -> None:
+        try:
+            await self._send(await task)
+        finally:
+            task.cancel()
+
+    async def _send(self, entry: Entry | None) -> None:
+        if entry is None or not await self._may_leave(entry):
+            return
+        for flight in entry.calls:
+            self._calls[flight.rpc_id] = flight
+        if entry.amend is not None:
+            self._amends |= {m.id: entry.amend for m in entry.messages if m.kind is Kind.REQUEST and m.id is not None}
+        await self._behind.send(entry)
+        for message in entry.messages:
+            if message.method == "notifications/cancelled" and isinstance(message.params, dict):
+                self._expect_no_more_of(message.params.get("requestId"))
+
+    async def _ask(self, message: Message) -> bytes:
+        """The server's reply to a request of our own; the client never sees it."""
+        assert message.id is not None
+        question: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asked[message.id] = question
+        try:
+            await self._behind.send(Entry(message))
+            return await question
+        finally:
+            del self._asked[message.id]
 
     async def _may_leave(self, entry: Entry) -> bool:
         try:
@@ -115,25 +178,27 @@ class Wrap:
             del self._calls[flight.rpc_id]
             self._under_way.discard(flight.rpc_id)
 
-    async def _admit(self, line: bytes | Refused) -> Entry | None:
+    async def _admit(self, line: bytes | Refused, turn: Turn | None) -> Entry | None:
         """What may go on of a client's line; everything else is answered here. Never raises."""
         try:
-            return await self._judge(line)
+            return await self._judge(line, turn)
         except Exception as error:  # noqa: BLE001 - fail closed: one message that breaks us must not stop the others
             log.error("request failed", extra={"fields": {"error": place(error)}})
             await self._front.write(error_reply(None, Refused(Reason.INTERNAL_ERROR)))
             return None
 
-    async def _judge(self, line: bytes | Refused) -> Entry | None:
+    async def _judge(self, line: bytes | Refused, turn: Turn | None) -> Entry | None:
         if isinstance(line, Refused):
             await self._front.write(error_reply(None, line))
             return None
         try:
             message = self._door.read(line)
+            context = self._context(message, turn)
+            if turn is not None and await self._takes(message, context, turn):
+                return None
         except Turned as turned:
             await self._turned(turned)
             return None
-        context = self._context(message)
         calls = _call_ids(message)
         if calls & self._under_way:
             refused = Refused(Reason.INVALID_REQUEST, "a call with this id is under way")
@@ -148,8 +213,18 @@ class Wrap:
                 span.refused(turned.refused.reason)
                 await self._turned(turned)
                 return None
+            except Answered as answered:
+                span.allowed()
+                await self._front.write(answered.reply)
+                return None
             span.allowed()
             return entry
+
+    async def _takes(self, message: Message | Batch, context: Context, turn: Turn) -> bool:
+        if isinstance(message, Message) and message.kind is Kind.NOTIFICATION:
+            # What it cancels has to be where it can be found.
+            await turn.wait_reached()
+        return await self._door.takes(message, context)
 
     async def _turned(self, turned: Turned) -> None:
         if turned.reply is not None:
@@ -157,20 +232,46 @@ class Wrap:
 
     async def _deliver(self, line: bytes) -> None:
         """A message of the server, on its way to the client."""
-        if self._calls:
+        if self._calls or self._amends or self._asked:
             seen = peek(line)
-            if seen is not None and seen.is_reply and seen.id in self._calls and self._calls[seen.id].replied(line):
-                del self._calls[seen.id]
-                self._under_way.discard(seen.id)
+            if seen is not None and seen.is_reply and seen.id is not None:
+                question = self._asked.get(seen.id)
+                if question is not None:
+                    if not question.done():
+                        question.set_result(line)
+                    return
+                if seen.id in self._calls and self._calls[seen.id].replied(line):
+                    del self._calls[seen.id]
+                    self._under_way.discard(seen.id)
+                amend = self._amends.pop(seen.id, None)
+                line = line if amend is None else amend(line)
+            elif seen is None:
+                # An array: each amend finds its own in it.
+                for amend in dict.fromkeys(self._amends.values()):
+                    line = amend(line)
+        if self._hear is not None:
+            self._hear(self._server, line)
         await self._front.write(line)
 
-    def _context(self, message: Message | Batch) -> Context:
+    def _context(self, message: Message | Batch, turn: Turn | None) -> Context:
         protocol = self._protocol
         if isinstance(message, Message):
             if message.method == "initialize" and isinstance(message.params, dict):
                 self._protocol = protocol = _text(message.params.get("protocolVersion"))
+                self._client = greeting_client(message)
             protocol = _text(message.meta.get(VERSION_META)) or protocol
-        return Context(self._server, "stdio", self._session, protocol)
+        if turn is None:
+            return Context(self._server, "stdio", self._session, protocol)
+        return Visit(
+            self._server,
+            "stdio",
+            self._session,
+            protocol,
+            line=WrapLine(turn, self._ask, self._front.write, self._client_left),
+            greeted=self._client,
+            meta=message.meta if isinstance(message, Message) else {},
+            alone=isinstance(message, Message),
+        )
 
 
 def _call_ids(message: Message | Batch) -> set[RequestId]:

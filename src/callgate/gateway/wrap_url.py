@@ -21,7 +21,7 @@ from callgate.gateway.http_client import HttpClient
 from callgate.gateway.lines import one_line
 from callgate.gateway.routing import parameter_headers, parameter_map, routing_headers
 from callgate.gateway.sse import Event
-from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, member_span, parts, peek, replace_member
+from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, parts, peek, with_id
 
 log = logging.getLogger("callgate.wrap")
 
@@ -32,7 +32,6 @@ _FASTEST_RETRY: Final = 0.05
 _SLOWEST_RETRY: Final = 30.0
 _TOOLS_MAX: Final = 5000
 _END_SECONDS: Final = 5.0
-_encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
 # RFC 9110 §5.5: a field value holds no control characters but the tab.
 _UNFIT: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -206,7 +205,7 @@ class WrappedUrl:
         seen = peek(body)
         if seen is not None and seen.outcome == "error":
             for rpc_id in list(owed):
-                reply = _with_id(body, rpc_id)
+                reply = with_id(body, rpc_id)
                 owed.discard(rpc_id)
                 await self._say(reply)
         elif answer.status == 404 and self._session is not None:
@@ -349,13 +348,6 @@ class Place:
             self.last = "" if _UNFIT.search(event.id) else event.id
         if event.retry is not None:
             self.retry = min(max(event.retry, _FASTEST_RETRY), _SLOWEST_RETRY)
-
-
-def _with_id(body: bytes, rpc_id: RequestId) -> bytes:
-    """An error as the reply to a request: servers that refuse before they read leave the id out, or null."""
-    if member_span(body, ("id",)) is not None:
-        return replace_member(body, ("id",), _encode(rpc_id))
-    return body.replace(b"{", b'{"id":' + _encode(rpc_id) + b",", 1)
 
 
 _NOBODY: Final = Message(Kind.NOTIFICATION, b"")

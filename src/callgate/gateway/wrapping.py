@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 from callgate.config import Config, Secret, Server
 from callgate.errors import ConfigError
+from callgate.gateway.app import Asgi, MakeConsole
 from callgate.gateway.runtime import Runtime
 from callgate.gateway.stdio_front import StdioFront
 from callgate.gateway.wrap import Behind, Wrap
@@ -43,8 +46,18 @@ def _headers(config: Config, name: str) -> dict[str, Secret]:
     return configured.headers if configured is not None else {}
 
 
-async def run_wrap(config: Config, name: str, server: Server | None, command: Sequence[str]) -> int:
-    """Relay until the client or the server is done; the server's exit status."""
+async def run_wrap(
+    config: Config,
+    name: str,
+    server: Server | None,
+    command: Sequence[str],
+    console: MakeConsole | None = None,
+) -> int:
+    """Relay until the client or the server is done; the server's exit status.
+
+    `console` makes the application that shows the approval page, on a port of this machine, where no other gateway
+    (`approval.url`) shows it.
+    """
     most = config.limits.message_bytes
     behind: Behind
     if server is not None and server.kind == "http":
@@ -55,4 +68,30 @@ async def run_wrap(config: Config, name: str, server: Server | None, command: Se
         behind = WrappedCommand(command, most)
     async with Runtime.open(config) as runtime:
         runtime.metrics.know([name])
-        return await Wrap(name, runtime.door(config), behind, StdioFront(most), runtime.spans).run()
+        front = StdioFront(most)
+        if not config.approves:
+            return await Wrap(name, runtime.door(config), behind, front, runtime.spans).run()
+        async with _paging(runtime, console):
+            return await Wrap(name, runtime.door(config), behind, front, runtime.spans, hear=runtime.hear).run()
+
+
+@contextlib.asynccontextmanager
+async def _paging(runtime: Runtime, console: MakeConsole | None) -> AsyncIterator[None]:
+    """The approval page within reach for as long as the block lasts."""
+    if console is None:
+        yield
+        return
+    # A listener is needed by few, and its parts take a while to load.
+    from callgate.gateway.loopback import Loopback
+
+    pages = Loopback(partial(_pages, runtime, console), runtime.config)
+    runtime.console_address = pages.address
+    try:
+        yield
+    finally:
+        await pages.close()
+
+
+def _pages(runtime: Runtime, console: MakeConsole, address: str) -> Asgi:
+    assert runtime.approvals is not None
+    return console(runtime.approvals, address)

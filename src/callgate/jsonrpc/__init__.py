@@ -15,7 +15,7 @@ from callgate.jsonrpc.reading import (
     parse,
     tool_call,
 )
-from callgate.jsonrpc.splicing import member_span, replace_member
+from callgate.jsonrpc.splicing import drop_member, member_span, put_member, replace_member, with_id
 
 __all__ = [
     "TOOLS_CALL",
@@ -28,11 +28,14 @@ __all__ = [
     "Peek",
     "RequestId",
     "ToolCall",
+    "drop_member",
     "error_reply",
     "member_span",
     "parse",
     "parts",
     "peek",
+    "put_member",
     "replace_member",
     "tool_call",
+    "with_id",
 ]

@@ -9,9 +9,10 @@ from typing import Final
 import msgspec
 
 from callgate.errors import INVALID_REQUEST, Reason
-from callgate.jsonrpc.reading import BadMessage
+from callgate.jsonrpc.reading import BadMessage, RequestId
 
 _decode: Final = msgspec.json.Decoder().decode
+_encode: Final = msgspec.json.Encoder().encode
 _decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 _KEY: Final = re.compile(rb'[ \t\r\n]*[,{][ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
@@ -33,6 +34,56 @@ def replace_member(raw: bytes, path: tuple[str, ...], value: bytes) -> bytes:
     """The same bytes with another value at `path`; unchanged where there is no such member."""
     span = member_span(raw, path)
     return raw if span is None else raw[: span[0]] + value + raw[span[1] :]
+
+
+def put_member(raw: bytes, name: str, value: bytes) -> bytes:
+    """An object's bytes with this member: its value replaced where it is there, else added at the end."""
+    span = member_span(raw, (name,))
+    if span is not None:
+        return raw[: span[0]] + value + raw[span[1] :]
+    head = raw.strip(b" \t\r\n")[:-1].rstrip(b" \t\r\n")
+    comma = b"" if head == b"{" else b","
+    return head + comma + json.dumps(name).encode() + b":" + value + b"}"
+
+
+def drop_member(raw: bytes, path: tuple[str, ...]) -> bytes:
+    """The same bytes without the member at `path`; unchanged where there is none."""
+    parent = member_span(raw, path[:-1])
+    if parent is None or raw[parent[0] : parent[1]].lstrip(b" \t\r\n")[:1] != b"{":
+        return raw
+    text = raw[parent[0] : parent[1]].decode()
+    pairs = _pairs(text)
+    for number, (key, start, end) in enumerate(pairs):
+        if key == path[-1]:
+            # The comma before it goes with it, or the one behind it if it is the first.
+            begin = pairs[number - 1][2] if number else start
+            stop = pairs[1][1] if number == 0 and len(pairs) > 1 else end
+            return raw[: parent[0]] + (text[:begin] + text[stop:]).encode() + raw[parent[1] :]
+    return raw
+
+
+def with_id(body: bytes, rpc_id: RequestId) -> bytes:
+    """An error as the reply to a request: servers that refuse before they read leave the id out, or null."""
+    if member_span(body, ("id",)) is not None:
+        return replace_member(body, ("id",), _encode(rpc_id))
+    return body.replace(b"{", b'{"id":' + _encode(rpc_id) + b",", 1)
+
+
+def _pairs(text: str) -> list[tuple[str, int, int]]:
+    """Each member of an object: its name, where that begins and where its value ends."""
+    found: list[tuple[str, int, int]] = []
+    try:
+        at = _skip(text, text.index("{") + 1)
+        while text[at] != "}":
+            key, after = _scan_value(text, at)
+            _, end = _scan_value(text, _skip(text, _skip(text, after) + 1))
+            found.append((key, at, end))
+            at = _skip(text, end)
+            if text[at] == ",":
+                at = _skip(text, at + 1)
+    except (ValueError, IndexError, RecursionError):
+        raise BadMessage(Reason.PARSE_ERROR, "an object cannot be read") from None
+    return found
 
 
 def _span(text: bytes, name: str) -> tuple[int, int] | None:

@@ -1,0 +1,201 @@
+"""Verified approval of one gateway process: what a configuration makes of it, and what outlives a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from callgate.approval import Approvals, Attestation, Bounds, RelyingParty, Settings
+from callgate.config import Approval, Config, ServerApproval
+from callgate.errors import ConfigError, Reason, Refused
+from callgate.gateway.approving import Approving, Times
+from callgate.gateway.catalogue import Catalogue
+from callgate.gateway.desk import ApprovalDesk
+from callgate.gateway.gating import Deployment, Gating
+from callgate.gateway.guard import origin_of
+from callgate.gateway.line import Clients
+from callgate.gateway.rounds import Rounds
+from callgate.gateway.seals import KEY, Seals
+from callgate.gateway.waiting import Decisions, Lobby
+from callgate.keyring import Keyring
+from callgate.store import SqlShelf, Store
+
+if TYPE_CHECKING:
+    from callgate.audit import AuditLog
+
+_ANY_LOCAL_PORT: Final = "http://localhost:*"
+# Beyond the waiting itself: the server is asked, the store answers.
+_MARGIN_SECONDS: Final = 60.0
+# How long a server's own question to the caller of an approved call may stay open.
+_ROUND_SECONDS: Final = 600.0
+
+
+class Furnished(msgspec.Struct, frozen=True):
+    """What one configuration needs at its door; `patience` is how long the check may take."""
+
+    approvals: Approvals
+    check: Approving
+    desk: ApprovalDesk
+    patience: float
+
+
+class Office:
+    """Made once for a process. Sessions, lists of tools and waiting calls stay when the configuration changes."""
+
+    def __init__(self, store: Store, audit: AuditLog, keyring: Keyring, closed: Callable[[], Refused | None]) -> None:
+        keyring.make(KEY)
+        self.clients = Clients()
+        # Where browsers find the console; set by whoever listens.
+        self.address: Callable[[], Awaitable[str]] = _nowhere
+        self._store = store
+        self._audit = audit
+        self._closed = closed
+        self._shelf = SqlShelf(store)
+        self._seals = Seals(lambda: [key.secret for key in keyring.versions(KEY)])
+        self._rounds = Rounds(_ROUND_SECONDS)
+        self._lobby = Lobby()
+        self._catalogues: dict[str, Catalogue] = {}
+
+    def forget(self, server: str) -> None:
+        """The server of that name is another one now."""
+        self._catalogues.pop(server, None)
+
+    def hear(self, server: str, message: bytes) -> None:
+        """A message that a server sent of its own accord."""
+        known = self._catalogues.get(server)
+        if known is not None:
+            known.hear(message)
+
+    def furnish(self, config: Config) -> Furnished:
+        """The check and the desk of a configuration."""
+        section = config.approval
+        approvals = Approvals(self._shelf, party(section), settings(section), witness=self._audit.admin)
+        gating = Gatings(config, self._catalogues, Deployment(section.server_id, self._shelf.identity))
+        approver = Approver(config, approvals)
+        times = Times(section.park_seconds, section.request_seconds, config.limits.check_seconds)
+        check = Approving(
+            approvals,
+            gating=gating,
+            deployment=gating.deployment,
+            approver=approver,
+            page=lambda request: self._page(section, request),
+            closed=self._closed,
+            seals=self._seals,
+            rounds=self._rounds,
+            lobby=self._lobby,
+            decisions=Decisions(self._shelf, approvals.now, self._store.watch),
+            times=times,
+        )
+        desk = ApprovalDesk(
+            approvals,
+            gating=gating,
+            deployment=gating.deployment,
+            approver=approver,
+            first_use=(section.user or "operator") if section.first_use else None,
+            seals=self._seals,
+            rounds=self._rounds,
+            lobby=self._lobby,
+            ask_seconds=times.ask,
+        )
+        return Furnished(approvals, check, desk, section.request_seconds + times.ask + _MARGIN_SECONDS)
+
+    async def _page(self, section: Approval, request: str) -> str:
+        base = section.url.rstrip("/") if section.url is not None else await self.address()
+        return f"{base}/approve/{request}"
+
+
+class Gatings:
+    """The gating of each server, made when it is first asked for."""
+
+    def __init__(self, config: Config, catalogues: dict[str, Catalogue], deployment: Deployment) -> None:
+        self.deployment = deployment
+        self._config = config
+        self._catalogues = catalogues
+        self._made: dict[str, Gating] = {}
+
+    def __call__(self, server: str) -> Gating:
+        return self._made.get(server) or self._make(server)
+
+    def _make(self, server: str) -> Gating:
+        configured = self._config.servers.get(server)
+        made = Gating(
+            server,
+            ServerApproval() if configured is None else configured.approval,
+            self._catalogues.setdefault(server, Catalogue()),
+            self.deployment,
+            strict_defaults=self._config.approval.strict_defaults,
+        )
+        self._made[server] = made
+        return made
+
+
+class Approver:
+    """Who is asked: the person named for the server, or for all of them, or the only one there is."""
+
+    def __init__(self, config: Config, approvals: Approvals) -> None:
+        self._config = config
+        self._approvals = approvals
+
+    async def __call__(self, server: str) -> str | None:
+        configured = self._config.servers.get(server)
+        named = (configured.approval.user if configured is not None else None) or self._config.approval.user
+        if named is not None:
+            return named if await self._approvals.shelf.user(named) is not None else None
+        people = await self._approvals.shelf.users()
+        if len(people) > 1:
+            names = ", ".join(person.name for person in people[:5])
+            raise Refused(
+                Reason.APPROVAL_UNAVAILABLE,
+                "the call needs a person's approval, several people are enrolled and none of them is named",
+                advice=f"The operator sets approval.user in callgate.toml to one of: {names}.",
+            )
+        return people[0].name if people else None
+
+
+def party(section: Approval) -> RelyingParty:
+    """Who asks for signatures, and on which pages they may be made."""
+    origins = [] if section.url is None else [origin_of(section.url)]
+    origins += section.origins
+    if section.rp_id == "localhost":
+        origins.append(_ANY_LOCAL_PORT)
+    if not origins:
+        raise ConfigError(
+            f"approval.rp_id is {section.rp_id!r}, and no page is known that people could sign on",
+            advice=f'Set approval.url to the console\'s address, such as "https://{section.rp_id}".',
+        )
+    return RelyingParty(section.rp_id, section.rp_name, tuple(dict.fromkeys(origins)), section.top_origins)
+
+
+def settings(section: Approval) -> Settings:
+    return Settings(
+        challenge_ms=round(section.challenge_seconds * 1000),
+        registration_ms=round(section.enrolment_seconds * 1000),
+        ticket_ms=round(section.ticket_seconds * 1000),
+        request_ms=round(section.request_seconds * 1000),
+        session_ms=round(section.session_seconds * 1000),
+        argument_bytes=section.argument_bytes,
+        bounds=Bounds(
+            per_user=section.pending_per_user,
+            in_all=section.pending,
+            requests_per_user=section.pending_per_user,
+        ),
+        first_use=section.first_use,
+        locale=section.locale,
+        attestation=Attestation(section.attestation, _roots(section), frozenset(section.aaguids)),
+    )
+
+
+def _roots(section: Approval) -> tuple[bytes, ...]:
+    try:
+        return tuple(path.read_bytes() for path in section.attestation_roots)
+    except OSError as error:
+        raise ConfigError(
+            f"approval.attestation_roots: {error.filename} cannot be read: {error.strerror}",
+            advice="Give the path of a PEM file that the gateway may read.",
+        ) from None
+
+
+async def _nowhere() -> str:
+    raise Refused(Reason.APPROVAL_UNAVAILABLE, "the call needs a person's approval, and no approval page is served")

@@ -1,0 +1,182 @@
+"""What is known of a server: its tools, which of them it marks, and whether it verifies approvals by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from callgate.approval import Policy, Unreadable, read_annotation
+from callgate.approval.names import CAPABILITIES
+from callgate.canonical import canonical
+from callgate.errors import METHOD_NOT_FOUND, MessageError, Reason, UpstreamError
+
+Ask: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[bytes]]
+
+_TOOLS_MAX: Final = 10_000
+_PAGES_MAX: Final = 100
+_LIST_BYTES: Final = 32 * 1024 * 1024
+# A server may change its list without a word that passes here: what was heard is believed for this long.
+FRESH_SECONDS: Final = 300.0
+# A name that is not on the list may be a tool that was just added: sooner.
+ABSENT_SECONDS: Final = 5.0
+_VERSION_DIGITS: Final = 16
+_CHANGED: Final = b"notifications/tools/list_changed"
+_decode: Final = msgspec.json.Decoder().decode
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """One entry of a server's list; `policy` is what its mark asks for, `problem` says why nobody can tell."""
+
+    name: str
+    entry: dict[str, Any]
+    policy: Policy | None = None
+    problem: str = ""
+
+    @property
+    def marked(self) -> bool:
+        return self.policy is not None or bool(self.problem)
+
+    @property
+    def title(self) -> str | None:
+        annotations = self.entry.get("annotations")
+        hinted = annotations.get("title") if isinstance(annotations, dict) else None
+        title = self.entry.get("title") or hinted
+        return title if isinstance(title, str) else None
+
+    @property
+    def version(self) -> str:
+        """Digits that change with anything in the entry: its RFC 8785 form, hashed."""
+        try:
+            text = canonical(self.entry)
+        except MessageError:
+            # A number or half a character that has no canonical form is still one entry and not another.
+            text = json.dumps(self.entry, sort_keys=True).encode()
+        return hashlib.sha256(text).hexdigest()[:_VERSION_DIGITS]
+
+
+class Catalogue:
+    """One server's tools, as far as lists of them have passed or were asked for.
+
+    A server may show different clients different lists, and nobody can tell under which a call will run: a tool that
+    was marked in one of them stays marked while the gateway runs.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        # Whether the server declares the capability; None until it was heard.
+        self.capable: bool | None = None
+        self.asking = asyncio.Lock()
+        self._clock = clock
+        self._tools: dict[str, tuple[Tool, float]] = {}
+        self._listed = float("-inf")
+
+    def tool(self, name: str) -> Tool | None:
+        """What is known of a tool, if that is recent."""
+        known = self._tools.get(name)
+        return None if known is None or known[1] < self._clock() - FRESH_SECONDS else known[0]
+
+    def lists_no(self, name: str) -> bool:
+        """Whether the whole list was read just now, and the name was not on it."""
+        return name not in self._tools and self._listed > self._clock() - ABSENT_SECONDS
+
+    def hear(self, message: bytes) -> None:
+        """A message of the server that passes: it may say that what is known has changed."""
+        if _CHANGED in message:
+            self._listed = float("-inf")
+            self._tools = {name: (tool, float("-inf")) for name, (tool, _) in self._tools.items()}
+
+    def learn(self, tools: dict[str, Tool]) -> None:
+        """A page of the list that passed."""
+        now = self._clock()
+        for name, tool in tools.items():
+            if name in self._tools or len(self._tools) < _TOOLS_MAX:
+                self._tools[name] = self._still_marked(tool), now
+
+    def learn_all(self, tools: dict[str, Tool]) -> None:
+        """The whole of the list."""
+        now = self._clock()
+        gone = {name: kept for name, kept in self._tools.items() if name not in tools and kept[0].marked}
+        listed = {name: (self._still_marked(tool), now) for name, tool in tools.items()}
+        self._tools = listed | {name: (tool, now) for name, (tool, _) in gone.items()}
+        self._listed = now
+
+    def _still_marked(self, tool: Tool) -> Tool:
+        known = self._tools.get(tool.name)
+        if known is None or tool.marked or not known[0].marked:
+            return tool
+        return Tool(tool.name, tool.entry, known[0].policy, known[0].problem)
+
+
+def read_tools(result: object) -> dict[str, Tool]:
+    """The tools in a result of `tools/list`; what has no name is none."""
+    listed = result.get("tools") if isinstance(result, dict) else None
+    found: dict[str, Tool] = {}
+    for entry in listed if isinstance(listed, list) else ():
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if isinstance(name, str):
+            found[name] = _tool(name, entry)
+    return found
+
+
+def _tool(name: str, entry: dict[str, Any]) -> Tool:
+    try:
+        return Tool(name, entry, read_annotation(entry))
+    except Unreadable as error:
+        return Tool(name, entry, None, str(error))
+
+
+def declares(result: object) -> bool:
+    """Whether a result of `initialize` or `server/discover` has the capability, under either name (§4.3)."""
+    capabilities = result.get("capabilities") if isinstance(result, dict) else None
+    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
+    return isinstance(extensions, dict) and any(isinstance(extensions.get(name), dict) for name in CAPABILITIES)
+
+
+def decode_leniently(raw: bytes) -> Any:
+    """A server's JSON, also where it holds half an emoji; None where it is none."""
+    try:
+        return _decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        try:
+            return json.loads(raw.decode())
+        except (ValueError, RecursionError):
+            return None
+
+
+def result_of(reply: bytes) -> Any:
+    """The result in a reply; None where the server has no such method, UpstreamError where it answers otherwise."""
+    message = decode_leniently(reply)
+    if isinstance(message, dict) and isinstance(message.get("result"), dict):
+        return message["result"]
+    error = message.get("error") if isinstance(message, dict) else None
+    if isinstance(error, dict) and error.get("code") == METHOD_NOT_FOUND:
+        return None
+    raise UpstreamError(
+        Reason.UPSTREAM_GARBAGE, "the server did not say which of its tools need approval, so the call was refused"
+    )
+
+
+async def ask_for_tools(ask: Ask) -> dict[str, Tool]:
+    """Every page of `tools/list`; bounded, and refused where it goes on beyond that."""
+    tools: dict[str, Tool] = {}
+    params: dict[str, Any] = {}
+    size = 0
+    for _ in range(_PAGES_MAX):
+        reply = await ask("tools/list", params)
+        result = result_of(reply)
+        if result is None:
+            return tools
+        tools |= read_tools(result)
+        size += len(reply)
+        cursor = result.get("nextCursor")
+        if not isinstance(cursor, str) or not cursor:
+            return tools
+        if size > _LIST_BYTES or len(tools) > _TOOLS_MAX:
+            break
+        params = {"cursor": cursor}
+    raise UpstreamError(Reason.UPSTREAM_TOO_LARGE, "the server's list of tools does not end")

@@ -1,0 +1,188 @@
+"""Which calls of a server need a person, and who verifies that one approved: the gateway or the server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import msgspec
+
+from callgate.approval import Gated, Policy
+from callgate.approval.schema import defaults_in
+from callgate.config import ServerApproval
+from callgate.errors import Reason, UpstreamError
+from callgate.gateway.catalogue import Ask, Catalogue, Tool, ask_for_tools, declares, result_of
+
+log = logging.getLogger("callgate.approval")
+
+_REMEMBERED: Final = 10_000
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """What a tool needs before it is called.
+
+    `gated` is None where nothing is needed here: the tool is free, or its own server verifies (`relayed`). `problem`
+    says why nobody can approve it.
+    """
+
+    gated: Gated | None = None
+    relayed: bool = False
+    problem: str = ""
+
+
+FREE: Final = Ruling()
+_RELAYED: Final = Ruling(relayed=True)
+
+
+class Deployment:
+    """What sets this deployment's signatures apart (§4.6): configured, or kept in the store since the first time."""
+
+    def __init__(self, configured: str | None, identity: Callable[[str], Awaitable[str]]) -> None:
+        self._id = configured
+        self._identity = identity
+
+    @property
+    def known(self) -> bool:
+        return self._id is not None
+
+    async def find_out(self) -> None:
+        self._id = await self._identity(str(uuid.uuid4()))
+
+    def server_id(self, server: str) -> str:
+        assert self._id is not None
+        return f"{self._id}/{server}"
+
+
+class Gating:
+    """One server: what the operator says of it, and what is known of it."""
+
+    def __init__(
+        self,
+        name: str,
+        section: ServerApproval,
+        catalogue: Catalogue,
+        deployment: Deployment,
+        *,
+        strict_defaults: bool = False,
+    ) -> None:
+        self.name = name
+        self.section = section
+        self.catalogue = catalogue
+        self._deployment = deployment
+        self._strict = strict_defaults
+        self.policy = Policy(section.authenticator_class, section.require_counter)
+        self._listed: dict[str, bool] = {}
+        self._warned: set[str] = set()
+
+    @property
+    def relays(self) -> bool:
+        """Whether the server verifies approvals of the tools that it marks."""
+        if self.section.verifier == "auto":
+            # Not knowing counts as no: then the gateway asks for an approval, whatever the server does.
+            return self.catalogue.capable is True
+        return self.section.verifier == "server"
+
+    @property
+    def verifies(self) -> bool:
+        """Whether the gateway verifies approvals for some tool of this server."""
+        return not self.relays or bool(self.section.tools)
+
+    def listed(self, tool: str) -> bool:
+        """Whether the operator says that this tool needs approval."""
+        known = self._listed.get(tool)
+        if known is None:
+            known = any(fnmatchcase(tool, pattern) for pattern in self.section.tools)
+            if len(self._listed) < _REMEMBERED:
+                self._listed[tool] = known
+        return known
+
+    def operators_policy(self, tool: str) -> Policy | None:
+        return self.policy if self.listed(tool) else None
+
+    def known(self, name: str) -> Ruling | None:
+        """The ruling on a tool, from what is known; None if the server has to be asked first."""
+        tool = self.catalogue.tool(name)
+        if tool is None:
+            if not self.catalogue.lists_no(name):
+                return None
+            return self._gated(name, None, self.policy) if self.listed(name) else FREE
+        if not tool.marked:
+            return self._gated(name, tool, self.policy) if self.listed(name) else FREE
+        return self._marked(name, tool)
+
+    async def ask(self, name: str, ask: Ask, limit: float, *, modern: bool) -> Ruling:
+        """The same, after asking the server; UpstreamError where it does not say."""
+        try:
+            async with asyncio.timeout(limit), self.catalogue.asking:
+                # Whoever had the turn before may have asked for all.
+                if (found := self.known(name)) is None:
+                    await self._learn(ask, modern=modern)
+                    found = self.known(name)
+        except TimeoutError:
+            raise UpstreamError(
+                Reason.UPSTREAM_TIMEOUT, "the server did not say in time which of its tools need approval"
+            ) from None
+        if found is None:
+            raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server's list of tools changes while it is read")
+        return found
+
+    async def _learn(self, ask: Ask, *, modern: bool) -> None:
+        tools = await ask_for_tools(ask)
+        marks = any(tool.marked for tool in tools.values())
+        # Only the modern era can be asked; elsewhere the greeting has passed, or was another gateway's to hear.
+        if modern and marks and self.catalogue.capable is None and self.section.verifier == "auto":
+            self.catalogue.capable = await _asked_capability(ask)
+        self.catalogue.learn_all(tools)
+
+    def asked_for(self, name: str) -> Gated:
+        """The tool as gated by another check's wish."""
+        return self._gate(name, self.catalogue.tool(name), self.policy)
+
+    def _marked(self, name: str, tool: Tool) -> Ruling:
+        """A mark of the server's own; one that nobody can read closes the tool (SEP-2672 §4.2)."""
+        operators = self.listed(name)
+        if self.relays:
+            if not operators:
+                return _RELAYED
+            self._warn(name, "the server wants to verify approvals of a tool that approval.tools lists as well")
+        if tool.problem:
+            return Ruling(problem=f"the server marks this tool in a way that is not known here: {tool.problem}")
+        policy = self.policy
+        if not operators and tool.policy is not None:
+            policy = Policy(tool.policy.authenticator_class, self.section.require_counter)
+        return self._gated(name, tool, policy)
+
+    def _gated(self, name: str, tool: Tool | None, policy: Policy) -> Ruling:
+        gated = self._gate(name, tool, policy)
+        defaults = next(defaults_in(gated.input_schema), None)
+        if defaults is not None:
+            text = f"its input schema has a default for {defaults}, which nobody would see or sign"
+            if self._strict:
+                return Ruling(problem=text)
+            self._warn(name, text)
+        return Ruling(gated)
+
+    def _gate(self, name: str, tool: Tool | None, policy: Policy) -> Gated:
+        server_id = self._deployment.server_id(self.name)
+        if tool is None:
+            return Gated(self.name, server_id, name, policy)
+        schema: Any = tool.entry.get("inputSchema")
+        return Gated(self.name, server_id, name, policy, schema, tool.title, tool.version)
+
+    def _warn(self, tool: str, text: str) -> None:
+        if tool not in self._warned and len(self._warned) < _REMEMBERED:
+            self._warned.add(tool)
+            fields = {"server": self.name, "tool": tool, "problem": text}
+            log.warning("approval of this tool may not work as meant", extra={"fields": fields})
+
+
+async def _asked_capability(ask: Ask) -> bool | None:
+    try:
+        result = result_of(await ask("server/discover", {}))
+    except UpstreamError:
+        return None
+    return None if result is None else declares(result)

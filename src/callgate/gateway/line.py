@@ -1,0 +1,160 @@
+"""The client's end of a call while it is before the gate: who it is, and how to speak with it and with its server."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from callgate.approval.names import CAPABILITIES
+from callgate.gate import Context
+from callgate.gateway.routing import CAPABILITIES_META, CLIENT_INFO_META, HANDSHAKE_VERSIONS, VERSION_META
+from callgate.jsonrpc import Kind, Message
+
+_CLIENTS_MAX: Final = 20_000
+_TEXT_CHARS: Final = 120
+_ENVELOPE: Final = (VERSION_META, CAPABILITIES_META, CLIENT_INFO_META)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Client(msgspec.Struct, frozen=True):
+    """What a client said of itself: its name, and how it can be told of an approval page.
+
+    `ceremony`: it does SEP-2672 by itself. `opens_urls`: it takes URL elicitation.
+    """
+
+    name: str = ""
+    version: str = ""
+    ceremony: bool = False
+    opens_urls: bool = False
+
+    @classmethod
+    def read(cls, info: object, capabilities: object) -> Client:
+        """From `clientInfo` and the capabilities, whatever they are."""
+        known = capabilities if isinstance(capabilities, dict) else {}
+        extensions, elicitation = known.get("extensions"), known.get("elicitation")
+        about = info if isinstance(info, dict) else {}
+        return cls(
+            _text(about.get("name")),
+            _text(about.get("version")),
+            isinstance(extensions, dict) and any(isinstance(extensions.get(name), dict) for name in CAPABILITIES),
+            isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict),
+        )
+
+
+def greeting_client(message: Message) -> Client:
+    """The client as its `initialize` names it."""
+    params = message.params if isinstance(message.params, dict) else {}
+    return Client.read(params.get("clientInfo"), params.get("capabilities"))
+
+
+class Clients:
+    """Who is at the other end of each handshake session; the oldest are forgotten."""
+
+    def __init__(self, most: int = _CLIENTS_MAX) -> None:
+        self._most = most
+        self._known: OrderedDict[tuple[str, str], Client] = OrderedDict()
+
+    def greet(self, server: str, session: str, client: Client) -> None:
+        self._known[(server, session)] = client
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+
+    def at(self, server: str, session: str | None) -> Client:
+        return self._known.get((server, session or ""), NOBODY_KNOWN)
+
+
+NOBODY_KNOWN: Final = Client()
+
+
+class Line(Protocol):
+    """What a transport can do for a call that is not decided yet."""
+
+    # How long the call has waited for a person so far.
+    waited: float
+
+    @property
+    def can_say(self) -> bool:
+        """Whether messages can reach the client before the reply does."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the gateway is about to end."""
+
+    async def turn(self) -> None:
+        """Wait until the server has everything that the client sent before, such as `initialized`."""
+
+    async def ask(self, message: Message) -> bytes:
+        """The server's reply to a request of ours, in the session that the call belongs to."""
+
+    async def say(self, message: bytes) -> None:
+        """A message to the client, ahead of the reply."""
+
+    async def breathe(self) -> None:
+        """Show the client that the connection lives, where that can be shown."""
+
+    async def gone(self) -> None:
+        """Wait until the client has left."""
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Around a long wait: the session stays, and what comes behind the call is not held up by it."""
+
+
+class Visit(Context, frozen=True, kw_only=True):
+    """A Context that one can speak through; `alone` is false for a call in a batch.
+
+    Who the client is stands in the message itself (`meta`) in the modern era, else in what it said at its greeting.
+    """
+
+    line: Line
+    greeted: Client = NOBODY_KNOWN
+    meta: Mapping[str, Any] = {}
+    alone: bool = True
+
+    @property
+    def modern(self) -> bool:
+        version = self.meta.get(VERSION_META)
+        return isinstance(version, str) and version not in HANDSHAKE_VERSIONS
+
+    @property
+    def client(self) -> Client:
+        if not self.modern:
+            return self.greeted
+        return Client.read(self.meta.get(CLIENT_INFO_META), self.meta.get(CAPABILITIES_META))
+
+
+def own_request(method: str, params: Mapping[str, Any], meta: Mapping[str, Any]) -> Message:
+    """A request of the gateway's own to a server; of the client's `_meta` it carries what the modern era demands."""
+    kept = {name: meta[name] for name in _ENVELOPE if name in meta}
+    whole = {**params, "_meta": kept} if kept else dict(params)
+    rpc_id = f"callgate-{secrets.token_hex(16)}"
+    raw = _encode({"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": whole})
+    return Message(Kind.REQUEST, raw, method, rpc_id, whole)
+
+
+def caller_of(context: Context) -> str:
+    """Who may use an approval: the session, or the machine where there is none."""
+    return context.session or f"peer:{context.peer or 'unknown'}"
+
+
+def agent_of(context: Context) -> dict[str, str]:
+    """What a person is shown of the caller. All of it is the caller's own word but transport and address."""
+    client = context.client if isinstance(context, Visit) else NOBODY_KNOWN
+    facts = {
+        "client": " ".join(filter(None, (client.name, client.version))),
+        "transport": context.transport,
+        "peer": context.peer,
+        "session": context.session[:8] if context.session else None,
+        "protocol": context.protocol,
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        return ""
+    return "".join(char if char.isprintable() else "\ufffd" for char in value[:_TEXT_CHARS])

@@ -1,0 +1,75 @@
+"""A call over stdio that is not decided yet: its turn among the client's messages, and the pipe to both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+
+from callgate.jsonrpc import Message
+
+
+class Turn:
+    """One message's place in the order in which messages are handed on."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        # Everything before it has been handed on.
+        self._reached: asyncio.Future[None] = loop.create_future()
+        # It is decided, or stands aside: what is behind it may go on.
+        self.over: asyncio.Future[None] = loop.create_future()
+
+    def reach(self) -> None:
+        _settle(self._reached)
+
+    async def wait_reached(self) -> None:
+        await asyncio.shield(self._reached)
+
+    def end(self, _task: object = None) -> None:
+        _settle(self.over)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class WrapLine:
+    """The line of one message of the client."""
+
+    # stdout is always there.
+    can_say = True
+    stopping = False
+
+    def __init__(
+        self,
+        turn: Turn,
+        ask: Callable[[Message], Awaitable[bytes]],
+        write: Callable[[bytes], Awaitable[None]],
+        ended: asyncio.Event,
+    ) -> None:
+        self._turn = turn
+        self._ask = ask
+        self._write = write
+        self._ended = ended
+        self.waited = 0.0
+
+    async def turn(self) -> None:
+        await self._turn.wait_reached()
+
+    async def ask(self, message: Message) -> bytes:
+        return await self._ask(message)
+
+    async def say(self, message: bytes) -> None:
+        await self._write(message)
+
+    async def breathe(self) -> None:
+        """A pipe has no comments."""
+
+    async def gone(self) -> None:
+        await self._ended.wait()
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        self._turn.end()
+        yield

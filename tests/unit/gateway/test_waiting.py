@@ -1,0 +1,236 @@
+"""The wait for a person: what ends it, who is told what meanwhile, and what it costs the store."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from callgate.approval import Policy, Request
+from callgate.errors import Reason, Refused, StoreUnavailable
+from callgate.gateway import waiting
+from callgate.gateway.waiting import Beat, Decisions, End, Lobby, wait
+
+NOW = 1_000_000
+REQUEST = Request(
+    "r1", "ann", "vault", "wipe", "caller", {}, b"{}", b"h" * 32, "text", Policy(), "", None, NOW, NOW + 60_000
+)
+
+
+class Shelf:
+    """One request, and how often it was asked for."""
+
+    def __init__(self):
+        self.request_now = REQUEST
+        self.asked = 0
+        self.broken = False
+
+    async def request(self, _request_id):
+        self.asked += 1
+        if self.broken:
+            raise StoreUnavailable("gone")
+        return self.request_now
+
+
+class Line:
+    can_say = True
+    stopping = False
+    waited = 0.0
+
+    def __init__(self):
+        self.said = []
+        self.breaths = 0
+        self.left = asyncio.Event()
+        self.stood_aside = False
+
+    async def say(self, message):
+        self.said.append(json.loads(message))
+
+    async def breathe(self):
+        self.breaths += 1
+
+    async def gone(self):
+        await self.left.wait()
+
+    @contextlib.contextmanager
+    def aside(self):
+        self.stood_aside = True
+        yield
+
+
+@pytest.fixture
+def shelf():
+    return Shelf()
+
+
+@pytest.fixture
+def decisions(shelf):
+    return Decisions(shelf, lambda: NOW)
+
+
+@pytest.fixture
+def line():
+    return Line()
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(waiting, "_TICK_SECONDS", 0.02)
+
+
+def waiting_for(decisions, line, place, *, token=None, closed=lambda: None):
+    beat = Beat(line, token, "come and look")
+    return asyncio.create_task(wait(decisions.of(REQUEST), line, place, beat, closed))
+
+
+async def test_a_decision_ends_it(shelf, decisions, line):
+    with Lobby().enter("vault", "caller", 1, 60) as place:
+        task = waiting_for(decisions, line, place)
+        await asyncio.sleep(0.05)
+        assert not task.done()
+        shelf.request_now = replace(REQUEST, state="approved")
+        assert (await asyncio.wait_for(task, 5)).state == "approved"
+    assert line.stood_aside
+    assert line.waited > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "end"),
+    [
+        (lambda line, _lobby, place: line.left.set(), End.LEFT),
+        (lambda _line, lobby, _place: lobby.take_back("vault", "caller", 1), End.TAKEN_BACK),
+        (lambda _line, _lobby, place: place.answer("decline"), End.ANSWERED),
+        (lambda _line, _lobby, place: place.answer("error"), End.ANSWERED),
+    ],
+)
+async def test_other_ends(decisions, line, change, end):
+    lobby = Lobby()
+    with lobby.enter("vault", "caller", 1, 60) as place:
+        task = waiting_for(decisions, line, place)
+        await asyncio.sleep(0.03)
+        place.answer("accept") if end is not End.ANSWERED else None
+        await asyncio.sleep(0.03)
+        assert not task.done()
+        change(line, lobby, place)
+        assert await asyncio.wait_for(task, 5) is end
+
+
+async def test_time_ends_it(decisions, line):
+    with Lobby().enter("vault", "caller", 1, 0.05) as place:
+        assert await asyncio.wait_for(waiting_for(decisions, line, place), 5) is End.TIME
+
+
+async def test_a_closed_gate_and_a_stopping_gateway_end_it(decisions, line):
+    closed = []
+    with Lobby().enter("vault", "caller", 1, 60) as place:
+        task = waiting_for(decisions, line, place, closed=lambda: closed[0] if closed else None)
+        await asyncio.sleep(0.03)
+        closed.append(Refused(Reason.BLOCKED_BY_POLICY))
+        with pytest.raises(Refused) as caught:
+            await asyncio.wait_for(task, 5)
+        assert caught.value.reason is Reason.BLOCKED_BY_POLICY
+        line.stopping = True
+        with pytest.raises(Refused) as caught:
+            await asyncio.wait_for(waiting_for(decisions, line, place), 5)
+        assert caught.value.reason is Reason.SHUTTING_DOWN
+
+
+async def test_a_closed_gate_counts_before_a_decision(shelf, decisions, line):
+    """What is approved at the same moment stays unused."""
+    shelf.request_now = replace(REQUEST, state="approved")
+    with Lobby().enter("vault", "caller", 1, 60) as place:
+        task = waiting_for(decisions, line, place, closed=lambda: Refused(Reason.BLOCKED_BY_POLICY))
+        with pytest.raises(Refused):
+            await asyncio.wait_for(task, 5)
+
+
+async def test_all_who_wait_for_one_request_ask_the_store_together(shelf, decisions):
+    tasks = [asyncio.create_task(decisions.of(REQUEST)) for _ in range(50)]
+    await asyncio.sleep(0.1)
+    assert shelf.asked < 30
+    tasks[0].cancel()
+    shelf.request_now = replace(REQUEST, state="refused")
+    done = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(done[0], asyncio.CancelledError)
+    assert {one.state for one in done[1:]} == {"refused"}
+    asked = shelf.asked
+    await asyncio.sleep(0.05)
+    assert shelf.asked == asked
+    assert decisions._polls == {}
+
+
+async def test_a_store_that_fails_for_a_moment_ends_nothing(shelf, decisions):
+    shelf.broken = True
+    task = asyncio.create_task(decisions.of(REQUEST))
+    await asyncio.sleep(0.05)
+    shelf.broken = False
+    shelf.request_now = replace(REQUEST, state="approved")
+    assert (await asyncio.wait_for(task, 5)).state == "approved"
+
+
+async def test_news_of_the_store_is_followed_while_somebody_waits(shelf, monkeypatch):
+    monkeypatch.setattr(waiting, "_POLL_SECONDS", 60)
+    told, ended = [], []
+
+    def watch(changed):
+        told.append(changed)
+        return lambda: ended.append(changed)
+
+    decisions = Decisions(shelf, lambda: NOW, watch)
+    task = asyncio.create_task(decisions.of(REQUEST))
+    await asyncio.sleep(0.02)
+    shelf.request_now = replace(REQUEST, state="approved")
+    await asyncio.to_thread(told[0])
+    assert (await asyncio.wait_for(task, 5)).state == "approved"
+    assert ended == told
+
+
+async def test_a_request_whose_time_is_over_is_not_waited_for(shelf):
+    decisions = Decisions(shelf, lambda: REQUEST.expires_at)
+    assert (await asyncio.wait_for(decisions.of(REQUEST), 5)).state == "waiting"
+    shelf.request_now = None
+    assert await asyncio.wait_for(decisions.of(REQUEST), 5) is None
+
+
+async def test_progress_grows_and_stays_next_to_nothing(line, monkeypatch):
+    monkeypatch.setattr(waiting, "_PROGRESS_SECONDS", 0)
+    beat = Beat(line, "token", "come and look")
+    for _ in range(5):
+        await beat()
+    values = [message["params"]["progress"] for message in line.said]
+    assert values == sorted(set(values))
+    assert 0 < values[-1] < 0.001
+    assert {message["params"]["progressToken"] for message in line.said} == {"token"}
+    assert line.breaths == 0
+
+
+@pytest.mark.parametrize("token", [None, True, 1.5, [], {}])
+async def test_without_a_token_there_are_only_signs_of_life(line, token):
+    beat = Beat(line, token, "come and look")
+    await beat()
+    await beat()
+    assert (line.said, line.breaths) == ([], 1)
+
+
+async def test_a_cancellation_that_comes_first_counts():
+    lobby = Lobby()
+    assert not lobby.take_back("vault", "caller", 1)
+    assert not lobby.take_back("vault", "caller", [1])
+    with lobby.enter("vault", "another", 1, 60) as place:
+        assert not place.taken_back
+    with lobby.enter("vault", "caller", 1, 60) as place:
+        assert place.taken_back
+    with lobby.enter("vault", "caller", 1, 60) as place:
+        assert not place.taken_back
+
+
+async def test_a_lobby_has_so_many_places():
+    lobby = Lobby()
+    with contextlib.ExitStack() as stack:
+        for number in range(1000):
+            assert not lobby.full
+            stack.enter_context(lobby.enter("vault", "caller", number, 60))
+        assert lobby.full
+    assert not lobby.full

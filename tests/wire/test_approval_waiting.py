@@ -1,0 +1,450 @@
+"""Calls that wait: what ends the wait, what is left of it, and whom it does not hold up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from callgate.store import Block, set_block
+from support.gateway import serving, write_config
+from support.hostile import hostile_server
+from support.persons import MARK, ApprovalSite, approval_site, http_vault, person_at
+from support.raw import SECONDS, ask, piped, streaming
+from support.registry import requirement
+from support.sessions import Guest, events, until
+
+ERAS = ("legacy", "modern")
+SERVERS = ("web", "pipe")
+both_eras = pytest.mark.parametrize("era", ERAS)
+both_servers = pytest.mark.parametrize("server", SERVERS)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovalSite]:
+    """Waiting ends soon: what is left then is what these tests look at."""
+    with approval_site(tmp_path_factory.mktemp("short"), approval={"park_seconds": 0.6}) as running:
+        yield running
+
+
+@pytest.fixture
+def patient(tmp_path: object) -> Iterator[ApprovalSite]:
+    """One that a test may close, block or stop."""
+    with approval_site(tmp_path) as running:
+        yield running
+
+
+def reason(answer: dict) -> str:
+    return answer["error"]["data"]["reason"]
+
+
+def id_of(answer: dict) -> int:
+    return answer["id"]
+
+
+def ran(answer: dict) -> str:
+    return json.loads(answer["result"]["content"][0]["text"])["ran"]
+
+
+async def aside(work, *arguments, **named):
+    return await asyncio.to_thread(lambda: work(*arguments, **named))
+
+
+@requirement("VA-022", "VA-137", "VA-157")
+@both_eras
+@both_servers
+async def test_the_error_names_the_page_and_an_approval_lets_the_same_call_through_once(site, server, era):
+    client = Guest.arrive(site.gateway.url(server), era)
+    vault = site.vault(server)
+    before = len(vault.calls)
+    arguments = {"id": f"{server}-{era}", "n": 1}
+    told = await aside(client.call, "wipe", **arguments)
+    assert told["error"]["code"] == -32001
+    assert reason(told) == "missing_evidence"
+    page = told["error"]["data"]["approval"]
+    request = await site.person.waiting()
+    assert page["request"] == request.id
+    assert page["url"] == f"http://localhost:{site.gateway.port}/approve/{request.id}"
+    assert page["url"] in told["error"]["message"]
+    assert "same call" in told["error"]["data"]["advice"]
+    assert page["expiresAt"].endswith("Z")
+
+    await site.person.approve(request)
+    other = await aside(client.call, "wipe", **arguments | {"n": 2})
+    assert reason(other) == "missing_evidence"
+    assert other["error"]["data"]["approval"]["request"] != request.id
+    assert len(vault.calls) == before
+    # The same arguments in another order and spelling are the same call.
+    spelt = {"n": 1.0, "id": arguments["id"]}
+    assert ran(await aside(client.call, "wipe", **spelt)) == "wipe"
+    assert len(vault.calls) == before + 1
+    again = await aside(client.call, "wipe", **arguments)
+    assert reason(again) == "missing_evidence"
+    assert again["error"]["data"]["approval"]["request"] != request.id
+    assert len(vault.calls) == before + 1
+    for waiting in await site.person.open_requests():
+        await site.person.approvals.refuse(waiting.id, by="test", note="")
+
+
+@both_servers
+async def test_an_approval_is_for_the_session_that_asked(site, server):
+    one, other = (Guest.arrive(site.gateway.url(server), "legacy") for _ in range(2))
+    reached = len(site.vault(server).calls)
+    assert reason(await aside(one.call, "wipe", id="mine")) == "missing_evidence"
+    await site.person.approve()
+    assert reason(await aside(other.call, "wipe", id="mine")) == "missing_evidence"
+    assert len(site.vault(server).calls) == reached
+    assert ran(await aside(one.call, "wipe", id="mine")) == "wipe"
+    for waiting in await site.person.open_requests():
+        await site.person.approvals.refuse(waiting.id, by="test", note="")
+
+
+@both_eras
+async def test_two_calls_at_once_share_an_approval_that_lets_one_through(patient, era):
+    client = Guest.arrive(patient.gateway.url("web"), era)
+    tasks = [asyncio.create_task(aside(client.call, "wipe", rpc_id=number, id="x")) for number in range(5)]
+    request = await patient.person.waiting()
+    await asyncio.sleep(0.3)
+    assert [one.id for one in await patient.person.open_requests()] == [request.id]
+    await patient.person.approve(request)
+    answers = await asyncio.gather(*tasks)
+    assert sum("result" in answer for answer in answers) == 1
+    assert {reason(answer) for answer in answers if "error" in answer} == {"approval_expired"}
+    assert len(patient.vault("web").calls) == 1
+
+
+@requirement("VA-074", "VA-127")
+@both_eras
+async def test_the_record_of_the_call_holds_the_approval(patient, era):
+    client = Guest.arrive(patient.gateway.url("web"), era)
+    task = asyncio.create_task(aside(client.call, "wipe", id="x"))
+    request = await patient.person.approve()
+    answer = await task
+    assert ran(answer) == "wipe"
+    patient.gateway.stop()
+    (record,) = patient.decisions
+    approval = record["extra"]["approval"]
+    assert (record["verdict"], approval["request"], approval["user"]) == ("allow", request.id, "ann")
+    assert approval["credential"] == (await patient.person.approvals.shelf.credentials("ann"))[0].id
+    assert approval["assertion"]["signature"]
+    used = await patient.person.approvals.shelf.request(request.id)
+    assert (used.state, used.call) == ("used", record["call"])
+
+
+@both_eras
+@both_servers
+async def test_a_client_that_leaves_ends_the_wait_and_finds_its_request_again(patient, server, era):
+    client = Guest.arrive(patient.gateway.url(server), era)
+    params = {"name": "wipe", "arguments": {"id": "x"}}
+    with streaming(client.url, client.body("tools/call", params), client.headers("tools/call", params)) as response:
+        assert response.status == 200
+        assert response.headers["content-type"] == "text/event-stream"
+        request = await patient.person.waiting()
+        assert response.read1() == b": waiting for a person\n\n"
+    until(lambda: patient.decisions)
+    assert patient.decisions[0]["verdict"] == "refuse"
+    await patient.person.approve(request)
+    assert ran(await aside(client.call, "wipe", id="x")) == "wipe"
+    assert len(patient.vault(server).calls) == 1
+
+
+@both_servers
+async def test_a_call_that_is_taken_back_gets_no_answer(patient, server):
+    client = Guest.arrive(patient.gateway.url(server), "legacy")
+    task = asyncio.create_task(aside(client.request, "tools/call", {"name": "wipe", "arguments": {"id": "x"}}, 7))
+    await patient.person.waiting()
+    stranger = Guest.arrive(patient.gateway.url(server), "legacy")
+    cancel = {"requestId": 7, "reason": "changed my mind"}
+    stranger.request("notifications/cancelled", cancel, None)
+    client.request("notifications/cancelled", {"requestId": "7"}, None)
+    await asyncio.sleep(0.2)
+    assert not task.done()
+    assert client.request("notifications/cancelled", cancel, None).status == 202
+    reply = await task
+    assert events(reply.body) == []
+    seen = [m["params"] for m in patient.vault(server).received if m.get("method") == "notifications/cancelled"]
+    assert cancel not in [one for one in seen if one.get("requestId") == 7][1:]
+    assert patient.vault(server).calls == []
+
+
+@both_eras
+@both_servers
+async def test_the_kill_switch_ends_every_wait(patient, server, era):
+    client = Guest.arrive(patient.gateway.url(server), era)
+    task = asyncio.create_task(aside(client.call, "wipe", id="x"))
+    request = await patient.person.waiting()
+    store = patient.store
+    set_block(store, Block(on=True, at=1, by="test"), None)
+    assert reason(await task) == "blocked_by_policy"
+    # What is approved while it is on stays unused.
+    await patient.person.approve(request)
+    assert reason(await aside(client.call, "wipe", id="x")) == "blocked_by_policy"
+    assert patient.vault(server).calls == []
+    set_block(store, Block(on=False, at=2, by="test"), None)
+    until(lambda: "result" in client.call("look"))
+    assert ran(await aside(client.call, "wipe", id="x")) == "wipe"
+
+
+@both_eras
+async def test_a_gateway_that_stops_says_so_to_who_waits(patient, era):
+    client = Guest.arrive(patient.gateway.url("web"), era)
+    task = asyncio.create_task(aside(client.call, "wipe", id="x"))
+    await patient.person.waiting()
+    assert patient.gateway.stop() == 0
+    assert reason(await task) == "shutting_down"
+    assert patient.vault("web").calls == []
+
+
+async def test_an_answer_of_the_server_that_is_no_reply_becomes_an_error_on_the_open_stream(tmp_path):
+    def page(peer, _request):
+        peer.send(b"HTTP/1.1 503 Busy\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\nsorry!")
+
+    with hostile_server({"wipe": page}) as upstream:
+        async with person_at(tmp_path) as person:
+            tables = {"one": {"url": upstream.url, "approval": {"tools": ["wipe"]}}}
+            with serving(tmp_path, tables) as gateway:
+                client = Guest(gateway.url("one"), {})
+                task = asyncio.create_task(aside(client.request, "tools/call", {"name": "wipe", "arguments": {}}, 9))
+                await person.approve()
+                reply = await task
+    assert reply.status == 200
+    (answer,) = events(reply.body)
+    assert (answer["id"], reason(answer)) == (9, "upstream_garbage")
+    assert "503" in answer["error"]["message"]
+
+
+@both_eras
+async def test_a_client_that_takes_no_stream_is_answered_as_it_can_be(patient, era):
+    client = Guest.arrive(patient.gateway.url("pipe"), era)
+    params = {"name": "wipe", "arguments": {"id": "x"}}
+    headers = client.headers("tools/call", params) | {"Accept": "application/json"}
+    task = asyncio.create_task(aside(ask, client.url, client.body("tools/call", params), headers))
+    await patient.person.approve()
+    reply = await task
+    assert reply.header("content-type") == "application/json"
+    assert ran(json.loads(reply.body)) == "wipe"
+
+
+def test_nobody_to_ask_is_said_with_what_to_do(tmp_path):
+    with http_vault(tmp_path / "web") as web:
+        tables = {"web": {"url": web.url, "approval": {"tools": ["wipe"]}}}
+        with serving(tmp_path, tables, approval={"user": "ann"}) as gateway:
+            told = Guest(gateway.url("web"), {}).call("wipe", id="1")
+            assert reason(told) == "approval_unavailable"
+            assert "`callgate enroll ann`" in told["error"]["data"]["advice"]
+            assert web.calls == []
+
+
+async def test_with_several_people_one_has_to_be_named(tmp_path):
+    with http_vault(tmp_path / "web") as web:
+        table = {"url": web.url, "approval": {"tools": ["wipe"]}}
+        async with person_at(tmp_path, "ann"), person_at(tmp_path, "ben") as ben:
+            with serving(tmp_path, {"web": table}) as gateway:
+                told = await aside(Guest(gateway.url("web"), {}).call, "wipe", id="1")
+                assert reason(told) == "approval_unavailable"
+                assert "ann, ben" in told["error"]["data"]["advice"]
+            named = table | {"approval": {"tools": ["wipe"], "user": "ben"}}
+            with serving(tmp_path, {"web": named}) as gateway:
+                task = asyncio.create_task(aside(Guest(gateway.url("web"), {}).call, "wipe", id="1"))
+                await ben.approve()
+                assert ran(await task) == "wipe"
+
+
+@requirement("VA-178")
+@both_eras
+def test_nobody_is_asked_more_than_they_can_look_at(tmp_path, era):
+    with approval_site(tmp_path, approval={"park_seconds": 0, "pending_per_user": 3}) as site:
+        client = Guest.arrive(site.gateway.url("web"), era)
+        told = [client.call("wipe", id=str(number)) for number in range(5)]
+        assert [reason(one) for one in told] == ["missing_evidence"] * 3 + ["approval_limit"] * 2
+        # The same call is the same request, and takes no further place.
+        assert client.call("wipe", id="0")["error"]["data"]["approval"] == told[0]["error"]["data"]["approval"]
+        assert site.vault("web").calls == []
+
+
+def test_tools_that_a_reload_lists_need_a_person_from_then_on(tmp_path):
+    with http_vault(tmp_path / "web") as web, serving(tmp_path, {"web": {"url": web.url}}) as gateway:
+        client = Guest.arrive(gateway.url("web"), "legacy")
+        assert ran(client.call("wipe")) == "wipe"
+        write_config(tmp_path, {"web": {"url": web.url, "approval": {"tools": ["wipe"]}}})
+        until(lambda: "error" in client.call("wipe"))
+        assert reason(client.call("wipe")) == "approval_unavailable"
+        assert ran(client.call("look")) == "look"
+        assert ask(f"{gateway.address}/", None, {}, "GET").status != 404
+        write_config(tmp_path, {"web": {"url": web.url}})
+        until(lambda: "result" in client.call("wipe"))
+
+
+@both_servers
+def test_a_call_that_needs_a_person_is_not_taken_in_a_batch(site, server):
+    client = Guest.arrive(site.gateway.url(server), "legacy")
+    reached = len(site.vault(server).calls)
+    one = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "look", "arguments": {}}}
+    two = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "wipe", "arguments": {}}}
+    three = {"jsonrpc": "2.0", "id": 3, "method": "approval/challenge/create", "params": {"toolName": "wipe"}}
+    for batch in ([one, two], [one, three]):
+        reply = ask(client.url, json.dumps(batch).encode(), client.headers("", {}))
+        answers = {answer["id"]: answer for answer in json.loads(reply.body)}
+        assert {reason(answer) for answer in answers.values()} == {"batch_refused"}
+        assert "alone" in answers[batch[1]["id"]]["error"]["data"]["advice"]
+    assert len(site.vault(server).calls) == reached
+    listing = {"jsonrpc": "2.0", "id": 5, "method": "tools/list"}
+    reply = ask(client.url, json.dumps([one, listing]).encode(), client.headers("", {}))
+    ran_one, listed = sorted(events(reply.body) if reply.body[:1] != b"[" else json.loads(reply.body), key=id_of)
+    assert ran(ran_one) == "look"
+    marked = {tool["name"] for tool in listed["result"]["tools"] if MARK in tool.get("_meta", {})}
+    assert marked == {"wipe", "wipe_all", "quiz", "pay", "pay_here", "odd", "classy"}
+
+
+# ---- stdio ----
+
+
+class Pipe:
+    """A client of `callgate wrap`, line by line."""
+
+    def __init__(self, process) -> None:
+        self._process = process
+        self._ids = iter(range(100, 1000))
+
+    def send(self, method: str, params: dict, rpc_id: int | str | None) -> None:
+        whole = {"jsonrpc": "2.0", "method": method, "params": params}
+        line = json.dumps(whole if rpc_id is None else whole | {"id": rpc_id})
+        self._process.stdin.write(line.encode() + b"\n")
+        self._process.stdin.flush()
+
+    def call(self, tool: str, rpc_id: int, **arguments) -> None:
+        self.send("tools/call", {"name": tool, "arguments": arguments}, rpc_id)
+
+    def read(self) -> dict:
+        return json.loads(self._process.stdout.readline())
+
+    def greet(self) -> None:
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw"}}
+        self.send("initialize", hello, 0)
+        self.send("notifications/initialized", {}, None)
+        self.read()
+
+
+@contextlib.contextmanager
+def wrapping(site: ApprovalSite, server: str) -> Iterator[Pipe]:
+    with piped(site.wrap_argv(server)) as process:
+        pipe = Pipe(process)
+        pipe.greet()
+        yield pipe
+
+
+@both_servers
+async def test_over_stdio_a_waiting_call_holds_nobody_up(patient, server):
+    with wrapping(patient, server) as pipe:
+        pipe.call("wipe", 1, id="x")
+        for number in range(2, 6):
+            pipe.call("look", number, id=str(number))
+        pipe.send("tools/list", {}, 6)
+        answers = [await aside(pipe.read) for _ in range(5)]
+        assert sorted(answer["id"] for answer in answers) == [2, 3, 4, 5, 6]
+        await patient.person.approve()
+        answer = await aside(pipe.read)
+        assert (answer["id"], ran(answer)) == (1, "wipe")
+
+
+@both_servers
+async def test_over_stdio_a_waiting_call_can_be_taken_back(patient, server):
+    with wrapping(patient, server) as pipe:
+        pipe.call("wipe", 1, id="x")
+        # At once: it must not overtake what it cancels.
+        pipe.send("notifications/cancelled", {"requestId": 1}, None)
+        pipe.call("look", 2)
+        assert (await aside(pipe.read))["id"] == 2
+        until(lambda: patient.decisions)
+        await asyncio.sleep(0.1)
+        pipe.call("look", 3)
+        assert (await aside(pipe.read))["id"] == 3
+        # The id is free again, and the request is still there.
+        pipe.call("wipe", 1, id="x")
+        await patient.person.approve()
+        answer = await aside(pipe.read)
+        assert (answer["id"], ran(answer)) == (1, "wipe")
+    assert "notifications/cancelled" not in patient.vault(server).methods()
+
+
+async def test_over_stdio_a_client_that_closes_its_end_is_told_of_the_page(patient):
+    with piped(patient.wrap_argv("pipe")) as process:
+        pipe = Pipe(process)
+        pipe.greet()
+        pipe.call("wipe", 1, id="x")
+        await patient.person.waiting()
+        process.stdin.close()
+        answer = await aside(pipe.read)
+        assert reason(answer) == "missing_evidence"
+        url = answer["error"]["data"]["approval"]["url"]
+        assert url.startswith("http://localhost:")
+    assert patient.vault("pipe").calls == []
+
+
+async def test_wrap_shows_the_page_on_a_port_of_its_own_to_this_machine_only(patient):
+    with wrapping(patient, "pipe") as pipe:
+        pipe.send("tools/call", {"name": "wipe", "arguments": {"id": "x"}, "_meta": {"progressToken": "t"}}, 1)
+        told = await aside(pipe.read)
+        assert told["params"]["progressToken"] == "t"
+        url = told["params"]["message"].rpartition(" ")[2]
+        host = url.removeprefix("http://").partition("/")[0]
+        assert host.startswith("localhost:")
+
+        def look(name: str) -> tuple[int, str | None]:
+            connection = http.client.HTTPConnection("127.0.0.1", int(host.rpartition(":")[2]), timeout=SECONDS)
+            with contextlib.closing(connection):
+                connection.request("GET", url.removeprefix(f"http://{host}"), headers={"Host": name})
+                response = connection.getresponse()
+                return response.status, response.headers["content-type"].partition(";")[0]
+
+        # The page itself is for whoever signs in.
+        assert await aside(look, host) == (401, "text/html")
+        assert await aside(look, "evil.example") == (403, "application/json")
+        await patient.person.approve()
+        while "result" not in (answer := await aside(pipe.read)):
+            assert answer["method"] == "notifications/progress"
+        assert ran(answer) == "wipe"
+
+
+async def test_over_stdio_many_calls_wait_side_by_side(patient):
+    with wrapping(patient, "pipe") as pipe:
+        for number in range(10):
+            pipe.call("wipe", number, id=str(number))
+        for _ in range(10):
+            await patient.person.approve()
+        answers = [await aside(pipe.read) for _ in range(10)]
+        assert sorted(answer["id"] for answer in answers) == list(range(10))
+        assert all(ran(answer) == "wipe" for answer in answers)
+
+
+def test_a_parked_call_holds_only_the_bytes_that_it_has(tmp_path):
+    """Sent without a length, it reserves as much as a message may have; not while it waits."""
+    sections = {"limits": {"held_bytes": "40 MiB"}}
+    with approval_site(tmp_path, **sections) as site, ThreadPoolExecutor(4) as pool:
+        guests = [Guest.arrive(site.gateway.url("web"), "legacy") for _ in range(3)]
+
+        def chunked(guest: Guest, number: int) -> bytes:
+            params = {"name": "wipe", "arguments": {"id": str(number)}}
+            host = guest.url.removeprefix("http://").partition("/")[0]
+            connection = http.client.HTTPConnection(host, timeout=SECONDS)
+            with contextlib.closing(connection):
+                body = guest.body("tools/call", params)
+                path = "/" + guest.url.removeprefix("http://").partition("/")[2]
+                connection.request("POST", path, iter([body]), guest.headers("tools/call", params), encode_chunked=True)
+                return connection.getresponse().read()
+
+        waiting = []
+        for number, guest in enumerate(guests):
+            waiting.append(pool.submit(chunked, guest, number))
+            while len(asyncio.run(site.person.open_requests())) <= number:
+                assert not waiting[-1].done(), waiting[-1].result()
+                time.sleep(0.02)
+        for _ in guests:
+            asyncio.run(site.person.approve())
+        assert all(ran(events(one.result(SECONDS))[-1]) == "wipe" for one in waiting)
