@@ -14,6 +14,7 @@ BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
 CPU_LIMIT = 1.5
 THROUGHPUT_LIMIT = 10.0
+APPROVAL_LIMIT = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,27 @@ def _audit(audit: dict[str, Any]) -> Grid:
     return Grid("Audit log", columns, tuple(rows))
 
 
+def _approval(approval: dict[str, Any]) -> Iterator[Grid]:
+    memory = approval["memory"]
+    if memory["status"] != "ok":
+        yield Grid("Verified approval", ("",), ((memory["reason"],),))
+        return
+    rows = [(row["label"], f"{row['per_cpu_second']:,}", _times(row["vs_raw"])) for row in memory["subjects"].values()]
+    yield Grid("Verified approval, ES256, one core", ("", "a CPU second", "÷ bare P-256"), tuple(rows))
+    columns = ("store", "at once", "challenges/s", "approvals/s", "CPU µs/approval")
+    durable: list[tuple[str, ...]] = []
+    for store, row in approval.items():
+        if row["status"] != "ok":
+            durable.append((store, "", row["reason"], "", ""))
+        for workers, at in row.get("concurrency", {}).items():
+            cpu = _number(at["cpu_us_per_approval"], 0)
+            if at["store_cpu_us_per_approval"] is not None:
+                cpu += f" (+{at['store_cpu_us_per_approval']:,.0f} database)"
+            rates = f"{at['challenges_per_second']:,}", f"{at['approvals_per_second']:,}"
+            durable.append((store, workers, *rates, cpu))
+    yield Grid("Verified approval, durable", columns, tuple(durable))
+
+
 def grids(results: dict[str, Any]) -> Iterator[Grid]:
     for key, title in TRANSPORTS.items():
         if results.get(key):
@@ -98,20 +120,28 @@ def grids(results: dict[str, Any]) -> Iterator[Grid]:
         yield _sessions(results["sessions"])
     if results.get("audit"):
         yield _audit(results["audit"])
+    if results.get("approval"):
+        yield from _approval(results["approval"])
 
 
 def targets(results: dict[str, Any]) -> dict[str, Any]:
-    """The two budgets of the project, judged on this run; speed against the faster of the two FastMCP proxies."""
+    """The budgets of the project, judged on this run; speed against the faster of the two FastMCP proxies."""
     row = results.get("http", {}).get("callgate-sqlite", {})
     cpu = row.get("cpu_vs_relay")
     speeds = [row.get("throughput_vs_fastmcp"), row.get("throughput_vs_fastmcp_shared")]
     speed = min((value for value in speeds if value is not None), default=None)
+    steps = results.get("approval", {}).get("memory", {}).get("subjects", {}).get("steps", {}).get("vs_raw")
     return {
         "cpu_vs_relay": {"limit": CPU_LIMIT, "measured": cpu, "met": None if cpu is None else cpu <= CPU_LIMIT},
         "throughput_vs_fastmcp": {
             "limit": THROUGHPUT_LIMIT,
             "measured": speed,
             "met": None if speed is None else speed >= THROUGHPUT_LIMIT,
+        },
+        "approval_vs_p256": {
+            "limit": APPROVAL_LIMIT,
+            "measured": steps,
+            "met": None if steps is None else steps >= APPROVAL_LIMIT,
         },
     }
 

@@ -20,6 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+import approval
 import audit
 import http_bench
 import report
@@ -36,8 +37,8 @@ RESULTS = HERE / "results" / "latest.json"
 PARTIAL = HERE / "results" / "partial.json"
 README = HERE / "README.md"
 TABLE_WIDTH = 132
-PARTS = ("http", "modern", "sessions", "stdio", "audit")
-PACKAGES = ("callgate", "aiohttp", "uvicorn", "uvloop", "msgspec", "httptools")
+PARTS = ("http", "modern", "sessions", "stdio", "audit", "approval")
+PACKAGES = ("callgate", "aiohttp", "uvicorn", "uvloop", "msgspec", "httptools", "cryptography", "webauthn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,8 @@ def measure(plan: Plan, console: Console) -> dict[str, Any]:
             results["stdio"] = summaries(rows)
         if "audit" in plan.parts:
             results["audit"] = audit.measure(scratch, steps.say, quick=plan.quick)
+        if "approval" in plan.parts:
+            results["approval"] = approval.measure(scratch, steps.say, quick=plan.quick)
     results["seconds"] = round(time.monotonic() - began, 1)
     results["targets"] = report.targets(results)
     return results

@@ -35,7 +35,9 @@ TOOLS = [
     tool("odd", {"required": "twice"}),
     tool("classy", {"required": "verified", "authenticatorClass": "quantum"}),
     tool("quiz"),
+    tool("grow"),
 ]
+CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
 
 class Vault:
@@ -46,6 +48,8 @@ class Vault:
         self._options = options
         self._lock = threading.Lock()
         self.ran: list[Any] = []
+        # After a call of `grow`, which says so, `look` is marked.
+        self.grown = False
 
     def note(self, raw: bytes) -> None:
         with self._lock:
@@ -82,11 +86,12 @@ class Vault:
         return {} if method == "ping" else -32601
 
     def _page(self, cursor: str | None) -> dict[str, Any]:
+        tools = [tool("look", {"required": "verified"}), *TOOLS[1:]] if self.grown else TOOLS
         if "paged" not in self._options:
-            return {"tools": TOOLS}
+            return {"tools": tools}
         at = int(cursor or 0)
-        more = {"nextCursor": str(at + 1)} if at + 1 < len(TOOLS) else {}
-        return {"tools": [TOOLS[at]], **more}
+        more = {"nextCursor": str(at + 1)} if at + 1 < len(tools) else {}
+        return {"tools": [tools[at]], **more}
 
     def _call(self, params: dict[str, Any], modern: bool) -> dict[str, Any]:
         if params["name"] == "quiz" and modern and "inputResponses" not in params:
@@ -94,9 +99,15 @@ class Vault:
             wanted = {"sure": {"method": "elicitation/create", "params": question}}
             return {"resultType": "input_required", "inputRequests": wanted, "requestState": "the vault's own"}
         self.ran.append(params.get("arguments"))
+        self.grown = self.grown or params["name"] == "grow"
         text = json.dumps({"ran": params["name"], "times": len(self.ran)})
         complete = {"resultType": "complete"} if modern else {}
         return {"content": [{"type": "text", "text": text}], "isError": False, **complete}
+
+    def asides(self, message: Any) -> list[dict[str, Any]]:
+        """What it says of its own accord before it answers."""
+        params = message.get("params") if isinstance(message, dict) else None
+        return [CHANGED] if isinstance(params, dict) and params.get("name") == "grow" else []
 
     def dump(self, message: Any) -> bytes:
         spaces = (", ", ": ") if "spaced" in self._options else (",", ":")
@@ -106,9 +117,11 @@ class Vault:
 def serve_stdio(vault: Vault) -> None:
     for line in sys.stdin.buffer:
         vault.note(line)
-        reply = vault.answer(json.loads(line))
+        message = json.loads(line)
+        reply = vault.answer(message)
         if reply is not None:
-            sys.stdout.buffer.write(vault.dump(reply) + b"\n")
+            lines = [*vault.asides(message), reply]
+            sys.stdout.buffer.write(b"".join(vault.dump(one) + b"\n" for one in lines))
             sys.stdout.buffer.flush()
 
 
@@ -131,7 +144,9 @@ def serve_http(vault: Vault, options: set[str]) -> None:
                 return
             data = vault.dump(reply)
             stream = "events" in options
-            data = b"id: 7\nevent: message\ndata: " + data + b"\n\n" if stream else data
+            if stream:
+                said = [*map(vault.dump, vault.asides(message)), data]
+                data = b"".join(b"id: 7\nevent: message\ndata: " + one + b"\n\n" for one in said)
             unknown = isinstance(reply, dict) and reply.get("error", {}).get("code") == -32601
             self.send_response(404 if unknown else 200)
             self.send_header("content-type", "text/event-stream" if stream else "application/json")

@@ -157,6 +157,20 @@ def test_a_list_that_nobody_asked_for_is_asked_for_before_the_first_call(tmp_pat
             assert [call["params"]["name"] for call in vault.calls] == ["look", "no such tool"]
 
 
+@both_eras
+@both_servers
+def test_a_list_that_has_changed_is_asked_for_again(tmp_path, server, era):
+    with http_vault(tmp_path / "web", "events") as web:
+        pipe = vault_at(tmp_path / "pipe")
+        tables = {"web": {"url": web.url}, "pipe": {"command": pipe.argv}}
+        with serving(tmp_path, tables, approval={"enabled": True}) as gateway:
+            client = Guest.arrive(gateway.url(server), era, **CEREMONY)
+            assert "result" in client.call("look", id="1")
+            assert "result" in client.call("grow")
+            assert reason(client.call("look", id="1")) == "missing_evidence"
+            assert reason(client.call("pay", id="1")) == "missing_evidence"
+
+
 @both_servers
 def test_a_server_that_does_not_say_what_it_has_is_not_called(tmp_path, server):
     with http_vault(tmp_path / "web", "mute") as web:

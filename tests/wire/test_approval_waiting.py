@@ -40,6 +40,14 @@ def patient(tmp_path: object) -> Iterator[ApprovalSite]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def talkative(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovalSite]:
+    """Servers that answer with streams."""
+    directory = tmp_path_factory.mktemp("talkative")
+    with approval_site(directory, "events", servers_approval={"tools": ["grow"]}) as running:
+        yield running
+
+
 def reason(answer: dict) -> str:
     return answer["error"]["data"]["reason"]
 
@@ -199,6 +207,21 @@ async def test_a_gateway_that_stops_says_so_to_who_waits(patient, era):
     assert patient.gateway.stop() == 0
     assert reason(await task) == "shutting_down"
     assert patient.vault("web").calls == []
+
+
+@both_eras
+@both_servers
+async def test_what_the_server_streams_follows_on_the_stream_that_is_open(talkative, server, era):
+    client = Guest.arrive(talkative.gateway.url(server), era)
+    params = {"name": "grow", "arguments": {}, "_meta": {"progressToken": 5}}
+    task = asyncio.create_task(aside(client.request, "tools/call", params, 3))
+    await talkative.person.approve()
+    reply = await task
+    progress, *rest = events(reply.body)
+    assert progress["method"] == "notifications/progress"
+    methods = [message.get("method") for message in rest if message.get("method") != "notifications/progress"]
+    assert methods == ["notifications/tools/list_changed", None]
+    assert (rest[-1]["id"], ran(rest[-1])) == (3, "grow")
 
 
 async def test_an_answer_of_the_server_that_is_no_reply_becomes_an_error_on_the_open_stream(tmp_path):

@@ -22,8 +22,12 @@ _BLANK: Final = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
     "\U0001107f\U00013441\U00013442\U00016fe4\U0001d159\u0334\u0335\u0336\u0337\u0338"
 )
-# Marks that sit on any letter. Piled up they cover the lines around them, and alone they change a quotation mark.
-_PILE: Final = re.compile("([^\\W\\d_]?)([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+)")
+# Marks that sit on any letter. Piled up they cover the lines around them; alone they change a quotation mark, and after
+# an escape its last letter.
+_PILE: Final = re.compile(
+    r"(\\u[0-9a-f]{4}|\\u\{[0-9a-f]+\}|\\.|[^\W\d_]?)"
+    "([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+)"
+)
 _MARKS: Final = 3
 _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 _TEXT_CHARS: Final = 20_000
@@ -75,8 +79,8 @@ def _spelt(char: str) -> str:
 
 
 def _unpiled(match: re.Match[str]) -> str:
-    letter, marks = match.groups()
-    return match[0] if letter and len(marks) <= _MARKS else letter + "".join(map(_spelt, marks))
+    before, marks = match.groups()
+    return match[0] if len(before) == 1 and len(marks) <= _MARKS else before + "".join(map(_spelt, marks))
 
 
 def escaped(value: Any) -> Any:

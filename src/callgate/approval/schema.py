@@ -9,6 +9,7 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
+from callgate.approval.weighing import TooHeavy, check_weight, has_references
 from callgate.errors import Reason, Refused
 
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
@@ -28,11 +29,17 @@ def check_arguments(schema: Any, arguments: dict[str, Any]) -> None:
     if schema is None:
         return
     try:
-        validator = _validator(_encode(schema))
+        validator, tangled = _validator(_encode(schema))
     except (ValueError, TypeError, RecursionError, jsonschema_rs.ReferencingError):
         raise Refused(Reason.ARGUMENTS_INVALID, "the tool's inputSchema cannot be used to check arguments") from None
     try:
+        if tangled is not None:
+            check_weight(tangled, arguments)
         error = next(iter(validator.iter_errors(arguments)), None)
+    except TooHeavy:
+        raise Refused(
+            Reason.ARGUMENTS_INVALID, "the tool's inputSchema makes too much work of these arguments"
+        ) from None
     except (ValueError, RecursionError):
         raise Refused(Reason.ARGUMENTS_INVALID, "the arguments cannot be checked") from None
     if error is not None:
@@ -46,11 +53,14 @@ def _no_fetching(uri: str) -> Any:
 
 
 @lru_cache(maxsize=512)
-def _validator(schema: bytes) -> Any:
+def _validator(schema: bytes) -> tuple[Any, Any]:
+    """What checks arguments, and the schema itself if it has references and so has to be weighed each time."""
+    read = _decode(schema)
     # Linear-time patterns: a hostile schema must not keep the gate busy.
-    return jsonschema_rs.validator_for(
-        _decode(schema), retriever=_no_fetching, pattern_options=jsonschema_rs.RegexOptions(size_limit=1 << 20)
+    validator = jsonschema_rs.validator_for(
+        read, retriever=_no_fetching, pattern_options=jsonschema_rs.RegexOptions(size_limit=1 << 20)
     )
+    return validator, read if has_references(read) else None
 
 
 def defaults_in(schema: Any, path: str = "", depth: int = 0) -> Iterator[str]:

@@ -56,6 +56,7 @@ class Office:
         self._seals = Seals(lambda: [key.secret for key in keyring.versions(KEY)])
         self._rounds = Rounds(_ROUND_SECONDS)
         self._lobby = Lobby()
+        self._made: tuple[Approval, Approvals] | None = None
         self._catalogues: dict[str, Catalogue] = {}
 
     def forget(self, server: str) -> None:
@@ -71,7 +72,7 @@ class Office:
     def furnish(self, config: Config) -> Furnished:
         """The check and the desk of a configuration."""
         section = config.approval
-        approvals = Approvals(self._shelf, party(section), settings(section), witness=self._audit.admin)
+        approvals = self._service(section)
         gating = Gatings(config, self._catalogues, Deployment(section.server_id, self._shelf.identity))
         approver = Approver(config, approvals)
         times = Times(section.park_seconds, section.request_seconds, config.limits.check_seconds)
@@ -100,6 +101,13 @@ class Office:
             ask_seconds=times.ask,
         )
         return Furnished(approvals, check, desk, section.request_seconds + times.ask + _MARGIN_SECONDS)
+
+    def _service(self, section: Approval) -> Approvals:
+        """The same one for as long as nothing about it changes: the console holds on to it."""
+        if self._made is None or self._made[0] != section:
+            made = Approvals(self._shelf, party(section), settings(section), witness=self._audit.admin)
+            self._made = section, made
+        return self._made[1]
 
     async def _page(self, section: Approval, request: str) -> str:
         base = section.url.rstrip("/") if section.url is not None else await self.address()

@@ -151,7 +151,7 @@ def agent_of(context: Context) -> dict[str, str]:
         "session": context.session[:8] if context.session else None,
         "protocol": context.protocol,
     }
-    return {name: text for name, text in facts.items() if text}
+    return {name: text for name, value in facts.items() if (text := _text(value))}
 
 
 def _text(value: object) -> str:

@@ -160,7 +160,8 @@ class Lobby:
 
     def take_back(self, server: str, caller: str, rpc_id: object) -> bool:
         """Whether a call of that id waits here; then it does no longer."""
-        if not isinstance(rpc_id, (int, str)):
+        # 1, "1" and true are three things (JSON-RPC 2.0 §4).
+        if type(rpc_id) is not int and type(rpc_id) is not str:
             return False
         key = (server, caller, rpc_id)
         place = self._places.get(key)

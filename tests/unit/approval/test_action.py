@@ -180,7 +180,6 @@ async def test_an_approval_for_one_server_is_none_for_another_with_the_same_tool
     assert refused.value.reason is Reason.ARGUMENT_HASH_MISMATCH
 
 
-@requirement("VA-090")
 async def test_the_server_id_does_not_travel():
     scene = Scene()
     await scene.enrol(authenticator())

@@ -223,7 +223,6 @@ async def test_the_text_is_made_here_of_the_arguments():
     assert described.challenge.display_text == described.result["displayText"]
 
 
-@requirement("VA-057")
 async def test_what_was_asked_is_kept_with_the_challenge():
     scene = Scene()
     await scene.enrol(authenticator())

@@ -116,6 +116,8 @@ def test_what_people_write_stays_as_it_is(text):
 def test_marks_need_a_letter_and_do_not_pile_up():
     assert escape("a\u0301\u0302\u0303") == "a\u0301\u0302\u0303"
     assert escape("a" + "\u0301" * 4) == "a" + "\\u0301" * 4
+    for before in ("\n", "\u202e", "\U000e0041", "\\", "\t"):
+        assert escape(before + "\u0301") == escape(before) + "\\u0301"
     assert escape("\u0301") == escape("1\u0301")[1:] == escape(' "\u0301')[2:] == "\\u0301"
 
 

@@ -85,7 +85,6 @@ async def test_the_answer_of_a_successful_finish():
     assert (enrolled.credential.name, enrolled.user.name, enrolled.codes) == ("My key", "ann", ())
 
 
-@requirement("VA-042")
 async def test_everything_that_assertions_need_is_kept():
     scene, key = Scene(), authenticator(transports=("nfc", "usb"), backup_eligible=True, aaguid=bytes(range(16)))
     enrolled = await scene.enrol(key)

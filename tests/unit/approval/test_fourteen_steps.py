@@ -252,7 +252,7 @@ async def test_the_schema_is_checked_once_more_after_step_12_and_before_13(world
     await world.scene.call(signed)
 
 
-@requirement("VA-106", "VA-127")
+@requirement("VA-106")
 async def test_13_a_challenge_is_used_up_once(world):
     signed = evidence(await world.issue(), world.key)
     first, second = await world.scene.verify(signed), await world.scene.verify(signed)

@@ -13,7 +13,7 @@ def refusal(schema, arguments):
     return refused.value.message
 
 
-@pytest.mark.parametrize("schema", [None, {}, True, {"type": "object"}, {"$ref": "#"}, {"allOf": [{"$ref": "#"}]}])
+@pytest.mark.parametrize("schema", [None, {}, True, {"type": "object"}])
 def test_a_schema_that_asks_for_nothing_takes_any(schema):
     check_arguments(schema, {"a": [1, {"b": None}]})
 

@@ -15,7 +15,7 @@ from callgate.gateway.approving import Approving, Times
 from callgate.gateway.catalogue import Catalogue, read_tools
 from callgate.gateway.door import Instead
 from callgate.gateway.gating import Deployment, Gating
-from callgate.gateway.line import Client, Visit
+from callgate.gateway.line import Client, Visit, agent_of
 from callgate.gateway.rounds import Rounds
 from callgate.gateway.seals import Seals
 from callgate.gateway.waiting import Decisions, Lobby
@@ -191,3 +191,23 @@ async def test_a_person_without_a_passkey_is_nobody_to_ask(name, typed):
     told = await scene.check(call("wipe"), ())
     assert told.reason is Reason.APPROVAL_UNAVAILABLE
     assert typed in told.advice
+
+
+def test_what_a_client_says_of_itself_is_kept_short_and_printable():
+    said = {"name": "evil\u202e\x00" + "x" * 500, "version": ["1"]}
+    client = Client.read(said, {"extensions": [], "elicitation": {"url": None}})
+    assert client == Client("evil\ufffd\ufffd" + "x" * 114)
+    context = Visit("vault", "http", "s" * 32, "\x07" * 9999, "127.0.0.1", line=Line(), greeted=client)
+    assert agent_of(context) == {
+        "client": client.name,
+        "transport": "http",
+        "peer": "127.0.0.1",
+        "session": "s" * 8,
+        "protocol": "\ufffd" * 120,
+    }
+
+
+@pytest.mark.parametrize("info", [None, 7, [], {"name": None}])
+@pytest.mark.parametrize("capabilities", [None, 7, {"extensions": {META: None}}, {"elicitation": {"form": {}}}])
+def test_a_client_that_says_nothing_of_use_is_nobody_known(info, capabilities):
+    assert Client.read(info, capabilities) == Client()

@@ -217,7 +217,8 @@ async def test_without_a_token_there_are_only_signs_of_life(line, token):
 async def test_a_cancellation_that_comes_first_counts():
     lobby = Lobby()
     assert not lobby.take_back("vault", "caller", 1)
-    assert not lobby.take_back("vault", "caller", [1])
+    for other in ([1], True, 1.0, "1", None):
+        assert not lobby.take_back("vault", "caller", other)
     with lobby.enter("vault", "another", 1, 60) as place:
         assert not place.taken_back
     with lobby.enter("vault", "caller", 1, 60) as place:
