@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -59,17 +61,17 @@ def serving(folder, **approval):
     command = json.dumps([sys.executable, "-I", "-S", str(VAULT), "stdio", str(folder)])
     lines += ["[servers.vault]", f"command = {command}", 'approval = { tools = ["wipe*"] }']
     (folder / "callgate.toml").write_text("\n".join(lines))
+    reader, terminal = pty.openpty()
     process = subprocess.Popen(
-        [CALLGATE, "serve", "-c", str(folder / "callgate.toml")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+        [CALLGATE, "serve", "-c", str(folder / "callgate.toml")], stdout=terminal, stderr=subprocess.DEVNULL
     )
+    os.close(terminal)
     try:
-        yield next(found for line in process.stdout if (found := LINK.search(line)))
+        with os.fdopen(reader, errors="replace") as screen:
+            yield next(found for line in screen if (found := LINK.search(line)))
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.wait(timeout=20)
 
 
 @asynccontextmanager

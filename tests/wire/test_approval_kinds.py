@@ -91,7 +91,7 @@ both_eras = pytest.mark.parametrize("era", ERAS)
 every_way = pytest.mark.parametrize("way", WAYS)
 
 
-@requirement("VA-002", "VA-003", "VA-067")
+@requirement("VA-002", "VA-003")
 @both_eras
 @every_way
 async def test_a_client_that_does_the_ceremony_gets_its_call_through(site, way, era):
@@ -129,7 +129,6 @@ async def test_a_client_that_could_do_the_ceremony_and_does_not_is_refused_at_on
     assert await site.person.open_requests() == []
 
 
-@requirement("VA-164")
 @both_eras
 @every_way
 async def test_a_client_that_opens_urls_is_sent_to_the_page_and_its_call_goes_on(site, way, era):

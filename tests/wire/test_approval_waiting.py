@@ -127,7 +127,6 @@ async def test_two_calls_at_once_share_an_approval_that_lets_one_through(patient
     assert len(patient.vault("web").calls) == 1
 
 
-@requirement("VA-074", "VA-127")
 @both_eras
 async def test_the_record_of_the_call_holds_the_approval(patient, era):
     client = Guest.arrive(patient.gateway.url("web"), era)

@@ -145,12 +145,23 @@ def read_assertion(response: Mapping[str, Any]) -> Assertion:
 
 
 def check_assertion(
-    assertion: Assertion, challenge: bytes, credential: Credential, party: RelyingParty, *, handle_needed: bool = False
+    assertion: Assertion,
+    challenge: bytes,
+    credential: Credential,
+    party: RelyingParty,
+    *,
+    handle_needed: bool = False,
+    origin: str = "",
 ) -> Signed:
-    """Step 10 of SEP-2672 §4.8: type, challenge, origin, frame, relying party, presence, verification, signature."""
+    """Step 10 of SEP-2672 §4.8: type, challenge, origin, frame, relying party, presence, verification, signature.
+
+    `origin` is the only page that counts, where there is only one.
+    """
     if assertion.raw_id != assertion.id or assertion.id != credential.id:
         raise NotVerified("id and rawId name different credentials")
     client = _check_client_data(assertion.client_data, challenge, party)
+    if origin and client.origin != origin:
+        raise NotVerified("signed on another page than the one that asked for it")
     data = assertion.authenticator_data
     flags = check_flags(data, party)
     _check_rest(data, flags)

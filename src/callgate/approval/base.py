@@ -43,6 +43,8 @@ class Base:
         self._clock = clock
         self._random = random
         self._witness = witness
+        # The origin of the console that serves our own pages; what is signed there may be signed nowhere else.
+        self.page_origin = ""
 
     def now(self) -> int:
         """Milliseconds since 1970."""

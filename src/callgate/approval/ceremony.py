@@ -156,6 +156,7 @@ class Ceremony(Base):
             created_at=now,
             expires_at=now + self.settings.challenge_ms,
             request=request,
+            origin="" if request is None else self.page_origin,
         )
 
     async def _issue(self, challenge: Challenge, eligible: list[Credential], bounds: Bounds) -> Issued:

@@ -48,7 +48,14 @@ class WebAuthn:
         return read_assertion(response)
 
     def check(self, proof: Assertion, challenge: Challenge, credential: Credential, party: RelyingParty) -> Signed:
-        return check_assertion(proof, challenge.message, credential, party, handle_needed=not challenge.allowed)
+        return check_assertion(
+            proof,
+            challenge.message,
+            credential,
+            party,
+            handle_needed=not challenge.allowed,
+            origin=challenge.origin,
+        )
 
     def facts(self, proof: Assertion) -> dict[str, Any]:
         return {

@@ -137,9 +137,9 @@ class MemoryPeople:
         passkeys = sum(1 for held in owned if held.revoked_at is None)
         if under_way >= bounds.registrations_per_user or under_way + passkeys >= bounds.credentials_per_user:
             raise Refused(Reason.APPROVAL_LIMIT)
-        if ticket is None:
+        if ticket is None or self._tickets[ticket].purpose == "setup":
             self._unticketed.add(registration.challenge)
-        else:
+        if ticket is not None:
             self._tickets[ticket] = replace(self._tickets[ticket], used_at=now)
             self._old_tickets.put(now + DAY_MS + 1, ticket)
         self._registrations[registration.challenge] = registration
@@ -152,6 +152,8 @@ class MemoryPeople:
             return
         held = self._tickets.get(ticket)
         if held is None or held.user != user or held.used_at is not None or held.expires_at <= now:
+            raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
+        if held.purpose == "setup" and enrolled:
             raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
 
     async def registration(self, challenge: bytes) -> Registration | None:

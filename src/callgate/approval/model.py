@@ -84,6 +84,8 @@ class Challenge(msgspec.Struct, frozen=True):
     expires_at: int
     consumed_at: int | None = None
     request: str | None = None
+    # The only page it may be signed on; empty where any page of the relying party will do.
+    origin: str = ""
 
     @property
     def message(self) -> bytes:
@@ -92,7 +94,10 @@ class Challenge(msgspec.Struct, frozen=True):
 
 
 class Ticket(msgspec.Struct, frozen=True):
-    """Allows one enrolment. Only the hash is kept; `purpose` is setup, enrol, device or recovery."""
+    """Allows one enrolment. Only the hash is kept; `purpose` is setup, enrol, device or recovery.
+
+    A set-up ticket is for the very first passkey: it holds only while its person has none.
+    """
 
     hash: bytes
     user: str

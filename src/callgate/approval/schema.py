@@ -56,11 +56,12 @@ def _no_fetching(uri: str) -> Any:
 def _validator(schema: bytes) -> tuple[Any, Any]:
     """What checks arguments, and the schema itself if it has references and so has to be weighed each time."""
     read = _decode(schema)
+    tangled = has_references(read)
     # Linear-time patterns: a hostile schema must not keep the gate busy.
     validator = jsonschema_rs.validator_for(
         read, retriever=_no_fetching, pattern_options=jsonschema_rs.RegexOptions(size_limit=1 << 20)
     )
-    return validator, read if has_references(read) else None
+    return validator, read if tangled else None
 
 
 def defaults_in(schema: Any, path: str = "", depth: int = 0) -> Iterator[str]:

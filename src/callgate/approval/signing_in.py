@@ -33,7 +33,8 @@ class SigningIn(Ceremony, Enrolment):
     async def begin_sign_in(self, user: str | None = None) -> Issued:
         """A challenge to sign in with; without a name, for a passkey that knows whose it is."""
         stored = list(await self.shelf.credentials(user)) if user else []
-        challenge = self._console_challenge(user if stored and user else "", _SIGN_IN, "Sign in to Callgate", stored)
+        # In nobody's name: whoever asks for these must not use up what the person may have open.
+        challenge = self._console_challenge("", _SIGN_IN, "Sign in to Callgate", stored)
         return await self._issue(challenge, stored, PAGE_BOUNDS)
 
     async def finish_sign_in(self, evidence: object) -> tuple[Session, str]:

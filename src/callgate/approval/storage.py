@@ -70,7 +70,8 @@ class People(Protocol):
         self, registration: Registration, bounds: Bounds, *, ticket: bytes | None, now: int
     ) -> None:
         """Store a registration. With a ticket hash: use it up, which has to be unused, unexpired and this user's, else
-        Refused(ENROLMENT_NOT_AUTHORISED). Without: only while the user has no credential, revoked ones included.
+        Refused(ENROLMENT_NOT_AUTHORISED). Without, or with a set-up ticket: only while the user has no credential,
+        revoked ones included, when it begins and when it is finished.
         Over the bounds: Refused(APPROVAL_LIMIT), and the ticket stays.
         """
 

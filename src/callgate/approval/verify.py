@@ -44,12 +44,12 @@ def check_credential(credential: Credential | None, challenge: Challenge, policy
     """Steps 8 and 9; the class is judged before membership in `allowCredentials`, or it could never be the reason."""
     if credential is None or credential.revoked_at is not None:
         raise Refused(Reason.UNKNOWN_CREDENTIAL)
-    # A sign-in without a name is issued to nobody in particular.
+    # A sign-in is issued to nobody in particular, or to the passkeys of a name that anybody may have given.
     if challenge.user and credential.user != challenge.user:
         raise Refused(Reason.UNKNOWN_CREDENTIAL)
     if not credential.satisfies(policy.authenticator_class):
         raise Refused(Reason.AUTHENTICATOR_CLASS_MISMATCH)
-    if challenge.user and credential.id not in challenge.allowed:
+    if (challenge.user or challenge.allowed) and credential.id not in challenge.allowed:
         raise Refused(Reason.UNKNOWN_CREDENTIAL)
     return credential
 

@@ -21,6 +21,8 @@ _HERE_ONE: Final = ("not", "if", "then", "else")
 _HERE_NAMED: Final = ("dependentSchemas", "dependencies")
 _EACH_MEMBER: Final = ("additionalProperties", "unevaluatedProperties")
 _EACH_ITEM: Final = ("items", "additionalItems", "contains", "unevaluatedItems")
+# With references, what these look for is worked out when the schema is read, before any value could be weighed.
+_LEFTOVER: Final = ("unevaluatedProperties", "unevaluatedItems")
 # Known to every validator, and harmless.
 _DIALECTS: Final = ("https://json-schema.org/", "http://json-schema.org/")
 
@@ -31,7 +33,7 @@ class TooHeavy(ValueError):
 
 def has_references(schema: Any) -> bool:
     """Whether it is more than a tree; TooHeavy where nobody can tell what its references lead to."""
-    found, renamed = False, False
+    found, renamed, leftover = False, False, False
     waiting = [schema]
     while waiting:
         node = waiting.pop()
@@ -40,11 +42,14 @@ def has_references(schema: Any) -> bool:
                 raise TooHeavy("a reference whose target changes with the value")
             found = found or isinstance(node.get("$ref"), str)
             renamed = renamed or (node is not schema and any(isinstance(node.get(name), str) for name in ("$id", "id")))
+            leftover = leftover or any(isinstance(node.get(name), (dict, bool)) for name in _LEFTOVER)
             waiting.extend(inner for name, inner in node.items() if name not in _VALUES)
         elif isinstance(node, list):
             waiting.extend(node)
     if found and renamed:
         raise TooHeavy("references into a part of the schema that has a name of its own")
+    if found and leftover:
+        raise TooHeavy("references beside unevaluatedProperties or unevaluatedItems")
     return found
 
 

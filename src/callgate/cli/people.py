@@ -106,29 +106,46 @@ async def first_link(approvals: Approvals, url: str, name: str) -> str | None:
     return None if ticket is None else enrolment_link(url, ticket)
 
 
-async def _first_ticket(approvals: Approvals, name: str) -> str | None:
+async def _taken(approvals: Approvals, name: str) -> bool:
+    """Whether somebody is set up already."""
     others = [user for user in await approvals.shelf.users() if user.name != name]
-    if others or await approvals.shelf.credentials(revoked=True):
+    return bool(others or await approvals.shelf.credentials(revoked=True))
+
+
+async def _first_ticket(approvals: Approvals, name: str) -> str | None:
+    if await _taken(approvals, name):
         return None
     return await approvals.ticket(name, by=operator(), purpose="setup")
 
 
-def set_up(path: Path | None, config: Config) -> Callable[[str], None]:
+def set_up(path: Path | None, config: Config, *, terminal: bool | None = None) -> Callable[[str], None]:
     """Before a gateway starts: what to say when it listens, so that the first person can enrol."""
     if not config.approves:
         return _nothing
     name = first_name(config)
     with changing(path, None, create=True) as opened:
+        if not (sys.stdout.isatty() if terminal is None else terminal):
+            return _nothing if opened.wait(_taken(opened.approvals, name)) else _hint(path, name)
         ticket = opened.wait(_first_ticket(opened.approvals, name))
         ends = opened.approvals.now() + opened.approvals.settings.ticket_ms
     if ticket is None:
         return _nothing
 
     def welcome(address: str) -> None:
+        # Only on a terminal: in a file or a journal it would stay, and whoever has the link can become this person.
         url = console_url(config) or f"http://localhost:{address.rpartition(':')[2]}"
-        # Not with the log, where it would stay: whoever has the link can become this person.
         typer.echo(f"Nobody can approve calls yet. {name} opens this link, once, until {moment(ends)}:\n")
         typer.echo(f"  {enrolment_link(url, ticket)}\n")
+        sys.stdout.flush()
+
+    return welcome
+
+
+def _hint(path: Path | None, name: str) -> Callable[[str], None]:
+    words = ["callgate", "enroll", name, *(["--config", str(path)] if path is not None else [])]
+
+    def welcome(_address: str) -> None:
+        typer.echo(f"Nobody can approve calls yet. Type `{shlex.join(words)}` and open the link that it prints.")
         sys.stdout.flush()
 
     return welcome

@@ -121,4 +121,5 @@ def console_app(
 
     `describe_server` gives a line on a server beside its name (its address, its command), or nothing.
     """
+    approvals.page_origin = origin
     return Console(Desk(approvals, Address(origin, secure), describe_server=describe_server, clock=clock))

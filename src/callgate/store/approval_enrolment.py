@@ -40,12 +40,11 @@ class SqlEnrolment(Part):
 
         def begin(conn: Connection) -> None:
             _sweep_registrations(conn, now)
-            if ticket is None:
+            first = ticket is None or _use_ticket(conn, ticket, registration.user, now) == "setup"
+            if first:
                 _demand_first_use(conn, registration.user)
-            else:
-                _use_ticket(conn, ticket, registration.user, now)
             _demand_room(conn, registration.user, bounds, now)
-            _put_registration(conn, registration, ticketed=ticket is not None)
+            _put_registration(conn, registration, ticketed=not first)
 
         await self._change(begin)
 
@@ -112,7 +111,8 @@ def _put_ticket(conn: Connection, new: Ticket) -> None:
     conn.execute(insert(ticket).values(values))
 
 
-def _use_ticket(conn: Connection, ticket_hash: bytes, user: str, now: int) -> None:
+def _use_ticket(conn: Connection, ticket_hash: bytes, user: str, now: int) -> str:
+    """Use it up; what it is for."""
     good = (
         ticket.c.hash == ticket_hash,
         ticket.c.person == user,
@@ -121,6 +121,7 @@ def _use_ticket(conn: Connection, ticket_hash: bytes, user: str, now: int) -> No
     )
     if conn.execute(update(ticket).where(*good).values(used_at=now)).rowcount == 0:
         raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
+    return str(conn.execute(select(ticket.c.purpose).where(ticket.c.hash == ticket_hash)).scalar_one())
 
 
 def _demand_first_use(conn: Connection, user: str) -> None:

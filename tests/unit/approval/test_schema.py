@@ -37,6 +37,7 @@ def test_the_message_stays_short():
         5,
         {"type": "objekt"},
         {"$ref": "#/nowhere"},
+        {"$defs": {"a": True}, "$ref": "#/$defs/a", "unevaluatedProperties": False},
         {"$ref": "file:///etc/hostname"},
         {"$ref": "http://127.0.0.1:1/schema"},
         {"$schema": "http://127.0.0.1:1/dialect"},

@@ -39,27 +39,35 @@ async def test_where_somebody_else_is_known_nobody_gets_a_link():
 
 def test_a_gateway_greets_the_first_person(people, here, capsys):
     (here / "callgate.toml").write_text(f'[store]\nurl = "{people.url}"\n[approval]\nenabled = true\nuser = "alice"\n')
-    set_up(None, load())("http://127.0.0.1:8420")
+    set_up(None, load(), terminal=True)("http://127.0.0.1:8420")
     said = capsys.readouterr().out
     link = next(line.strip() for line in said.splitlines() if "#" in line)
     assert link.startswith("http://localhost:8420/enrol#")
     assert people.records()[-1][2] == {"user": "alice", "purpose": "setup"}
     people.asks(lambda approvals: enrol(approvals, link.partition("#")[2]))
-    set_up(None, load())("http://127.0.0.1:8420")
+    set_up(None, load(), terminal=True)("http://127.0.0.1:8420")
     assert capsys.readouterr().out == ""
 
 
 def test_the_greeting_names_the_port_that_was_taken(people, here, capsys):
     text = f'[gateway]\nlisten = "127.0.0.1:0"\n[store]\nurl = "{people.url}"\n[approval]\nenabled = true\n'
     (here / "callgate.toml").write_text(text)
-    set_up(None, load())("http://127.0.0.1:4567")
+    set_up(None, load(), terminal=True)("http://127.0.0.1:4567")
     assert "  http://localhost:4567/enrol#" in capsys.readouterr().out
 
 
 def test_without_approval_nobody_is_greeted_and_nothing_is_made(here, capsys):
-    set_up(None, load())("http://127.0.0.1:8420")
+    set_up(None, load(), terminal=True)("http://127.0.0.1:8420")
     assert capsys.readouterr().out == ""
     assert list(here.iterdir()) == []
+
+
+def test_what_is_not_a_terminal_gets_no_link(people, here, capsys):
+    (here / "callgate.toml").write_text(f'[store]\nurl = "{people.url}"\n[approval]\nenabled = true\nuser = "ann"\n')
+    set_up(None, load())("http://127.0.0.1:8420")
+    said = capsys.readouterr().out
+    assert "enrol#" not in said
+    assert "`callgate enroll ann`" in said
 
 
 @pytest.mark.parametrize(
