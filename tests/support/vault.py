@@ -3,7 +3,8 @@
 Both eras, over stdio and over HTTP. DIRECTORY/received has every message, one a line. Over HTTP it prints its address.
 Options: `capable` declares the capability of SEP-2672 (with a sub-field), `paged` lists one tool a page, `events`
 answers calls over HTTP with a stream, `mute` never answers tools/list, `listless` has no tools/list, `spaced` writes
-JSON with blanks. Few imports: a test starts many of these.
+JSON with blanks, `slashes` escapes slashes, `shy` declares the capability only to clients that do.
+Few imports: a test starts many of these.
 """
 
 import json
@@ -72,7 +73,9 @@ class Vault:
     def _result(self, method: str, params: dict[str, Any]) -> dict[str, Any] | int:
         modern = "io.modelcontextprotocol/protocolVersion" in params.get("_meta", {})
         cached = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if modern else {}
-        extensions = {"extensions": {"verifiedApproval": {"later": True}}} if "capable" in self._options else {}
+        asked = (params.get("capabilities") or {}).get("extensions")
+        shy = "shy" in self._options and bool(asked)
+        extensions = {"extensions": {"verifiedApproval": {"later": True}}} if "capable" in self._options or shy else {}
         about = {"capabilities": {"tools": {"listChanged": True}, **extensions}}
         about["serverInfo"] = {"name": "vault", "version": "1"}
         if method == "initialize":
@@ -86,7 +89,8 @@ class Vault:
         return {} if method == "ping" else -32601
 
     def _page(self, cursor: str | None) -> dict[str, Any]:
-        tools = [tool("look", {"required": "verified"}), *TOOLS[1:]] if self.grown else TOOLS
+        late = [tool("late", {"required": "verified"})]
+        tools = [tool("look", {"required": "verified"}), *TOOLS[1:], *late] if self.grown else TOOLS
         if "paged" not in self._options:
             return {"tools": tools}
         at = int(cursor or 0)
@@ -111,7 +115,8 @@ class Vault:
 
     def dump(self, message: Any) -> bytes:
         spaces = (", ", ": ") if "spaced" in self._options else (",", ":")
-        return json.dumps(message, separators=spaces).encode()
+        text = json.dumps(message, separators=spaces)
+        return (text.replace("/", "\\/") if "slashes" in self._options else text).encode()
 
 
 def serve_stdio(vault: Vault) -> None:

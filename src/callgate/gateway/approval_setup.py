@@ -11,7 +11,7 @@ from callgate.approval import Approvals, Attestation, Bounds, RelyingParty, Sett
 from callgate.config import Approval, Config, ServerApproval
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.gateway.approving import Approving, Times
-from callgate.gateway.catalogue import Catalogue
+from callgate.gateway.catalogue import FRESH_SECONDS, FRESH_SECONDS_HTTP, Catalogue
 from callgate.gateway.desk import ApprovalDesk
 from callgate.gateway.gating import Deployment, Gating
 from callgate.gateway.guard import origin_of
@@ -128,10 +128,11 @@ class Gatings:
 
     def _make(self, server: str) -> Gating:
         configured = self._config.servers.get(server)
+        piped = configured is not None and configured.kind == "stdio"
         made = Gating(
             server,
             ServerApproval() if configured is None else configured.approval,
-            self._catalogues.setdefault(server, Catalogue()),
+            self._catalogues.setdefault(server, Catalogue(fresh=FRESH_SECONDS if piped else FRESH_SECONDS_HTTP)),
             self.deployment,
             strict_defaults=self._config.approval.strict_defaults,
         )

@@ -7,6 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -15,22 +16,22 @@ from callgate.approval import Policy, Unreadable, read_annotation
 from callgate.approval.names import CAPABILITIES
 from callgate.canonical import canonical
 from callgate.errors import METHOD_NOT_FOUND, MessageError, Reason, UpstreamError
+from callgate.jsonrpc import peek
 
 Ask: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[bytes]]
 
 _TOOLS_MAX: Final = 10_000
 _PAGES_MAX: Final = 100
 _LIST_BYTES: Final = 32 * 1024 * 1024
-# A server may change its list without a word that passes here: what was heard is believed for this long.
+# What was heard is believed for this long. A process tells of changes on its pipe; over HTTP they may never pass here.
 FRESH_SECONDS: Final = 300.0
-# A name that is not on the list may be a tool that was just added: sooner.
-ABSENT_SECONDS: Final = 5.0
+FRESH_SECONDS_HTTP: Final = 15.0
 _VERSION_DIGITS: Final = 16
-_CHANGED: Final = b"notifications/tools/list_changed"
+_CHANGED: Final = "notifications/tools/list_changed"
 _decode: Final = msgspec.json.Decoder().decode
 
 
-class Tool(msgspec.Struct, frozen=True):
+class Tool(msgspec.Struct, frozen=True, dict=True):
     """One entry of a server's list; `policy` is what its mark asks for, `problem` says why nobody can tell."""
 
     name: str
@@ -49,7 +50,7 @@ class Tool(msgspec.Struct, frozen=True):
         title = self.entry.get("title") or hinted
         return title if isinstance(title, str) else None
 
-    @property
+    @cached_property
     def version(self) -> str:
         """Digits that change with anything in the entry: its RFC 8785 form, hashed."""
         try:
@@ -64,30 +65,43 @@ class Catalogue:
     """One server's tools, as far as lists of them have passed or were asked for.
 
     A server may show different clients different lists, and nobody can tell under which a call will run: a tool that
-    was marked in one of them stays marked while the gateway runs.
+    was marked in one of them stays marked while the gateway runs. That a name is on no list is never remembered: it
+    holds for one client, and only until the next call.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        # Whether the server declares the capability; None until it was heard.
+    def __init__(self, clock: Callable[[], float] = time.monotonic, fresh: float = FRESH_SECONDS) -> None:
+        # Whether the server declares the capability to everybody who has asked; None until somebody has.
         self.capable: bool | None = None
         self.asking = asyncio.Lock()
+        # Moves on whenever the server says that its list has changed.
+        self.generation = 0
         self._clock = clock
+        self._fresh = fresh
         self._tools: dict[str, tuple[Tool, float]] = {}
-        self._listed = float("-inf")
+        self._marks: dict[str, tuple[Policy | None, str]] = {}
 
     def tool(self, name: str) -> Tool | None:
         """What is known of a tool, if that is recent."""
         known = self._tools.get(name)
-        return None if known is None or known[1] < self._clock() - FRESH_SECONDS else known[0]
+        return None if known is None or known[1] < self._clock() - self._fresh else known[0]
 
-    def lists_no(self, name: str) -> bool:
-        """Whether the whole list was read just now, and the name was not on it."""
-        return name not in self._tools and self._listed > self._clock() - ABSENT_SECONDS
+    def remembered(self, name: str) -> Tool | None:
+        """A tool that was marked once and is on no list now."""
+        mark = self._marks.get(name)
+        return None if mark is None else Tool(name, {"name": name}, *mark)
+
+    def greeted(self, *, capable: bool) -> None:
+        """A greeting of the server's: once it does not declare the capability to somebody, the gateway verifies."""
+        self.capable = capable and self.capable is not False
 
     def hear(self, message: bytes) -> None:
         """A message of the server that passes: it may say that what is known has changed."""
-        if _CHANGED in message:
-            self._listed = float("-inf")
+        # Letters may be written as escapes; what has neither the word nor an escape is not worth a closer look.
+        if b"list_changed" not in message and b"\\u" not in message:
+            return
+        seen = peek(message)
+        if seen is not None and seen.method == _CHANGED:
+            self.generation += 1
             self._tools = {name: (tool, float("-inf")) for name, (tool, _) in self._tools.items()}
 
     def learn(self, tools: dict[str, Tool]) -> None:
@@ -100,16 +114,18 @@ class Catalogue:
     def learn_all(self, tools: dict[str, Tool]) -> None:
         """The whole of the list."""
         now = self._clock()
-        gone = {name: kept for name, kept in self._tools.items() if name not in tools and kept[0].marked}
-        listed = {name: (self._still_marked(tool), now) for name, tool in tools.items()}
-        self._tools = listed | {name: (tool, now) for name, (tool, _) in gone.items()}
-        self._listed = now
+        self._tools = {name: (self._still_marked(tool), now) for name, tool in tools.items()}
 
     def _still_marked(self, tool: Tool) -> Tool:
-        known = self._tools.get(tool.name)
-        if known is None or tool.marked or not known[0].marked:
-            return tool
-        return Tool(tool.name, tool.entry, known[0].policy, known[0].problem)
+        mark = self._marks.get(tool.name)
+        if tool.marked:
+            if mark is not None or len(self._marks) < _TOOLS_MAX:
+                self._marks[tool.name] = tool.policy, tool.problem
+        elif mark is not None:
+            return Tool(tool.name, tool.entry, *mark)
+        elif len(self._marks) >= _TOOLS_MAX:
+            return Tool(tool.name, tool.entry, None, "the server has marked more tools than can be remembered")
+        return tool
 
 
 def read_tools(result: object) -> dict[str, Tool]:

@@ -212,7 +212,7 @@ class ApprovalDesk:
 
 def _amend_greeting(gating: Gating, reply: bytes) -> bytes:
     message = decode_leniently(reply)
-    gating.catalogue.capable = declares(message.get("result") if isinstance(message, dict) else None)
+    gating.catalogue.greeted(capable=declares(message.get("result") if isinstance(message, dict) else None))
     return add_capability(reply) if gating.verifies else reply
 
 

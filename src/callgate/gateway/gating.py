@@ -20,6 +20,7 @@ from callgate.gateway.catalogue import Ask, Catalogue, Tool, ask_for_tools, decl
 log = logging.getLogger("callgate.approval")
 
 _REMEMBERED: Final = 10_000
+_TRIES: Final = 3
 
 
 class Ruling(msgspec.Struct, frozen=True):
@@ -77,6 +78,7 @@ class Gating:
         self.policy = Policy(section.authenticator_class, section.require_counter)
         self._listed: dict[str, bool] = {}
         self._warned: set[str] = set()
+        self._rulings: dict[str, tuple[Tool, Policy, Ruling]] = {}
 
     @property
     def relays(self) -> bool:
@@ -106,11 +108,10 @@ class Gating:
     def known(self, name: str) -> Ruling | None:
         """The ruling on a tool, from what is known; None if the server has to be asked first."""
         tool = self.catalogue.tool(name)
-        if tool is None:
-            if not self.catalogue.lists_no(name):
-                return None
-            return self._gated(name, None, self.policy) if self.listed(name) else FREE
-        if not tool.marked:
+        return None if tool is None else self._ruling(name, tool)
+
+    def _ruling(self, name: str, tool: Tool | None) -> Ruling:
+        if tool is None or not tool.marked:
             return self._gated(name, tool, self.policy) if self.listed(name) else FREE
         return self._marked(name, tool)
 
@@ -118,24 +119,29 @@ class Gating:
         """The same, after asking the server; UpstreamError where it does not say."""
         try:
             async with asyncio.timeout(limit), self.catalogue.asking:
-                # Whoever had the turn before may have asked for all.
-                if (found := self.known(name)) is None:
+                for _ in range(_TRIES):
+                    # Whoever had the turn before may have asked for all.
+                    if (found := self.known(name)) is not None:
+                        return found
+                    before = self.catalogue.generation
                     await self._learn(ask, modern=modern)
-                    found = self.known(name)
+                    if self.catalogue.generation == before:
+                        known = self.catalogue.tool(name)
+                        return self._ruling(name, known or self.catalogue.remembered(name))
         except TimeoutError:
             raise UpstreamError(
                 Reason.UPSTREAM_TIMEOUT, "the server did not say in time which of its tools need approval"
             ) from None
-        if found is None:
-            raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server's list of tools changes while it is read")
-        return found
+        raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server's list of tools changes while it is read")
 
     async def _learn(self, ask: Ask, *, modern: bool) -> None:
         tools = await ask_for_tools(ask)
         marks = any(tool.marked for tool in tools.values())
         # Only the modern era can be asked; elsewhere the greeting has passed, or was another gateway's to hear.
         if modern and marks and self.catalogue.capable is None and self.section.verifier == "auto":
-            self.catalogue.capable = await _asked_capability(ask)
+            capable = await _asked_capability(ask)
+            if capable is not None:
+                self.catalogue.greeted(capable=capable)
         self.catalogue.learn_all(tools)
 
     def asked_for(self, name: str) -> Gated:
@@ -157,6 +163,16 @@ class Gating:
         return self._gated(name, tool, policy)
 
     def _gated(self, name: str, tool: Tool | None, policy: Policy) -> Ruling:
+        """Worked out once for an entry: a long one is hashed and walked through."""
+        kept = self._rulings.get(name)
+        if kept is not None and kept[0] is tool and kept[1] == policy:
+            return kept[2]
+        ruling = self._work_out(name, tool, policy)
+        if tool is not None and (name in self._rulings or len(self._rulings) < _REMEMBERED):
+            self._rulings[name] = tool, policy, ruling
+        return ruling
+
+    def _work_out(self, name: str, tool: Tool | None, policy: Policy) -> Ruling:
         gated = self._gate(name, tool, policy)
         defaults = next(defaults_in(gated.input_schema), None)
         if defaults is not None:

@@ -146,6 +146,8 @@ class HttpUpstream:
                 seen = peek(event.data) if event.data is not None else None
                 if event.data is not None and seen is not None and seen.is_reply and seen.id == message.id:
                     return event.data
+                if event.data is not None and self._hear is not None:
+                    self._hear(self.name, event.data)
             raise UpstreamError(Reason.UPSTREAM_CLOSED)
         finally:
             answer.close()

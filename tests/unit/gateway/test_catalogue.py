@@ -7,7 +7,6 @@ import pytest
 from callgate.approval import Policy
 from callgate.errors import Reason, UpstreamError
 from callgate.gateway.catalogue import (
-    ABSENT_SECONDS,
     FRESH_SECONDS,
     Catalogue,
     ask_for_tools,
@@ -45,18 +44,8 @@ def test_what_was_heard_is_believed_for_a_while(catalogue, clock):
     catalogue.learn(listed("a"))
     assert catalogue.tool("a").name == "a"
     assert catalogue.tool("b") is None
-    assert not catalogue.lists_no("b")
     clock.now += FRESH_SECONDS + 1
     assert catalogue.tool("a") is None
-
-
-def test_a_name_that_is_not_on_the_whole_list_is_absent_for_a_moment(catalogue, clock):
-    catalogue.learn_all(listed("a"))
-    assert catalogue.lists_no("b")
-    assert not catalogue.lists_no("a")
-    clock.now += ABSENT_SECONDS + 1
-    assert not catalogue.lists_no("b")
-    assert catalogue.tool("a") is not None
 
 
 def test_a_change_that_the_server_tells_of_makes_everything_old(catalogue):
@@ -65,7 +54,39 @@ def test_a_change_that_the_server_tells_of_makes_everything_old(catalogue):
     assert catalogue.tool("a") is not None
     catalogue.hear(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
     assert catalogue.tool("a") is None
-    assert not catalogue.lists_no("b")
+    assert catalogue.generation == 1
+
+
+@pytest.mark.parametrize("spelt", ["notifications\\/tools\\/list_changed", "notifications/tools/list\\u005fchanged"])
+def test_a_change_is_heard_however_it_is_spelt(catalogue, spelt):
+    catalogue.learn_all(listed("a"))
+    catalogue.hear(f'{{"jsonrpc":"2.0","method":"{spelt}"}}'.encode())
+    assert catalogue.tool("a") is None
+
+
+def test_what_only_speaks_of_a_change_is_none(catalogue):
+    catalogue.learn_all(listed("a"))
+    text = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"text": "notifications/tools/list_changed"}})
+    catalogue.hear(text.encode())
+    assert catalogue.tool("a") is not None
+
+
+def test_the_capability_has_to_be_declared_to_everybody(catalogue):
+    assert catalogue.capable is None
+    catalogue.greeted(capable=True)
+    assert catalogue.capable is True
+    catalogue.greeted(capable=False)
+    catalogue.greeted(capable=True)
+    assert catalogue.capable is False
+
+
+def test_marks_are_remembered_within_bounds_and_beyond_them_nothing_is_free(catalogue, monkeypatch):
+    monkeypatch.setattr("callgate.gateway.catalogue._TOOLS_MAX", 3)
+    for name in "abcdef":
+        catalogue.learn_all(listed(name, mark={name}))
+    catalogue.learn_all(listed("a", "x"))
+    assert catalogue.tool("a").policy == Policy()
+    assert "more tools than can be remembered" in catalogue.tool("x").problem
 
 
 @pytest.mark.parametrize("learn", ["learn", "learn_all"])
@@ -75,14 +96,15 @@ def test_a_mark_stays_whatever_later_lists_say(catalogue, learn):
     assert catalogue.tool("a").policy == Policy()
     assert not catalogue.tool("b").marked
     catalogue.learn_all(listed("b"))
-    assert catalogue.tool("a").marked
+    assert catalogue.tool("a") is None
+    assert catalogue.remembered("a").marked
 
 
 def test_a_tool_that_is_gone_is_forgotten(catalogue):
     catalogue.learn(listed("a", "b"))
     catalogue.learn_all(listed("b"))
     assert catalogue.tool("a") is None
-    assert catalogue.lists_no("a")
+    assert catalogue.remembered("a") is None
 
 
 def test_the_version_changes_with_anything_in_the_entry():

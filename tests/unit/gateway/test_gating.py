@@ -31,7 +31,7 @@ def gating(*, tools=TOOLS, capable=None, **section):
 def test_the_servers_marks_count_where_the_gateway_verifies():
     one = gating()
     assert one.known("look") is FREE
-    assert one.known("nothing of the sort") is FREE
+    assert one.known("nothing of the sort") is None
     gated = one.known("pay").gated
     assert (gated.server, gated.server_id, gated.tool) == ("vault", "urn:x/vault", "pay")
     assert gated.policy == Policy("platform")
@@ -104,9 +104,22 @@ async def test_what_is_not_known_is_asked_for_once_by_all_who_want_it():
         return await answer(method, params)
 
     assert one.known("pay") is None
-    found = await asyncio.gather(*(one.ask(name, ask, 5.0, modern=False) for name in ("pay", "look", "pay", "none")))
-    assert [ruling.gated is not None for ruling in found] == [True, False, True, False]
+    found = await asyncio.gather(*(one.ask(name, ask, 5.0, modern=False) for name in ("pay", "look", "pay")))
+    assert [ruling.gated is not None for ruling in found] == [True, False, True]
     assert asked == ["tools/list"]
+
+
+async def test_a_name_that_is_on_no_list_is_asked_for_each_time():
+    one = gating(tools=None)
+    asked = []
+
+    async def ask(method, params):
+        asked.append(method)
+        return await answer(method, params)
+
+    for _ in range(2):
+        assert await one.ask("none", ask, 5.0, modern=False) is FREE
+    assert asked == ["tools/list", "tools/list"]
 
 
 @pytest.mark.parametrize(("extensions", "relays"), [({"verifiedApproval": {}}, True), ({}, False)])
@@ -143,7 +156,7 @@ async def test_a_list_that_is_old_before_it_is_read_lets_nothing_through():
 
     def learn_and_hear(tools):
         learn_all(tools)
-        one.catalogue.hear(b"notifications/tools/list_changed")
+        one.catalogue.hear(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
 
     one.catalogue.learn_all = learn_and_hear
     with pytest.raises(UpstreamError):
