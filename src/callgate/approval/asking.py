@@ -33,6 +33,7 @@ class Asking(Ceremony):
         caller: str,
         agent: dict[str, str],
         why: str = "",
+        page: str = "",
         describe: Describe | None = None,
     ) -> Request:
         """Open a request for this call, or find the open one for the same call of the same caller."""
@@ -55,6 +56,7 @@ class Asking(Ceremony):
             version=gated.version,
             created_at=now,
             expires_at=now + self.settings.request_ms,
+            page=page,
         )
         detail = {"request": request.id, "user": user, "server": gated.server, "tool": gated.tool}
         return await self.shelf.open_request(

@@ -96,11 +96,10 @@ class Ceremony(Base):
     async def eligible(self, user: str | None, policy: Policy) -> list[Credential]:
         """The passkeys of this person that the tool takes (§4.7); Refused(NO_ELIGIBLE_CREDENTIAL) if there are none."""
         stored = await self.shelf.credentials(user) if user else ()
-        found = [one for one in stored if one.satisfies(policy.authenticator_class)]
-        if policy.require_counter:
-            found = [one for one in found if one.counter > 0]
+        fitting = [one for one in stored if one.satisfies(policy.authenticator_class)]
+        found = [one for one in fitting if one.counter > 0] if policy.require_counter else fitting
         if not found:
-            raise self._refusal(Reason.NO_ELIGIBLE_CREDENTIAL)
+            raise self._refusal(Reason.NO_ELIGIBLE_CREDENTIAL, _why_none(user, bool(stored), bool(fitting)))
         return found
 
     async def _verify(
@@ -179,6 +178,19 @@ class Ceremony(Base):
                 "timeout": challenge.expires_at - challenge.created_at,
             },
         }
+
+
+def _why_none(user: str | None, stored: bool, fitting: bool) -> str:
+    """What the person lacks, so that they do not enrol the same kind again."""
+    if not user or not stored:
+        return ""
+    if fitting:
+        return f"this tool takes only passkeys whose signature counter moves, and {user} has none"
+    return (
+        f"this tool takes only passkeys that work from another device (a security key, a phone, a synced passkey), and "
+        f"those of {user} are bound to one computer; enrol another kind, or let the tool take any with "
+        'authenticator_class = "platform"'
+    )
 
 
 def named(credential: Credential) -> dict[str, Any]:

@@ -145,6 +145,8 @@ class Request(msgspec.Struct, frozen=True):
     note: str | None = None
     evidence: dict[str, Any] | None = None
     call: str | None = None
+    # Where its page is served, as far as that is known.
+    page: str = ""
 
 
 class Session(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from callgate.audit import ArgumentsPolicy, AuditLog, CheckNote, DecisionRecord,
 from callgate.errors import CallgateError, Reason, Refused, Spent
 from callgate.gate import Answer, Call, Decision, Pass, Refuse
 from callgate.gateway.door import Outcome
+from callgate.gateway.line import agent_of
 from callgate.telemetry.metrics import NO_REASON, Metrics
 
 log = logging.getLogger("callgate.call")
@@ -46,6 +47,8 @@ class Books:
             session=context.session,
             transport=context.transport,
             protocol=context.protocol,
+            # Who asked a person, and who used what the person gave, in their own words.
+            caller=agent_of(context) if "approval" in facts else None,
             tool=call.tool,
             arguments=arguments,
             args_hash=args_hash,

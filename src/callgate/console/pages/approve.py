@@ -23,7 +23,7 @@ from callgate.console.tree import tree
 from callgate.errors import Reason, Refused
 
 # What the gateway saw for itself of whoever called; the rest is the caller's own word.
-_SEEN: Final = {"transport": "Transport", "peer": "Address"}
+_SEEN: Final = {"transport": "Transport", "peer": "Address", "usable by": "Usable by"}
 
 
 class _Refuse(Body, frozen=True):
@@ -112,7 +112,7 @@ def _happened(asked: Asked, now: int) -> list[dict[str, Any]]:
         tone = "bad" if refused else "good"
         story.append({"head": f"{asked.decided_by} {how}", "at": asked.decided_at, "text": note, "tone": tone})
     if asked.state == "used":
-        story.append({"head": "The call was made", "text": f"Call {asked.call}", "tone": "good"})
+        story.append({"head": "The call was let through", "text": f"Call {asked.call}", "tone": "good"})
     elif phase(asked, now) == "expired":
         story.append({"head": "The time ran out", "at": asked.expires_at})
     return story
