@@ -46,10 +46,13 @@ async def test_another_person_sees_and_decides_nothing(console):
     assert (await console.stored(asked)).state == "waiting"
 
 
+EMPTY = {"challengeId": "x", "response": {}}
+
+
 async def test_another_persons_passkey_is_not_theirs_to_touch(console):
     person = await console.sign_in()
     other = await console.sign_in("berta")
-    for path, body in (("rename", {"name": "mine"}), ("revoke", {})):
+    for path, body in (("rename", {"name": "mine"}), ("revoke/options", {}), ("revoke", EMPTY)):
         answer = await console.post(f"/passkeys/{person.credential.id}/{path}", body, other)
         assert (answer.status, answer.reason) == (404, "page_unknown")
     assert await console.approvals.shelf.credential(person.credential.id) == person.credential

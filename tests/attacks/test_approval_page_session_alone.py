@@ -59,7 +59,8 @@ async def test_a_signature_given_for_something_else(console):
     person = await console.sign_in()
     asked = await console.ask()
     another = await console.ask({"resourceId": "harmless"})
-    for path in ("/sign-in/options", "/device/options", f"/approve/{another.id}/options"):
+    revoke = f"/passkeys/{person.credential.id}/revoke/options"
+    for path in ("/sign-in/options", "/device/options", revoke, f"/approve/{another.id}/options"):
         issued = (await console.post(path, {}, person)).json
         body = {"challengeId": issued["challengeId"], "response": person.key.get(issued["requestOptions"])}
         await assert_refused(console, asked, body, person, "challenge_unknown", "challenge_wrong_tool")
@@ -114,7 +115,7 @@ async def test_a_revoked_passkey_neither_signs_nor_stays_signed_in(console):
     asked = await console.ask()
     body = await console.signed(asked, person)
     second = await console.sign_in()
-    answer = await console.post(f"/passkeys/{person.credential.id}/revoke", {}, second)
+    answer = await console.revoke(person.credential.id, second)
     assert (answer.status, answer.json) == (200, {"signedOut": False})
     assert (await console.get("/waiting", person)).status == 401
     await assert_refused(console, asked, body, second, "unknown_credential")

@@ -39,6 +39,16 @@ async def test_a_ticket_for_a_key_of_its_own(console):
     assert "ticket" in (await console.post("/device", signed(person, issued, console.origin), person)).json
 
 
+async def test_the_end_of_a_passkey(console):
+    person = await console.sign_in()
+    place = f"/passkeys/{person.credential.id}/revoke"
+    issued = (await console.post(f"{place}/options", {}, person)).json
+    answer = await console.post(place, signed(person, issued, ELSEWHERE), person)
+    assert (answer.status, answer.reason) == (403, "signature_verification_failed")
+    issued = (await console.post(f"{place}/options", {}, person)).json
+    assert (await console.post(place, signed(person, issued, console.origin), person)).status == 200
+
+
 async def test_an_approval(console):
     person = await console.sign_in()
     asked = await console.ask()

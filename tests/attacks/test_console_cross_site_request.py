@@ -24,7 +24,8 @@ async def bodies(console, person, asked):
         f"/approve/{asked.id}/approve": await console.signed(asked, person),
         f"/approve/{asked.id}/refuse": {"note": "no"},
         f"/passkeys/{passkey}/rename": {"name": "other"},
-        f"/passkeys/{passkey}/revoke": {},
+        f"/passkeys/{passkey}/revoke/options": {},
+        f"/passkeys/{passkey}/revoke": await console.signed_for(f"/passkeys/{passkey}/revoke/options", person),
         "/device/options": {},
         "/sign-out": {},
     }

@@ -33,6 +33,7 @@ PATHS = [
     "/approve/{id}/approve",
     "/approve/{id}/refuse",
     "/passkeys/{key}/rename",
+    "/passkeys/{key}/revoke/options",
     "/passkeys/{key}/revoke",
 ]
 
@@ -160,8 +161,10 @@ async def test_strange_names_in_the_path(over_stores):
     for ident in IDENTS:
         for path in (f"/approve/{ident}", f"/approve/{ident}/state"):
             assert (await over_stores.get(path, person)).status == 404, ident
-        for path in (f"/approve/{ident}/refuse", f"/passkeys/{ident}/revoke"):
+        for path in (f"/approve/{ident}/refuse", f"/passkeys/{ident}/revoke/options"):
             assert (await over_stores.post(path, {}, person)).status == 404, ident
+        body = {"challengeId": "x", "response": {}}
+        assert (await over_stores.post(f"/passkeys/{ident}/revoke", body, person)).status == 404, ident
 
 
 async def test_strange_names_in_the_body(over_stores):

@@ -5,6 +5,39 @@ import asyncio
 from support.console import live_console
 
 
+async def ask(console, user=None):
+    return await console.post("/sign-in/options", {} if user is None else {"user": user})
+
+
+async def test_a_flood_with_one_name_is_turned_away_before_it_reaches_the_store():
+    async with live_console() as console:
+        person = await console.sign_in()
+        for _ in range(60):
+            assert (await ask(console, "anna")).status == 200
+        stored = len(console.approvals.shelf._challenges)
+        answer = await ask(console, "anna")
+        assert (answer.status, answer.reason) == (429, "approval_limit")
+        assert 1 <= int(answer.headers["retry-after"]) <= 60
+        assert len(console.approvals.shelf._challenges) == stored
+        # Others come in, and so does the person, without giving the name.
+        assert (await ask(console, "berta")).status == 200
+        issued = (await ask(console)).json
+        body = {"challengeId": issued["challengeId"], "response": person.key.get(issued["requestOptions"])}
+        assert (await console.post("/sign-in", body)).status == 200
+        console.clock.ahead += 60
+        assert (await ask(console, "anna")).status == 200
+
+
+async def test_a_flood_with_many_names_is_turned_away_too():
+    async with live_console() as console:
+        ended = await asyncio.gather(*(ask(console, f"user{number}") for number in range(310)))
+        assert sorted(answer.status for answer in ended) == [200] * 300 + [429] * 10
+        assert len(console.approvals.shelf._challenges) == 300
+        assert (await ask(console)).status == 429
+        console.clock.ahead += 60
+        assert (await ask(console)).status == 200
+
+
 async def test_the_person_still_approves():
     async with live_console() as console:
         person = await console.sign_in()

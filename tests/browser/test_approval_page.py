@@ -49,6 +49,7 @@ async def test_refuse_with_a_reason(stage):
     await stage.becomes("refused")
     held = await stage.console.stored(asked)
     assert (held.state, held.note) == ("refused", "Wrong region.\nAsk me about the other one.")
+    assert held.note in await page.locator(".timeline").inner_text()
     assert "Wrong region." in await page.locator(".timeline").inner_text()
 
 

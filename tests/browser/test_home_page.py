@@ -47,6 +47,8 @@ async def test_calls_appear_by_themselves_and_lead_to_their_page(stage):
     assert "Nothing waits" in await stage.page.locator("h1").inner_text()
     asked = await stage.console.ask()
     await stage.page.locator(".call").wait_for()
+    preview = 'resourceId: "prod/customers-eu" · cascade: true · limit: 250'
+    assert await stage.page.locator(".call-preview").inner_text() == preview
     assert "1 call waits" in await stage.page.locator("h1").inner_text()
     await stage.page.click(".call a")
     await stage.becomes("waiting")
@@ -76,13 +78,55 @@ async def test_revoke_asks_first_and_ends_the_session(stage):
     assert "your only one" in await box.inner_text()
     assert await stage.page.evaluate("document.activeElement.textContent") == "Cancel"
     await stage.page.keyboard.press("Escape")
-    assert (await stage.console.approvals.shelf.credential(person.credential.id)).revoked_at is None
+    assert not await revoked(stage, person)
     await stage.page.click("[data-revoke]")
     await box.locator("button[type=submit]").click()
     await stage.shows("#with-passkey")
-    assert (await stage.console.approvals.shelf.credential(person.credential.id)).revoked_at is not None
+    assert await revoked(stage, person)
     await stage.page.click("#with-passkey")
     assert "failed" in await stage.problem()
+
+
+async def revoked(stage, person):
+    return (await stage.console.approvals.shelf.credential(person.credential.id)).revoked_at is not None
+
+
+async def test_revoking_a_lost_passkey_takes_a_signature_of_another(stage):
+    lost = await stage.console.sign_in()
+    await stage.console.approvals.rename(lost.credential.id, "Lost key", by="anna")
+    person = await stage.signed_in()
+    await stage.key.verify_user(False)
+    await stage.open("/")
+    await stage.page.click(f'[data-revoke="{lost.credential.id}"]')
+    box = stage.page.locator("#revoke")
+    assert "Lost key" in await box.inner_text()
+    assert "sign with another" in await box.inner_text()
+    await box.locator("button[type=submit]").click()
+    await box.locator(".form-error", has_text="Nothing was revoked").wait_for()
+    assert not await revoked(stage, lost)
+    await stage.key.verify_user(True)
+    await box.locator("button[type=submit]").click()
+    await stage.page.locator("th", has_text="Lost key").wait_for(state="detached")
+    await stage.shows("#home")
+    assert await revoked(stage, lost)
+    assert not await revoked(stage, person)
+    assert await stage.page.locator("[data-revoke]").count() == 1
+
+
+async def test_who_closes_the_question_has_revoked_nothing(stage):
+    person = await stage.signed_in()
+    await stage.key.simulate_presence(False)
+    await stage.open("/")
+    await stage.page.click("[data-revoke]")
+    box = stage.page.locator("#revoke")
+    await box.locator("button[type=submit]").click()
+    await box.locator("#revoke-status", has_text="asking for your passkey").wait_for()
+    await box.locator("[data-close]").click()
+    await stage.key.simulate_presence(True)
+    # The passkey is free again for the next question, and the first one is forgotten.
+    await stage.page.click("#add-device")
+    await stage.page.locator("#ticket:not([hidden])").wait_for()
+    assert not await revoked(stage, person)
 
 
 async def test_at_the_wrong_address_the_way_to_the_right_one_keeps_the_ticket(stage):

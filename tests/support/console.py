@@ -148,6 +148,17 @@ class LiveConsole:
         issued = (await self.post(f"/approve/{request.id}/options", {}, person)).json
         return {"challengeId": issued["challengeId"], "response": person.key.get(issued["requestOptions"], **bend)}
 
+    async def signed_for(self, path: str, person: Browsing, **bend: Any) -> dict[str, Any]:
+        """A fresh challenge from this path, signed with the person's own passkey."""
+        issued = (await self.post(path, {}, person)).json
+        own = dict(issued["requestOptions"], allowCredentials=[])
+        return {"challengeId": issued["challengeId"], "response": person.key.get(own, **bend)}
+
+    async def revoke(self, credential_id: str, person: Browsing) -> Answer:
+        """As the page does it: the passkey signs for exactly this."""
+        place = f"/passkeys/{credential_id}/revoke"
+        return await self.post(place, await self.signed_for(f"{place}/options", person), person)
+
     async def _send(
         self, method: str, path: str, person: Browsing | None, headers: dict[str, str], **options: Any
     ) -> Answer:

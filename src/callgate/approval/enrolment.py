@@ -223,8 +223,12 @@ class Enrolment(Base):
         if not await self.shelf.rename_credential(credential_id, shown, witness):
             raise Refused(Reason.UNKNOWN_CREDENTIAL)
 
-    async def revoke(self, credential_id: str, *, by: str) -> None:
-        """Withdraw a passkey for good: what it would sign from now on counts for nothing."""
-        witness = self._witness("credential.revoke", by, {"credential": credential_id})
+    async def revoke(self, credential_id: str, *, by: str, signed_with: str = "") -> None:
+        """Withdraw a passkey for good: what it would sign from now on counts for nothing.
+
+        `signed_with` is the passkey that its person signed this with; an operator signs nothing.
+        """
+        detail = {"credential": credential_id} | ({"signed_with": signed_with} if signed_with else {})
+        witness = self._witness("credential.revoke", by, detail)
         if not await self.shelf.revoke_credential(credential_id, self.now(), witness):
             raise Refused(Reason.UNKNOWN_CREDENTIAL)

@@ -11,6 +11,8 @@ RequestState: TypeAlias = Literal["waiting", "approved", "refused", "used"]
 
 # SEP-2672 §4.7: a passkey with one of these can be used from another device than the client's.
 CROSS_PLATFORM: Final = frozenset({"hybrid", "usb", "nfc", "ble"})
+# Stands for the call that used an approval up, where no call did: it is not one for what holds now.
+WITHDRAWN: Final = "withdrawn"
 
 
 class User(msgspec.Struct, frozen=True):

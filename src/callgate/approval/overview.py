@@ -9,7 +9,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from callgate.approval.model import CROSS_PLATFORM, Credential, Request, User
+from callgate.approval.display import escape
+from callgate.approval.model import CROSS_PLATFORM, WITHDRAWN, Credential, Request, User
 from callgate.approval.storage import Shelf
 
 Phase: TypeAlias = Literal["waiting", "approved", "refused", "used", "expired"]
@@ -17,6 +18,7 @@ Phase: TypeAlias = Literal["waiting", "approved", "refused", "used", "expired"]
 # What the gateway may know an agent by, best first.
 _NAMES: Final = ("agent", "name", "client")
 _MOST: Final = 1000
+_BEGINNING: Final = 120
 
 
 class PersonRow(msgspec.Struct, frozen=True):
@@ -51,7 +53,7 @@ class PasskeyRow(msgspec.Struct, frozen=True):
 
 
 class RequestRow(msgspec.Struct, frozen=True):
-    """A call that waits for its person, or what became of it."""
+    """A call that waits for its person, or what became of it; `arguments` has the beginning of them, as JSON."""
 
     id: str
     state: Phase
@@ -62,6 +64,7 @@ class RequestRow(msgspec.Struct, frozen=True):
     version: str | None
     why: str
     text: str
+    arguments: str
     created_at: int
     expires_at: int
     decided_at: int | None
@@ -135,6 +138,7 @@ def request_row(request: Request, now: int) -> RequestRow:
         version=request.version,
         why=request.why,
         text=request.display_text,
+        arguments=beginning(request.canonical),
         created_at=request.created_at,
         expires_at=request.expires_at,
         decided_at=request.decided_at,
@@ -145,10 +149,18 @@ def request_row(request: Request, now: int) -> RequestRow:
 
 
 def phase(request: Request, now: int) -> Phase:
-    """Where a request stands: what was neither decided nor used in time has run out."""
-    if request.state in ("waiting", "approved") and request.expires_at <= now:
+    """Where a request stands: what was neither decided nor used in time, or was withdrawn, has run out."""
+    if request.call == WITHDRAWN or (request.state in ("waiting", "approved") and request.expires_at <= now):
         return "expired"
     return request.state
+
+
+def beginning(canonical: bytes) -> str:
+    """The arguments on one line, as far as that goes; what misleads the eye is written out."""
+    text = canonical[: 4 * _BEGINNING].decode("utf-8", "ignore")
+    whole = len(text) <= _BEGINNING and len(canonical) <= 4 * _BEGINNING
+    # In JSON a backslash is written out already.
+    return "\\".join(escape(part) for part in text[:_BEGINNING].split("\\")) + ("" if whole else "…")
 
 
 def asker(request: Request) -> str:

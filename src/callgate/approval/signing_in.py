@@ -1,8 +1,12 @@
-"""The console's session is opened by a passkey too; a session reads and refuses, but never approves or enrols."""
+"""The console's session is opened by a passkey too; a session reads, refuses and renames.
+
+What lasts takes a passkey's signature for exactly that, each time: to approve, to enrol a further device, to revoke.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -10,17 +14,21 @@ import msgspec
 from callgate.approval.action import action_hash
 from callgate.approval.asking import PAGE_BOUNDS
 from callgate.approval.ceremony import Ceremony, Issued
+from callgate.approval.decoys import Decoys
 from callgate.approval.encoding import to_base64url
 from callgate.approval.enrolment import Enrolment
 from callgate.approval.model import Challenge, Credential, Policy, Session
 from callgate.approval.verify import Verified
+from callgate.canonical import canonical
 from callgate.errors import Reason, Refused
 
 _SIGN_IN: Final = "console/sign-in"
 _DEVICE: Final = "console/add-device"
+_REVOKE: Final = "console/revoke-passkey"
 _NOTHING: Final = b"{}"
 _ANY: Final = Policy(authenticator_class="platform")
 _SECRET_CHARS: Final = 128
+_ID_CHARS_SHOWN: Final = 8
 
 
 def session_id(secret: str) -> bytes:
@@ -28,13 +36,20 @@ def session_id(secret: str) -> bytes:
 
 
 class SigningIn(Ceremony, Enrolment):
-    """Sign in, sign out, and vouch for a further device with a passkey."""
+    """Sign in, sign out, and sign with a passkey for a further device or for the end of one."""
+
+    @cached_property
+    def _decoys(self) -> Decoys:
+        return Decoys(self._random(32))
 
     async def begin_sign_in(self, user: str | None = None) -> Issued:
-        """A challenge to sign in with; without a name, for a passkey that knows whose it is."""
-        stored = list(await self.shelf.credentials(user)) if user else []
+        """A challenge to sign in with; without a name, for a passkey that knows whose it is.
+
+        Who has no passkey gets a made-up one: the answer does not tell who is known here.
+        """
+        stored = (list(await self.shelf.credentials(user)) or self._decoys.of(user)) if user else []
         # In nobody's name: whoever asks for these must not use up what the person may have open.
-        challenge = self._console_challenge("", _SIGN_IN, "Sign in to Callgate", stored)
+        challenge = self._console_challenge("", _SIGN_IN, _NOTHING, "Sign in to Callgate", stored)
         return await self._issue(challenge, stored, PAGE_BOUNDS)
 
     async def finish_sign_in(self, evidence: object) -> tuple[Session, str]:
@@ -70,29 +85,61 @@ class SigningIn(Ceremony, Enrolment):
 
     async def begin_device(self, user: str) -> Issued:
         """A challenge that lets a passkey vouch for a further device of the same person."""
-        stored = await self.eligible(user, _ANY)
-        text = f"Add another passkey for {user}"
-        return await self._issue(self._console_challenge(user, _DEVICE, text, stored), stored, PAGE_BOUNDS)
+        return await self._begin_action(user, _DEVICE, _NOTHING, f"Add another passkey for {user}")
 
     async def finish_device(self, user: str, evidence: object) -> str:
         """A ticket for one enrolment, for a signature of a passkey that this person has."""
-        verified: Verified = await self._verify(evidence, _DEVICE, _DEVICE, _ANY, None)
+        await self._finish_action(user, _DEVICE, _NOTHING, evidence)
+        return await self.ticket(user, by=user, purpose="device")
+
+    async def begin_revocation(self, user: str, credential_id: str) -> Issued:
+        """A challenge to revoke this passkey and no other; any passkey of the person may sign it, this one too."""
+        held = await self._held(user, credential_id)
+        text = f"Revoke the passkey “{held.name}” ({held.id[:_ID_CHARS_SHOWN]}…) of {user}"
+        return await self._begin_action(user, _REVOKE, _naming(held.id), text)
+
+    async def finish_revocation(self, user: str, credential_id: str, evidence: object) -> None:
+        """Revoke this passkey, for a signature over exactly that."""
+        held = await self._held(user, credential_id)
+        verified = await self._finish_action(user, _REVOKE, _naming(held.id), evidence)
+        await self.revoke(held.id, by=user, signed_with=verified.credential.id)
+
+    async def _held(self, user: str, credential_id: str) -> Credential:
+        held = await self.shelf.credential(credential_id)
+        if held is None or held.user != user or held.revoked_at is not None:
+            raise self._refusal(Reason.UNKNOWN_CREDENTIAL)
+        return held
+
+    async def _begin_action(self, user: str, tool: str, arguments: bytes, text: str) -> Issued:
+        stored = await self.eligible(user, _ANY)
+        challenge = self._console_challenge(user, tool, arguments, text, stored)
+        return await self._issue(challenge, stored, PAGE_BOUNDS)
+
+    async def _finish_action(self, user: str, tool: str, arguments: bytes, evidence: object) -> Verified:
+        """Use up the signature of a passkey of this person over this action with these arguments."""
+        action = action_hash(tool, arguments, self.party.id)
+        verified = await self._verify(evidence, tool, tool, _ANY, action)
         if verified.credential.user != user:
             raise self._refusal(Reason.UNKNOWN_CREDENTIAL)
         await self.shelf.use(verified.use)
-        return await self.ticket(user, by=user, purpose="device")
+        return verified
 
-    def _console_challenge(self, user: str, tool: str, text: str, stored: list[Credential]) -> Challenge:
-        action = action_hash(tool, _NOTHING, self.party.id)
+    def _console_challenge(
+        self, user: str, tool: str, arguments: bytes, text: str, stored: list[Credential]
+    ) -> Challenge:
         challenge = self._new_challenge(
             user=user,
             server="callgate",
             tool=tool,
-            canonical=_NOTHING,
+            canonical=arguments,
             eligible=stored,
             text=text,
-            action=action,
+            action=action_hash(tool, arguments, self.party.id),
             request=tool,
         )
         lifetime = max(self.settings.challenge_ms, 120_000)
         return msgspec.structs.replace(challenge, expires_at=challenge.created_at + lifetime)
+
+
+def _naming(credential_id: str) -> bytes:
+    return canonical({"credential": credential_id})

@@ -108,5 +108,7 @@ class Desk:
         status = _STATUS.get(refused.reason, refused.status if refused.status >= 400 else 403)
         if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("accept", ""):
             error = {"reason": refused.reason.value, "message": refused.message, "advice": refused.advice}
-            return JSONResponse({"error": error}, status_code=status)
+            wait = refused.data.get("retryAfter")
+            headers = {} if wait is None else {"retry-after": str(wait)}
+            return JSONResponse({"error": error}, status_code=status, headers=headers)
         return self.page("error", session, status=status, refused=refused)

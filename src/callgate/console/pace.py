@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -23,14 +24,26 @@ class Pace:
         self._clock = clock
         self._tries: deque[tuple[float, str]] = deque()
 
-    def step(self, name: str) -> None:
-        """Count one try, or refuse it. `in_all` bounds what is remembered as well."""
+    def step(self, name: str = "") -> None:
+        """Count one try, or refuse it; without a name only all together count. `in_all` bounds what is remembered too.
+
+        What is refused is not counted: trying on does not make the wait longer.
+        """
         now = self._clock()
         while self._tries and self._tries[0][0] <= now - WINDOW:
             self._tries.popleft()
-        same = sum(1 for _, tried in self._tries if tried == name)
-        if same >= self._each or len(self._tries) >= self._in_all:
-            raise Refused(
-                Reason.APPROVAL_LIMIT, "This was tried too often.", advice="Wait a minute, then try once more."
-            )
+        same = [at for at, tried in self._tries if tried == name] if name else []
+        if len(self._tries) >= self._in_all:
+            raise _too_often(self._tries[0][0] + WINDOW - now)
+        if len(same) >= self._each:
+            raise _too_often(same[0] + WINDOW - now)
         self._tries.append((now, name))
+
+
+def _too_often(seconds: float) -> Refused:
+    return Refused(
+        Reason.APPROVAL_LIMIT,
+        "This was tried too often.",
+        advice="Wait a minute, then try once more.",
+        data={"retryAfter": max(1, math.ceil(seconds))},
+    )

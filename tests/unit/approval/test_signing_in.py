@@ -107,9 +107,39 @@ async def test_a_sign_in_for_one_person_is_not_anothers():
 async def test_a_name_that_nobody_has_gets_a_challenge_that_tells_nothing(name):
     scene, _, _ = await people()
     issued = await scene.approvals.begin_sign_in(name)
-    assert issued.result["requestOptions"]["allowCredentials"] == []
+    again = await scene.approvals.begin_sign_in(name)
+    known = await scene.approvals.begin_sign_in("ann")
+    (made_up,) = issued.result["requestOptions"]["allowCredentials"]
+    assert again.result["requestOptions"]["allowCredentials"] == [made_up]
+    assert shape(issued.result) == shape(known.result)
+    assert await scene.shelf.credential(made_up["id"]) is None
     assert name not in repr(issued.result)
-    assert issued.challenge.user == ""
+    assert issued.challenge.user == known.challenge.user == ""
+
+
+def shape(value):
+    """Names and types, without what differs from one challenge to the next."""
+    if isinstance(value, dict):
+        return {name: shape(one) for name, one in value.items()}
+    return [shape(value[0])] if isinstance(value, list) else type(value)
+
+
+async def test_made_up_passkeys_differ_by_name_and_by_process():
+    (scene, anns, _), (other, _, _) = await people(), await people()
+    await scene.approvals.add_user("carl", by="operator")
+    found = [
+        issued.result["requestOptions"]["allowCredentials"][0]["id"]
+        for issued in (
+            await scene.approvals.begin_sign_in("nobody"),
+            await scene.approvals.begin_sign_in("somebody"),
+            await other.approvals.begin_sign_in("nobody"),
+            # known, and without a passkey yet
+            await scene.approvals.begin_sign_in("carl"),
+        )
+    ]
+    assert len(set(found)) == 4
+    given = evidence(await scene.approvals.begin_sign_in("nobody"), anns, credential_id=_id(anns))
+    assert (await refusal(scene.approvals.finish_sign_in(given))).reason is Reason.SIGN_IN_FAILED
 
 
 async def test_a_sign_in_lasts_two_minutes():
@@ -156,6 +186,54 @@ async def test_without_that_signature_there_is_no_ticket():
     assert (await refusal(scene.approvals.begin_device("nobody"))).reason is Reason.NO_ELIGIBLE_CREDENTIAL
 
 
+async def two_of_anns():
+    """One at hand, and one in a drawer."""
+    scene, ring = Scene(), authenticator()
+    return scene, ring, await scene.enrol(ring), await scene.enrol(authenticator())
+
+
+async def test_a_passkey_signs_for_the_end_of_another_and_of_itself():
+    scene, ring, ring_held, drawer_held = await two_of_anns()
+    await scene.approvals.rename(drawer_held.id, "In the drawer", by="ann")
+    issued = await scene.approvals.begin_revocation("ann", drawer_held.id)
+    assert issued.result["displayText"] == f"Revoke the passkey “In the drawer” ({drawer_held.id[:8]}…) of ann"
+    assert {one["id"] for one in issued.result["requestOptions"]["allowCredentials"]} == {ring_held.id, drawer_held.id}
+    given = evidence(issued, ring, credential_id=ring_held.id)
+    await scene.approvals.finish_revocation("ann", drawer_held.id, given)
+    assert [one.id for one in await scene.shelf.credentials("ann")] == [ring_held.id]
+    detail = {"credential": drawer_held.id, "signed_with": ring_held.id}
+    assert scene.log[-1] == ("credential.revoke", "ann", detail)
+    again = await refusal(scene.approvals.finish_revocation("ann", drawer_held.id, given))
+    assert again.reason is Reason.UNKNOWN_CREDENTIAL
+    given = evidence(await scene.approvals.begin_revocation("ann", ring_held.id), ring)
+    await scene.approvals.finish_revocation("ann", ring_held.id, given)
+    assert await scene.shelf.credentials("ann") == []
+
+
+async def test_without_a_signature_over_exactly_that_no_passkey_ends():
+    scene, ring, ring_held, drawer_held = await two_of_anns()
+    bobs = authenticator()
+    bobs_held = await scene.enrol(bobs, "bob")
+    issued = await scene.approvals.begin_revocation("ann", drawer_held.id)
+    given = evidence(issued, ring, credential_id=ring_held.id)
+    tries = [
+        ("ann", drawer_held, None, Reason.MISSING_EVIDENCE),
+        ("ann", ring_held, given, Reason.ARGUMENT_HASH_MISMATCH),
+        ("ann", bobs_held, given, Reason.UNKNOWN_CREDENTIAL),
+        ("bob", bobs_held, given, Reason.ARGUMENT_HASH_MISMATCH),
+        ("bob", drawer_held, given, Reason.UNKNOWN_CREDENTIAL),
+        ("ann", drawer_held, evidence(issued, bobs, credential_id=_id(bobs)), Reason.UNKNOWN_CREDENTIAL),
+        ("ann", drawer_held, evidence(issued, ring, uv=False), Reason.SIGNATURE_VERIFICATION_FAILED),
+    ]
+    for user, held, signed, reason in tries:
+        refused = await refusal(scene.approvals.finish_revocation(user, held.id, signed))
+        assert refused.reason is reason
+    for user, held in (("ann", bobs_held.id), ("bob", drawer_held.id), ("nobody", drawer_held.id), ("ann", "none")):
+        assert (await refusal(scene.approvals.begin_revocation(user, held))).reason is Reason.UNKNOWN_CREDENTIAL
+    assert len(await scene.shelf.credentials()) == 3
+    await scene.approvals.finish_revocation("ann", drawer_held.id, given)
+
+
 def _id(who):
     return who.get({"challenge": "AA", "rpId": "localhost"})["id"]
 
@@ -175,8 +253,16 @@ async def for_a_device(scene):
     return await scene.approvals.begin_device("ann")
 
 
+async def for_revoking(scene):
+    return await scene.approvals.begin_revocation("ann", await a_passkey(scene))
+
+
 async def for_a_page(scene):
     return await scene.approvals.page_challenge(await waiting(scene))
+
+
+async def a_passkey(scene):
+    return (await scene.shelf.credentials("ann"))[0].id
 
 
 async def waiting(scene):
@@ -200,11 +286,21 @@ async def as_a_device(scene, given):
     await scene.approvals.finish_device("ann", given)
 
 
+async def as_revoking(scene, given):
+    await scene.approvals.finish_revocation("ann", await a_passkey(scene), given)
+
+
 async def as_a_page(scene, given):
     await scene.approvals.approve((await waiting(scene)).id, given, by="ann")
 
 
-KINDS = {for_a_call: as_a_call, for_signing_in: as_signing_in, for_a_device: as_a_device, for_a_page: as_a_page}
+KINDS = {
+    for_a_call: as_a_call,
+    for_signing_in: as_signing_in,
+    for_a_device: as_a_device,
+    for_revoking: as_revoking,
+    for_a_page: as_a_page,
+}
 
 
 @pytest.mark.parametrize("made", KINDS, ids=lambda made: made.__name__)
@@ -223,6 +319,7 @@ async def test_a_challenge_serves_what_it_was_made_for_and_nothing_else(made, us
     assert refused.value.reason is (Reason.SIGN_IN_FAILED if used is as_signing_in else expected)
     assert (await scene.shelf.challenge(given["challengeId"])).consumed_at is None
     assert scene.shelf._sessions == {}
+    assert len(await scene.shelf.credentials("ann")) == 1
 
 
 async def test_the_hash_of_a_sign_in_is_that_of_no_call():

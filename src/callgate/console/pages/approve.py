@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from callgate.approval.model import WITHDRAWN, Session
 from callgate.approval.model import Request as Asked
-from callgate.approval.model import Session
 from callgate.approval.overview import asker, phase
 from callgate.console.bodies import Body, Note, Signed
 from callgate.console.desk import Desk
@@ -108,10 +108,13 @@ def _happened(asked: Asked, now: int) -> list[dict[str, Any]]:
     if asked.decided_at is not None:
         refused = asked.state == "refused"
         how = "refused" if refused else "approved with a passkey"
-        note = asked.note if refused else None
+        note = statement(asked.note or "") if refused else None
         tone = "bad" if refused else "good"
         story.append({"head": f"{asked.decided_by} {how}", "at": asked.decided_at, "text": note, "tone": tone})
-    if asked.state == "used":
+    if asked.call == WITHDRAWN:
+        text = "The tool, or who or what approves it, has changed since. No call was let through."
+        story.append({"head": "The approval was withdrawn", "text": text, "tone": "bad"})
+    elif asked.state == "used":
         story.append({"head": "The call was let through", "text": f"Call {asked.call}", "tone": "good"})
     elif phase(asked, now) == "expired":
         story.append({"head": "The time ran out", "at": asked.expires_at})

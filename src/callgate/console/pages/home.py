@@ -59,7 +59,12 @@ def _card(row: RequestRow) -> dict[str, Any]:
 
 def _preview(text: str) -> Shown:
     """Enough to tell two calls apart; the call's own page has all of it."""
-    joined = " · ".join(line.strip() for line in text.split("\n")[1:] if line.strip())
+    joined = ""
+    for part in (line.strip() for line in text.split("\n")[1:] if line.strip()):
+        between = " " if joined.endswith(":") else " · "
+        joined += f"{between if joined else ''}{part}"
+        if len(joined) > _PREVIEW:
+            break
     return statement(joined if len(joined) <= _PREVIEW else f"{joined[:_PREVIEW]}…")
 
 

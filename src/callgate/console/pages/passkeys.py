@@ -1,4 +1,4 @@
-"""What a person does with their own passkeys: rename, revoke, and sign for a further device."""
+"""What a person does with their own passkeys: rename; with a signature, revoke one or add a further device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Rename(Body, frozen=True):
 
 
 class Passkeys:
-    """A session alone can take passkeys away, never add one: that needs a signature (SEP-2672 §4.4.1)."""
+    """A session alone renames passkeys. It neither adds one nor takes one away: each needs a signature (§4.4.1)."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -34,10 +34,16 @@ class Passkeys:
         await self._desk.approvals.rename(passkey.id, name, by=session.user)
         return JSONResponse({})
 
-    async def revoke(self, request: Request) -> Response:
+    async def revoke_options(self, request: Request) -> Response:
         session, _ = await self._desk.change(request, Body)
         passkey = await self._own(request, session)
-        await self._desk.approvals.revoke(passkey.id, by=session.user)
+        issued = await self._desk.approvals.begin_revocation(session.user, passkey.id)
+        return JSONResponse(issued.result)
+
+    async def revoke(self, request: Request) -> Response:
+        session, body = await self._desk.change(request, Signed)
+        passkey = await self._own(request, session)
+        await self._desk.approvals.finish_revocation(session.user, passkey.id, body.evidence)
         response = JSONResponse({"signedOut": passkey.id == session.credential})
         if passkey.id == session.credential:
             self._desk.forget(response)
@@ -63,6 +69,7 @@ def routes(desk: Desk) -> list[Route]:
     page = Passkeys(desk)
     return [
         Route("/passkeys/{id}/rename", page.rename, methods=["POST"]),
+        Route("/passkeys/{id}/revoke/options", page.revoke_options, methods=["POST"]),
         Route("/passkeys/{id}/revoke", page.revoke, methods=["POST"]),
         Route("/device/options", page.device_options, methods=["POST"]),
         Route("/device", page.device, methods=["POST"]),

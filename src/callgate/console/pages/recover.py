@@ -18,11 +18,11 @@ class _Code(Body, frozen=True):
 
 
 class Recover:
-    """Five tries a minute with one name, thirty in all."""
+    """Five tries a minute with one name; many in all, so that nobody keeps everybody else out with wrong codes."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._pace = Pace(5, 30, desk.clock)
+        self._pace = Pace(5, 300, desk.clock)
 
     async def show(self, request: Request) -> Response:
         return self._desk.page("recover", await self._desk.person(request))

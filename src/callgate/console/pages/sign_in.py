@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from callgate.console.bodies import Body, Signed
 from callgate.console.desk import Desk
+from callgate.console.pace import Pace
 from callgate.errors import Reason, Refused
 
 
@@ -19,10 +20,14 @@ class _Options(Body, frozen=True):
 
 
 class SignIn:
-    """Passkeys that know their user need no name; older security keys do."""
+    """Passkeys that know their user need no name; older security keys do.
+
+    Anybody may ask for a challenge, and each is a row in the store: a flood is turned away before it gets there.
+    """
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._pace = Pace(60, 300, desk.clock)
 
     async def show(self, request: Request) -> Response:
         if await self._desk.person(request) is not None:
@@ -31,6 +36,7 @@ class SignIn:
 
     async def options(self, request: Request) -> Response:
         body = await self._desk.open_change(request, _Options)
+        self._pace.step(body.user or "")
         try:
             issued = await self._desk.approvals.begin_sign_in(body.user or None)
         except Refused as refused:

@@ -31,25 +31,34 @@ setTimeout(poll, POLL_MS);
 function dialog(id, buttons, fill, send) {
   const box = place(id);
   const form = box.querySelector("form");
+  const submit = form.querySelector("[type=submit]");
   const problem = box.querySelector(".form-error");
   let chosen = null;
+  let open = new AbortController();
   for (const button of buttons) {
     button.addEventListener("click", () => {
       chosen = button.dataset;
+      open = new AbortController();
       problem.textContent = "";
       fill(chosen);
       box.showModal();
     });
   }
   box.querySelector("[data-close]").addEventListener("click", () => box.close());
+  // Whoever closes it does not want it any more, whatever their passkey still answers.
+  box.addEventListener("close", () => open.abort());
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
+    if (submit.getAttribute("aria-disabled") === "true") return;
+    submit.setAttribute("aria-disabled", "true");
     problem.textContent = "";
     try {
-      await send(chosen);
+      await send(chosen, open.signal);
       location.reload();
     } catch (error) {
-      problem.textContent = `${error.message} ${error.advice ?? ""}`;
+      if (error.name !== "AbortError") problem.textContent = `${error.message} ${error.advice ?? ""}`;
+    } finally {
+      submit.removeAttribute("aria-disabled");
     }
   });
 }
@@ -69,7 +78,18 @@ dialog(
   ({ name }) => {
     place("revoke-name").textContent = name;
   },
-  ({ revoke }) => post(`/passkeys/${revoke}/revoke`),
+  async ({ revoke }, signal) => {
+    const issued = await post(`/passkeys/${revoke}/revoke/options`);
+    signal.throwIfAborted();
+    place("revoke-status").textContent = "Your browser is asking for your passkey…";
+    try {
+      const response = await sign(issued.requestOptions, { signal, doing: "revoked" });
+      signal.throwIfAborted();
+      await post(`/passkeys/${revoke}/revoke`, { challengeId: issued.challengeId, response });
+    } finally {
+      place("revoke-status").textContent = "";
+    }
+  },
 );
 
 const add = place("add-device");

@@ -1,0 +1,85 @@
+"""A tool that needs a person is called by almost its name, to a server that takes the one for the other."""
+
+import json
+
+import pytest
+
+from support.gateway import serving
+from support.hostile import hostile_server
+from support.persons import approval_site
+from support.raw import ask
+from support.sessions import Guest, call
+from support.states import reason
+
+FULL_WIDTH = "\uff44anger"
+UNPRINTED = ["danger\0", "danger\0x", "\0danger", "danger\n", "\tdanger", "danger\x7f", "dan\x1bger", "look\0"]
+ALIKE = ["Danger", "DANGER", " danger", "danger ", "danger\u200b", "\ufeffdanger", "danger\u00a0", FULL_WIDTH]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("spelt")
+    approval = {"tools": ["danger", "wipe*"]}
+    with approval_site(directory, servers_approval=approval, approval={"park_seconds": 0}) as running:
+        yield running
+
+
+def refused(site, server, name):
+    client = Guest.arrive(site.gateway.url(server), "legacy")
+    before = len(site.vault(server).calls)
+    answer = client.call(name)
+    assert (answer["error"]["code"], reason(answer)) == (-32602, "invalid_params"), (name, answer)
+    assert "tools/list" in answer["error"]["data"]["advice"]
+    assert len(site.vault(server).calls) == before
+
+
+@pytest.mark.parametrize("server", ["web", "pipe"])
+@pytest.mark.parametrize("name", UNPRINTED)
+def test_with_characters_that_nobody_can_see(site, server, name):
+    refused(site, server, name)
+
+
+@pytest.mark.parametrize("server", ["web", "pipe"])
+@pytest.mark.parametrize("name", ALIKE)
+def test_in_another_case_or_with_blanks(site, server, name):
+    refused(site, server, name)
+
+
+@pytest.mark.parametrize("server", ["web", "pipe"])
+@pytest.mark.parametrize("name", ["Wipe", "WIPE_EVERYTHING", " wipe_all", "Pay", "pay ", "Pay_Here", "ODD"])
+def test_like_a_pattern_or_like_a_tool_that_the_server_marks(site, server, name):
+    refused(site, server, name)
+
+
+@pytest.mark.parametrize("server", ["web", "pipe"])
+def test_in_a_batch(site, server):
+    client = Guest.arrive(site.gateway.url(server), "legacy")
+    before = len(site.vault(server).calls)
+    reply = ask(client.url, b"[" + call("Danger") + b"]", client.headers("", {}))
+    assert reason(json.loads(reply.body)[0]) == "invalid_params"
+    assert len(site.vault(server).calls) == before
+
+
+@pytest.mark.parametrize("server", ["web", "pipe"])
+@pytest.mark.parametrize("name", ["look", "Look", " look", "stranger", "dangerous"])
+def test_other_names_pass(site, server, name):
+    client = Guest.arrive(site.gateway.url(server), "legacy")
+    assert "result" in client.call(name)
+    assert site.vault(server).calls[-1]["params"]["name"] == name
+
+
+def test_a_server_that_has_both_keeps_both(tmp_path):
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("danger", "Danger")]
+
+    def listing(peer, request):
+        reply = {"jsonrpc": "2.0", "id": json.loads(request.body)["id"], "result": {"tools": tools}}
+        body = json.dumps(reply).encode()
+        peer.send(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+
+    with hostile_server({"": listing}) as upstream:
+        table = {"url": upstream.url, "approval": {"tools": ["danger"]}}
+        with serving(tmp_path, {"one": table}) as gateway:
+            client = Guest(gateway.url("one"), {})
+            assert "result" in client.call("Danger")
+            assert reason(client.call("danger")) == "approval_unavailable"
+            assert reason(client.call("DANGER")) == "invalid_params"
