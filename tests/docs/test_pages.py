@@ -120,6 +120,12 @@ def test_the_picture_shows_the_gates_order():
     assert order == sorted(order)
 
 
+def test_every_attack_is_in_the_readme():
+    readme = text_of("README.md")
+    attacks = (path.name for path in (ROOT / "tests" / "attacks").glob("test_*.py"))
+    assert [name for name in sorted(attacks) if f"(tests/attacks/{name})" not in readme] == []
+
+
 def test_the_test_command_is_easy_to_find():
     readme = text_of("README.md")
     assert "\n## Test\n" in readme

@@ -1,6 +1,8 @@
 """examples/approval_server: the walk-through prints what its page says, over stdio and over HTTP."""
 
+import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -26,7 +28,7 @@ def walk_through(folder, *words):
         timeout=100,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
@@ -55,7 +57,7 @@ def address(tmp_path):
 @requirement("VA-002", "VA-003")
 def test_over_stdio_it_prints_what_the_page_says(tmp_path):
     assert f"```text\n{walk_through(tmp_path)}```" in (FOLDER / "README.md").read_text()
-    assert {path.name for path in tmp_path.iterdir()} >= {"approvals.db", "keys"}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_over_http_too_and_the_tool_is_listed_as_the_specification_has_it(tmp_path, address):
@@ -70,3 +72,24 @@ def test_over_http_too_and_the_tool_is_listed_as_the_specification_has_it(tmp_pa
     assert listed["_meta"] == {"io.modelcontextprotocol/verified-approval": mark}
     said = peer.result("tools/call", {"name": "list_resources", "arguments": {}})
     assert said["content"][0]["text"] == "def456"
+    assert list_passkeys(tmp_path) == []
+
+
+def list_passkeys(folder):
+    command = [sys.executable, "-m", "callgate", "credentials", "list", "--json"]
+    store = f"sqlite:///{folder / 'approvals.db'}"
+    done = subprocess.run([*command, "--store", store], capture_output=True, timeout=60, check=True)
+    return json.loads(done.stdout)
+
+
+def test_it_says_at_its_start_what_to_type_for_the_first_passkey(tmp_path, address):
+    command = f"callgate enroll alice --here --store sqlite:///{tmp_path / 'approvals.db'}"
+    assert f"\n  {command}\n" in (tmp_path / "said").read_text()
+    ticket = subprocess.run(
+        [sys.executable, "-m", *shlex.split(command.replace("--here", "--json"))],
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    HttpPeer(address).enrol(json.loads(ticket.stdout)["ticket"])
+    assert [row["user"] for row in list_passkeys(tmp_path)] == ["alice"]

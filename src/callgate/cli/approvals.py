@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say
+from callgate.cli.dashed import TakesIds, as_typed
 from callgate.cli.people import (
     Opened,
     approval_link,
     changing,
     console_url,
     how_to_serve,
+    is_listening,
     moment,
     pick,
     plain,
@@ -24,17 +28,21 @@ from callgate.cli.people import (
 if TYPE_CHECKING:
     from callgate.approval import Request
     from callgate.approval.overview import RequestRow
+    from callgate.config import Config
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The request's id, or enough of its beginning.")]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The request's id, or enough of its beginning.", callback=as_typed)
+]
 
 _MOST: Final = 1000
+_ARGUMENTS: Final = 40
 
 
 def register(app: typer.Typer) -> None:
     verbs = typer.Typer(no_args_is_help=True, help="The calls that wait for a person.")
     verbs.command("list")(list_approvals)
-    verbs.command("show")(show)
-    verbs.command("refuse")(refuse)
+    verbs.command("show", cls=TakesIds)(show)
+    verbs.command("refuse", cls=TakesIds)(refuse)
     app.add_typer(verbs, name="approvals")
 
 
@@ -74,7 +82,7 @@ def show(
     with reading(config, store) as opened:
         found = _find(opened, request)
         row = request_row(found, opened.approvals.now())
-    url = console_url(opened.config)
+    url = found.page or console_url(opened.config)
     link = approval_link(url or "http://localhost:PORT", found.id)
     if as_json:
         shown: dict[str, Any] = msgspec.to_builtins(row)
@@ -83,8 +91,9 @@ def show(
         return
     _show(row, found)
     if row.state == "waiting":
-        typer.echo(f"\n{row.user} approves or refuses it with a passkey at\n\n  {link}\n")
-        if left := how_to_serve(opened.config, config, store, url):
+        typer.echo(f"\n{row.user} approves it with a passkey, or refuses it, at\n\n  {plain(link, len(link))}\n")
+        typer.echo(f"To refuse it here, without a passkey: {_refusing(found.id, config, store)}")
+        if left := _what_is_left(opened.config, config, store, found.page, url):
             say(left)
 
 
@@ -94,11 +103,28 @@ def refuse(
     store: StoreOption = None,
     note: Annotated[str, typer.Option("--note", help="Why; it is recorded, and reaches whoever called.")] = "",
 ) -> None:
-    """Refuse a call that waits. To approve one takes a passkey, on its page."""
+    """Refuse a call that waits. That needs no passkey; to approve one does, on its page."""
     with changing(config, store) as opened:
         found = _find(opened, request)
         opened.wait(opened.approvals.refuse(found.id, by=operator(), note=note))
     typer.echo(f"Refused: {plain(found.tool)} on {plain(found.server)}.")
+
+
+def _refusing(request: str, config: Path | None, store: str | None) -> str:
+    words = ["callgate", "approvals", "refuse", *(["-c", str(config)] if config is not None else [])]
+    if store is not None:
+        # An address of another kind may hold a password, which is not repeated.
+        words += ["--store", store if store.startswith("sqlite:") else "URL"]
+    return shlex.join([*words, request])
+
+
+def _what_is_left(config: Config, path: Path | None, store: str | None, page: str, url: str | None) -> str:
+    """What to do before the page opens; empty if it is there."""
+    if not page:
+        return how_to_serve(config, path, store, url)
+    if is_listening(page):
+        return ""
+    return f"Nothing answers at {plain(page)} any more: whoever asked for this approval serves the page, and has ended."
 
 
 def _find(opened: Opened, given: str) -> Request:
@@ -112,7 +138,7 @@ def _find(opened: Opened, given: str) -> Request:
 def _print(rows: list[RequestRow]) -> None:
     ids = short(row.id for row in rows)
     print_table(
-        ("id", "state", "user", "asked by", "server", "tool", "asked", "ends"),
+        ("id", "state", "user", "asked by", "server", "tool", "arguments", "asked", "ends"),
         (
             (
                 ids[row.id],
@@ -121,6 +147,7 @@ def _print(rows: list[RequestRow]) -> None:
                 row.who,
                 row.server,
                 row.tool,
+                plain(row.arguments, _ARGUMENTS),
                 moment(row.created_at),
                 moment(row.expires_at),
             )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
+from callgate.cli.approved import approved_by, shown_verdict
 from callgate.cli.common import (
     ConfigOption,
     JsonOption,
@@ -87,6 +88,7 @@ def show(
 
     with open_store(config, store) as (_, opened), opened.audit_reading() as tables:
         found = entry(tables, call)
+        approved = approved_by(found.decision, opened)
     value = msgspec.to_builtins(found)
     if as_json:
         print_json(value)
@@ -98,6 +100,8 @@ def show(
     why = f" ({decision.reason})" if decision.reason else ""
     out.print(f"[{colour}]{decision.verdict}{why}[/]", end=" ")
     out.print(f"{decision.server} / {plain(decision.tool)}", markup=False)
+    if approved:
+        out.print(approved, markup=False, soft_wrap=True)
     out.print_json(data=value)
 
 
@@ -300,7 +304,7 @@ def _table(found: list[Entry]) -> Any:
         if outcome is not None and outcome.ms is not None:
             ended += f" {outcome.ms:.0f} ms"
         # Names come from callers: as plain text, with control characters made visible.
-        cells = (show_when(decision.at), decision.call, decision.server, decision.tool, decision.verdict)
+        cells = (show_when(decision.at), decision.call, decision.server, decision.tool, shown_verdict(decision))
         row = [Text(plain(cell)) for cell in (*cells, decision.reason or "-", ended)]
         row[4].stylize("green" if decision.verdict == "allow" else "red")
         table.add_row(*row)

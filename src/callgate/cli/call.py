@@ -42,8 +42,9 @@ def call(
         typer.Argument(
             metavar="SERVER TOOL [KEY=VALUE]…",
             help="A configured server's name or an http(s) address, the tool, and its arguments. Leave SERVER out and "
-            "write `-- PROGRAM ARGUMENT…` at the end to start the server. A VALUE that is a JSON number, true, false, "
-            "null, object or array is sent as that, anything else as text.",
+            "write `-- PROGRAM ARGUMENT…` at the end to start the server. A configured server is called through the "
+            "gate, with every check and on record; an address or a command is spoken to directly. A VALUE that is a "
+            "JSON number, true, false, null, object or array is sent as that, anything else as text.",
         ),
     ],
     *,

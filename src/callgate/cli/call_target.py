@@ -1,13 +1,14 @@
-"""What `callgate call` is to speak to: a configured server, an address or a command."""
+"""What `callgate call` is to speak to: a configured server behind the gate, or an address or a command directly."""
 
 from __future__ import annotations
 
 import contextlib
 import difflib
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import typer
@@ -17,18 +18,16 @@ from callgate.errors import CallgateError
 if TYPE_CHECKING:
     from mcp import Client
 
-    from callgate.config import Server
+_CHARS: Final = 300
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A server to speak to; `name` is what the person calls it, secrets masked."""
+    """A server to speak to; `name` is what the person calls it, secrets masked. `gated`: through `callgate wrap`."""
 
     name: str
     url: str | None = None
-    headers: dict[str, str] = {}
     argv: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    cwd: Path | None = None
+    gated: bool = False
 
 
 class Unreachable(CallgateError):
@@ -37,16 +36,16 @@ class Unreachable(CallgateError):
 
 def find_target(word: str | None, command: list[str], path: Path | None) -> Target:
     """The server that the command line names."""
-    from callgate.config import load
+    from callgate.config import find, load
     from callgate.config.secret import mask_url
 
     if word is None:
-        return Target(name=Path(command[0]).name, argv=tuple(command), env=dict(os.environ))
+        return Target(name=Path(command[0]).name, argv=tuple(command))
     if word.startswith(("http://", "https://")):
         return Target(name=mask_url([word])[0], url=word)
     servers = load(path).servers
     if word in servers:
-        return _configured(word, servers[word])
+        return _behind_the_gate(word, find(path))
     close = difflib.get_close_matches(word, servers, 1)
     meant = f"Did you mean {close[0]!r}?" if close else "`callgate check` lists those there are."
     raise typer.BadParameter(
@@ -56,11 +55,13 @@ def find_target(word: str | None, command: list[str], path: Path | None) -> Targ
     )
 
 
-def _configured(name: str, server: Server) -> Target:
-    if server.url is not None:
-        headers = {key: value.reveal() for key, value in server.headers.items()}
-        return Target(name=name, url=server.url.reveal(), headers=headers)
-    return Target(name=name, argv=tuple(server.argv), env=server.environment(os.environ), cwd=server.cwd)
+def _behind_the_gate(name: str, file: Path | None) -> Target:
+    """A call of a configured server is checked and recorded like any agent's: never around the gate."""
+    # -P: a folder that happens to be called callgate here is not taken for the program.
+    argv = [sys.executable, "-P", "-m", "callgate", "wrap", name]
+    if file is not None:
+        argv += ["--config", str(file.absolute())]
+    return Target(name=name, argv=tuple(argv), gated=True)
 
 
 def client_for(target: Target) -> Client:
@@ -68,20 +69,20 @@ def client_for(target: Target) -> Client:
     from mcp import Client, StdioServerParameters
 
     if target.url is not None:
-        return Client(_over_http(target.url, target.headers))
+        return Client(_over_http(target.url))
     program, *arguments = target.argv
-    return Client(StdioServerParameters(command=program, args=arguments, env=target.env, cwd=target.cwd))
+    return Client(StdioServerParameters(command=program, args=arguments, env=dict(os.environ)))
 
 
 @contextlib.asynccontextmanager
-async def _over_http(url: str, headers: dict[str, str]) -> AsyncIterator[Any]:
+async def _over_http(url: str) -> AsyncIterator[Any]:
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
     # A server may hold its answer for long; connecting and writing may not take long.
     timeout = httpx2.Timeout(30.0, read=300.0)
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout) as http,
+        httpx2.AsyncClient(timeout=timeout) as http,
         streamable_http_client(url, http_client=http) as streams,
     ):
         yield streams
@@ -105,9 +106,20 @@ def connecting(target: Target) -> Iterator[None]:
         raise _told(target, group) from None
 
 
-def _told(target: Target, error: BaseException) -> Unreachable:
+def _told(target: Target, error: BaseException) -> CallgateError:
+    from mcp import MCPError
+
+    from callgate.telemetry.logs import one_line
+
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    text = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+    text = one_line(str(error).splitlines()[0][:_CHARS]) if str(error) else type(error).__name__
+    data = error.data if isinstance(error, MCPError) else None
+    if isinstance(data, dict) and isinstance(reason := data.get("reason"), str):
+        # It answered, with a refusal: by the gate, or by a server that speaks like one.
+        advice = one_line(str(data.get("advice", ""))[:_CHARS])
+        return CallgateError(f"{target.name} refused: {text} ({one_line(reason[:_CHARS])})", advice=advice)
     advice = "Check that it runs and that its address is right." if target.url else "Run the command by hand."
+    if target.gated:
+        advice = f"Run `callgate check`, then `callgate wrap {target.name}` by hand."
     return Unreachable(f"{target.name} cannot be spoken to: {text}", advice=advice)

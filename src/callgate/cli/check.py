@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from callgate.cli.common import ConfigOption, JsonOption, console, print_json, say
+from callgate.cli.people import console_url
 
 # What only this verb needs is imported by it: every other verb would wait for it too.
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def check(path: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Check the configuration and list the servers in it.
+    """Check the configuration and list the servers in it, and which of their tools need a person's approval.
 
     Prints every problem with its file and line, and exits with 1 if there is any.
     """
@@ -40,7 +41,8 @@ def check(path: ConfigOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         servers = [_row(name, server) for name, server in loaded.servers.items()]
         shown = str(file) if file else None
-        print_json({"ok": True, "file": shown, "servers": servers, "notes": _notes(loaded)})
+        approval = _approval(loaded)
+        print_json({"ok": True, "file": shown, "servers": servers, "approval": approval, "notes": _notes(loaded)})
     else:
         _print(loaded, file)
 
@@ -51,6 +53,8 @@ def _print(loaded: Config, file: Path | None) -> None:
         _print_servers(loaded)
     else:
         typer.echo("No servers yet. Add a table [servers.NAME] with a url or a command to callgate.toml.")
+    if (approval := _approval(loaded)) is not None:
+        _print_approval(approval)
     for note in _notes(loaded):
         typer.echo(f"note: {note}")
 
@@ -82,6 +86,32 @@ def _print_servers(loaded: Config) -> None:
         secrets = ", ".join(f"{key.partition('.')[2]}={shown}" for key, shown in row["secrets"].items())
         table.add_row(Text(name), Text(row["kind"]), Text(row["target"]), Text(secrets or "-"))
     console().print(table)
+
+
+def _approval(loaded: Config) -> dict[str, Any] | None:
+    """Which calls need a person, whom, and where; None where none does."""
+    if not loaded.approves:
+        return None
+    servers = [
+        {"name": name, "tools": list(server.approval.tools), "user": server.approval.user or loaded.approval.user}
+        for name, server in loaded.servers.items()
+    ]
+    return {"console": console_url(loaded), "rp_id": loaded.approval.rp_id, "servers": servers}
+
+
+def _print_approval(approval: dict[str, Any]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("server", "needs approval", "who is asked", box=None, pad_edge=False, header_style="bold")
+    for row in approval["servers"]:
+        tools = ", ".join([*row["tools"], "tools that it marks itself"])
+        table.add_row(Text(row["name"]), Text(tools), Text(row["user"] or "the only person there is"))
+    typer.echo("")
+    if approval["servers"]:
+        console().print(table)
+    where = approval["console"] or "http://localhost, on the free port that the gateway takes"
+    typer.echo(f"Calls are approved at {where}, with passkeys for {approval['rp_id']}.")
 
 
 def _notes(loaded: Config) -> list[str]:

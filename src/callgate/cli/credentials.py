@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say
+from callgate.cli.dashed import TakesIds, as_typed
 from callgate.cli.people import (
     Opened,
     YesOption,
     changing,
     confirm,
+    fits,
     moment,
     pick,
     plain,
@@ -24,14 +26,16 @@ if TYPE_CHECKING:
     from callgate.approval import Credential
     from callgate.approval.overview import PasskeyRow
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The passkey's id, or enough of its beginning.")]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The passkey's id, or enough of its beginning.", callback=as_typed)
+]
 
 
 def register(app: typer.Typer) -> None:
     verbs = typer.Typer(no_args_is_help=True, help="The passkeys that approve calls.")
     verbs.command("list")(list_credentials)
-    verbs.command("rename")(rename)
-    verbs.command("revoke")(revoke)
+    verbs.command("rename", cls=TakesIds)(rename)
+    verbs.command("revoke", cls=TakesIds)(revoke)
     app.add_typer(verbs, name="credentials")
 
 
@@ -66,10 +70,15 @@ def rename(
     store: StoreOption = None,
 ) -> None:
     """Give a passkey another name."""
+    from callgate.approval.enrolment import label
+    from callgate.errors import CallgateError
+
+    if not (shown := label(name, "")):
+        raise CallgateError("a passkey needs a name that can be read", advice="Write one, such as 'my blue key'.")
     with changing(config, store) as opened:
         held = _find(opened, passkey)
         opened.wait(opened.approvals.rename(held.id, name, by=operator()))
-    typer.echo(f"{held.user}'s passkey is called {plain(name.strip())} now.")
+    typer.echo(f"{held.user}'s passkey {plain(held.name)!r} is called {shown!r} now.")
 
 
 def revoke(passkey: IdArgument, config: ConfigOption = None, store: StoreOption = None, yes: YesOption = False) -> None:
@@ -85,8 +94,19 @@ def revoke(passkey: IdArgument, config: ConfigOption = None, store: StoreOption 
 
 
 def _find(opened: Opened, given: str) -> Credential:
-    held = {one.id: one for one in opened.wait(opened.approvals.shelf.credentials())}
-    return held[pick(held, given, "passkey", "`callgate credentials list` shows them.")]
+    from callgate.errors import CallgateError
+
+    every = {one.id: one for one in opened.wait(opened.approvals.shelf.credentials(revoked=True))}
+    held = {one.id: one for one in every.values() if one.revoked_at is None}
+    # One that is in use is meant before one that is not.
+    wanted = held if given in held or any(fits(one, given) for one in held) else every
+    found = wanted[pick(wanted, given, "passkey", "`callgate credentials list --all` shows them.")]
+    if found.revoked_at is not None:
+        raise CallgateError(
+            f"{found.user}'s passkey {plain(found.name)!r} was revoked on {moment(found.revoked_at)} already",
+            advice="`callgate credentials list` shows those that are in use.",
+        )
+    return found
 
 
 def _print(rows: list[PasskeyRow], *, everything: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -15,9 +16,13 @@ from callgate.cli.people import Opened, changing, console_url, enrolment_link, h
 if TYPE_CHECKING:
     from callgate.approval import Approvals, Credential
     from callgate.config import Config
+    from callgate.gateway.app import Asgi
+    from callgate.gateway.exchange import Receive, Scope, Send
 
 _LOOK_SECONDS: Final = 0.3
-# The page shows recovery codes when all is done: it has loaded what it needs by then.
+# Recovery codes are on the page: it stays until the person has gone on.
+_STAY_SECONDS: Final = 600.0
+# What the page after it loads.
 _LINGER_SECONDS: Final = 2.0
 
 
@@ -33,6 +38,8 @@ class Issued(msgspec.Struct, frozen=True):
     new: bool
     ticket: str
     expires_at: int
+    # Somebody who was here before and has nearly the same name.
+    twin: str | None = None
 
 
 def enroll(
@@ -64,8 +71,7 @@ def enroll(
         if display_name and not issued.new:
             say(f"{user} was known before: the name shown stays {issued.display_name!r}.")
         if here:
-            held = opened.wait(_serve(opened, issued, lambda url: _print(issued, url, as_json=as_json)))
-            say(f"{user}'s passkey {plain(held.name)!r} is enrolled.")
+            _show_page(opened, issued, as_json=as_json)
             return
         url = console_url(opened.config)
         _print(issued, url, as_json=as_json)
@@ -79,14 +85,16 @@ def enroll(
 async def _issue(approvals: Approvals, user: str, display_name: str, minutes: float | None) -> Issued:
     by = operator()
     known = await approvals.shelf.user(user)
+    others = [] if known is not None else [one.name for one in await approvals.shelf.users()]
     person = known or await approvals.add_user(user, display_name, by=by)
     ticket = await approvals.ticket(user, by=by, seconds=None if minutes is None else minutes * 60)
     issued = await approvals.look_at_ticket(ticket)
     assert issued is not None
-    return Issued(user, person.display_name, known is None, ticket, issued.expires_at)
+    twin = next((one for one in others if one.casefold() == user.casefold()), None)
+    return Issued(user, person.display_name, known is None, ticket, issued.expires_at, twin)
 
 
-def _print(issued: Issued, url: str | None, *, as_json: bool) -> None:
+def _print(issued: Issued, url: str | None, *, as_json: bool, here: bool = False) -> None:
     from callgate.approval.names import TICKET
 
     link = enrolment_link(url or "http://localhost:PORT", issued.ticket)
@@ -94,8 +102,14 @@ def _print(issued: Issued, url: str | None, *, as_json: bool) -> None:
         shown: dict[str, Any] = msgspec.to_builtins(issued)
         print_json({**shown, "link": None if url is None else link})
         return
+    if issued.new:
+        other = f" {issued.twin} is somebody else." if issued.twin else ""
+        typer.echo(f"{issued.user} is new here and was added.{other}")
     typer.echo(f"{issued.user} opens this link to enrol a passkey, once, until {moment(issued.expires_at)}:\n")
     typer.echo(f"  {link}\n")
+    if here:
+        say("This page is served until it is done; Ctrl-C stops it.")
+        return
     typer.echo(f'Or an MCP client calls approval/enroll/begin with params._meta["{TICKET}"]:\n')
     typer.echo(f"  {issued.ticket}\n")
 
@@ -126,24 +140,63 @@ def _check_here(config: Config) -> None:
         )
 
 
-async def _serve(opened: Opened, issued: Issued, listening: Callable[[str], None]) -> Credential:
-    """Show the console until this person has one passkey more."""
+def _show_page(opened: Opened, issued: Issued, *, as_json: bool) -> None:
+    made: list[Credential] = []
+
+    def enrolled(held: Credential) -> None:
+        made.append(held)
+        say(f"{issued.user}'s passkey {plain(held.name)!r} is enrolled.")
+        say("The page is waiting for you to go on from the recovery codes; Ctrl-C stops it.")
+
+    try:
+        opened.wait(_serve(opened, issued, lambda url: _print(issued, url, as_json=as_json, here=True), enrolled))
+    except KeyboardInterrupt:
+        if not made:
+            raise
+
+
+async def _serve(
+    opened: Opened, issued: Issued, listening: Callable[[str], None], enrolled: Callable[[Credential], None]
+) -> None:
+    """Show the console until this person has one passkey more, and has gone on from the page that made it."""
     from callgate.console.app import console_app
-    from callgate.errors import CallgateError
     from callgate.gateway.loopback import Loopback
 
     approvals = opened.approvals
     before = {one.id for one in await approvals.shelf.credentials(issued.user)}
-    pages = Loopback(lambda origin: console_app(approvals, origin=origin, secure=False), opened.config)
+    home = asyncio.Event()
+    pages = Loopback(lambda origin: _noticing(console_app(approvals, origin=origin, secure=False), home), opened.config)
     try:
         listening(await pages.address())
-        # What was begun in the ticket's last moment may still be finished.
-        while approvals.now() < issued.expires_at + approvals.settings.registration_ms:
-            for held in await approvals.shelf.credentials(issued.user):
-                if held.id not in before:
-                    await asyncio.sleep(_LINGER_SECONDS)
-                    return held
-            await asyncio.sleep(_LOOK_SECONDS)
+        enrolled(await _new_passkey(approvals, issued, before))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STAY_SECONDS):
+                await home.wait()
+                await asyncio.sleep(_LINGER_SECONDS)
     finally:
         await pages.close()
+
+
+async def _new_passkey(approvals: Approvals, issued: Issued, before: set[str]) -> Credential:
+    from callgate.errors import CallgateError
+
+    # What was begun in the ticket's last moment may still be finished.
+    while approvals.now() < issued.expires_at + approvals.settings.registration_ms:
+        for held in await approvals.shelf.credentials(issued.user):
+            if held.id not in before:
+                return held
+        await asyncio.sleep(_LOOK_SECONDS)
     raise CallgateError("nobody enrolled in time", advice=f"`callgate enroll {issued.user} --here` begins again.")
+
+
+def _noticing(console: Asgi, home: asyncio.Event) -> Asgi:
+    """The console; `home` is set once its first page was shown, which is where the enrolment page leads."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/enrol/finish":
+            home.clear()
+        await console(scope, receive, send)
+        if scope["path"] == "/":
+            home.set()
+
+    return app

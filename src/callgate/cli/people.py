@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import re
 import shlex
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +15,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from callgate.cli.common import console, keys_of, log_of, open_store, operator
+from callgate.cli.common import console, keys_of, log_of, open_store
 
 if TYPE_CHECKING:
     from callgate.approval import Approvals
@@ -33,7 +31,6 @@ _SHORT: Final = 10
 _CELL: Final = 120
 _PORTS: Final = {"http": 80, "https": 443}
 _CONNECT_SECONDS: Final = 1.0
-_NAME: Final = re.compile(r"[^A-Za-z0-9._@+-]+")
 
 
 class Opened(NamedTuple):
@@ -100,72 +97,6 @@ def approval_link(url: str, request: str) -> str:
     return f"{url}/approve/{request}"
 
 
-async def first_link(approvals: Approvals, url: str, name: str) -> str | None:
-    """A link for the very first person to enrol with; None as soon as there is somebody else, or a passkey."""
-    ticket = await _first_ticket(approvals, name)
-    return None if ticket is None else enrolment_link(url, ticket)
-
-
-async def _taken(approvals: Approvals, name: str) -> bool:
-    """Whether somebody is set up already."""
-    others = [user for user in await approvals.shelf.users() if user.name != name]
-    return bool(others or await approvals.shelf.credentials(revoked=True))
-
-
-async def _first_ticket(approvals: Approvals, name: str) -> str | None:
-    if await _taken(approvals, name):
-        return None
-    return await approvals.ticket(name, by=operator(), purpose="setup")
-
-
-def set_up(path: Path | None, config: Config, *, terminal: bool | None = None) -> Callable[[str], None]:
-    """Before a gateway starts: what to say when it listens, so that the first person can enrol."""
-    if not config.approves:
-        return _nothing
-    name = first_name(config)
-    with changing(path, None, create=True) as opened:
-        if not (sys.stdout.isatty() if terminal is None else terminal):
-            return _nothing if opened.wait(_taken(opened.approvals, name)) else _hint(path, name)
-        ticket = opened.wait(_first_ticket(opened.approvals, name))
-        ends = opened.approvals.now() + opened.approvals.settings.ticket_ms
-    if ticket is None:
-        return _nothing
-
-    def welcome(address: str) -> None:
-        # Only on a terminal: in a file or a journal it would stay, and whoever has the link can become this person.
-        url = console_url(config) or f"http://localhost:{address.rpartition(':')[2]}"
-        typer.echo(f"Nobody can approve calls yet. {name} opens this link, once, until {moment(ends)}:\n")
-        typer.echo(f"  {enrolment_link(url, ticket)}\n")
-        sys.stdout.flush()
-
-    return welcome
-
-
-def _hint(path: Path | None, name: str) -> Callable[[str], None]:
-    words = ["callgate", "enroll", name, *(["--config", str(path)] if path is not None else [])]
-
-    def welcome(_address: str) -> None:
-        typer.echo(f"Nobody can approve calls yet. Type `{shlex.join(words)}` and open the link that it prints.")
-        sys.stdout.flush()
-
-    return welcome
-
-
-def _nothing(_address: str) -> None:
-    pass
-
-
-def first_name(config: Config) -> str:
-    """Who is set up first: the configured person, or whoever runs the gateway."""
-    if config.approval.user is not None:
-        return config.approval.user
-    try:
-        login = getpass.getuser()
-    except (KeyError, OSError):
-        login = ""
-    return _NAME.sub("-", login).lstrip("-._@+")[:64] or "operator"
-
-
 def is_listening(url: str) -> bool:
     """Whether somebody takes connections there."""
     parts = urlsplit(url)
@@ -199,19 +130,24 @@ def how_to_serve(config: Config, path: Path | None, store: str | None, url: str 
 
 
 def pick(ids: Iterable[str], given: str, what: str, advice: str) -> str:
-    """The id that is meant by a beginning of it; a leading `-` may be left out, because commands take it amiss."""
+    """The id that is meant by a beginning of it."""
     from callgate.errors import CallgateError
 
     known = list(dict.fromkeys(ids))
     if given in known:
         return given
-    found = [one for one in known if given and (one.startswith(given) or _bare(one).startswith(given))]
+    found = [one for one in known if fits(one, given)]
     if len(found) == 1:
         return found[0]
     if found:
         shown = ", ".join(short(found).values())
         raise CallgateError(f"{given!r} is the beginning of more than one {what}: {shown}", advice="Type more of it.")
     raise CallgateError(f"there is no {what} {given!r}", advice=advice)
+
+
+def fits(one: str, given: str) -> bool:
+    """Whether an id begins like this; a leading `-` may be left out."""
+    return given != "" and (one.startswith(given) or _bare(one).startswith(given))
 
 
 def short(ids: Iterable[str]) -> dict[str, str]:

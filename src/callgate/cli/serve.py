@@ -24,7 +24,7 @@ def serve(
     """Serve the configured MCP servers over Streamable HTTP, with every call checked and recorded."""
     import os
 
-    from callgate.cli.people import set_up
+    from callgate.cli.setting_up import set_up
     from callgate.cli.showing import console_for
     from callgate.config import find, load
     from callgate.errors import ConfigError

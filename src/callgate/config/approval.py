@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from callgate.config import origins as pages
 from callgate.config import rules
 from callgate.config.rules import Rule
 from callgate.config.section import Clash, Section
@@ -26,15 +27,15 @@ class Approval(Section, frozen=True):
     user: Annotated[
         str | None,
         Meta(description="Who is asked to approve. By default the only user there is; with several, name one."),
-        Rule(check=rules.word),
+        Rule(check=rules.user_name),
     ] = None
     url: Annotated[
         str | None,
         Meta(
-            description="Address of the console as people's browsers see it, such as `https://gate.example`. By "
-            "default `http://localhost:PORT` with the port the gateway listens on."
+            description="Address of the console as people's browsers see it, such as `https://gate.example`: https, "
+            "and `rp_id` to go with it. By default `http://localhost:PORT` with the port the gateway listens on."
         ),
-        Rule(check=rules.http_url, expand=True),
+        Rule(check=pages.console_url, expand=True),
     ] = None
     rp_id: Annotated[
         str,
@@ -42,7 +43,7 @@ class Approval(Section, frozen=True):
             description="The domain passkeys are bound to (WebAuthn rpId): the host of `url` or a domain above it. "
             "Passkeys enrolled for another one cannot be used any more."
         ),
-        Rule(check=rules.word),
+        Rule(check=pages.relying_party),
     ] = "localhost"
     rp_name: Annotated[
         str, Meta(description="What authenticators show as the name of this gateway."), Rule(check=rules.word)
@@ -53,12 +54,12 @@ class Approval(Section, frozen=True):
             description="Further origins of pages that people sign on, such as `https://agent.example`. "
             "`http://localhost:*` stands for any port and is there by default while `rp_id` is localhost."
         ),
-        Rule(check=rules.word),
+        Rule(check=pages.signing_origin),
     ] = ()
     top_origins: Annotated[
         tuple[str, ...],
         Meta(description="Origins of pages that may hold such a page in a frame while it signs. By default none."),
-        Rule(check=rules.word),
+        Rule(check=pages.origin),
     ] = ()
     server_id: Annotated[
         str | None,
@@ -143,6 +144,10 @@ class Approval(Section, frozen=True):
     ] = "en"
 
     def clashes(self) -> Iterator[Clash]:
+        if (wrong := pages.misfit(self.url, self.rp_id, self.origins)) is not None:
+            # The file says nothing of a default: then it is the url that asks for more.
+            key = "url" if self.rp_id == pages.LOCAL else "rp_id"
+            yield Clash(key, wrong, ("url", "rp_id", "origins"))
         if self.attestation == "direct" and not self.attestation_roots:
             yield Clash(
                 "attestation",
@@ -176,7 +181,7 @@ class ServerApproval(Section, frozen=True):
         bool, Meta(description="Refuse passkeys whose signature counter never moves, so that a copy would be noticed.")
     ] = False
     user: Annotated[
-        str | None, Meta(description="Instead of `approval.user`, for this server."), Rule(check=rules.word)
+        str | None, Meta(description="Instead of `approval.user`, for this server."), Rule(check=rules.user_name)
     ] = None
     verifier: Annotated[
         Literal["auto", "gateway", "server"],

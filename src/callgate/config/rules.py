@@ -27,6 +27,8 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _OWN_HEADERS: Final = frozenset(
     {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
+# As approval/enrolment.py takes it
+_USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 _STORES: Final = ("sqlite", "postgresql", "postgresql+psycopg")
 
 
@@ -166,6 +168,12 @@ def no_nul(text: str) -> str | None:
 
 def word(text: str) -> str | None:
     return no_nul(text) if text else "expected a word, found an empty string"
+
+
+def user_name(text: str) -> str | None:
+    if _USER.fullmatch(text):
+        return None
+    return "a user's name has 1 to 64 letters, digits and . _ @ + -, and begins with a letter or digit"
 
 
 def aaguid(text: str) -> str | None:

@@ -85,6 +85,7 @@ class VerifiedApproval(Extension):
             raise ConfigError("first_use needs to know whose first passkey it is", advice="Give `user` as well.")
         self.enabled = enabled
         self._place = store
+        self._approver = user
         self._server_id = None if server_id is None else check_server_id(server_id)
         self._party = RelyingParty(rp_id, rp_name, tuple(origins), tuple(top_origins))
         chosen = settings or Settings()
@@ -242,7 +243,8 @@ class VerifiedApproval(Extension):
         return self._tenancy.service.approvals
 
     def _open(self) -> contextlib.AbstractAsyncContextManager[Service]:
-        return open_service(self._place, self._make_approvals, self._desk.server_name, self._server_id)
+        user = None if callable(self._approver) else self._approver
+        return open_service(self._place, self._make_approvals, self._desk.server_name, self._server_id, user=user)
 
     def _make_approvals(self, shelf: Shelf, witness: Witness) -> Approvals:
         return Approvals(shelf, self._party, self._settings, clock=self._clock, random=self._random, witness=witness)

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import secrets
 import shlex
+import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -80,10 +81,14 @@ class Tenancy:
 
 
 @contextlib.asynccontextmanager
-async def open_service(place: Place, make: MakeApprovals, server: str, server_id: str | None) -> AsyncIterator[Service]:
-    """Open everything; what is durable is flushed when the block ends."""
+async def open_service(
+    place: Place, make: MakeApprovals, server: str, server_id: str | None, *, user: str | None = None
+) -> AsyncIterator[Service]:
+    """Open everything; what is durable is flushed when the block ends. `user` is who is asked, if that is known."""
     if place is None or isinstance(place, (str, Path)):
         async with _open_store(place, make, server, server_id) as service:
+            if not await service.approvals.shelf.credentials(user):
+                _tell_how_to_enrol(place, user)
             yield service
     else:
         approvals = make(place, no_witness)
@@ -107,18 +112,25 @@ async def _open_store(
         stack.push_async_callback(switch.stop)
         shelf = SqlShelf(store)
         approvals = make(shelf, audit.admin)
-        if not await shelf.credentials():
-            log.warning(_nobody(place))
         chosen = await _server_id(shelf, server, server_id)
         yield Service(approvals, chosen, Books(shelf, audit, secrets.token_hex(6)), lambda: _closed(switch))
 
 
-def _nobody(place: str | Path | None) -> str:
-    url = store_section(place).url.reveal()
-    # Another kind of address may hold a password.
-    shown = shlex.quote(url) if url.startswith("sqlite:") else "URL"
-    where = "" if place is None else f" --store {shown}"
-    return f"nobody has a passkey yet, so nobody can approve: `callgate enroll USER --here{where}` enrols one"
+def _tell_how_to_enrol(place: str | Path | None, user: str | None) -> None:
+    log.warning("nobody can approve yet: %s", "nobody has a passkey" if user is None else f"{user} has no passkey")
+    # Not as a part of the message: log handlers break lines, and a command in pieces cannot be copied.
+    sys.stderr.write(f"To enrol a passkey:\n\n  {how_to_enrol(place, user)}\n\n")
+    sys.stderr.flush()
+
+
+def how_to_enrol(place: str | Path | None, user: str | None) -> str:
+    """The command to type for the first passkey."""
+    words = ["callgate", "enroll", user or "USER", "--here"]
+    if place is not None:
+        url = store_section(place).url.reveal()
+        # Another kind of address may hold a password.
+        words += ["--store", url if url.startswith("sqlite:") else "URL"]
+    return shlex.join(words)
 
 
 def store_section(place: str | Path | None) -> StoreSection:

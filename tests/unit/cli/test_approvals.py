@@ -1,9 +1,13 @@
 import json
+import secrets
+import shlex
+import socket
 import time
 
 import pytest
 
 from callgate.canonical import canonical
+from callgate.cli import run
 from callgate.cli.common import operator
 from support.enrolling import GATED
 
@@ -25,12 +29,60 @@ async def ask(approvals, caller="session-1", **arguments):
 
 def test_what_waits(people, asked):
     lines = people("approvals", "list").out.splitlines()
-    assert lines[0].split() == ["id", "state", "user", "asked", "by", "server", "tool", "asked", "ends"]
+    assert lines[0].split() == ["id", "state", "user", "asked", "by", "server", "tool", "arguments", "asked", "ends"]
     assert lines[1].startswith(asked.id.lstrip("-")[:10])
     assert "waiting  alice  [red]agent\ufffd[31m 1.0  notes   delete_note" in lines[1]
+    assert '{"count":2,"name":"shopping\\u202elist"}' in lines[1]
     row = people.json("approvals", "list")[0]
     assert (row["id"], row["state"], row["expires_at"]) == (asked.id, "waiting", asked.expires_at)
     assert people.json("approvals", "list", "--user", "bob") == []
+
+
+def test_long_arguments_are_cut_in_the_list(people):
+    people.enrolled()
+    people.asks(lambda approvals: ask(approvals, text="ü\n" * 50_000))
+    line = people("approvals", "list").out.splitlines()[1]
+    assert '{"text":"ü\\nü\\n' in line
+    assert "…" in line
+    assert len(line) < 240
+    assert len(people.json("approvals", "list")[0]["arguments"]) < 500
+
+
+def test_an_id_with_a_dash_can_be_given_whole(people):
+    people.enrolled()
+    # Random bytes whose base64url begins with dashes.
+    asked = people.asks(ask, random=lambda size: b"\xfb\xef\xbe" + secrets.token_bytes(size - 3))
+    assert asked.id.startswith("-")
+    assert asked.id in people("approvals", "show", asked.id).out
+    people("approvals", "refuse", asked.id, "--note", "-c is not an option here")
+    found = people.asks(lambda approvals: approvals.request(asked.id))
+    assert (found.state, found.note) == ("refused", "-c is not an option here")
+
+
+def test_the_page_of_the_process_that_asks(people):
+    people.enrolled()
+    given = {"name": "x"}
+    with socket.create_server(("127.0.0.1", 0)) as serving:
+        page = f"http://localhost:{serving.getsockname()[1]}"
+        asked = people.asks(
+            lambda approvals: approvals.ask(
+                GATED, given, canonical(given), "alice", caller="s", agent={}, why="", page=page
+            )
+        )
+        said = people("approvals", "show", asked.id)
+        assert f"  {page}/approve/{asked.id}\n" in said.out
+        assert said.err == ""
+        assert people.json("approvals", "show", asked.id)["link"] == f"{page}/approve/{asked.id}"
+    assert f"Nothing answers at {page} any more" in people("approvals", "show", asked.id).err
+
+
+def test_show_says_that_refusing_needs_no_passkey_and_the_command_works(people, asked):
+    said = people("approvals", "show", asked.id).out
+    line = next(line for line in said.splitlines() if "without a passkey" in line)
+    _, *words = shlex.split(line.partition(": ")[2])
+    assert words[-2:] in (["URL", asked.id], [people.url, asked.id])
+    assert run([*words[:-2], people.url, asked.id]) == 0
+    assert people.asks(lambda approvals: approvals.request(asked.id)).state == "refused"
 
 
 def test_show_says_what_will_be_done_and_where_it_is_approved(people, asked):

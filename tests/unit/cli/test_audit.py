@@ -1,9 +1,13 @@
+import asyncio
 import json
 
 import pytest
 
 from callgate.cli import run
+from callgate.cli.when import show_when
+from callgate.store import SqlShelf, Store
 from support.auditing import decision, fill, open_log
+from support.enrolling import approve, enrol, service
 
 
 @pytest.fixture
@@ -45,6 +49,60 @@ def test_list_is_a_table_of_calls_with_their_outcome(callgate):
     assert decision(1).call in lines[1]
     assert "result 5 ms" in lines[1]
     assert "blocked_by_policy" in lines[4]
+
+
+@pytest.fixture
+def approved(callgate, log, place):
+    """A call that alice approved with her passkey, on record."""
+    return record_approved(log, place)
+
+
+def record_approved(log, place, **more):
+    async def approve_one():
+        store = Store.open(place)
+        try:
+            approvals = service(SqlShelf(store))
+            made, key = await enrol(approvals, await approvals.ticket("alice", by="operator"), name="blue [b]key\u202e")
+            verified = await approve(approvals, key, {"name": "x"})
+            return made.credential, verified.facts
+        finally:
+            await store.close()
+
+    held, facts = asyncio.run(approve_one())
+    record = decision(9, extra={"approval": facts | more})
+    with log.store.writing() as conn:
+        log.store.insert(conn, log.row(record))
+    return record, held
+
+
+def test_who_approved_a_call_is_said_in_words(callgate, approved):
+    record, _ = approved
+    lines = callgate("show", record.call)[0].splitlines()
+    at = show_when(record.at)
+    assert lines[1] == "allow files / read"
+    assert lines[2] == f"approved by alice with passkey blue [b]key at {at} on http://localhost:8420"
+    assert "approved by" not in callgate("show", decision(1).call)[0]
+
+
+def test_a_passkey_that_the_store_does_not_know_is_told_by_its_id(callgate, log, place):
+    record, _ = record_approved(log, place, credential="elsewhere\x1b[31m", origin="http://x\x1b[2J")
+    line = callgate("show", record.call)[0].splitlines()[2]
+    assert line.startswith("approved by alice with passkey elsewhere\ufffd[31m at ")
+    assert line.endswith(" on http://x\ufffd[2J")
+
+
+def test_approved_calls_are_marked_in_the_list(callgate, approved):
+    lines = callgate("list")[0].splitlines()
+    assert [("allow (approved)" in line) for line in lines] == [approved[0].call in line for line in lines]
+
+
+def test_a_refused_call_with_a_signature_is_not_called_approved(callgate, log):
+    claimed = {"method": "webauthn", "assertion": {}, "user": "alice"}
+    record = decision(8, verdict="refuse", reason="challenge_consumed", extra={"approval": claimed})
+    with log.store.writing() as conn:
+        log.store.insert(conn, log.row(record))
+    assert "approved" not in callgate("list")[0]
+    assert "approved by" not in callgate("show", record.call)[0]
 
 
 def test_names_chosen_by_callers_cannot_write_to_the_terminal(callgate):

@@ -1,5 +1,6 @@
 """`callgate call`, run as people run it."""
 
+import asyncio
 import json
 import os
 import pty
@@ -12,9 +13,14 @@ import pytest
 
 from callgate import cli
 from callgate.approval.names import CHALLENGE_CREATE
+from callgate.cli import call
 from callgate.cli.call import harmless, read_arguments
-from support.ceremony import read_records
-from support.sep_server import stdio_argv
+from callgate.cli.call_target import find_target
+from callgate.sdk import Done as Called
+from callgate.store import SqlShelf, Store
+from support.ceremony import Person, read_records
+from support.enrolling import enrol, service
+from support.sep_server import SepServer, serving, stdio_argv
 
 
 class Done(NamedTuple):
@@ -31,10 +37,13 @@ def records(tmp_path):
 @pytest.fixture
 def run(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CALLGATE_CONFIG", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    for name in ("CALLGATE_CONFIG", "CALLGATE_STORE_URL"):
+        monkeypatch.delenv(name, raising=False)
 
-    def run(*words):
-        code = cli.run(["call", *words])
+    def run(*words, verb=("call",)):
+        code = cli.run([*verb, *words])
         said = capfd.readouterr()
         return Done(code, said.out, said.err)
 
@@ -57,11 +66,81 @@ def test_the_whole_result_as_json(run, records):
     assert json.loads(done.out)["content"] == [{"type": "text", "text": "read_resource done"}]
 
 
-def test_a_configured_server_is_called_by_its_name(run, records, tmp_path):
-    argv = json.dumps(stdio_argv(records))
-    (tmp_path / "callgate.toml").write_text(f"[servers.files]\ncommand = {argv}\n")
+@pytest.fixture
+def configure(records, tmp_path):
+    """A callgate.toml with the server `files`, and more."""
+
+    def configure(more=""):
+        argv = json.dumps(stdio_argv(records))
+        (tmp_path / "callgate.toml").write_text(
+            f'[store]\nurl = "sqlite:///gate.db"\n[servers.files]\ncommand = {argv}\n{more}'
+        )
+
+    return configure
+
+
+def decisions(run):
+    """What the audit log has of each call."""
+    return [json.loads(line)["decision"] for line in run("list", "--json", verb=("audit",)).out.splitlines()]
+
+
+def test_a_configured_server_is_called_by_its_name_through_the_gate(run, configure, tmp_path):
+    configure()
+    (tmp_path / "callgate").mkdir()
+    (tmp_path / "callgate" / "__init__.py").write_text("raise SystemExit('the wrong callgate')")
     done = run("files", "read_resource", "resourceId=x")
     assert (done.code, done.out) == (0, "read_resource done\n")
+    (decided,) = decisions(run)
+    assert (decided["server"], decided["tool"], decided["verdict"]) == ("files", "read_resource", "allow")
+
+
+async def test_a_configured_server_that_is_reached_over_http_is_called_through_the_gate_too(run, tmp_path):
+    server = SepServer()
+    async with serving(server) as url:
+        (tmp_path / "callgate.toml").write_text(
+            f'[store]\nurl = "sqlite:///gate.db"\n[servers.files]\nurl = "{url}"\n'
+            "headers = { Authorization = 'Bearer hunter2' }\n"
+        )
+        done = await asyncio.to_thread(run, "files", "read_resource", "resourceId=x")
+    assert (done.code, done.out) == (0, "read_resource done\n")
+    assert [decided["verdict"] for decided in decisions(run)] == ["allow"]
+
+
+def test_the_kill_switch_stops_a_call_of_a_configured_server(run, configure, records):
+    configure("[policy]\nblock_all = true\n")
+    done = run("files", "read_resource", "resourceId=x")
+    assert done.code == 1
+    assert "files refused: The kill switch is on" in done.err
+    assert calls(records) == []
+
+
+def test_a_tool_that_the_gate_has_gated_is_not_run_without_anybody_who_could_approve(run, configure, records):
+    configure('[servers.files.approval]\ntools = ["read_*"]\n')
+    done = run("files", "read_resource", "resourceId=x", "--no-open")
+    assert done.code == 1
+    assert "read_resource was not run" in done.err
+    assert calls(records) == []
+
+
+def test_a_tool_that_the_gate_has_gated_runs_after_the_ceremony_and_the_signature_is_on_record(
+    run, configure, records, tmp_path
+):
+    configure('[approval]\nuser = "alice"\n[servers.files.approval]\ntools = ["read_*"]\n')
+    ticket = json.loads(run("alice", "--json", verb=("enroll",)).out)["ticket"]
+    person = Person()
+    store = Store.open(f"sqlite:///{tmp_path / 'gate.db'}")
+    try:
+        asyncio.run(enrol(service(SqlShelf(store)), ticket, person.software))
+    finally:
+        store.close_sync()
+    target = find_target("files", [], None)
+    outcome = asyncio.run(call._call(target, "read_resource", {"resourceId": "x"}, person, ask=False))
+    assert isinstance(outcome, Called)
+    assert len(person.signed) == 1
+    assert len(calls(records)) == 1
+    (decided,) = decisions(run)
+    assert decided["verdict"] == "allow"
+    assert decided["extra"]["approval"]["user"] == "alice"
 
 
 def test_a_server_nobody_configured(run, tmp_path):

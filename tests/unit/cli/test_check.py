@@ -121,6 +121,55 @@ def test_what_will_not_work_here_is_noted(run, file):
     assert "every call will be refused" in done.stdout
 
 
+APPROVAL = """
+[gateway]
+listen = "127.0.0.1:9000"
+[approval]
+user = "alice"
+[servers.files]
+command = ["sh"]
+approval = { tools = ["delete_*", "deploy"] }
+[servers.web]
+url = "https://tools.example/mcp"
+approval = { user = "bob" }
+"""
+
+
+def test_which_tools_need_a_person_whom_and_where(run, file):
+    file.write_text(APPROVAL)
+    lines = run("check", "-c", str(file)).stdout.splitlines()
+    heading = next(number for number, line in enumerate(lines) if "needs approval" in line)
+    assert lines[heading + 1].split() == [
+        "files",
+        "delete_*,",
+        "deploy,",
+        "tools",
+        "that",
+        "it",
+        "marks",
+        "itself",
+        "alice",
+    ]
+    assert lines[heading + 2].split() == ["web", "tools", "that", "it", "marks", "itself", "bob"]
+    assert lines[heading + 3] == "Calls are approved at http://localhost:9000, with passkeys for localhost."
+    said = json.loads(run("check", "-c", str(file), "--json").stdout)["approval"]
+    assert said["console"] == "http://localhost:9000"
+    assert said["servers"][0] == {"name": "files", "tools": ["delete_*", "deploy"], "user": "alice"}
+
+
+def test_who_is_asked_if_nobody_is_named_and_where_if_any_port_is_taken(run, file):
+    file.write_text(APPROVAL.replace('user = "alice"', "").replace(":9000", ":0"))
+    said = run("check", "-c", str(file)).stdout
+    assert "the only person there is" in said
+    assert "http://localhost, on the free port" in said
+
+
+def test_without_approval_nothing_is_said_of_it(run, file):
+    said = run("check", "-c", str(file))
+    assert "approv" not in said.output.partition("\n")[2]
+    assert json.loads(run("check", "-c", str(file), "--json").stdout)["approval"] is None
+
+
 def test_markup_in_a_value_is_not_acted_on(run, file):
     file.write_text("[servers.a]\ncommand = ['sh', '[red]x[/red]', '[/]']")
     assert "sh [red]x[/red] [/]" in run("check", "-c", str(file)).stdout

@@ -52,7 +52,7 @@ def test_nobody_and_nothing(people):
     people("users", "add", "alice")
     assert "`callgate enroll alice`" in people("credentials", "list", "alice").err
     assert "there is no user 'bob'" in people("credentials", "list", "bob", code=1).err
-    assert "`callgate credentials list`" in people("credentials", "revoke", "xyz", "--yes", code=1).err
+    assert "`callgate credentials list --all`" in people("credentials", "revoke", "xyz", "--yes", code=1).err
 
 
 def test_the_beginning_of_an_id_is_enough_if_it_is_one_passkeys(people):
@@ -75,6 +75,35 @@ def test_an_id_that_begins_with_a_dash_can_be_typed_as_it_is_shown(people):
     assert people.json("credentials", "list")[0]["name"] == "mine"
 
 
+@pytest.mark.parametrize("given", [DASHED, DASHED[:6], f"-{DASHED}"])
+def test_an_id_that_begins_with_a_dash_can_be_typed_with_it(people, given):
+    people.enrolled(credential_id=f"-{DASHED}" if given.startswith("--") else DASHED)
+    people("credentials", "rename", given, "mine")
+    assert people.json("credentials", "list")[0]["name"] == "mine"
+    people("credentials", "rename", given, "=-c")
+    assert people.json("credentials", "list")[0]["name"] == "=-c"
+    people("credentials", "revoke", "-y", given)
+    assert people.json("credentials", "list") == []
+
+
+def test_options_stay_options_where_ids_may_have_a_dash(people, here):
+    people.enrolled(credential_id=DASHED)
+    (here / "gate.toml").write_text("")
+    assert "no such file" in people("credentials", "rename", "-cnowhere", DASHED, "x", code=1).err
+    people("credentials", "rename", "-cgate.toml", DASHED, "mine")
+    people("credentials", "rename", "--config", "gate.toml", DASHED, "yours")
+    assert "No such option" in people("credentials", "rename", "--nmae", DASHED, "x", code=2).err
+    assert "rename" in people("credentials", "rename", "--help").out
+    assert people.json("credentials", "list")[0]["name"] == "yours"
+
+
+@pytest.mark.parametrize("name", ["", "  ", "\x1b\x07"])
+def test_a_passkey_keeps_its_name_where_the_new_one_is_none(people, name):
+    made, _ = people.enrolled(name="my key")
+    assert "Write one, such as" in people("credentials", "rename", made.credential.id, name, code=1).err
+    assert people.json("credentials", "list")[0]["name"] == "my key"
+
+
 def test_renaming_is_on_record(people):
     made, _ = people.enrolled()
     people("credentials", "rename", made.credential.id.lstrip("-")[:8], "  blue \x1b[31mkey ")
@@ -95,7 +124,19 @@ def test_revoking_is_asked_about_and_on_record(people):
     assert people.json("credentials", "list", "--all")[0]["revoked_at"] is not None
     assert people("credentials", "list", "--all").out.splitlines()[0].split()[-1] == "revoked"
     assert people.records()[-1] == ("credential.revoke", operator(), {"credential": made.credential.id})
-    assert "there is no passkey" in people("credentials", "revoke", beginning, "--yes", code=1).err
+    records = len(people.records())
+    again = people("credentials", "revoke", beginning, "--yes", code=1).err
+    assert "alice's passkey 'Passkey' was revoked on 20" in again
+    assert "was revoked on" in people("credentials", "rename", beginning, "mine", code=1).err
+    assert len(people.records()) == records
+
+
+def test_one_that_is_in_use_is_meant_before_one_that_is_revoked(people):
+    for one in TWINS:
+        people.enrolled(credential_id=one)
+    people("credentials", "revoke", TWINS[0], "--yes")
+    people("credentials", "rename", "AAAA", "mine")
+    assert [row["name"] for row in people.json("credentials", "list")] == ["mine"]
 
 
 @requirement("VA-179")

@@ -1,10 +1,12 @@
 import json
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
+from contextlib import contextmanager
 
 import pytest
 
@@ -57,6 +59,12 @@ def test_somebody_new_is_added_and_both_are_on_record_without_the_ticket(people,
     for path in here.rglob("*"):
         if path.is_file():
             assert made["ticket"].encode() not in path.read_bytes()
+
+
+def test_somebody_new_is_told_apart_from_somebody_known(people):
+    assert people("enroll", "alice").out.startswith("alice is new here and was added.\nalice opens this link")
+    assert people("enroll", "alice").out.startswith("alice opens this link")
+    assert people("enroll", "Alice").out.startswith("Alice is new here and was added. alice is somebody else.\n")
 
 
 def test_somebody_known_keeps_their_name(people):
@@ -122,32 +130,75 @@ def test_a_name_that_is_none_is_refused(people, name):
     assert people("users", "list").out == ""
 
 
-def test_a_page_of_its_own_where_no_gateway_runs(people):
-    """In a process of its own: the link, the page behind it, and the end when the passkey is there."""
-    words = [sys.executable, "-m", "callgate", "enroll", "alice", "--here", "--json", "--store", people.url]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as command:
-        patience = threading.Timer(60, command.kill)
+@contextmanager
+def page(url, *words):
+    """`callgate enroll alice --here` in a process of its own, ended in the end."""
+    command = [sys.executable, "-m", "callgate", "enroll", "alice", "--here", *words, "--store", url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        patience = threading.Timer(60, process.kill)
         patience.start()
         try:
-            made = json.loads(b"".join(until(command.stdout, b"}\n")))
-            origin = made["link"].partition("/enrol#")[0]
-            begun = post(origin, "/enrol/begin", {"ticket": made["ticket"]})
-            answer = SoftwareAuthenticator(origin).create(begun["options"])
-            codes = post(origin, "/enrol/finish", {"response": answer, "name": "my key"})["codes"]
-            _, said = command.communicate(timeout=60)
+            yield process
         finally:
-            command.kill()
+            process.kill()
             patience.cancel()
+
+
+def make_passkey(origin, ticket):
+    begun = post(origin, "/enrol/begin", {"ticket": ticket})
+    answer = SoftwareAuthenticator(origin).create(begun["options"])
+    return post(origin, "/enrol/finish", {"response": answer, "name": "my key"})["codes"]
+
+
+def test_a_page_of_its_own_where_no_gateway_runs(people):
+    """The link, the page behind it, and the end when the passkey is there and its person has gone on."""
+    with page(people.url, "--json") as command:
+        made = json.loads(b"".join(until(command.stdout, b"}\n")))
+        origin = made["link"].partition("/enrol#")[0]
+        codes = make_passkey(origin, made["ticket"])
+        # The codes are on the page: it stays.
+        assert b"is enrolled" in command.stderr.readline()
+        assert b"Ctrl-C stops it" in command.stderr.readline()
+        with urllib.request.urlopen(f"{origin}/recover", timeout=30) as other:
+            assert other.status == 200
+        assert command.poll() is None
+        with urllib.request.urlopen(f"{origin}/", timeout=30) as home:
+            assert home.status == 200
+        command.communicate(timeout=60)
     assert command.returncode == 0
     assert len(codes) == 8
-    assert "alice's passkey 'my key' is enrolled." in said.decode()
     assert [row["name"] for row in people.json("credentials", "list")] == ["my key"]
 
 
-def until(lines, last):
+def test_the_page_can_be_stopped_once_the_passkey_is_there(people):
+    with page(people.url) as command:
+        said = b"".join(until(command.stdout, b"\n", 2)).decode()
+        link = next(line.strip() for line in said.splitlines() if "/enrol#" in line)
+        assert said.startswith("alice is new here and was added.\n")
+        assert b"Ctrl-C stops it" in command.stderr.readline()
+        origin, _, ticket = link.partition("/enrol#")
+        make_passkey(origin, ticket)
+        assert b"alice's passkey 'my key' is enrolled." in command.stderr.readline()
+        command.send_signal(signal.SIGINT)
+        out, _ = command.communicate(timeout=60)
+    assert command.returncode == 0
+    assert b"enrolment-ticket" not in out
+
+
+def test_the_page_stopped_before_it_is_done(people):
+    with page(people.url) as command:
+        assert b"Ctrl-C stops it" in command.stderr.readline()
+        command.send_signal(signal.SIGINT)
+        command.communicate(timeout=60)
+    assert command.returncode == 130
+    assert people.json("credentials", "list") == []
+
+
+def until(lines, last, times=1):
     for line in lines:
         yield line
-        if line == last:
+        times -= line == last
+        if not times:
             return
 
 

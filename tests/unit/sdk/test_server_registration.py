@@ -14,7 +14,7 @@ from callgate.approval import Settings
 from callgate.approval.memory import MemoryShelf
 from callgate.approval.names import META
 from callgate.errors import ConfigError, Refused
-from callgate.sdk.server_store import _nobody
+from callgate.sdk.server_store import how_to_enrol
 from support.approval_server import Runs, low_level
 from support.registry import requirement
 
@@ -302,11 +302,28 @@ def test_an_unknown_transport(approval, mcp):
 
 
 @pytest.mark.parametrize(
-    ("place", "where"), [("approvals.db", " --store sqlite:///"), (None, "--here` "), ("postgresql", " --store URL`")]
+    ("place", "user", "command"),
+    [
+        ("/data/my approvals.db", "alice", "callgate enroll alice --here --store 'sqlite:////data/my approvals.db'"),
+        (None, "alice", "callgate enroll alice --here"),
+        (None, None, "callgate enroll USER --here"),
+        ("postgresql://user:secret@host/db", "alice", "callgate enroll alice --here --store URL"),
+    ],
 )
-def test_whoever_starts_it_without_a_passkey_is_told_how_to_enrol_one(place, where):
-    url = "postgresql://user:secret@host/db" if place == "postgresql" else place
-    text = _nobody(url)
-    assert "callgate enroll USER --here" in text
-    assert where in text
-    assert "secret" not in text
+def test_whoever_starts_it_without_a_passkey_is_told_how_to_enrol_one(place, user, command):
+    assert how_to_enrol(place, user) == command
+
+
+async def test_it_is_told_of_the_person_who_is_asked(tmp_path, capsys, caplog):
+    approval = VerifiedApproval(store=tmp_path / "approvals.db", user="alice")
+    mcp = MCPServer("files", extensions=[approval], log_level="ERROR")
+
+    @approval.tool(mcp)
+    def drop() -> str:
+        return "dropped"
+
+    async with Client(mcp):
+        pass
+    said = capsys.readouterr().err
+    assert f"\n  callgate enroll alice --here --store sqlite:///{tmp_path / 'approvals.db'}\n" in said
+    assert "alice has no passkey" in caplog.text
