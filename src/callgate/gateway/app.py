@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
@@ -140,6 +141,15 @@ class App:
     def busy(self) -> int:
         """Requests under way."""
         return self._busy
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """A request that waits for a person has its place in the lobby, not among those under way."""
+        self._busy -= 1
+        try:
+            yield
+        finally:
+            self._busy += 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

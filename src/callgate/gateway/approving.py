@@ -7,31 +7,45 @@ the page. An approval given there lets the same call of the same caller pass, on
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
 
-from callgate.approval import Approvals, Gated, Request, escape
-from callgate.approval.ceremony import action_hash_of
+from callgate.approval import Approvals, Gated, GrantUse, Request
 from callgate.approval.encoding import to_iso
+from callgate.approval.model import WITHDRAWN
 from callgate.approval.names import META
 from callgate.errors import Reason, Refused, Spent
 from callgate.gate import Ask, Call, Pass, Refuse, Verdict
+from callgate.gateway.asked import (
+    GATEWAY,
+    INPUT,
+    Asked,
+    PassAsIs,
+    changed,
+    declined,
+    facts_of,
+    message_of,
+    nobody,
+)
 from callgate.gateway.catalogue import decode_leniently
 from callgate.gateway.door import Instead
+from callgate.gateway.exactness import check_characters, check_members, check_name, state_in
 from callgate.gateway.gating import Deployment, Gating, Ruling
-from callgate.gateway.line import Visit, agent_of, caller_of, own_request
+from callgate.gateway.line import Visit, agent_of, own_request
 from callgate.gateway.rounds import Rounds
 from callgate.gateway.seals import Seals, State
 from callgate.gateway.waiting import Beat, Decisions, End, Lobby, Place, notification, wait
-from callgate.jsonrpc import RequestId
 
 STATE: Final = "state"
 QUESTION: Final = "question"
-INPUT: Final = "callgate-approval"
 _PASS: Final = Pass()
+_PASS_AS_IS: Final = PassAsIs()
+_TRIES: Final = 3
+_OUT_OF_DATE: Final = "the tool, or what is asked of its approvals, has changed since the approval was asked for"
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -76,16 +90,23 @@ class Approving:
     async def __call__(self, call: Call, asks: tuple[Ask, ...]) -> Verdict:
         gating = self._gating(call.context.server)
         try:
+            check_characters(call.tool)
             if not self._deployment.known:
                 await self._deployment.find_out()
-            ruling = gating.known(call.tool)
-            if ruling is None:
-                ruling = await self._ask_server(call, gating)
-            if ruling.gated is None and not ruling.problem and not asks:
-                return _PASS
-            return await self._judge(call, gating, ruling, asks)
+            ruling = await self._rule(call, gating)
+            check_name(call.tool, gating)
+            state = state_in(call)
+            if ruling.gated is None and not ruling.problem and not asks and not self._is_ours(state):
+                return _PASS_AS_IS if gating.relays else _PASS
+            return await self._judge(call, gating, ruling, asks, state)
         except Refused as refused:
             return Refuse(refused.reason, refused.message, data=refused.data, advice=refused.advice)
+
+    async def _rule(self, call: Call, gating: Gating) -> Ruling:
+        return gating.known(call.tool) or await self._ask_server(call, gating)
+
+    def _is_ours(self, state: object) -> bool:
+        return self._rounds.seals.is_ours(state) or self._seals.is_ours(state)
 
     async def _ask_server(self, call: Call, gating: Gating) -> Ruling:
         visit = call.context
@@ -98,71 +119,116 @@ class Approving:
         await visit.line.turn()
         return await gating.ask(call.tool, ask, self._times.ask, modern=visit.modern)
 
-    async def _judge(self, call: Call, gating: Gating, ruling: Ruling, asks: tuple[Ask, ...]) -> Verdict:
+    async def _judge(self, call: Call, gating: Gating, ruling: Ruling, asks: tuple[Ask, ...], state: object) -> Verdict:
         visit = call.context
         assert isinstance(visit, Visit)
         if not visit.alone:
             text = "a call that needs a person's approval cannot be part of a batch"
             return Refuse(Reason.BATCH_REFUSED, text, advice="Send this call alone.")
-        if ruling.problem:
-            return Refuse(Reason.APPROVAL_UNAVAILABLE, f"nobody can approve this call: {ruling.problem}")
-        gated = ruling.gated or gating.asked_for(call.tool)
-        asked = Asked(call, visit, gated, decode_leniently(call.raw))
-        state = asked.params.get("requestState")
+        asked = Asked(call, visit, _gated(call, gating, ruling), decode_leniently(call.raw), relayed=ruling.relayed)
+        needed = ruling.gated is not None or bool(asks)
+        if needed:
+            check_members(asked.params, ours=self._is_ours(state))
         if self._rounds.seals.is_ours(state):
-            going_on = self._rounds.go_on(state, asked.action, asked.caller)
-            return Pass({"approval": {"continues": going_on.request}})
+            return asked.passes({"continues": self._rounds.go_on(state, asked.action, asked.caller).request})
+        waited = self._open_state(asked, state) if self._seals.is_ours(state) else None
+        if not needed:
+            # Nobody has to be asked any more; the state was good, and the server has no use for it.
+            return _PASS_AS_IS if gating.relays else _PASS
         if META in call.meta and not ruling.relayed:
-            verified = await self._approvals.verify(gated, call.arguments, call.canonical, call.meta[META])
-            return Pass({"approval": verified.facts}, verified.use)
-        if self._seals.is_ours(state):
-            return await self._resume(asked, self._seals.open(state, STATE))
+            user = await self._approver(asked.gated.server)
+            verified = await self._approvals.verify(
+                asked.gated, call.arguments, call.canonical, call.meta[META], user=user or ""
+            )
+            return asked.passes(verified.facts, verified.use)
+        if waited is not None:
+            return await self._resume(asked, waited)
         return await self._begin(asked, asks, ceremony=visit.client.ceremony and ruling.gated is not None)
 
     async def _begin(self, asked: Asked, asks: tuple[Ask, ...], *, ceremony: bool) -> Verdict:
-        """A call without evidence: an approval may be there; else its person is asked."""
-        call, gated = asked.call, asked.gated
-        grant = await self._approvals.grant(gated, call.canonical, caller=asked.caller)
+        """A call without evidence: an approval or a refusal may be there; else its person is asked."""
+        grant = await self._grant(asked)
         if grant is not None:
-            return self._granted(call, grant)
+            return self._granted(asked, grant)
         if ceremony:
             return Refuse(Reason.MISSING_EVIDENCE)
-        user = await self._approver(gated.server)
-        if user is None:
-            return _nobody("nobody is enrolled who could give it", "NAME")
-        try:
-            request = await self._approvals.ask(
-                gated,
-                call.arguments,
-                call.canonical,
-                user,
-                caller=asked.caller,
-                agent=agent_of(asked.visit),
-                why="; ".join(ask.why for ask in asks),
-            )
-        except Refused as refused:
-            if refused.reason is not Reason.NO_ELIGIBLE_CREDENTIAL:
-                raise
-            return _nobody(f"{user} has no passkey that this tool takes", user)
+        refusal = await self._hear_refusal(asked)
+        if refusal is not None:
+            return _refused(refusal)
+        request = await self._open_request(asked, asks)
         client, modern = asked.visit.client, asked.visit.modern
         if request.state == "approved":
-            return self._granted(call, request)
+            return self._granted(asked, request)
         if modern and client.opens_urls:
             return await self._ask_for_input(asked, request)
         if client.opens_urls and asked.visit.line.can_say:
             return await self._elicit(asked, request)
         return await self._park(asked, request)
 
-    async def _resume(self, asked: Asked, state: State) -> Verdict:
-        """The modern client is back with our `requestState`; it has to be this call's and this caller's."""
+    async def _open_request(self, asked: Asked, asks: tuple[Ask, ...]) -> Request:
+        """A question to whoever approves for this server, about the tool as it is now."""
+        call, gated = asked.call, asked.gated
+        user = await self._approver(gated.server)
+        if user is None:
+            raise nobody("nobody is enrolled who could give it", "NAME")
+        for _ in range(_TRIES):
+            try:
+                request = await self._approvals.ask(
+                    gated,
+                    call.arguments,
+                    call.canonical,
+                    user,
+                    caller=asked.caller,
+                    agent=agent_of(asked.visit),
+                    why="; ".join(ask.why for ask in asks),
+                )
+            except Refused as refused:
+                if refused.reason is not Reason.NO_ELIGIBLE_CREDENTIAL:
+                    raise
+                raise nobody(f"{user} has no passkey that this tool takes", user) from None
+            if not changed(request, gated, user):
+                return request
+            await self._withdraw(asked, request)
+        raise Refused(Reason.APPROVAL_EXPIRED, "the tool changes faster than a person can be asked about it")
+
+    async def _grant(self, asked: Asked) -> Request | None:
+        """An approval of this call that still stands; one for another version, policy or person is withdrawn."""
+        call, gated = asked.call, asked.gated
+        while (grant := await self._approvals.grant(gated, call.canonical, caller=asked.caller)) is not None:
+            if not changed(grant, gated, await self._approver(gated.server)):
+                return grant
+            await self._withdraw(asked, grant)
+        return None
+
+    async def _withdraw(self, asked: Asked, request: Request) -> None:
+        """End a request that is not about the tool as it is now, decided or not."""
+        with contextlib.suppress(Spent):
+            if request.state == "approved":
+                await self._approvals.shelf.use(GrantUse(request.id, WITHDRAWN, self._approvals.now()))
+            else:
+                await self._approvals.refuse(request.id, by=GATEWAY, note="what it asks about has changed")
+                await self._hear_refusal(asked)
+
+    async def _hear_refusal(self, asked: Asked) -> Request | None:
+        """A person's no that no call has heard of yet; from now on this one has."""
+        call = asked.call
+        return await self._approvals.unheard_refusal(asked.gated, call.canonical, caller=asked.caller, call=call.id)
+
+    def _open_state(self, asked: Asked, text: object) -> State:
+        """What a `requestState` of ours says; it has to be this call's and this caller's."""
+        state = self._seals.open(text, STATE)
         if state.action != asked.action or state.caller != asked.caller or state.expires_at <= self._approvals.now():
             raise Refused(Reason.REQUEST_STATE_INVALID)
+        return state
+
+    async def _resume(self, asked: Asked, state: State) -> Verdict:
+        """The modern client is back with our `requestState`."""
         request = await self._approvals.request(state.request)
         if request is None or request.state == "used" or request.action_hash != asked.action:
             raise Refused(Reason.REQUEST_STATE_INVALID)
-        if _declined(asked.params) and request.state == "waiting":
+        if declined(asked.params) and request.state == "waiting":
             request = await self._take_no(request)
-        return self._decided(asked.call, request) or await self._park(asked, request, again=True)
+        return await self._decided(asked, request) or await self._park(asked, request, again=True)
 
     # ---- the ways to ask ----
 
@@ -170,7 +236,7 @@ class Approving:
         """`input_required` with an elicitation; only the state if the person was sent to the page before."""
         result: dict[str, Any] = {"resultType": "input_required"}
         if not again:
-            params = {"mode": "url", "message": _message(request), "url": await self._page(request.id)}
+            params = {"mode": "url", "message": message_of(request), "url": await self._page(request.id)}
             result["inputRequests"] = {INPUT: {"method": "elicitation/create", "params": params}}
         result["requestState"] = self._seals.seal(self._state(STATE, asked, request))
         facts = {"approval": {"request": request.id, "asked": "input_required"}}
@@ -181,12 +247,12 @@ class Approving:
         question = self._seals.seal(self._state(QUESTION, asked, request))
         params = {
             "mode": "url",
-            "message": _message(request),
+            "message": message_of(request),
             "url": await self._page(request.id),
             "elicitationId": request.id,
         }
         line = asked.visit.line
-        if self._lobby.full:
+        if not self._lobby.has_room(asked.caller):
             return await self._told(request)
         with (
             self._lobby.enter(request.server, asked.caller, asked.rpc_id, self._times.request) as place,
@@ -210,7 +276,7 @@ class Approving:
 
     async def _park(self, asked: Asked, request: Request, *, again: bool = False) -> Verdict:
         """Keep the client waiting for a while; then tell it of the page."""
-        if self._lobby.full or self._times.park <= 0:
+        if not self._lobby.has_room(asked.caller) or self._times.park <= 0:
             return await (self._ask_for_input(asked, request, again=True) if again else self._told(request))
         with self._lobby.enter(request.server, asked.caller, asked.rpc_id, self._times.park) as place:
             end = await self._wait(asked, request, place)
@@ -229,10 +295,10 @@ class Approving:
         if end is None:
             return Refuse(Reason.APPROVAL_EXPIRED)
         if isinstance(end, Request):
-            return self._decided(asked.call, end) or Refuse(Reason.APPROVAL_EXPIRED)
+            return await self._decided(asked, end) or Refuse(Reason.APPROVAL_EXPIRED)
         if end is End.TAKEN_BACK:
             text = "the client took the call back while it waited for approval"
-            return Refuse(Reason.MISSING_EVIDENCE, text, _facts(request), Instead(None))
+            return Refuse(Reason.MISSING_EVIDENCE, text, facts_of(request), Instead(None))
         return await self._told(request)
 
     async def _told(self, request: Request) -> Refuse:
@@ -240,29 +306,40 @@ class Approving:
         return Refuse(
             Reason.MISSING_EVIDENCE,
             f"the call needs a person's approval: have them open {url}, then send the same call again",
-            _facts(request),
+            facts_of(request),
             {"approval": {"url": url, "request": request.id, "expiresAt": to_iso(request.expires_at)}},
             f"Ask a person to open {url} and approve there, then send exactly the same call again.",
         )
 
-    def _decided(self, call: Call, request: Request) -> Verdict | None:
+    async def _decided(self, asked: Asked, request: Request) -> Verdict | None:
         """What a request's state means for its call; None while it is open."""
+        if request.decided_by == GATEWAY or request.call == WITHDRAWN:
+            return Refuse(Reason.APPROVAL_EXPIRED, _OUT_OF_DATE, facts_of(request))
         if request.state == "refused":
-            note = f": {request.note}" if request.note else ""
-            text = f"{Reason.APPROVAL_REFUSED.meaning.rstrip('.')}{note}"
-            data = {"approval": {"request": request.id, "note": request.note or ""}}
-            return Refuse(Reason.APPROVAL_REFUSED, text, _facts(request), data)
+            # Heard, so that the same call may ask again.
+            await self._hear_refusal(asked)
+            return _refused(request)
         if request.state == "used":
             return Refuse(Reason.APPROVAL_EXPIRED, "the approval let another call of the same kind through")
         if self._approvals.expired(request):
-            return Refuse(Reason.APPROVAL_EXPIRED, facts=_facts(request))
-        return self._granted(call, request) if request.state == "approved" else None
+            return Refuse(Reason.APPROVAL_EXPIRED, facts=facts_of(request))
+        if request.state != "approved":
+            return None
+        if why := changed(request, await self._gated_now(asked), await self._approver(request.server)):
+            await self._withdraw(asked, request)
+            return Refuse(Reason.APPROVAL_EXPIRED, why, facts_of(request))
+        return self._granted(asked, request)
 
-    def _granted(self, call: Call, request: Request) -> Pass:
+    async def _gated_now(self, asked: Asked) -> Gated:
+        """The tool as it is after the wait."""
+        gating = self._gating(asked.gated.server)
+        return _gated(asked.call, gating, await self._rule(asked.call, gating))
+
+    def _granted(self, asked: Asked, request: Request) -> Pass:
         # With the server id the signature can be verified from the record alone.
         server_id = self._deployment.server_id(request.server)
         facts = {"request": request.id, "user": request.user, "server_id": server_id, **(request.evidence or {})}
-        return Pass({"approval": facts}, self._approvals.grant_use(request, call.id))
+        return asked.passes(facts, self._approvals.grant_use(request, asked.call.id))
 
     async def _take_no(self, request: Request) -> Request:
         """The client's person said no without opening the page."""
@@ -276,41 +353,14 @@ class Approving:
         return State(purpose, request.id, asked.action, asked.caller, request.expires_at, secrets.token_bytes(16))
 
 
-class Asked:
-    """A call that needs a person."""
-
-    __slots__ = ("action", "call", "caller", "gated", "params", "rpc_id", "visit")
-
-    def __init__(self, call: Call, visit: Visit, gated: Gated, message: dict[str, Any]) -> None:
-        self.call = call
-        self.visit = visit
-        self.gated = gated
-        self.params: Mapping[str, Any] = message["params"]
-        self.rpc_id: RequestId = message["id"]
-        self.caller = caller_of(visit)
-        self.action = action_hash_of(gated, call.canonical)
+def _gated(call: Call, gating: Gating, ruling: Ruling) -> Gated:
+    if ruling.problem:
+        raise Refused(Reason.APPROVAL_UNAVAILABLE, f"nobody can approve this call: {ruling.problem}")
+    return ruling.gated or gating.asked_for(call.tool)
 
 
-def _nobody(why: str, name: str) -> Refuse:
-    return Refuse(
-        Reason.APPROVAL_UNAVAILABLE,
-        f"the call needs a person's approval, and {why}",
-        advice=f"The operator enrols a passkey with `callgate enroll {name}`; then send the call again.",
-    )
-
-
-def _declined(params: Mapping[str, Any]) -> bool:
-    responses = params.get("inputResponses")
-    ours = responses.get(INPUT) if isinstance(responses, dict) else None
-    return isinstance(ours, dict) and ours.get("action") in ("decline", "cancel")
-
-
-def _facts(request: Request) -> dict[str, Any]:
-    return {"approval": {"request": request.id}}
-
-
-def _message(request: Request) -> str:
-    return (
-        f"The tool {escape(request.tool)} of {request.server} needs your approval. Open the page, read what will be "
-        "done, and sign with your passkey or refuse."
-    )
+def _refused(request: Request) -> Refuse:
+    note = f": {request.note}" if request.note else ""
+    text = f"{Reason.APPROVAL_REFUSED.meaning.rstrip('.')}{note}"
+    data = {"approval": {"request": request.id, "note": request.note or ""}}
+    return Refuse(Reason.APPROVAL_REFUSED, text, facts_of(request), data)

@@ -9,18 +9,19 @@ from typing import Any, Final
 import msgspec
 
 from callgate.approval import Approvals
-from callgate.approval.ceremony import action_hash_of
+from callgate.approval.action import action_hash
 from callgate.approval.names import CHALLENGE_CREATE, ENROLL_BEGIN, META, METHODS, TICKET
 from callgate.canonical import canonical
 from callgate.errors import INVALID_PARAMS, MessageError, Reason, Refused, Spent
-from callgate.gate import Call, Context, Decision, Pass
+from callgate.gate import Call, Context, Decision, Pass, Verdict
 from callgate.gateway.amending import Amends, add_capability, mark_tools
 from callgate.gateway.approving import QUESTION
+from callgate.gateway.asked import PassAsIs
 from callgate.gateway.catalogue import declares, decode_leniently, read_tools
 from callgate.gateway.door import Amend
 from callgate.gateway.enrolling import is_ours
 from callgate.gateway.gating import Deployment, Gating, Ruling
-from callgate.gateway.line import Visit, caller_of, own_request
+from callgate.gateway.line import Visit, caller_of, has_session, own_request
 from callgate.gateway.rounds import Rounds
 from callgate.gateway.seals import Seals
 from callgate.gateway.waiting import Lobby
@@ -128,15 +129,14 @@ class ApprovalDesk:
 
     # ---- what passes ----
 
-    def outgoing(self, message: Message, call: Call) -> Message:
+    def outgoing(self, message: Message, call: Call, decision: Decision) -> Message:
         """Without our evidence and our state: the server gets the call as if nothing stood in front of it."""
         state = message.params.get("requestState")
         if state is None and META not in call.meta:
             return message
         raw = message.raw
-        gating = self._gating(call.context.server)
-        known = gating.known(call.tool)
-        if not gating.relays or (known is not None and known.gated is not None):
+        # As it was decided: what is known of the server may have changed since.
+        if not isinstance(_verdict(decision), PassAsIs):
             raw = drop_member(raw, ("params", "_meta", META))
         if self._rounds.seals.is_ours(state):
             inner = self._rounds.inner(state)
@@ -160,14 +160,11 @@ class ApprovalDesk:
 
     def amend_call(self, message: Message, call: Call, decision: Decision) -> Amend | None:
         """An approved call of the modern era may be answered with a question, and go on under the same approval."""
-        last = decision.answers[-1].verdict if decision.answers else None
-        if not isinstance(last, Pass) or "approval" not in last.facts or message.id is None:
+        verdict = _verdict(decision)
+        if not isinstance(verdict, Pass) or "approval" not in verdict.facts or message.id is None:
             return None
-        gating, context = self._gating(call.context.server), call.context
-        known = gating.known(call.tool)
-        gated = known.gated if known is not None and known.gated is not None else gating.asked_for(call.tool)
-        action = action_hash_of(gated, call.canonical)
-        wrap = partial(self._rounds.wrap, call=call.id, action=action, caller=caller_of(context))
+        action = action_hash(call.tool, call.canonical, self._deployment.server_id(call.context.server))
+        wrap = partial(self._rounds.wrap, call=call.id, action=action, caller=caller_of(call.context))
         return Amends({message.id: wrap})
 
     # ---- what is for the gateway itself ----
@@ -184,6 +181,9 @@ class ApprovalDesk:
             await self._hear(message, context)
             return True
         if message.method != _CANCELLED or not isinstance(message.params, dict):
+            return False
+        # Without a session anybody at that address could end another's wait; there, whoever leaves closes the stream.
+        if not has_session(context):
             return False
         return self._lobby.take_back(context.server, caller_of(context), message.params.get("requestId"))
 
@@ -208,6 +208,10 @@ class ApprovalDesk:
                 await self._approvals.refuse(state.request, by="client", note="declined in the client")
             except Spent:
                 return
+
+
+def _verdict(decision: Decision) -> Verdict | None:
+    return decision.answers[-1].verdict if decision.answers else None
 
 
 def _amend_greeting(gating: Gating, reply: bytes) -> bytes:

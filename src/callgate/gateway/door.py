@@ -152,7 +152,7 @@ class Desk(Protocol):
     async def answer(self, message: Message, context: Context) -> dict[str, Any] | None:
         """The result of a request that is not the server's to answer; None where it is. Raises Refused."""
 
-    def outgoing(self, message: Message, call: Call) -> Message:
+    def outgoing(self, message: Message, call: Call, decision: Decision) -> Message:
         """A call that may go on, as the server is to see it."""
 
     def amend(self, message: Message | Batch, context: Context) -> Amend | None:
@@ -215,7 +215,8 @@ class Door:
         flights = (self._in_flight(call, message),)
         if self.desk is None:
             return Entry(message, flights)
-        return Entry(self.desk.outgoing(message, call), flights, self.desk.amend_call(message, call, decision))
+        outgoing = self.desk.outgoing(message, call, decision)
+        return Entry(outgoing, flights, self.desk.amend_call(message, call, decision))
 
     @staticmethod
     async def _answer(message: Message, context: Context, desk: Desk) -> None:

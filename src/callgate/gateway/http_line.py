@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Protocol
 
@@ -25,6 +26,9 @@ class Server(Protocol):
 class Gateway(Protocol):
     @property
     def stopping(self) -> bool: ...
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Around a wait for a person: the request takes no place among those under way."""
 
 
 class HttpLine:
@@ -65,8 +69,10 @@ class HttpLine:
     async def gone(self) -> None:
         await self.exchange.client_gone()
 
-    def aside(self) -> AbstractContextManager[None]:
-        return self._server.hold(self.exchange)
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        with self._gateway.aside(), self._server.hold(self.exchange):
+            yield
 
 
 def visit(line: HttpLine, message: Message | Batch, context: Context, clients: Clients | None) -> Visit:

@@ -141,8 +141,13 @@ def caller_of(context: Context) -> str:
     return context.session or f"peer:{context.peer or 'unknown'}"
 
 
+def has_session(context: Context) -> bool:
+    """Whether the caller can be told from others at the same address."""
+    return context.session is not None
+
+
 def agent_of(context: Context) -> dict[str, str]:
-    """What a person is shown of the caller. All of it is the caller's own word but transport and address."""
+    """What a person is shown of the caller. Transport, address and what follows from them are not its own word."""
     client = context.client if isinstance(context, Visit) else NOBODY_KNOWN
     facts = {
         "client": " ".join(filter(None, (client.name, client.version))),
@@ -150,8 +155,13 @@ def agent_of(context: Context) -> dict[str, str]:
         "peer": context.peer,
         "session": context.session[:8] if context.session else None,
         "protocol": context.protocol,
+        "usable by": None if has_session(context) else _anybody_at(context.peer),
     }
     return {name: text for name, value in facts.items() if (text := _text(value))}
+
+
+def _anybody_at(peer: str | None) -> str:
+    return f"any program at {peer or 'an unknown address'} that makes the same call"
 
 
 def _text(value: object) -> str:

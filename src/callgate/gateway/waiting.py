@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final
@@ -22,6 +22,7 @@ _TICK_SECONDS: Final = 0.5
 _PROGRESS_SECONDS: Final = 5.0
 _BREATH_SECONDS: Final = 10.0
 _PLACES_MAX: Final = 1000
+_PLACES_OF_ONE: Final = 20
 _EARLY_SECONDS: Final = 10.0
 # Progress has to grow (MCP, progress), and so has the server's own that follows: ours stays next to nothing.
 _STEP: Final = 1e-6
@@ -129,24 +130,30 @@ class Lobby:
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, str, RequestId], Place] = {}
+        # Two calls may have the same id: each takes a place.
+        self._taken: Counter[str] = Counter()
         self._asked: dict[str, Place] = {}
         # A cancellation may overtake the call that it is for, where each comes over a connection of its own.
         self._early: OrderedDict[tuple[str, str, RequestId], float] = OrderedDict()
 
-    @property
-    def full(self) -> bool:
-        return len(self._places) >= _PLACES_MAX
+    def has_room(self, caller: str) -> bool:
+        """Whether one more call of this caller may wait."""
+        return self._taken[caller] < _PLACES_OF_ONE and self._taken.total() < _PLACES_MAX
 
     @contextlib.contextmanager
     def enter(self, server: str, caller: str, rpc_id: RequestId, seconds: float) -> Iterator[Place]:
         place = Place(rpc_id, time.monotonic() + seconds)
         key = (server, caller, rpc_id)
         self._places[key] = place
+        self._taken[caller] += 1
         if self._early.pop(key, 0.0) > time.monotonic():
             place.take_back()
         try:
             yield place
         finally:
+            self._taken[caller] -= 1
+            if not self._taken[caller]:
+                del self._taken[caller]
             if self._places.get(key) is place:
                 del self._places[key]
 

@@ -2,7 +2,7 @@ import pytest
 from msgspec.structs import replace
 
 from callgate.approval.memory import MemoryShelf
-from callgate.approval.overview import asker, kind, passkeys, people, phase, request_row, requests
+from callgate.approval.overview import asker, beginning, kind, passkeys, people, phase, request_row, requests
 from support.enrolling import GATED, enrol, service
 
 
@@ -73,3 +73,16 @@ async def test_a_revoked_passkey_is_listed_only_if_asked_for(alice):
     await approvals.revoke(credential.id, by="operator")
     assert await passkeys(approvals.shelf) == []
     assert [row.revoked_at for row in await passkeys(approvals.shelf, revoked=True)] == [1_000_000]
+
+
+@pytest.mark.parametrize(
+    ("canonical", "shown"),
+    [
+        (b'{"a":1}', '{"a":1}'),
+        ('{"a":"\u202eb\\n"}'.encode(), '{"a":"\\u202eb\\n"}'),
+        (b'{"a":"' + b"x" * 200 + b'"}', '{"a":"' + "x" * 114 + "…"),
+        (('{"a":"' + "\u00fc" * 5000 + '"}').encode(), '{"a":"' + "\u00fc" * 114 + "…"),
+    ],
+)
+def test_the_beginning_of_the_arguments_is_one_line(canonical, shown):
+    assert beginning(canonical) == shown

@@ -12,6 +12,7 @@ from callgate.config import ServerApproval
 from callgate.errors import Reason, Refused
 from callgate.gate import Ask, Call, Pass, Refuse
 from callgate.gateway.approving import Approving, Times
+from callgate.gateway.asked import PassAsIs
 from callgate.gateway.catalogue import Catalogue, read_tools
 from callgate.gateway.door import Instead
 from callgate.gateway.gating import Deployment, Gating
@@ -134,11 +135,13 @@ async def test_a_client_that_does_the_ceremony_can_do_it_only_for_marked_tools(s
 async def test_evidence_for_a_server_that_verifies_itself_is_not_the_gateways(scene):
     relaying = await Scene(capable=True).enrol()
     theirs = {META: {"method": "webauthn", "challengeId": "theirs", "response": {}}}
-    assert await relaying.check(call("pay", meta=theirs), ()) == Pass()
+    assert await relaying.check(call("pay", meta=theirs), ()) == PassAsIs()
     # Another check's doubts are settled on the page; the evidence is still the server's.
     assert (await relaying.check(call("pay", meta=theirs), WANTED)).reason is Reason.MISSING_EVIDENCE
     await relaying.approve()
-    assert isinstance((await relaying.check(call("pay", meta=theirs), WANTED)).use, GrantUse)
+    passed = await relaying.check(call("pay", meta=theirs), WANTED)
+    assert isinstance(passed.use, GrantUse)
+    assert isinstance(passed, PassAsIs)
     assert (await scene.check(call("pay", meta=theirs), ())).reason is Reason.MISSING_EVIDENCE
 
 

@@ -231,7 +231,12 @@ async def test_a_lobby_has_so_many_places():
     lobby = Lobby()
     with contextlib.ExitStack() as stack:
         for number in range(1000):
-            assert not lobby.full
-            stack.enter_context(lobby.enter("vault", "caller", number, 60))
-        assert lobby.full
-    assert not lobby.full
+            caller = f"caller {number // 20}"
+            assert lobby.has_room(caller)
+            # One id for all of them: each call takes a place nevertheless.
+            stack.enter_context(lobby.enter("vault", caller, 1, 60))
+            assert lobby.has_room(caller) is (number % 20 != 19)
+        assert not lobby.has_room("somebody else")
+    assert lobby.has_room("caller 0")
+    assert lobby.has_room("somebody else")
+    assert not lobby._taken
