@@ -81,6 +81,7 @@ class Office:
             gating=gating,
             deployment=gating.deployment,
             approver=approver,
+            named=approver.named,
             page=lambda request: self._page(section, request),
             closed=self._closed,
             seals=self._seals,
@@ -147,9 +148,13 @@ class Approver:
         self._config = config
         self._approvals = approvals
 
-    async def __call__(self, server: str) -> str | None:
+    def named(self, server: str) -> str | None:
+        """Whom the operator names, enrolled or not."""
         configured = self._config.servers.get(server)
-        named = (configured.approval.user if configured is not None else None) or self._config.approval.user
+        return (configured.approval.user if configured is not None else None) or self._config.approval.user
+
+    async def __call__(self, server: str) -> str | None:
+        named = self.named(server)
         if named is not None:
             return named if await self._approvals.shelf.user(named) is not None else None
         people = await self._approvals.shelf.users()

@@ -8,6 +8,7 @@ the page. An approval given there lets the same call of the same caller pass, on
 from __future__ import annotations
 
 import contextlib
+import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -40,6 +41,8 @@ from callgate.gateway.rounds import Rounds
 from callgate.gateway.seals import Seals, State
 from callgate.gateway.waiting import Beat, Decisions, End, Lobby, Place, notification, wait
 
+log = logging.getLogger("callgate.approval")
+
 STATE: Final = "state"
 QUESTION: Final = "question"
 _PASS: Final = Pass()
@@ -67,6 +70,7 @@ class Approving:
         gating: Callable[[str], Gating],
         deployment: Deployment,
         approver: Callable[[str], Awaitable[str | None]],
+        named: Callable[[str], str | None] = lambda _server: None,
         page: Callable[[str], Awaitable[str]],
         closed: Callable[[], Refused | None],
         seals: Seals,
@@ -79,6 +83,7 @@ class Approving:
         self._gating = gating
         self._deployment = deployment
         self._approver = approver
+        self._named = named
         self._page = page
         self._closed = closed
         self._seals = seals
@@ -170,6 +175,9 @@ class Approving:
         call, gated = asked.call, asked.gated
         user = await self._approver(gated.server)
         if user is None:
+            named = self._named(gated.server)
+            if named is not None:
+                raise nobody(f"there is no {named} yet, who would be asked", named)
             raise nobody("nobody is enrolled who could give it", "NAME")
         for _ in range(_TRIES):
             try:
@@ -181,12 +189,20 @@ class Approving:
                     caller=asked.caller,
                     agent=agent_of(asked.visit),
                     why="; ".join(ask.why for ask in asks),
+                    page=(await self._page("")).removesuffix("/approve/"),
                 )
             except Refused as refused:
                 if refused.reason is not Reason.NO_ELIGIBLE_CREDENTIAL:
                     raise
                 raise nobody(f"{user} has no passkey that this tool takes", user) from None
             if not changed(request, gated, user):
+                fields = {
+                    "user": user,
+                    "server": gated.server,
+                    "tool": gated.tool,
+                    "page": await self._page(request.id),
+                }
+                log.warning("a call waits for a person", extra={"fields": fields})
                 return request
             await self._withdraw(asked, request)
         raise Refused(Reason.APPROVAL_EXPIRED, "the tool changes faster than a person can be asked about it")

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
@@ -89,6 +89,16 @@ class Catalogue:
         """A tool that was marked once and is on no list now."""
         mark = self._marks.get(name)
         return None if mark is None else Tool(name, {"name": name}, *mark)
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Every tool that is on a list, as far as lists were read."""
+        return self._tools.keys()
+
+    @property
+    def marked_names(self) -> Iterable[str]:
+        """Every tool that was ever marked."""
+        return self._marks.keys()
 
     def greeted(self, *, capable: bool) -> None:
         """A greeting of the server's: once it does not declare the capability to somebody, the gateway verifies."""

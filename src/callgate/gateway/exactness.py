@@ -78,9 +78,8 @@ def state_in(call: Call) -> object:
 
 
 def _gated_names(gating: Gating) -> Iterator[str]:
-    catalogue = gating.catalogue
-    yield from catalogue._marks  # noqa: SLF001
-    yield from filter(gating.listed, catalogue._tools)  # noqa: SLF001
+    yield from gating.catalogue.marked_names
+    yield from filter(gating.listed, gating.catalogue.names)
 
 
 @lru_cache(_NAMES_KEPT)
