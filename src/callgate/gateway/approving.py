@@ -188,7 +188,7 @@ class Approving:
                     user,
                     caller=asked.caller,
                     agent=agent_of(asked.visit),
-                    why="; ".join(ask.why for ask in asks),
+                    why="; ".join(ask.why for ask in asks) or self._why(gated),
                     page=(await self._page("")).removesuffix("/approve/"),
                 )
             except Refused as refused:
@@ -206,6 +206,10 @@ class Approving:
                 return request
             await self._withdraw(asked, request)
         raise Refused(Reason.APPROVAL_EXPIRED, "the tool changes faster than a person can be asked about it")
+
+    def _why(self, gated: Gated) -> str:
+        listed = self._gating(gated.server).listed(gated.tool)
+        return "The operator lists this tool." if listed else "Its server marks this tool."
 
     async def _grant(self, asked: Asked) -> Request | None:
         """An approval of this call that still stands; one for another version, policy or person is withdrawn."""
