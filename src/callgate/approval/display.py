@@ -62,6 +62,11 @@ def escape(text: str, *, keep_lines: bool = False) -> str:
     return _PILE.sub(_unpiled, text.translate(_IN_LINES if keep_lines else _IN_A_LINE))
 
 
+def escape_rest(text: str) -> str:
+    """A text with lines and escapes of its own: what is still invisible is spelt out, backslashes stay single."""
+    return "\\".join(escape(part, keep_lines=True) for part in text.split("\\"))
+
+
 def _shown(char: str) -> str:
     if char in _SHORT:
         return _SHORT[char]
@@ -139,7 +144,7 @@ def _described(describe: Describe, arguments: dict[str, Any], most: int) -> str:
     if not isinstance(text, str) or not text.strip() or len(text) > most:
         raise Refused(Reason.CHECK_FAILED, "the tool's description of this call is not a text of sensible length")
     # Escaped once already where it came from an argument: only what the author added is left to escape.
-    return "\\".join(escape(part, keep_lines=True) for part in text.split("\\"))
+    return escape_rest(text)
 
 
 def _lines(value: Any, indent: str) -> Iterator[str]:

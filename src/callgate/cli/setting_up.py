@@ -34,7 +34,7 @@ def set_up(path: Path | None, config: Config, *, terminal: bool | None = None) -
         lacking = opened.wait(_lacking(opened.approvals, config, path, name if first else None))
         # Only on a terminal: in a file or a journal it would stay, and whoever has the link can become this person.
         if first and (sys.stdout.isatty() if terminal is None else terminal):
-            ticket = opened.wait(_first_ticket(opened.approvals, name))
+            ticket = opened.wait(first_ticket(opened.approvals, name))
         ends = opened.approvals.now() + opened.approvals.settings.ticket_ms
 
     def welcome(address: str) -> None:
@@ -49,12 +49,6 @@ def set_up(path: Path | None, config: Config, *, terminal: bool | None = None) -
         sys.stdout.flush()
 
     return welcome
-
-
-async def first_link(approvals: Approvals, url: str, name: str) -> str | None:
-    """A link for the very first person to enrol with; None as soon as there is somebody else, or a passkey."""
-    ticket = await _first_ticket(approvals, name)
-    return None if ticket is None else enrolment_link(url, ticket)
 
 
 def first_name(config: Config) -> str:
@@ -83,7 +77,7 @@ async def _taken(approvals: Approvals, name: str) -> bool:
     return bool(others or await approvals.shelf.credentials(revoked=True))
 
 
-async def _first_ticket(approvals: Approvals, name: str) -> str | None:
+async def first_ticket(approvals: Approvals, name: str) -> str | None:
     if await _taken(approvals, name):
         return None
     return await approvals.ticket(name, by=operator(), purpose="setup")

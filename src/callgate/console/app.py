@@ -55,6 +55,7 @@ class Console:
             answer = await self._answer(request)
             await answer(scope, receive, guarded)
         except Exception as error:
+            # Fail closed: what nobody thought of is refused, and its text, which may quote a secret, stays here.
             log.error("request failed", extra={"fields": {"error": place(error)}})
             if started:
                 raise

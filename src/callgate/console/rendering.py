@@ -9,7 +9,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from callgate._version import __version__
-from callgate.approval.display import escape
+from callgate.approval.display import escape, escape_rest
 from callgate.approval.encoding import to_iso
 from callgate.console.assets import Assets
 
@@ -26,8 +26,8 @@ class Shown(str):
 
 
 def statement(text: str) -> Shown:
-    """A text with lines and escapes of its own: only what is invisible is spelt out, backslashes stay single."""
-    return Shown("\\".join(escape(part, keep_lines=True) for part in text.split("\\")))
+    """What will be done, in the words that were hashed with it."""
+    return Shown(escape_rest(text))
 
 
 def exact(canonical: bytes) -> Shown:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Any, Protocol
 
-from callgate.audit import ArgumentsPolicy, AuditLog, CheckNote, DecisionRecord, OutcomeRecord
+from callgate.audit import ArgumentsPolicy, AuditLog, DecisionRecord, OutcomeRecord
 from callgate.errors import CallgateError, Reason, Refused, Spent
-from callgate.gate import Answer, Call, Decision, Pass, Refuse
+from callgate.gate import Call, Decision
 from callgate.gateway.door import Outcome
 from callgate.gateway.line import agent_of
+from callgate.recording import decision_record
 from callgate.telemetry.metrics import NO_REASON, Metrics
 
 log = logging.getLogger("callgate.call")
@@ -34,30 +35,7 @@ class Books:
 
     async def record(self, call: Call, decision: Decision) -> None:
         """Make a decision durable, in one transaction with what it uses up; raises if that fails."""
-        refused = decision.refused
-        context = call.context
-        arguments, args_hash = self.arguments.store(context.server, call.tool, call.arguments, call.canonical)
-        # What a broken check answered may be anything; it is refused all the same, and on record.
-        facts = {k: v for answer in decision.answers for k, v in getattr(answer.verdict, "facts", {}).items()}
-        record = DecisionRecord(
-            call=call.id,
-            at=call.at,
-            gateway=self._gateway,
-            server=context.server,
-            session=context.session,
-            transport=context.transport,
-            protocol=context.protocol,
-            # Who asked a person, and who used what the person gave, in their own words.
-            caller=agent_of(context) if "approval" in facts else None,
-            tool=call.tool,
-            arguments=arguments,
-            args_hash=args_hash,
-            verdict="allow" if refused is None else "refuse",
-            reason=None if refused is None else refused.reason.value,
-            detail=None if refused is None else refused.message,
-            checks=tuple(_note(answer) for answer in decision.answers),
-            extra=facts or None,
-        )
+        record = decision_record(call, decision, self.arguments, self._gateway, agent_of)
         try:
             if decision.uses:
                 await self._use(decision.uses, record)
@@ -101,12 +79,3 @@ class Books:
                 ms=outcome.ms,
             )
         )
-
-
-def _note(answer: Answer) -> CheckNote:
-    verdict = answer.verdict
-    if isinstance(verdict, Pass):
-        return CheckNote(answer.check, "pass")
-    if isinstance(verdict, Refuse):
-        return CheckNote(answer.check, "refuse", verdict.reason.value, verdict.detail or None)
-    return CheckNote(answer.check, "ask", None, getattr(verdict, "why", "no verdict"))

@@ -16,6 +16,7 @@ from callgate.gateway.app import Asgi
 from callgate.gateway.connection import bounded
 from callgate.gateway.exchange import Exchange, Receive, Scope, Send
 from callgate.gateway.guard import Guard
+from callgate.gateway.server import quiet
 
 _HOST: Final = "127.0.0.1"
 _CONNECTIONS: Final = 64
@@ -79,21 +80,8 @@ class _Quiet(uvicorn.Server):
     """uvicorn that leaves signals to the wrapped command, and says when it listens."""
 
     def __init__(self, app: Asgi, config: Config) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http=bounded(_CONNECTIONS, config.limits.header_seconds),
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                date_header=False,
-                timeout_graceful_shutdown=1,
-            )
-        )
+        http = bounded(_CONNECTIONS, config.limits.header_seconds)
+        super().__init__(quiet(app, http, timeout_graceful_shutdown=1))
         self.ready = asyncio.Event()
 
     @contextlib.contextmanager

@@ -8,13 +8,13 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 
 from callgate.config import Config
 from callgate.errors import ConfigError
-from callgate.gateway.app import App
+from callgate.gateway.app import App, Asgi
 from callgate.gateway.connection import bounded
 
 log = logging.getLogger("callgate.http")
@@ -22,22 +22,31 @@ log = logging.getLogger("callgate.http")
 _SPARE_DESCRIPTORS: Final = 128
 
 
+def quiet(app: Asgi, http: type[asyncio.Protocol], **more: Any) -> uvicorn.Config:
+    """uvicorn without anything that it would say, log or believe by itself."""
+    return uvicorn.Config(
+        app,
+        http=http,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        **more,
+    )
+
+
 class HttpServer(uvicorn.Server):
     """uvicorn that ends endless streams when it is asked to stop, and says when it listens."""
 
     def __init__(self, app: App, config: Config, connections: int, on_listening: Callable[[str], None]) -> None:
         super().__init__(
-            uvicorn.Config(
+            quiet(
                 app,
-                http=bounded(connections, config.limits.header_seconds),
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                date_header=False,
+                bounded(connections, config.limits.header_seconds),
                 backlog=2048,
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=max(1, round(config.gateway.shutdown_seconds)),

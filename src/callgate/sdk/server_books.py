@@ -7,8 +7,9 @@ import time
 from typing import Final
 
 from callgate.approval import Shelf
-from callgate.audit import ArgumentsPolicy, AuditLog, CheckNote, DecisionRecord, OutcomeRecord
-from callgate.gate import Answer, Call, Decision, Refuse
+from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
+from callgate.gate import Call, Decision
+from callgate.recording import decision_record
 
 log = logging.getLogger("callgate.sdk")
 
@@ -25,7 +26,7 @@ class Books:
 
     async def record(self, call: Call, decision: Decision) -> None:
         """Make a decision durable, in one transaction with what it uses up (SEP-2672 §4.8, steps 13 and 14)."""
-        record = self._decision(call, decision)
+        record = decision_record(call, decision, _REDACTED, self._process)
         for use in decision.uses:
             await self._shelf.use(use, None if self._audit is None else self._audit.row(record))
         if self._audit is not None and not decision.uses:
@@ -38,32 +39,3 @@ class Books:
         if self._audit is not None:
             at, ms = round(time.time() * 1000), round(seconds * 1000)
             self._audit.completed(OutcomeRecord(call=call.id, at=at, outcome=outcome, ms=ms))
-
-    def _decision(self, call: Call, decision: Decision) -> DecisionRecord:
-        refused, context = decision.refused, call.context
-        arguments, args_hash = _REDACTED.store(context.server, call.tool, call.arguments, call.canonical)
-        facts = {k: v for answer in decision.answers for k, v in getattr(answer.verdict, "facts", {}).items()}
-        return DecisionRecord(
-            call=call.id,
-            at=call.at,
-            gateway=self._process,
-            server=context.server,
-            session=context.session,
-            transport=context.transport,
-            protocol=context.protocol,
-            tool=call.tool,
-            arguments=arguments,
-            args_hash=args_hash,
-            verdict="allow" if refused is None else "refuse",
-            reason=None if refused is None else refused.reason.value,
-            detail=None if refused is None else refused.message,
-            checks=tuple(_note(answer) for answer in decision.answers),
-            extra=facts or None,
-        )
-
-
-def _note(answer: Answer) -> CheckNote:
-    verdict = answer.verdict
-    if isinstance(verdict, Refuse):
-        return CheckNote(answer.check, "refuse", verdict.reason.value, verdict.detail or None)
-    return CheckNote(answer.check, "pass")

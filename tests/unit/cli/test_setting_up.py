@@ -3,36 +3,34 @@ import getpass
 import pytest
 
 from callgate.approval.memory import MemoryShelf
-from callgate.cli.setting_up import first_link, first_name, set_up
+from callgate.cli.setting_up import first_name, first_ticket, set_up
 from callgate.config import Config, load, parse
 from support.enrolling import enrol, service
 
 
-async def test_the_first_person_gets_a_set_up_link():
+async def test_the_first_person_gets_a_set_up_ticket():
     approvals = service(MemoryShelf())
-    link = await first_link(approvals, "http://localhost:8420", "alice")
-    address, _, ticket = link.partition("#")
-    assert address == "http://localhost:8420/enrol"
+    ticket = await first_ticket(approvals, "alice")
     found = await approvals.look_at_ticket(ticket)
     assert (found.user, found.purpose) == ("alice", "setup")
     enrolled, _ = await enrol(approvals, ticket)
     assert enrolled.user.name == "alice"
 
 
-async def test_the_link_is_offered_again_until_there_is_a_passkey():
+async def test_the_ticket_is_offered_again_until_there_is_a_passkey():
     approvals = service(MemoryShelf())
-    await first_link(approvals, "http://localhost:8420", "alice")
-    again = await first_link(approvals, "http://localhost:8420", "alice")
-    enrolled, _ = await enrol(approvals, again.partition("#")[2])
-    assert await first_link(approvals, "http://localhost:8420", "alice") is None
+    await first_ticket(approvals, "alice")
+    again = await first_ticket(approvals, "alice")
+    enrolled, _ = await enrol(approvals, again)
+    assert await first_ticket(approvals, "alice") is None
     await approvals.revoke(enrolled.credential.id, by="operator")
-    assert await first_link(approvals, "http://localhost:8420", "alice") is None
+    assert await first_ticket(approvals, "alice") is None
 
 
-async def test_where_somebody_else_is_known_nobody_gets_a_link():
+async def test_where_somebody_else_is_known_nobody_gets_a_ticket():
     approvals = service(MemoryShelf())
     await approvals.add_user("bob", by="operator")
-    assert await first_link(approvals, "http://localhost:8420", "alice") is None
+    assert await first_ticket(approvals, "alice") is None
     assert [user.name for user in await approvals.shelf.users()] == ["bob"]
 
 
