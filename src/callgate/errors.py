@@ -73,6 +73,21 @@ class Reason(StrEnum):
     AUDIT_UNAVAILABLE = "audit_unavailable"
     BATCH_REFUSED = "batch_refused"
     INTERNAL_ERROR = "internal_error"
+    # the tools
+    TOOL_UNKNOWN = "tool_unknown"
+    TOOL_NOT_APPROVED = "tool_not_approved"
+    TOOL_CHANGED = "tool_changed"
+    TOOL_BLOCKED = "tool_blocked"
+    TOOL_UNFIT = "tool_unfit"
+    TOOLSET_TOO_LARGE = "toolset_too_large"
+    TOOLSET_UNVERIFIED = "toolset_unverified"
+    TOOLSET_OUTDATED = "toolset_outdated"
+    SERVER_LIMIT = "server_limit"
+    SET_NOT_REVIEWED = "set_not_reviewed"
+    PIN_TAMPERED = "pin_tampered"
+    FINDINGS_NOT_OVERRIDDEN = "findings_not_overridden"
+    SCHEMA_REFUSED = "schema_refused"
+    NOT_A_REVIEWER = "not_a_reviewer"
     # verified approval, SEP-2672 §4.10: the call
     MISSING_EVIDENCE = "missing_evidence"
     UNSUPPORTED_METHOD = "unsupported_method"
@@ -155,6 +170,11 @@ def _row(status: int, meaning: str, advice: str, code: int | None = None) -> _Ro
 
 def _sep(meaning: str, advice: str) -> _Row:
     return _Row(200, APPROVAL, meaning, advice)
+
+
+def _tool(meaning: str, advice: str, code: int | None = None) -> _Row:
+    # An answer to the call, so with HTTP status 200, as for approvals below.
+    return _Row(200, _app(403) if code is None else code, meaning, advice)
 
 
 _TABLE: dict[Reason, _Row] = {
@@ -288,6 +308,60 @@ _TABLE: dict[Reason, _Row] = {
     Reason.BATCH_REFUSED: _row(403, "Another message of the same batch was refused.", "Send the messages one by one."),
     Reason.INTERNAL_ERROR: _row(
         500, "The gateway failed, so nothing was let through.", "Look for `request failed` in the gateway's log."
+    ),
+    Reason.TOOL_UNKNOWN: _tool(
+        "The server lists no tool of that name.", "Ask for tools/list, and call what is on it.", INVALID_PARAMS
+    ),
+    Reason.TOOL_NOT_APPROVED: _tool(
+        "Nobody has approved this tool yet.", "A reviewer looks at it with `callgate review` or in the console."
+    ),
+    Reason.TOOL_CHANGED: _tool(
+        "The tool is not the one that was approved: its description or its input schema is another by now.",
+        "A reviewer looks at the difference with `callgate review` or in the console.",
+    ),
+    Reason.TOOL_BLOCKED: _tool(
+        "A reviewer has blocked this tool.", "Do without it, or ask the reviewer; `callgate tools list` says why."
+    ),
+    Reason.TOOL_UNFIT: _tool(
+        "The tool's definition is too large, or two readers could read two things in it: nobody can approve it.",
+        "`callgate tools list` says what is wrong; the server's author puts it right.",
+    ),
+    Reason.TOOLSET_TOO_LARGE: _tool(
+        "The server's list of tools is larger than this gateway takes, so none of them can be called.",
+        "Let the server offer fewer tools, or raise pinning.list_tools, list_bytes or list_tokens.",
+    ),
+    Reason.TOOLSET_UNVERIFIED: _tool(
+        "The server's tools have not been checked since it connected or changed, so the call was refused.",
+        "Ask for tools/list and try again; `callgate tools servers` says when each server was checked.",
+    ),
+    Reason.TOOLSET_OUTDATED: _tool(
+        "The list of tools that the caller goes by is no longer the one in force.",
+        "Ask for tools/list again, and call what is on it.",
+    ),
+    Reason.SERVER_LIMIT: _tool(
+        "As many servers are connected as agents may see together.",
+        "Disconnect one, raise pinning.servers, or put this one into a group of its own (servers.NAME.pinning.group).",
+    ),
+    Reason.SET_NOT_REVIEWED: _tool(
+        "This tool speaks of another server's tools, and nobody has reviewed the two servers together.",
+        "A reviewer looks at both with `callgate review` or in the console.",
+    ),
+    Reason.PIN_TAMPERED: _tool(
+        "The stored approvals are not as they were written, so no tool can be called.",
+        "Run `callgate tools verify` where the gateway runs.",
+    ),
+    Reason.FINDINGS_NOT_OVERRIDDEN: _row(
+        409,
+        "The inspection found something in this tool that approving it has to overrule.",
+        "Read the findings; `--override` approves the tool all the same, and says so in the log.",
+    ),
+    Reason.SCHEMA_REFUSED: _row(
+        409,
+        "The tool's input schema takes nearly anything, and pinning.strict_schemas lets nobody approve that.",
+        "Let the server's author name and type its arguments, or block the tool.",
+    ),
+    Reason.NOT_A_REVIEWER: _row(
+        403, "This person may not decide which tools are used.", "Ask one of those whom pinning.reviewers names."
     ),
     # An approval error is an answer to the call, so it travels with HTTP status 200: several clients show nothing of
     # a JSON-RPC error that comes with another one.

@@ -13,6 +13,7 @@ from callgate.config.model import (
     Store,
     Telemetry,
 )
+from callgate.config.pinning import Pinning, ServerPinning
 from callgate.config.rules import Address, parse_address
 from callgate.config.schema import schema
 from callgate.config.secret import Secret
@@ -29,11 +30,13 @@ __all__ = [
     "Gateway",
     "Limits",
     "Logging",
+    "Pinning",
     "Policy",
     "Secret",
     "Server",
     "ServerApproval",
     "ServerLimits",
+    "ServerPinning",
     "Store",
     "Telemetry",
     "find",

@@ -11,6 +11,7 @@ from msgspec import Meta, field
 
 from callgate.config import rules
 from callgate.config.approval import Approval
+from callgate.config.pinning import Pinning
 from callgate.config.rules import Address, Rule
 from callgate.config.secret import Secret, mask_url
 from callgate.config.section import Clash, IdleSeconds, Processes, Section, Sessions
@@ -217,6 +218,7 @@ class Config(Section, frozen=True):
     store: Store = field(default_factory=Store)
     audit: Audit = Audit()
     approval: Approval = Approval()
+    pinning: Pinning = Pinning()
     policy: Policy = Policy()
     limits: Limits = Limits()
     logging: Logging = Logging()

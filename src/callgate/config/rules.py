@@ -188,6 +188,12 @@ def server_name(text: str) -> str | None:
     return "a server's name has 1 to 64 of a-z, 0-9, _ and -, and begins with a letter or digit"
 
 
+def group_name(text: str) -> str | None:
+    if _NAME.fullmatch(text):
+        return None
+    return "a group's name has 1 to 64 of a-z, 0-9, _ and -, and begins with a letter or digit"
+
+
 def read_size(text: str) -> int:
     """Reads `32 MiB`; ValueError if it is no size."""
     match = _SIZE.fullmatch(text.strip())

@@ -11,6 +11,7 @@ from msgspec import Meta, field
 
 from callgate.config import rules
 from callgate.config.approval import ServerApproval
+from callgate.config.pinning import ServerPinning
 from callgate.config.rules import Rule
 from callgate.config.secret import Secret, mask_command, mask_url
 from callgate.config.section import Clash, IdleSeconds, Processes, Section, Sessions
@@ -107,6 +108,9 @@ class Server(Section, frozen=True):
     approval: Annotated[
         ServerApproval, Meta(description="Which tools of this server need a person, as `[servers.NAME.approval]`.")
     ] = ServerApproval()
+    pinning: Annotated[
+        ServerPinning, Meta(description="How this server is known to reviewers, as `[servers.NAME.pinning]`.")
+    ] = ServerPinning()
 
     @property
     def kind(self) -> Literal["http", "stdio"]:
@@ -143,7 +147,9 @@ class Server(Section, frozen=True):
                     text = "this is for servers started by a command, and this one has a url; take it away"
                     yield Clash(key, text, (*both, key))
         else:
+            text = "this is for servers reached by a url, and this one has a command; take it away"
             for key in ("headers", "forward_authorization"):
                 if getattr(self, key):
-                    text = "this is for servers reached by a url, and this one has a command; take it away"
                     yield Clash(key, text, (*both, key))
+            if self.pinning.identity is not None:
+                yield Clash("pinning.identity", text, (*both, "pinning"))

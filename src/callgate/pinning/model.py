@@ -1,0 +1,179 @@
+"""What pinning speaks of: a server's identity, a tool as it was listed, what a person decided of it, what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+# How `approval_hash` is made; part of every record, so that a later way can be told from this one.
+SCHEME: Final = 1
+# The tool that the gateway itself offers while something waits for review.
+PENDING_TOOL: Final = "callgate_pending"
+# In the `_meta` of a list of tools, and of a call that wants to be held to it.
+TOOLSET_META: Final = "dev.callgate/toolset"
+
+Action: TypeAlias = Literal["approve", "block", "withdraw"]
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who a server is. Approvals are bound to `server_id`; `lineage` is the same server in whatever version.
+
+    `chosen`: the version is the operator's choice (a pinned package), not the server's own word. `reported` is what
+    the server says of itself, for people.
+    """
+
+    server_id: str
+    lineage: str
+    kind: Literal["stdio", "http", "library"]
+    chosen: bool = False
+    reported: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """One entry of a list of tools: its own bytes, what they say, and its hashes under a server's identity.
+
+    `beside` has a digest for each member that is not part of the approval: annotations, title, outputSchema, _meta.
+    `problem` says why nobody can approve it; then there is no hash.
+    """
+
+    name: str
+    raw: bytes
+    entry: Mapping[str, Any]
+    approval_hash: str = ""
+    beside: Mapping[str, str] = {}
+    problem: str = ""
+
+    @property
+    def description(self) -> str:
+        text = self.entry.get("description")
+        return text if isinstance(text, str) else ""
+
+    @property
+    def input_schema(self) -> Any:
+        return self.entry.get("inputSchema")
+
+
+class Pin(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody decided of a tool, and of which text: the newest for a server_id and tool is in force.
+
+    `raw` is the entry as it was received, `together` the identities of all servers whose tools were on the same
+    review. `overrides` are the hard findings that were overruled.
+    """
+
+    seq: int = 0
+    scheme: int = SCHEME
+    action: Action
+    server_id: str
+    lineage: str
+    server: str
+    tool: str
+    approval_hash: str
+    approved_at: int
+    approved_by: str
+    beside: Mapping[str, str] = {}
+    raw: bytes = b""
+    note: str = ""
+    overrides: tuple[str, ...] = ()
+    together: tuple[str, ...] = ()
+
+
+class State(StrEnum):
+    """How a tool stands now."""
+
+    APPROVED = "approved"
+    NEW = "new"
+    CHANGED = "changed"
+    BLOCKED = "blocked"
+    # Approved once, and after that another version of the same server was approved.
+    RETIRED = "retired"
+    # Too large, or written so that two readers could read two things.
+    UNFIT = "unfit"
+    GONE = "gone"
+
+
+class ServerSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A server as it was met last: under which configured name, and what its list looked like (times in ms)."""
+
+    server_id: str
+    lineage: str
+    name: str
+    group: str = ""
+    kind: Literal["stdio", "http", "library"]
+    chosen: bool = False
+    target: str = ""
+    reported: str = ""
+    warnings: tuple[str, ...] = ()
+    problem: str = ""
+    digest: str = ""
+    tools: int = 0
+    size: int = 0
+    first_seen: int = 0
+    last_seen: int = 0
+
+
+class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """One text of one tool, as it was met; `changes` counts how often the newest text was another than before."""
+
+    server_id: str
+    tool: str
+    approval_hash: str
+    raw: bytes
+    beside: Mapping[str, str] = {}
+    problem: str = ""
+    size: int = 0
+    first_seen: int = 0
+    last_seen: int = 0
+    changes: int = 0
+    gone: bool = False
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A tool that is not what it was when it was met before."""
+
+    server_id: str
+    tool: str
+    what: Literal["new", "text", "beside", "gone", "back"]
+    before: str = ""
+    after: str = ""
+    # Which members beside the approval changed.
+    members: tuple[str, ...] = ()
+    changes: int = 0
+
+
+class Connected(msgspec.Struct, frozen=True):
+    """A server that some gateway serves just now."""
+
+    name: str
+    group: str
+    server_id: str
+    gateway: str
+    until: int
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something in a tool's definition that a reviewer should know of.
+
+    `where` is the place as a path (`description`, `inputSchema.properties.note.description`, `name`), `span` the
+    characters there. `what` and `why` are one sentence each.
+    """
+
+    rule: str
+    tier: Literal["hard", "soft"]
+    where: str
+    what: str
+    why: str
+    span: tuple[int, int] | None = None
+    # For findings between servers: the other server and its tool.
+    server: str = ""
+    tool: str = ""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a tool may not be seen or called: a reason of `errors.Reason` by value, and a sentence."""
+
+    reason: str
+    detail: str

@@ -1,0 +1,134 @@
+"""What a reviewer is shown, in the console, in the terminal and as JSON: one form for all three."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from callgate.pinning.model import Finding, Pin, ServerSeen, State
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A run of words of a text that was kept, taken away or added."""
+
+    op: Literal["same", "gone", "new"]
+    text: str
+
+
+class SchemaEdit(msgspec.Struct, frozen=True):
+    """One difference between two schemas: where, what stood there and what stands there now (canonical JSON)."""
+
+    path: str
+    op: Literal["gone", "new", "changed"]
+    before: str = ""
+    after: str = ""
+    # What it means, where that can be told: "takes longer texts", "a new free-form field".
+    meaning: str = ""
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """From the text that was approved last to the one that was met."""
+
+    description: tuple[Piece, ...] = ()
+    schema: tuple[SchemaEdit, ...] = ()
+    # Members beside the approval that changed: annotations, title, outputSchema, _meta.
+    beside: tuple[SchemaEdit, ...] = ()
+    # Which approval this is compared with; "another identity" where the same lineage had one under another server_id.
+    since: Pin | None = None
+    other_identity: bool = False
+
+    @property
+    def empty(self) -> bool:
+        return all(piece.op == "same" for piece in self.description) and not self.schema and not self.beside
+
+
+class ToolView(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool before its reviewer: nothing shortened. `raw` is the entry as it was received, byte for byte."""
+
+    server_id: str
+    server: str
+    tool: str
+    state: State
+    approval_hash: str
+    # The first sentence of the description, to find one's way; the whole text is in `description`.
+    summary: str
+    description: str
+    input_schema: Any
+    raw: str
+    findings: tuple[Finding, ...] = ()
+    difference: Difference | None = None
+    pin: Pin | None = None
+    # Advice that belongs to this tool: a text that changes all the time, a known tool under a new identity.
+    hints: tuple[str, ...] = ()
+    problem: str = ""
+    # Why it may not be called; empty for an approved one.
+    refusal: str = ""
+    first_seen: int = 0
+    last_seen: int = 0
+    size: int = 0
+    tokens: int = 0
+
+    @property
+    def needs_review(self) -> bool:
+        return self.state in (State.NEW, State.CHANGED, State.RETIRED)
+
+    @property
+    def hard(self) -> tuple[Finding, ...]:
+        return tuple(found for found in self.findings if found.tier == "hard")
+
+
+class ServerView(msgspec.Struct, frozen=True, kw_only=True):
+    """One server on the review, with what is to be known of its identity."""
+
+    seen: ServerSeen
+    connected: bool
+    tools: tuple[ToolView, ...]
+    # A known origin with a new identity, an unpinned version, a list beyond its bounds, a set not reviewed together.
+    notices: tuple[str, ...] = ()
+
+    @property
+    def pending(self) -> int:
+        return sum(tool.needs_review for tool in self.tools)
+
+
+class SetView(msgspec.Struct, frozen=True, kw_only=True):
+    """The servers that one agent sees together, and whether they were reviewed together."""
+
+    group: str
+    version: str
+    servers: tuple[str, ...]
+    most: int
+    reviewed: bool
+    # Pairs of configured names that nobody has reviewed together yet, and what was found between them.
+    open_pairs: tuple[tuple[str, str], ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+class Review(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that waits for a reviewer, of all servers together, and the tools that stand beside it."""
+
+    on_behalf_of: str
+    servers: tuple[ServerView, ...]
+    sets: tuple[SetView, ...]
+
+    @property
+    def pending(self) -> tuple[ToolView, ...]:
+        return tuple(tool for server in self.servers for tool in server.tools if tool.needs_review)
+
+    @property
+    def waits(self) -> int:
+        return len(self.pending) + sum(not one.reviewed for one in self.sets)
+
+
+class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A server's line in `callgate tools servers`: how often it is checked, when it was, and what is odd."""
+
+    seen: ServerSeen
+    connected: bool
+    recheck_seconds: float
+    approved: int
+    pending: int
+    blocked: int
+    # "orphan": not met for long or not configured; "duplicate": the same server under several identities or names.
+    oddities: tuple[str, ...] = ()
