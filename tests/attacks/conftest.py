@@ -8,6 +8,7 @@ from callgate.approval import Bounds, Settings
 from support.approval_server import Clock, running
 from support.gateway import Gateway, serving
 from support.hostile import HostileServer, Reply, assert_works, connect, hostile_server, post, read_all
+from support.pinning import _pinned, pinned  # noqa: F401 - fixtures
 from support.postgres import database
 
 

@@ -3,7 +3,9 @@ from contextlib import ExitStack
 import pytest
 
 from callgate.approval.memory import MemoryShelf
-from callgate.store import SqlShelf, Store
+from callgate.pinning.memory import MemoryPins
+from callgate.store import SqlPins, SqlShelf, Store
+from support.pins import Shelved
 from support.postgres import database
 from support.shelves import Kept
 
@@ -41,4 +43,30 @@ async def stored(url):
     """A shelf that other processes share."""
     store = Store.open(url, busy_seconds=30)
     yield Kept(SqlShelf(store), store, url)
+    await store.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+async def pinned(request, tmp_path):
+    """A shelf of tool pinning: the same tests in memory and on both databases."""
+    if request.param == "memory":
+        yield Shelved(MemoryPins())
+        return
+    with ExitStack() as stack:
+        url = f"sqlite:///{tmp_path / 'store.db'}" if request.param == "sqlite" else stack.enter_context(database())
+        store = Store.open(url, busy_seconds=10)
+        yield Shelved(SqlPins(store), store, url)
+        await store.close()
+
+
+@pytest.fixture
+def pins(pinned):
+    return pinned.shelf
+
+
+@pytest.fixture
+async def shared_pins(url):
+    """A shelf of tool pinning that other processes share."""
+    store = Store.open(url, busy_seconds=30)
+    yield Shelved(SqlPins(store), store, url)
     await store.close()

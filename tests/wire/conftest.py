@@ -11,6 +11,7 @@ import pytest
 
 from support.everything import everything_argv
 from support.gateway import Gateway, serving
+from support.pinning import _pinned, pinned  # noqa: F401 - fixtures
 
 
 @dataclass(frozen=True)

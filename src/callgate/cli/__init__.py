@@ -20,6 +20,8 @@ VERBS: Final = {
     "call": "call",
     "check": "check",
     "config": "config",
+    "review": "review",
+    "tools": "tools",
     "block-all": "block_all",
     "enroll": "enroll",
     "users": "users",

@@ -25,9 +25,10 @@ def serve(
     import os
 
     from callgate.cli.setting_up import set_up
-    from callgate.cli.showing import console_for
+    from callgate.cli.showing import make_console
     from callgate.config import find, load
     from callgate.errors import ConfigError
+    from callgate.gateway.app import endpoint
     from callgate.gateway.loop import new_event_loop
     from callgate.gateway.serve import serve as run
     from callgate.telemetry.logs import configure, get
@@ -47,10 +48,10 @@ def serve(
 
     def listening(address: str) -> None:
         log.info("listening", address=address)
-        for name in settings.servers:
-            log.info("serving", server=name, endpoint=f"{address}/servers/{name}/mcp")
+        for name, server in settings.servers.items():
+            log.info("serving", server=name, endpoint=address + endpoint(name, server.pinning.group or ""))
         welcome(address)
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(run(settings, config or find(), listening, console_for(settings)))
+        runner.run(run(settings, config or find(), listening, make_console))
     log.info("stopped")

@@ -21,17 +21,24 @@ if TYPE_CHECKING:
 
 _NAME: Final = re.compile(r"[^A-Za-z0-9._@+-]+")
 _SHOWN: Final = 5
+_NOBODY_APPROVES: Final = "Nobody can approve calls yet."
+_NOBODY_REVIEWS: Final = (
+    "Nobody can sign in to the console yet; tools are reviewed there, or here with `callgate review`."
+)
 
 
 def set_up(path: Path | None, config: Config, *, terminal: bool | None = None) -> Callable[[str], None]:
     """What to say when the gateway listens: the first person's link, and who else has something left to do."""
-    if not config.approves:
+    if not config.has_console:
         return lambda _address: None
     name = first_name(config)
     ticket = None
+    nobody = _NOBODY_APPROVES if config.approves else _NOBODY_REVIEWS
     with changing(path, None, create=True) as opened:
         first = not opened.wait(_taken(opened.approvals, name))
-        lacking = opened.wait(_lacking(opened.approvals, config, path, name if first else None))
+        lacking = (
+            opened.wait(_lacking(opened.approvals, config, path, name if first else None)) if config.approves else []
+        )
         # Only on a terminal: in a file or a journal it would stay, and whoever has the link can become this person.
         if first and (sys.stdout.isatty() if terminal is None else terminal):
             ticket = opened.wait(first_ticket(opened.approvals, name))
@@ -40,10 +47,10 @@ def set_up(path: Path | None, config: Config, *, terminal: bool | None = None) -
     def welcome(address: str) -> None:
         if ticket is not None:
             url = console_url(config) or f"http://localhost:{address.rpartition(':')[2]}"
-            typer.echo(f"Nobody can approve calls yet. {name} opens this link, once, until {moment(ends)}:\n")
+            typer.echo(f"{nobody} {name} opens this link, once, until {moment(ends)}:\n")
             typer.echo(f"  {enrolment_link(url, ticket)}\n")
         elif first:
-            typer.echo(f"Nobody can approve calls yet. {_to_enrol(name, path)}")
+            typer.echo(f"{nobody} {_to_enrol(name, path)}")
         for line in lacking:
             typer.echo(line)
         sys.stdout.flush()

@@ -29,7 +29,7 @@ def wrap(
 
     Without a command and without --url, the server NAME of the configuration is used.
     """
-    from callgate.cli.showing import console_for
+    from callgate.cli.showing import make_console
     from callgate.config import load
     from callgate.gateway.loop import new_event_loop
     from callgate.gateway.wrap_command import exit_as
@@ -40,5 +40,5 @@ def wrap(
     server = wrapped_server(settings, name, command or [], url)
     configure("warning" if settings.logging.level == "info" else settings.logging.level, settings.logging.format)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        status = runner.run(run_wrap(settings, name, server, command or [], console_for(settings)))
+        status = runner.run(run_wrap(settings, name, server, command or [], make_console))
     sys.exit(exit_as(status))

@@ -236,6 +236,11 @@ class Config(Section, frozen=True):
             return self.approval.enabled
         return any(server.approval.tools for server in self.servers.values())
 
+    @property
+    def has_console(self) -> bool:
+        """Whether people have something to do in the console: calls to approve, or tools to review."""
+        return self.approves or self.pinning.mode != "off"
+
     def clashes(self) -> Iterator[Clash]:
         if self.approval.enabled is False:
             for name, server in self.servers.items():

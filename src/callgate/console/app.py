@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -16,14 +16,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from callgate.approval.service import Approvals
 from callgate.console.address import Address
-from callgate.console.desk import Desk
+from callgate.console.desk import Desk, ToolDesk
 from callgate.console.guard import HEADERS, check_host
-from callgate.console.pages import approve, enrol, home, passkeys, recover, sign_in
+from callgate.console.pages import approve, enrol, home, passkeys, recover, sign_in, tool, tools
 from callgate.errors import Reason, Refused, StoreError, place
+from callgate.pinning.service import Pins
 
 log = logging.getLogger("callgate.console")
 
-_PAGES: Final = (home, sign_in, enrol, recover, passkeys, approve)
+_PAGES: Final = (home, sign_in, enrol, recover, passkeys, approve, tools, tool)
 
 
 class Console:
@@ -117,10 +118,17 @@ def console_app(
     secure: bool,
     describe_server: Callable[[str], str] = lambda _: "",
     clock: Callable[[], float] = time.time,
+    pins: Pins | None = None,
+    reviewers: tuple[str, ...] = (),
+    configured: Callable[[], Mapping[str, str] | None] = lambda: None,
 ) -> Console:
     """The console over a service; `origin` is what browsers see, such as `http://localhost:8700`.
 
-    `describe_server` gives a line on a server beside its name (its address, its command), or nothing.
+    `describe_server` gives a line on a server beside its name (its address, its command), or nothing. With `pins` it
+    reviews tools too: `reviewers` may decide on them (empty: whoever signs in), `configured` gives the servers of the
+    configuration with their groups.
     """
     approvals.page_origin = origin
-    return Console(Desk(approvals, Address(origin, secure), describe_server=describe_server, clock=clock))
+    tools = None if pins is None else ToolDesk(pins, reviewers, configured)
+    address = Address(origin, secure)
+    return Console(Desk(approvals, address, describe_server=describe_server, clock=clock, tools=tools))

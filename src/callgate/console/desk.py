@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -17,12 +18,60 @@ from callgate.console.bodies import Body, read
 from callgate.console.guard import check_change, check_token
 from callgate.console.rendering import environment
 from callgate.errors import Reason, Refused
+from callgate.pinning.service import Pins
+from callgate.pinning.views import Review
 
 _SECRET_CHARS: Final = 512
-# SEP-2672's reasons travel with status 200 in JSON-RPC; a browser's fetch wants to be told by the status.
-_STATUS: Final = {Reason.APPROVAL_EXPIRED: 410, Reason.APPROVAL_LIMIT: 429}
+# These reasons travel with status 200 in JSON-RPC; a browser's fetch wants to be told by the status.
+_STATUS: Final = {
+    Reason.APPROVAL_EXPIRED: 410,
+    Reason.APPROVAL_LIMIT: 429,
+    Reason.TOOL_CHANGED: 409,
+    Reason.TOOL_UNKNOWN: 404,
+    Reason.TOOL_UNFIT: 409,
+}
 
 _Body = TypeVar("_Body", bound=Body)
+
+
+class Waits(NamedTuple):
+    """How much waits for a reviewer: tools, and sets of servers that nobody has reviewed together."""
+
+    tools: int = 0
+    sets: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.tools + self.sets
+
+    @classmethod
+    def of(cls, review: Review) -> Waits:
+        return cls(len(review.pending), sum(not one.reviewed for one in review.sets))
+
+
+@dataclass(frozen=True)
+class ToolDesk:
+    """What tools are reviewed with: the pins, who may decide (empty: everybody who signs in), what is configured."""
+
+    pins: Pins
+    reviewers: tuple[str, ...] = ()
+    configured: Callable[[], Mapping[str, str] | None] = lambda: None
+
+    def may_decide(self, session: Session) -> bool:
+        return not self.reviewers or session.user in self.reviewers
+
+    def check(self, session: Session) -> None:
+        """Refused for who may look at tools and not decide on them."""
+        if not self.may_decide(session):
+            raise Refused(Reason.NOT_A_REVIEWER)
+
+    async def review(self) -> Review:
+        """What `callgate review` shows."""
+        return await self.pins.review(self.configured())
+
+    async def waiting(self, session: Session) -> Waits:
+        """How much waits for this person."""
+        return Waits.of(await self.review()) if self.may_decide(session) else Waits()
 
 
 class Desk:
@@ -35,8 +84,10 @@ class Desk:
         *,
         describe_server: Callable[[str], str] = lambda _: "",
         clock: Callable[[], float] = time.time,
+        tools: ToolDesk | None = None,
     ) -> None:
         self.approvals = approvals
+        self.tools = tools
         self.address = address
         self.assets = Assets()
         self.describe_server = describe_server
@@ -74,7 +125,8 @@ class Desk:
     def page(self, name: str, session: Session | None = None, *, status: int = 200, **values: Any) -> Response:
         """A page from its template."""
         template = self._templates.get_template(f"{name}.html")
-        text = template.render(session=session, origin=self.address.origin, **values)
+        shared = {"session": session, "origin": self.address.origin, "has_tools": self.tools is not None}
+        text = template.render(**shared, **values)
         return HTMLResponse(text, status_code=status)
 
     def sign_in_page(self, *, onward: str, status: int = 200) -> Response:

@@ -13,7 +13,7 @@ from callgate.approval.names import CAPABILITIES, META
 from callgate.errors import MessageError
 from callgate.gateway.catalogue import decode_leniently
 from callgate.gateway.door import Amend
-from callgate.jsonrpc import RequestId, member_span, parts, peek, put_member
+from callgate.jsonrpc import RequestId, elements, member_span, peek, put_member
 
 PolicyFor = Callable[[str], Policy | None]
 
@@ -22,25 +22,30 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Amends:
-    """What to do with each reply to one message of a client, by the id it answers."""
+    """What to do with each reply to one message of a client, by the id it answers, and with everything else."""
 
-    def __init__(self, by_id: Mapping[RequestId, Amend]) -> None:
+    def __init__(self, by_id: Mapping[RequestId, Amend], otherwise: Amend = lambda raw: raw) -> None:
         self._by_id = by_id
+        self._otherwise = otherwise
 
     def __call__(self, raw: bytes) -> bytes:
-        several = parts(raw)
+        try:
+            several = elements(raw)
+        except MessageError:
+            # No reader takes it apart.
+            return raw
         if several is None:
             return self._one(raw)
         amended = [self._one(part) for part in several]
         return raw if amended == several else b"[" + b",".join(amended) + b"]"
 
     def _one(self, raw: bytes) -> bytes:
-        seen = peek(raw)
+        seen = peek(raw) if self._by_id else None
         if seen is None or not seen.is_reply or seen.outcome == "error" or seen.id is None:
-            return raw
+            return self._otherwise(raw)
         amend = self._by_id.get(seen.id)
         if amend is None:
-            return raw
+            return self._otherwise(raw)
         try:
             return amend(raw)
         except MessageError:
@@ -65,6 +70,14 @@ def add_capability(reply: bytes) -> bytes:
     for name in missing:
         extensions = put_member(extensions, name, next(iter(declared.values()), b"{}"))
     return reply[: span[0]] + put_member(capabilities, "extensions", extensions) + reply[span[1] :]
+
+
+def add_list_changed(reply: bytes) -> bytes:
+    """`tools.listChanged` in a greeting: where tools are, the list may change by a reviewer's decision."""
+    span = member_span(reply, ("result", "capabilities", "tools"))
+    if span is None or not _is_object(reply[span[0] : span[1]]):
+        return reply
+    return reply[: span[0]] + put_member(reply[span[0] : span[1]], "listChanged", b"true") + reply[span[1] :]
 
 
 def mark_tools(reply: bytes, policy_for: PolicyFor) -> bytes:

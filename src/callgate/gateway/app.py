@@ -7,12 +7,14 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import msgspec
 
 from callgate.errors import Reason, Refused, UpstreamError, place
 from callgate.gate import Context
+from callgate.gateway.bell import onto, wants_changes
 from callgate.gateway.door import Answered, Door, Entry, Turned, refuse_all, session_digest
 from callgate.gateway.exchange import JSON, AsgiMessage, ClientGone, Exchange, Receive, Scope, Send
 from callgate.gateway.guard import Guard, check_media_type, check_nominated
@@ -26,11 +28,14 @@ from callgate.telemetry.spans import Tracer
 
 if TYPE_CHECKING:
     from callgate.approval import Approvals
+    from callgate.config import Config
+    from callgate.pinning.service import Pins
 
 log = logging.getLogger("callgate.http")
 
 _PREFIX: Final = "/servers/"
 _SUFFIX: Final = "/mcp"
+_GROUPS: Final = "/groups/"
 _SUBSCRIBE: Final = "subscriptions/listen"
 _OPERATORS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
@@ -69,15 +74,24 @@ class Site(msgspec.Struct, frozen=True):
     body_seconds: float
     in_flight: int
     held_bytes: int
+    # The group of each server; empty for those that stand in none.
+    groups: Mapping[str, str] = {}
 
     def upstream(self, path: str) -> Upstream:
-        """The server a path leads to."""
-        if path == _SUFFIX and len(self.upstreams) == 1:
-            return next(iter(self.upstreams.values()))
-        if path.startswith(_PREFIX) and path.endswith(_SUFFIX):
-            found = self.upstreams.get(path[len(_PREFIX) : -len(_SUFFIX)])
-            if found is not None:
-                return found
+        """The server a path leads to. A server of a group is found under that group's path only."""
+        group, rest = "", path
+        if path.startswith(_GROUPS):
+            group, _, rest = path[len(_GROUPS) :].partition("/")
+            rest = "/" + rest
+        company = [name for name in self.upstreams if self.groups.get(name, "") == group]
+        if rest == _SUFFIX and len(company) == 1 and (group or len(self.upstreams) == 1):
+            return self.upstreams[company[0]]
+        if rest.startswith(_PREFIX) and rest.endswith(_SUFFIX):
+            name = rest[len(_PREFIX) : -len(_SUFFIX)]
+            if name in company:
+                return self.upstreams[name]
+            if name in self.upstreams:
+                raise Refused(Reason.SERVER_UNKNOWN, advice=f"Use {endpoint(name, self.groups.get(name, ''))}.")
         if path == _SUFFIX:
             raise Refused(
                 Reason.SERVER_UNKNOWN,
@@ -85,6 +99,11 @@ class Site(msgspec.Struct, frozen=True):
                 advice="Use /servers/NAME/mcp; `callgate check` lists the names.",
             )
         raise Refused(Reason.SERVER_UNKNOWN)
+
+
+def endpoint(server: str, group: str = "") -> str:
+    """The path that a server is served under."""
+    return (f"{_GROUPS}{group}" if group else "") + f"{_PREFIX}{server}{_SUFFIX}"
 
 
 class Watched(Protocol):
@@ -103,8 +122,8 @@ class Watched(Protocol):
 
 
 Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-# Makes the console's application from the service and the origin that browsers see it under.
-MakeConsole: TypeAlias = "Callable[[Approvals, str], Asgi]"
+# Makes the console's application of a configuration, from its services and the origin that browsers see it under.
+MakeConsole: TypeAlias = "Callable[[Config, Approvals, str, Pins | None], Asgi]"
 
 
 class App:
@@ -115,7 +134,7 @@ class App:
         site: Callable[[], Site],
         watched: Watched,
         *,
-        clients: Callable[[], Clients | None] = lambda: None,
+        clients: Clients | None = None,
         console: Callable[[], Asgi | None] = lambda: None,
     ) -> None:
         self._site = site
@@ -199,6 +218,10 @@ class App:
             if exchange.method == "POST":
                 await self._post(site, upstream, exchange)
             elif exchange.method == "GET":
+                if site.door.desk is not None:
+                    context = _context(upstream.name, exchange, Routing(exchange))
+                    exchange.screen = site.door.desk.screen(context)
+                    exchange.hearing = partial(site.door.desk.heard_by, context)
                 await self._stream(upstream, exchange)
             elif exchange.method == "DELETE":
                 await upstream.delete(exchange)
@@ -246,7 +269,8 @@ class App:
                 raise closed
             context = _context(upstream.name, exchange, routing)
             if door.desk is not None:
-                context = visit(HttpLine(exchange, upstream, self), message, context, self._clients())
+                exchange.hearing = partial(door.desk.heard_by, context, subscription=_id_of(message))
+                context = visit(HttpLine(exchange, upstream, self), message, context, self._clients)
                 if await door.takes(message, context):
                     await exchange.respond(202)
                     return
@@ -282,7 +306,11 @@ class App:
         site.door.last_look(entry)
         endless = isinstance(entry.message, Message) and entry.message.method == _SUBSCRIBE
         try:
-            await (self._until_stopping(upstream.post(exchange, entry)) if endless else upstream.post(exchange, entry))
+            if endless:
+                with self._heard(exchange, entry.message):
+                    await self._until_stopping(upstream.post(exchange, entry))
+            else:
+                await upstream.post(exchange, entry)
         except Refused as refused:
             if isinstance(refused, UpstreamError):
                 self._watched.failure(upstream.name, refused.reason)
@@ -295,6 +323,13 @@ class App:
                 cut = Refused(Reason.SHUTTING_DOWN)
                 await exchange.end(b"" if endless else encode_event(error_reply(_id_of(entry.message), cut)))
             raise
+
+    @staticmethod
+    def _heard(exchange: Exchange, message: Message | Batch) -> AbstractContextManager[None]:
+        """A subscription may be for what the gateway itself has to tell."""
+        if exchange.hearing is None or not isinstance(message, Message) or not wants_changes(message):
+            return contextlib.nullcontext()
+        return exchange.hearing(onto(exchange))
 
     async def _show(self, console: Asgi, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
         """A page of the console; a stream of its own ends when the gateway is asked to stop."""

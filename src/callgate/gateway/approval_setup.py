@@ -15,7 +15,6 @@ from callgate.gateway.catalogue import FRESH_SECONDS, FRESH_SECONDS_HTTP, Catalo
 from callgate.gateway.desk import ApprovalDesk
 from callgate.gateway.gating import Deployment, Gating
 from callgate.gateway.guard import origin_of
-from callgate.gateway.line import Clients
 from callgate.gateway.rounds import Rounds
 from callgate.gateway.seals import KEY, Seals
 from callgate.gateway.waiting import Decisions, Lobby
@@ -46,7 +45,6 @@ class Office:
 
     def __init__(self, store: Store, audit: AuditLog, keyring: Keyring, closed: Callable[[], Refused | None]) -> None:
         keyring.make(KEY)
-        self.clients = Clients()
         # Where browsers find the console; set by whoever listens.
         self.address: Callable[[], Awaitable[str]] = _nowhere
         self._store = store
@@ -72,7 +70,7 @@ class Office:
     def furnish(self, config: Config) -> Furnished:
         """The check and the desk of a configuration."""
         section = config.approval
-        approvals = self._service(section)
+        approvals = self.service(section)
         gating = Gatings(config, self._catalogues, Deployment(section.server_id, self._shelf.identity))
         approver = Approver(config, approvals)
         times = Times(section.park_seconds, section.request_seconds, config.limits.check_seconds)
@@ -103,7 +101,7 @@ class Office:
         )
         return Furnished(approvals, check, desk, section.request_seconds + times.ask + _MARGIN_SECONDS)
 
-    def _service(self, section: Approval) -> Approvals:
+    def service(self, section: Approval) -> Approvals:
         """The same one for as long as nothing about it changes: the console holds on to it."""
         if self._made is None or self._made[0] != section:
             made = Approvals(self._shelf, party(section), settings(section), witness=self._audit.admin)

@@ -31,11 +31,11 @@ class Books:
         self.shelf: Shelf | None = None
         self._audit = audit
         self._metrics = metrics
-        self._gateway = gateway
+        self.gateway = gateway
 
     async def record(self, call: Call, decision: Decision) -> None:
         """Make a decision durable, in one transaction with what it uses up; raises if that fails."""
-        record = decision_record(call, decision, self.arguments, self._gateway, agent_of)
+        record = decision_record(call, decision, self.arguments, self.gateway, agent_of)
         try:
             if decision.uses:
                 await self._use(decision.uses, record)

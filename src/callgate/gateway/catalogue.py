@@ -27,7 +27,7 @@ _LIST_BYTES: Final = 32 * 1024 * 1024
 FRESH_SECONDS: Final = 300.0
 FRESH_SECONDS_HTTP: Final = 15.0
 _VERSION_DIGITS: Final = 16
-_CHANGED: Final = "notifications/tools/list_changed"
+CHANGED: Final = "notifications/tools/list_changed"
 _decode: Final = msgspec.json.Decoder().decode
 
 
@@ -110,7 +110,7 @@ class Catalogue:
         if b"list_changed" not in message and b"\\u" not in message:
             return
         seen = peek(message)
-        if seen is not None and seen.method == _CHANGED:
+        if seen is not None and seen.method == CHANGED:
             self.generation += 1
             self._tools = {name: (tool, float("-inf")) for name, (tool, _) in self._tools.items()}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ class ApprovalDesk:
     """What the gateway does as the verifier. Where the server verifies by itself, its messages pass untouched."""
 
     methods = METHODS
+    prepares: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -126,6 +128,26 @@ class ApprovalDesk:
 
         await line.turn()
         return await gating.ask(tool, ask, self._ask_seconds, modern=modern)
+
+    async def prepare(self, message: Message, context: Context) -> None:
+        """Nothing to do."""
+
+    async def answer_call(self, _message: Message, _call: Call) -> dict[str, Any] | None:
+        """No tool is ours."""
+        return None
+
+    def last_look(self, _call: Call) -> Refused | None:
+        """What an approval stood on is used up with the decision's record."""
+        return None
+
+    def screen(self, _context: Context) -> Amend | None:
+        return None
+
+    def heard_by(
+        self, _context: Context, _push: Callable[[bytes], None], _subscription: RequestId | None = None
+    ) -> AbstractContextManager[None]:
+        """Nothing to tell."""
+        return nullcontext()
 
     # ---- what passes ----
 

@@ -11,7 +11,8 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
@@ -146,8 +147,26 @@ class Instead(dict[str, Any]):
 class Desk(Protocol):
     """What the gateway does for servers beside relaying: answers of its own, and changes to what passes."""
 
-    # The requests that `answer` may answer.
+    # The requests that `answer` may answer, and those that are prepared before they go on.
     methods: frozenset[str]
+    prepares: frozenset[str]
+
+    async def prepare(self, message: Message, context: Context) -> None:
+        """Get ready for the reply to a request; raises Refused where it must not go on."""
+
+    async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
+        """The result of a call of a tool that is the gateway's own; None for every other. Raises Refused."""
+
+    def last_look(self, call: Call) -> Refused | None:
+        """Why a call that was let through must not leave after all."""
+
+    def screen(self, context: Context) -> Amend | None:
+        """What to do with messages of a server that answer nothing that was asked."""
+
+    def heard_by(
+        self, context: Context, push: Callable[[bytes], None], subscription: RequestId | None = None
+    ) -> AbstractContextManager[None]:
+        """Around a stream on which messages of the gateway's own can reach the client."""
 
     async def answer(self, message: Message, context: Context) -> dict[str, Any] | None:
         """The result of a request that is not the server's to answer; None where it is. Raises Refused."""
@@ -194,8 +213,10 @@ class Door:
             raise Turned(closed, error_reply(message.id, closed))
         if self.desk is None:
             return Entry(message)
+        if message.method in self.desk.prepares:
+            await self._prepare(message, context, self.desk)
         if message.method in self.desk.methods:
-            await self._answer(message, context, self.desk)
+            await self._answer(message, self.desk.answer(message, context))
         return Entry(message, amend=self.desk.amend(message, context))
 
     async def takes(self, message: Message | Batch, context: Context) -> bool:
@@ -209,6 +230,8 @@ class Door:
 
     async def _admit_call(self, message: Message, context: Context) -> Entry:
         call = self._call(message, context)
+        if self.desk is not None and self.gate.closed() is None:
+            await self._answer(message, self.desk.answer_call(message, call))
         decision = await self._decide(call)
         if decision.refused is not None:
             raise _turned(message, call, decision.refused)
@@ -219,12 +242,19 @@ class Door:
         return Entry(outgoing, flights, self.desk.amend_call(message, call, decision))
 
     @staticmethod
-    async def _answer(message: Message, context: Context, desk: Desk) -> None:
+    async def _prepare(message: Message, context: Context, desk: Desk) -> None:
+        try:
+            await desk.prepare(message, context)
+        except Refused as refused:
+            raise Turned(refused, error_reply(message.id, refused)) from None
+
+    @staticmethod
+    async def _answer(message: Message, answering: Awaitable[dict[str, Any] | None]) -> None:
         if message.kind is not Kind.REQUEST:
             refused = Refused(Reason.INVALID_REQUEST, f"{message.method} has to be a request with an id")
             raise Turned(refused, error_reply(None, refused))
         try:
-            result = await desk.answer(message, context)
+            result = await answering
         except Refused as refused:
             raise Turned(refused, error_reply(message.id, refused)) from None
         except StoreError as error:
@@ -235,8 +265,11 @@ class Door:
             raise Answered(_reply(message, result))
 
     def last_look(self, entry: Entry) -> None:
-        """Before a message leaves: the switch may have been turned since it was decided; raises Turned."""
+        """Before a message leaves: what it was decided by may have changed since; raises Turned."""
         closed = self.gate.closed()
+        if closed is None and self.desk is not None:
+            refusals = (self.desk.last_look(flight.call) for flight in entry.calls)
+            closed = next((refused for refused in refusals if refused is not None), None)
         if closed is None or all(message.kind is not Kind.REQUEST for message in entry.messages):
             return
         for flight in entry.calls:
@@ -250,6 +283,9 @@ class Door:
         if self.desk is not None:
             alone = Refused(Reason.BATCH_REFUSED, "this method cannot be part of a batch", advice="Send it alone.")
             refusals = {m.id: alone for m in batch.messages if m.method in self.desk.methods}
+            for message in batch.messages:
+                if message.method in self.desk.prepares:
+                    await self._prepare(message, context, self.desk)
         for message, call in calls:
             refused = (await self._decide(call)).refused
             if refused is not None:

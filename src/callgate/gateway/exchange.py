@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import AbstractContextManager
 from typing import Any, Final, TypeAlias
 
 from callgate.errors import Reason, Refused
@@ -35,11 +36,13 @@ class Exchange:
         "fields",
         "greeted",
         "headers",
+        "hearing",
         "held",
         "method",
         "parked",
         "path",
         "peer",
+        "screen",
         "started",
         "status",
         "streaming",
@@ -58,6 +61,10 @@ class Exchange:
         self.parked = False
         # Told the session that the answer opens, before the client can use it.
         self.greeted: Callable[[str], None] | None = None
+        # Around a stream that can take messages of the gateway's own, given how to send them there.
+        self.hearing: Callable[[Callable[[bytes], None]], AbstractContextManager[None]] | None = None
+        # What to do with messages on a stream that answer nothing.
+        self.screen: Callable[[bytes], bytes] | None = None
         self.status = 0
         # How many bytes of the gateway's room for bodies it takes.
         self.held = 0

@@ -10,7 +10,7 @@ from typing import Protocol
 from callgate.gate import Context
 from callgate.gateway.door import session_digest
 from callgate.gateway.exchange import Exchange
-from callgate.gateway.line import NOBODY_KNOWN, Clients, Visit, greeting_client
+from callgate.gateway.line import NOBODY_KNOWN, Client, Clients, Opening, Visit, greeting_client
 from callgate.gateway.sse import encode_event
 from callgate.jsonrpc import Batch, Message
 
@@ -77,9 +77,10 @@ class HttpLine:
 
 def visit(line: HttpLine, message: Message | Batch, context: Context, clients: Clients | None) -> Visit:
     """The context of a message whose call may have to wait: who sent it, and a line to them and to the server."""
+    opening = None
     if isinstance(message, Message) and message.method == "initialize" and clients is not None:
-        greet = partial(clients.greet, context.server, client=greeting_client(message))
-        line.exchange.greeted = lambda session: greet(session_digest(session))
+        opening = Opening()
+        line.exchange.greeted = partial(_open, clients, context.server, greeting_client(message), opening)
     return Visit(
         context.server,
         context.transport,
@@ -91,4 +92,11 @@ def visit(line: HttpLine, message: Message | Batch, context: Context, clients: C
         greeted=NOBODY_KNOWN if clients is None else clients.at(context.server, context.session),
         meta=message.meta if isinstance(message, Message) else {},
         alone=isinstance(message, Message),
+        opening=opening,
     )
+
+
+def _open(clients: Clients, server: str, client: Client, opening: Opening, session: str) -> None:
+    known = session_digest(session)
+    clients.greet(server, known, client)
+    opening.opened(known)

@@ -10,6 +10,7 @@ from typing import Final
 
 from callgate.config import Server
 from callgate.errors import Reason, UpstreamError
+from callgate.gateway.bell import onto
 from callgate.gateway.door import Amend, Entry, InFlight, refuse_all
 from callgate.gateway.exchange import Exchange
 from callgate.gateway.headers import Upward, forward_down
@@ -114,12 +115,14 @@ class HttpUpstream:
                 watch.patient()
                 await exchange.start(answer.status, forward_down(answer.headers))
                 waiting = self._detached.of(session)
-                amend = self._detached.amend(session)
-                async for event in self._client.events(answer):
-                    for flight in waiting:
-                        if event.data is not None and flight.replied(event.data):
-                            self._detached.settle(session)
-                    await exchange.write(self._passing(event, amend))
+                amend = _both(self._detached.amend(session), exchange.screen)
+                hearing = nullcontext() if exchange.hearing is None else exchange.hearing(onto(exchange))
+                with hearing:
+                    async for event in self._client.events(answer):
+                        for flight in waiting:
+                            if event.data is not None and flight.replied(event.data):
+                                self._detached.settle(session)
+                        await exchange.write(self._passing(event, amend))
                 await exchange.end()
             finally:
                 answer.close()
@@ -177,9 +180,11 @@ class HttpUpstream:
             for flight in entry.calls:
                 if not flight.replied(body):
                     flight.finish("refused_upstream", code=answer.status, reply=body)
-        elif _wants_reply(entry):
-            self._settle(entry, body)
-            body = body if entry.amend is None else entry.amend(body)
+        else:
+            if _wants_reply(entry):
+                self._settle(entry, body)
+            # Whatever was asked: what a client could take for a message is looked at.
+            body = body if entry.amend is None or not body else entry.amend(body)
         if exchange.parked:
             body = _as_reply(entry.message, answer.status, body)
         await exchange.respond(answer.status, body, forward_down(answer.headers))
@@ -230,6 +235,12 @@ class HttpUpstream:
     async def _plain(self, exchange: Exchange, answer: Answer) -> None:
         body = await self._client.read(answer)
         await exchange.respond(answer.status, body, forward_down(answer.headers))
+
+
+def _both(first: Amend | None, second: Amend | None) -> Amend | None:
+    if first is None or second is None:
+        return first or second
+    return lambda raw: second(first(raw))
 
 
 def _as_reply(asked: Message | Batch, status: int, body: bytes) -> bytes:

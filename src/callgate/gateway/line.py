@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
@@ -71,6 +71,27 @@ class Clients:
 NOBODY_KNOWN: Final = Client()
 
 
+class Opening:
+    """A session that begins with this exchange: its id may be known before the server's greeting, or after it."""
+
+    __slots__ = ("_session", "_then")
+
+    def __init__(self) -> None:
+        self._session: str | None = None
+        self._then: Callable[[str], None] | None = None
+
+    def opened(self, session: str) -> None:
+        self._session = session
+        if self._then is not None:
+            self._then(session)
+
+    def then(self, done: Callable[[str], None]) -> None:
+        """Do something with the session's id, now or as soon as it is known."""
+        self._then = done
+        if self._session is not None:
+            done(self._session)
+
+
 class Line(Protocol):
     """What a transport can do for a call that is not decided yet."""
 
@@ -114,6 +135,7 @@ class Visit(Context, frozen=True, kw_only=True):
     greeted: Client = NOBODY_KNOWN
     meta: Mapping[str, Any] = {}
     alone: bool = True
+    opening: Opening | None = None
 
     @property
     def modern(self) -> bool:

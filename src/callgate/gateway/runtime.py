@@ -6,20 +6,22 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from callgate.audit import ArgumentsPolicy, AuditLog
-from callgate.config import Config, ServerApproval
+from callgate.config import Config, ServerApproval, ServerPinning
 from callgate.errors import Reason, Refused
-from callgate.gate import Gate
+from callgate.gate import Gate, no_objection, nobody_to_ask
 from callgate.gateway.app import Site, Upstream
 from callgate.gateway.books import Books
-from callgate.gateway.door import Door
+from callgate.gateway.desks import Desks
+from callgate.gateway.door import Desk, Door
 from callgate.gateway.guard import Guard, host_of, origin_of
 from callgate.gateway.http_upstream import HttpUpstream
 from callgate.gateway.line import Clients
+from callgate.gateway.places import Place, places
 from callgate.gateway.stdio_upstream import StdioUpstream
 from callgate.jsonrpc import Limits
 from callgate.keyring import Keyring
@@ -30,6 +32,7 @@ from callgate.telemetry.spans import Tracer, tracer
 if TYPE_CHECKING:
     from callgate.approval import Approvals
     from callgate.gateway.approval_setup import Office
+    from callgate.gateway.pin_setup import PinOffice
 
 _PRUNE_SECONDS = 3600.0
 
@@ -40,8 +43,13 @@ class Runtime:
     def __init__(self, config: Config, store: Store, audit: AuditLog, spans: Tracer, keyring: Keyring) -> None:
         self.config = config
         self._keyring = keyring
-        # There from the first configuration on under which calls may need a person.
+        # There from the first configuration on under which calls may need a person, and tools a review.
         self.office: Office | None = None
+        self.pinning: PinOffice | None = None
+        self._starting: asyncio.Task[None] | None = None
+        # A server that only the command line names.
+        self.wrapped: Place | None = None
+        self.clients = Clients()
         self.approvals: Approvals | None = None
         # Where browsers find the console; set by whoever listens.
         self.console_address: Callable[[], Awaitable[str]] | None = None
@@ -71,8 +79,10 @@ class Runtime:
             try:
                 await runtime.switch.start()
                 try:
+                    await runtime._open_pinning(config)
                     yield runtime
                 finally:
+                    await runtime._close_pinning()
                     await runtime.switch.stop()
             finally:
                 await audit.close()
@@ -89,22 +99,66 @@ class Runtime:
         return None
 
     def door(self, config: Config) -> Door:
-        limit = config.limits.check_seconds
-        if not config.approves:
-            self.approvals = None
-            gate = Gate(kill_switch=self.closed, record=self.books.record, limit=limit)
-            return Door(gate, self.books, _limits(config))
-        furnished = self._open_office().furnish(config)
-        self.approvals = furnished.approvals
-        self.books.shelf = furnished.approvals.shelf
+        approving = self._open_office().furnish(config) if config.approves else None
+        pinned = None
+        if config.pinning.mode != "off":
+            pinned = self._pin_office().furnish(config, self._places(config))
+        self.approvals = None if approving is None else approving.approvals
+        if approving is not None:
+            self.books.shelf = approving.approvals.shelf
         gate = Gate(
             kill_switch=self.closed,
             record=self.books.record,
-            approval=furnished.check,
-            limit=limit,
-            patience=furnished.patience,
+            pinning=no_objection if pinned is None else pinned.check,
+            approval=nobody_to_ask if approving is None else approving.check,
+            limit=config.limits.check_seconds,
+            patience=None if approving is None else approving.patience,
         )
-        return Door(gate, self.books, _limits(config), desk=furnished.desk)
+        desk: Desk | None = None if approving is None else approving.desk
+        if pinned is not None:
+            desk = Desks(pinned.desk, None if approving is None else approving.desk)
+        return Door(gate, self.books, _limits(config), desk=desk)
+
+    def _places(self, config: Config) -> dict[str, Place]:
+        found = places(config)
+        return found if self.wrapped is None else found | {self.wrapped.name: self.wrapped}
+
+    def _pin_office(self) -> PinOffice:
+        if self.pinning is None:
+            from callgate.gateway.pin_setup import PinOffice
+
+            self.pinning = PinOffice(
+                self.store, self.audit, self._keyring, gateway=self.books.gateway, tell=self._tools_changed
+            )
+            self.pinning.review = self._where_to_review
+        return self.pinning
+
+    async def _open_pinning(self, config: Config) -> None:
+        if config.pinning.mode != "off":
+            await self._pin_office().start()
+
+    async def _close_pinning(self) -> None:
+        if self._starting is not None:
+            await asyncio.gather(self._starting, return_exceptions=True)
+        if self.pinning is not None:
+            await self.pinning.stop()
+
+    def _tools_changed(self, server: str, what: str, _detail: dict[str, Any]) -> None:
+        self.metrics.tool_changes.at(server, what).inc()
+
+    async def _where_to_review(self) -> str:
+        command = "in a terminal with `callgate review`"
+        url = self.config.approval.url
+        if url is None and self.console_address is None:
+            return command
+        base = url.rstrip("/") if url is not None else await self.console_address()  # type: ignore[misc]
+        return f"at {base}/tools, or {command}"
+
+    def sign_in(self) -> Approvals | None:
+        """The people who may use the console; None where nothing needs one."""
+        if self.approvals is not None or not self.config.has_console:
+            return self.approvals
+        return self._open_office().service(self.config.approval)
 
     def _open_office(self) -> Office:
         if self.office is None:
@@ -116,14 +170,12 @@ class Runtime:
                 self.office.address = self.console_address
         return self.office
 
-    @property
-    def clients(self) -> Clients | None:
-        return None if self.office is None else self.office.clients
-
     def hear(self, server: str, message: bytes) -> None:
         """A message that a server sent of its own accord."""
         if self.office is not None:
             self.office.hear(server, message)
+        if self.pinning is not None:
+            self.pinning.toolsets.hear(server, message)
 
     def site(self, config: Config, old: Site | None = None) -> Site:
         """The site of a configuration; upstreams that did not change are taken over from the old one."""
@@ -138,9 +190,17 @@ class Runtime:
             upstreams[name] = self._upstream(config, name)
             if self.office is not None:
                 self.office.forget(name)
+            if self.pinning is not None:
+                self.pinning.forget(name)
         guard = _guard(config)
         limits = config.limits
-        site = Site(self.door(config), guard, upstreams, limits.body_seconds, limits.in_flight, limits.held_bytes)
+        began = self.pinning is not None
+        door = self.door(config)
+        if self.pinning is not None and not began:
+            # Switched on by a new configuration: nothing passes until it has started.
+            self._starting = asyncio.create_task(self.pinning.start())
+        groups = {name: server.pinning.group or "" for name, server in config.servers.items()}
+        site = Site(door, guard, upstreams, limits.body_seconds, limits.in_flight, limits.held_bytes, groups)
         # Only now: a configuration that cannot be taken whole changes nothing.
         self.metrics.know(config.servers)
         self.switch.force(config.policy.block_all)
@@ -204,13 +264,14 @@ def _concerning(config: Config, name: str) -> tuple[object, ...] | None:
     if server is None:
         return None
     bounds = config.server_limits(name) if server.kind == "stdio" else None
-    return msgspec.structs.replace(server, approval=ServerApproval()), config.limits.message_bytes, bounds
+    plain = msgspec.structs.replace(server, approval=ServerApproval(), pinning=ServerPinning())
+    return plain, config.limits.message_bytes, bounds
 
 
 def _guard(config: Config) -> Guard:
     """The console is ours too under the address that people's browsers see."""
     hosts, origins = config.gateway.allowed_hosts, config.gateway.allowed_origins
-    if config.approves and config.approval.url is not None:
+    if config.has_console and config.approval.url is not None:
         hosts += (host_of(config.approval.url),)
         origins += (origin_of(config.approval.url),)
     return Guard(config.gateway.address.host, hosts, origins)

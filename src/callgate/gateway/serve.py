@@ -90,7 +90,7 @@ class Console:
         self._runtime = runtime
         self._make = make
         self._address = ""
-        self._made: tuple[Approvals, Asgi] | None = None
+        self._made: tuple[Config, Approvals, Asgi] | None = None
 
     def listens_at(self, address: str) -> None:
         # Passkeys are bound to a name, and this machine's own is localhost.
@@ -100,14 +100,16 @@ class Console:
         return self._address
 
     def app(self) -> Asgi | None:
-        """None while no call needs a person."""
-        approvals = self._runtime.approvals
+        """None while neither a call nor a tool needs a person."""
+        approvals, config = self._runtime.sign_in(), self._runtime.config
         if approvals is None or self._make is None:
             return None
-        if self._made is None or self._made[0] is not approvals:
-            url = self._runtime.config.approval.url
-            self._made = approvals, self._make(approvals, self._address if url is None else origin_of(url))
-        return self._made[1]
+        if self._made is None or self._made[0] is not config or self._made[1] is not approvals:
+            url = config.approval.url
+            pins = None if self._runtime.pinning is None else self._runtime.pinning.pins
+            made = self._make(config, approvals, self._address if url is None else origin_of(url), pins)
+            self._made = config, approvals, made
+        return self._made[2]
 
 
 async def serve(
@@ -119,7 +121,7 @@ async def serve(
         shown = Console(runtime, console)
         runtime.console_address = shown.address
         current = Current(runtime)
-        app = App(current.site, runtime, clients=lambda: runtime.clients, console=shown.app)
+        app = App(current.site, runtime, clients=runtime.clients, console=shown.app)
 
         def listening(address: str) -> None:
             shown.listens_at(address)

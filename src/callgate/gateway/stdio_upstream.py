@@ -42,7 +42,7 @@ class Session:
         self.id = secrets.token_urlsafe(32)
         self._news = asyncio.Condition()
         self._pending: set[asyncio.Task[None]] = set()
-        self.link = Link(process, shared=False, unclaimed=self._keep, ended=self._wake, hear=hear)
+        self.link = Link(process, shared=False, unclaimed=self.keep, ended=self._wake, hear=hear)
         self.used = time.monotonic()
         self.streams = 0
         self._turn = 0
@@ -51,7 +51,7 @@ class Session:
         self._last = 0
         self._delivered = 0
 
-    def _keep(self, line: bytes) -> None:
+    def keep(self, line: bytes) -> None:
         self._last += 1
         self._events.append((self._last, line))
         self._bytes += len(line)
@@ -165,7 +165,8 @@ class StdioUpstream:
         last_event_id = (exchange.fields.get(b"last-event-id", b"")).decode("latin-1").strip()[:20]
         session.streams += 1
         try:
-            with exchange.watch(at_once=True):
+            hearing = contextlib.nullcontext() if exchange.hearing is None else exchange.hearing(session.keep)
+            with hearing, exchange.watch(at_once=True):
                 await session.listen(exchange, last_event_id)
         finally:
             session.streams -= 1

@@ -11,10 +11,12 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol, TypeAlias
 
 from callgate.errors import Reason, Refused, place
 from callgate.gate import Context
+from callgate.gateway.bell import changed, wants_changes
 from callgate.gateway.door import Amend, Answered, Door, Entry, InFlight, Turned, session_digest
 from callgate.gateway.line import NOBODY_KNOWN, Visit, greeting_client
 from callgate.gateway.routing import VERSION_META
@@ -73,6 +75,11 @@ class Wrap:
         self._aside: set[asyncio.Task[None]] = set()
         self._client_left = asyncio.Event()
         self._under_way: set[RequestId] = set()
+        self._alone = Context(server, "stdio", self._session)
+        self._screen = None if door.desk is None else door.desk.screen(self._alone)
+        # The subscription of the modern era that changes are told under; None in the handshake era.
+        self._subscription: RequestId | None = None
+        self._telling: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
         """Relay until either side is done; the exit status is the server's."""
@@ -81,7 +88,8 @@ class Wrap:
         try:
             await self._behind.start(self._deliver)
             upward = asyncio.create_task(self._relay_up())
-            return await self._behind.finish()
+            with self._heard():
+                return await self._behind.finish()
         finally:
             waiting = [*self._aside, *([upward] if upward is not None else [])]
             for task in waiting:
@@ -92,6 +100,18 @@ class Wrap:
             for flight in list(self._calls.values()):
                 flight.finish("lost")
             await self._front.close()
+
+    def _heard(self) -> AbstractContextManager[None]:
+        desk = self._door.desk
+        return nullcontext() if desk is None else desk.heard_by(self._alone, self._tell)
+
+    def _tell(self, _message: bytes) -> None:
+        """The tools are others now: told where the client has begun to listen, as its era has it."""
+        if self._protocol is None and self._subscription is None:
+            return
+        task = asyncio.get_running_loop().create_task(self._front.write(changed(self._subscription)))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
     async def _relay_up(self) -> None:
         queue: asyncio.Queue[Queued | None] = asyncio.Queue(_AHEAD)
@@ -143,6 +163,8 @@ class Wrap:
             self._amends |= {m.id: entry.amend for m in entry.messages if m.kind is Kind.REQUEST and m.id is not None}
         await self._behind.send(entry)
         for message in entry.messages:
+            if wants_changes(message):
+                self._subscription = message.id
             if message.method == "notifications/cancelled" and isinstance(message.params, dict):
                 self._expect_no_more_of(message.params.get("requestId"))
 
@@ -232,6 +254,7 @@ class Wrap:
 
     async def _deliver(self, line: bytes) -> None:
         """A message of the server, on its way to the client."""
+        screen = self._screen
         if self._calls or self._amends or self._asked:
             seen = peek(line)
             if seen is not None and seen.is_reply and seen.id is not None:
@@ -244,11 +267,14 @@ class Wrap:
                     del self._calls[seen.id]
                     self._under_way.discard(seen.id)
                 amend = self._amends.pop(seen.id, None)
-                line = line if amend is None else amend(line)
+                if amend is not None:
+                    line, screen = amend(line), None
             elif seen is None:
                 # An array: each amend finds its own in it.
                 for amend in dict.fromkeys(self._amends.values()):
                     line = amend(line)
+        if screen is not None:
+            line = screen(line)
         if self._hear is not None:
             self._hear(self._server, line)
         await self._front.write(line)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
+
+import msgspec
 
 from callgate.config import Config, Secret, Server
 from callgate.errors import ConfigError
 from callgate.gateway.app import Asgi, MakeConsole
+from callgate.gateway.places import Place, command_place, place
 from callgate.gateway.runtime import Runtime
 from callgate.gateway.stdio_front import StdioFront
 from callgate.gateway.wrap import Behind, Wrap
@@ -68,11 +72,22 @@ async def run_wrap(
         behind = WrappedCommand(command, most)
     async with Runtime.open(config) as runtime:
         runtime.metrics.know([name])
+        runtime.wrapped = _place(config, name, server, command)
         front = StdioFront(most)
-        if not config.approves:
+        if not config.has_console:
             return await Wrap(name, runtime.door(config), behind, front, runtime.spans).run()
         async with _paging(runtime, console):
             return await Wrap(name, runtime.door(config), behind, front, runtime.spans, hear=runtime.hear).run()
+
+
+def _place(config: Config, name: str, server: Server | None, command: Sequence[str]) -> Place:
+    """Who stands behind the name: what the command line says, with what the configuration says of it."""
+    known = config.servers.get(name)
+    if server is None:
+        return command_place(name, command, shlex.join(command), None if known is None else known.pinning)
+    if known is not None and server is not known:
+        server = msgspec.structs.replace(server, pinning=known.pinning)
+    return place(name, server)
 
 
 @contextlib.asynccontextmanager
@@ -93,5 +108,6 @@ async def _paging(runtime: Runtime, console: MakeConsole | None) -> AsyncIterato
 
 
 def _pages(runtime: Runtime, console: MakeConsole, address: str) -> Asgi:
-    assert runtime.approvals is not None
-    return console(runtime.approvals, address)
+    approvals = runtime.sign_in()
+    assert approvals is not None
+    return console(runtime.config, approvals, address, None if runtime.pinning is None else runtime.pinning.pins)

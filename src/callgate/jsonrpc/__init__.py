@@ -15,7 +15,15 @@ from callgate.jsonrpc.reading import (
     parse,
     tool_call,
 )
-from callgate.jsonrpc.splicing import drop_member, member_span, put_member, replace_member, with_id
+from callgate.jsonrpc.splicing import (
+    drop_member,
+    elements,
+    member_span,
+    member_spans,
+    put_member,
+    replace_member,
+    with_id,
+)
 
 __all__ = [
     "TOOLS_CALL",
@@ -29,8 +37,10 @@ __all__ = [
     "RequestId",
     "ToolCall",
     "drop_member",
+    "elements",
     "error_reply",
     "member_span",
+    "member_spans",
     "parse",
     "parts",
     "peek",

@@ -13,6 +13,7 @@ from callgate.jsonrpc.reading import BadMessage, RequestId
 
 _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
+_decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 _KEY: Final = re.compile(rb'[ \t\r\n]*[,{][ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
@@ -28,6 +29,59 @@ def member_span(raw: bytes, path: tuple[str, ...]) -> tuple[int, int] | None:
         offset += span[0]
         text = text[span[0] : span[1]]
     return offset, offset + len(text)
+
+
+def member_spans(raw: bytes) -> dict[str, tuple[int, int]] | None:
+    """Where the value of each member of an object stands; None where it is none. Raises where a key comes twice."""
+    if raw.lstrip(b" \t\r\n")[:1] != b"{":
+        return None
+    try:
+        members = _decode_members(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _spans_leniently(raw)
+    position = 0
+    found: dict[str, tuple[int, int]] = {}
+    for key, value in members.items():
+        head = _KEY.match(raw, position)
+        text = bytes(value)
+        if head is None or _decode(head.group(1)) != key or not raw.startswith(text, head.end()):
+            raise BadMessage(Reason.DUPLICATE_KEY, f"an object holds {key!r} twice", code=INVALID_REQUEST)
+        position = head.end() + len(text)
+        found[key] = head.end(), position
+    # A pair too many is a key that came again: the decoder kept its first place and its last value.
+    if members and raw[position:].strip(b" \t\r\n") != b"}":
+        raise BadMessage(Reason.DUPLICATE_KEY, "an object holds a key twice", code=INVALID_REQUEST)
+    return found
+
+
+def elements(raw: bytes) -> list[bytes] | None:
+    """The elements of an array as the bytes they came as, also where only a lenient reader takes one of them."""
+    if raw.lstrip(b" \t\r\n")[:1] != b"[":
+        return None
+    try:
+        return [bytes(part) for part in _decode_list(raw)]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _elements_leniently(raw)
+
+
+def _elements_leniently(raw: bytes) -> list[bytes]:
+    found: list[bytes] = []
+    try:
+        text = raw.decode()
+        at = _skip(text, text.index("[") + 1)
+        while text[at] != "]":
+            _, end = _scan_value(text, at)
+            found.append(text[at:end].encode())
+            at = _skip(text, end)
+            if text[at] == ",":
+                at = _skip(text, at + 1)
+            elif text[at] != "]":
+                raise ValueError
+        if text[at + 1 :].strip(" \t\r\n"):
+            raise ValueError
+    except (ValueError, IndexError, RecursionError):
+        raise BadMessage(Reason.PARSE_ERROR, "an array cannot be read") from None
+    return found
 
 
 def replace_member(raw: bytes, path: tuple[str, ...], value: bytes) -> bytes:
@@ -87,58 +141,39 @@ def _pairs(text: str) -> list[tuple[str, int, int]]:
 
 
 def _span(text: bytes, name: str) -> tuple[int, int] | None:
-    if text.lstrip(b" \t\r\n")[:1] != b"{":
-        return None
-    try:
-        members = _decode_members(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return _span_leniently(text, name)
-    position = 0
-    found: tuple[int, int] | None = None
-    for key, value in members.items():
-        head = _KEY.match(text, position)
-        raw = bytes(value)
-        if head is None or _decode(head.group(1)) != key or not text.startswith(raw, head.end()):
-            raise BadMessage(Reason.DUPLICATE_KEY, f"an object holds {key!r} twice", code=INVALID_REQUEST)
-        position = head.end() + len(raw)
-        if key == name:
-            found = head.end(), position
-    # A pair too many is a key that came again: the decoder kept its first place and its last value.
-    if members and text[position:].strip(b" \t\r\n") != b"}":
-        raise BadMessage(Reason.DUPLICATE_KEY, "an object holds a key twice", code=INVALID_REQUEST)
-    return found
+    spans = member_spans(text)
+    return None if spans is None else spans.get(name)
 
 
 _scan_value: Final = json.JSONDecoder().raw_decode
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 
 
-def _span_leniently(text: bytes, name: str) -> tuple[int, int] | None:
+def _spans_leniently(text: bytes) -> dict[str, tuple[int, int]]:
     """The same for what only a lenient reader takes; raises where even that one does not.
 
     Left as it is, the value that was to be replaced would pass for somebody else's.
     """
-    found: tuple[int, int] | None = None
+    found: dict[str, tuple[int, int]] = {}
     try:
         read = text.decode()
         at = read.index("{")
         while read[at] != "}":
             at = _skip(read, at + 1)
-            if read[at] == "}" and found is None and read[:at].strip(" \t\r\n") == "{":
+            if read[at] == "}" and not found and read[:at].strip(" \t\r\n") == "{":
                 break
             key, at = _scan_value(read, at)
             start = _skip(read, _skip(read, at) + 1)
             _, end = _scan_value(read, start)
-            if key == name:
-                if found is not None:
-                    raise BadMessage(Reason.DUPLICATE_KEY, f"an object holds {key!r} twice", code=INVALID_REQUEST)
-                found = start, end
+            if key in found:
+                raise BadMessage(Reason.DUPLICATE_KEY, f"an object holds {key!r} twice", code=INVALID_REQUEST)
+            found[key] = start, end
             at = _skip(read, end)
     except (ValueError, IndexError, RecursionError):
         raise BadMessage(Reason.PARSE_ERROR, "an object cannot be read") from None
-    if found is None:
-        return None
-    return len(read[: found[0]].encode()), len(read[: found[1]].encode())
+    if read.isascii():
+        return found
+    return {key: (len(read[:start].encode()), len(read[:end].encode())) for key, (start, end) in found.items()}
 
 
 def _skip(text: str, at: int) -> int:

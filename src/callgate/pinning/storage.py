@@ -60,6 +60,12 @@ class PinShelf(Protocol):
     async def chain(self, after: int = 0, most: int = 10_000) -> list[Sealed]:
         """Decisions with a greater number than `after`, oldest first."""
 
+    async def since(self, after: int = 0) -> tuple[Head | None, list[Sealed]]:
+        """The head and every decision after a number in one view.
+
+        Read one after the other, a decision made meanwhile would look like a chain that does not fit its head.
+        """
+
     async def decide(self, wanted: Sequence[Wanted], link: Link, witnesses: Sequence[Any] = ()) -> None:
         """Add decisions, all or none, one writer at a time over all processes; others on the store are told.
 

@@ -4,6 +4,7 @@ from callgate.audit.rows import ADMIN, DECISION, OUTCOME, AuditRow
 from callgate.store.approval_tables import SqlShelf
 from callgate.store.control import Block, KillSwitch, read_block, set_block
 from callgate.store.front import Store
+from callgate.store.pin_tables import SqlPins
 
 __all__ = [
     "ADMIN",
@@ -12,6 +13,7 @@ __all__ = [
     "AuditRow",
     "Block",
     "KillSwitch",
+    "SqlPins",
     "SqlShelf",
     "Store",
     "read_block",

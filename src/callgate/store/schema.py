@@ -21,9 +21,9 @@ from sqlalchemy import (
 )
 
 # The newest migration; a test holds it equal to the head of store/migrations.
-HEAD: Final = "0003"
+HEAD: Final = "0004"
 # Oldest first, so that an unknown version can be told from an older one.
-VERSIONS: Final = ("0001", "0002", HEAD)
+VERSIONS: Final = ("0001", "0002", "0003", HEAD)
 
 metadata: Final = MetaData()
 
@@ -210,4 +210,83 @@ console_session: Final = Table(
     Column("csrf", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
+)
+
+# Tool pinning. Names of tools and servers come from the wire and may be anything: `…_key` is a hash of them, and they
+# themselves are in `body` (msgpack). `pin` is only added to; `mac` authenticates a row and all before it.
+pin: Final = Table(
+    "pin",
+    metadata,
+    Column("seq", _Id, primary_key=True, autoincrement=False),
+    Column("server_key", LargeBinary, nullable=False),
+    Column("tool_key", LargeBinary, nullable=False),
+    Column("approval_hash", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("mac", LargeBinary, nullable=False),
+    Index("pin_tool", "server_key", "tool_key"),
+)
+
+# The end of the chain: one row.
+pin_head: Final = Table(
+    "pin_head",
+    metadata,
+    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("mac", LargeBinary, nullable=False),
+    Column("seal", LargeBinary, nullable=False),
+)
+
+# `whole_seen` is when the whole list was met last: every tool that is not gone was on it. `list_state` is a hash of it,
+# empty where a part was met since. So a list in which nothing changed needs this row and no other.
+server_seen: Final = Table(
+    "server_seen",
+    metadata,
+    Column("key", LargeBinary, primary_key=True),
+    Column("lineage_key", LargeBinary, nullable=False),
+    Column("last_seen", BigInteger, nullable=False),
+    Column("whole_seen", BigInteger, nullable=False),
+    Column("list_state", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+# Which text of a tool is the newest; small rows, because every list is compared with all of its server's. `state` is a
+# hash of the text's `body`.
+tool_seen: Final = Table(
+    "tool_seen",
+    metadata,
+    Column("server_key", LargeBinary, nullable=False),
+    Column("tool_key", LargeBinary, nullable=False),
+    Column("approval_hash", Text, nullable=False),
+    Column("state", LargeBinary, nullable=False),
+    Column("changes", BigInteger, nullable=False),
+    Column("gone", Boolean, nullable=False),
+    Column("last_seen", BigInteger, nullable=False),
+    PrimaryKeyConstraint("server_key", "tool_key"),
+)
+
+# The texts themselves. `changes` is the tool's count when the text last became the newest, so it orders them.
+tool_text: Final = Table(
+    "tool_text",
+    metadata,
+    Column("server_key", LargeBinary, nullable=False),
+    Column("tool_key", LargeBinary, nullable=False),
+    Column("approval_hash", Text, nullable=False),
+    Column("changes", BigInteger, nullable=False),
+    Column("first_seen", BigInteger, nullable=False),
+    Column("last_seen", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("server_key", "tool_key", "approval_hash"),
+)
+
+# Which gateway serves which server; `place_key` stands for its name and identity, whoever serves it.
+server_connected: Final = Table(
+    "server_connected",
+    metadata,
+    Column("gateway_key", LargeBinary, nullable=False),
+    Column("name_key", LargeBinary, nullable=False),
+    Column("group_key", LargeBinary, nullable=False),
+    Column("place_key", LargeBinary, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("gateway_key", "name_key"),
 )

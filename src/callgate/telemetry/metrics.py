@@ -22,6 +22,7 @@ GATE_BOUNDS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.
 NO_REASON: Final = "none"
 _REASONS: Final = frozenset({NO_REASON, *(reason.value for reason in Reason)})
 _VERDICTS: Final = frozenset({"pass", "refuse"})
+_TOOL_CHANGES: Final = frozenset({"new", "text", "beside", "gone", "back", "grown", "arguments"})
 _TRANSPORTS: Final = frozenset({"http", "stdio"})
 _METHODS: Final = frozenset({"GET", "POST", "DELETE", "OPTIONS", "HEAD", "PUT", "PATCH"})
 _STATUSES: Final = frozenset(str(status) for status in range(100, 600))
@@ -88,6 +89,13 @@ class Metrics:
         self.process_starts = Family(
             "callgate_process_starts_total", "Processes started for servers with a command.", Counter, server
         )
+        self.tool_changes = Family(
+            "callgate_tool_changes_total",
+            "Tools that were met for the first time, changed, or grew, and arguments that look like secrets.",
+            Counter,
+            {**server, "what": _TOOL_CHANGES},
+        )
+        self.tools_waiting = Family("callgate_tools_waiting", "Tools of a server that wait for review.", Gauge, server)
         self.kill_switch = Family("callgate_kill_switch", "1 while the kill switch refuses every call.", Gauge)
         self.build_info = Family(
             "callgate_build_info",

@@ -11,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from callgate.approval.model import Session
 from callgate.approval.overview import RequestRow, passkeys, requests
-from callgate.console.desk import Desk
+from callgate.console.desk import Desk, Waits
 from callgate.console.rendering import Shown, statement
 
 _RECENT: Final = 10
@@ -30,11 +31,12 @@ class Home:
         if session is None:
             return self._desk.sign_in_page(onward="/")
         shelf, now = self._desk.approvals.shelf, self._desk.now()
-        waiting, asked, held, codes = await asyncio.gather(
+        waiting, asked, held, codes, tools = await asyncio.gather(
             requests(shelf, now, session.user),
             requests(shelf, now, session.user, everything=True),
             passkeys(shelf, session.user),
             shelf.recovery_codes(session.user),
+            self._tools(session),
         )
         return self._desk.page(
             "home",
@@ -43,14 +45,19 @@ class Home:
             recent=[row for row in asked if row.state != "waiting"][:_RECENT],
             passkeys=held,
             codes=codes,
-            stamp=_stamp(waiting),
+            tools_wait=tools,
+            stamp=_stamp(waiting, tools),
         )
 
     async def stamp(self, request: Request) -> Response:
-        """Changes whenever the list of waiting calls does: open pages ask for it now and then."""
+        """Changes whenever what waits does: open pages ask for it now and then."""
         session = await self._desk.signed_in(request)
         waiting = await requests(self._desk.approvals.shelf, self._desk.now(), session.user)
-        return JSONResponse({"waiting": len(waiting), "stamp": _stamp(waiting)})
+        stamp = _stamp(waiting, await self._tools(session))
+        return JSONResponse({"waiting": len(waiting), "stamp": stamp})
+
+    async def _tools(self, session: Session) -> Waits:
+        return await self._desk.tools.waiting(session) if self._desk.tools else Waits()
 
 
 def _card(row: RequestRow) -> dict[str, Any]:
@@ -68,8 +75,8 @@ def _preview(text: str) -> Shown:
     return statement(joined if len(joined) <= _PREVIEW else f"{joined[:_PREVIEW]}…")
 
 
-def _stamp(waiting: Sequence[RequestRow]) -> str:
-    return hashlib.sha256("\0".join(row.id for row in waiting).encode()).hexdigest()[:16]
+def _stamp(waiting: Sequence[RequestRow], tools: Waits) -> str:
+    return hashlib.sha256("\0".join([str(tools.total), *(row.id for row in waiting)]).encode()).hexdigest()[:16]
 
 
 def routes(desk: Desk) -> list[Route]:

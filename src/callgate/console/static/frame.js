@@ -6,12 +6,15 @@ import { post } from "./wire.js";
 const near = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
 const far = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 
-for (const time of document.querySelectorAll("time[datetime]")) {
-  const at = new Date(time.dateTime);
-  const today = at.toDateString() === new Date().toDateString();
-  time.title = time.textContent;
-  time.textContent = today ? `today, ${near.format(at)}` : far.format(at);
+export function localTimes(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    const today = at.toDateString() === new Date().toDateString();
+    time.title = time.textContent;
+    time.textContent = today ? `today, ${near.format(at)}` : far.format(at);
+  }
 }
+localTimes(document);
 
 const out = document.getElementById("sign-out");
 out?.addEventListener("click", () =>

@@ -1,0 +1,109 @@
+"""`callgate review`: every tool that waits, of all servers together, before the person who decides."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, print_json, say
+from callgate.cli.pinned import HOW_TOOLS_COME, Opened, changing, reading, shown
+
+if TYPE_CHECKING:
+    from callgate.pinning.views import Review, SetView
+
+
+def register(app: typer.Typer) -> None:
+    app.command("review")(review)
+
+
+def review(
+    *,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say what waits; exit with 1 if anything does. Asks nothing.")
+    ] = False,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Review the tools that wait, of all servers together, and approve or block each of them.
+
+    On a terminal it asks for a decision on each tool, and stores all decisions in one step at the end. Without a
+    terminal it prints the same and the commands that decide, and exits with 1 if anything waits.
+    """
+    if check or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        with reading(config, store) as opened:
+            found = opened.wait(opened.pins.review())
+            _print(opened, found, check=check, as_json=as_json)
+        raise typer.Exit(1 if found.waits else 0)
+    with changing(config, store) as opened:
+        found = opened.wait(opened.pins.review())
+        if found.waits:
+            _interactive(opened, found)
+        else:
+            nothing_waits(opened, found)
+
+
+def _interactive(opened: Opened, found: Review) -> None:
+    from callgate.cli.review_keys import Keys
+    from callgate.cli.review_screen import Screen
+    from callgate.cli.review_sitting import Sitting
+
+    with Keys() as keys:
+        try:
+            Sitting(opened, Screen(console(), keys), found).run()
+        except KeyboardInterrupt:
+            typer.echo("\nLeft. Nothing was stored.", err=True)
+            raise
+
+
+def nothing_waits(opened: Opened, found: Review) -> None:
+    if not found.servers:
+        say(f"Nothing waits for review: no server's tools were met yet. {HOW_TOOLS_COME}")
+    else:
+        say(f"Nothing waits for review. `{opened.command('tools', 'list')}` lists the tools that were met.")
+
+
+def _print(opened: Opened, found: Review, *, check: bool, as_json: bool) -> None:
+    from callgate.cli.review_overview import held_back, overview
+    from callgate.cli.tools import how_to_decide
+    from callgate.cli.tools_lines import heading, print_lines, said
+    from callgate.cli.tools_show import tool_lines
+
+    if as_json:
+        print_json(as_builtins(found))
+        return
+    if not found.waits:
+        nothing_waits(opened, found)
+        return
+    out = console()
+    print_lines(out, overview(found))
+    for at, view in enumerate(found.pending, 1):
+        print_lines(out, heading(f"── {at} of {len(found.pending)}: {shown(view.tool)} on {shown(view.server)} ──"))
+        if not check:
+            print_lines(out, tool_lines(view))
+        print_lines(out, [said(line) for line in ("", *how_to_decide(opened, view).splitlines())])
+    for one in found.sets:
+        if one.reviewed:
+            continue
+        for view in [] if check else held_back(found, one):
+            print_lines(out, heading(f"── held back: {shown(view.tool)} on {shown(view.server)} ──"))
+            print_lines(out, tool_lines(view))
+        print_lines(out, [said(""), said(how_to_join(opened, one))])
+    say(f"\nTo decide on a terminal, key by key: `{opened.command('review')}`.")
+
+
+def how_to_join(opened: Opened, one: SetView) -> str:
+    group = ("--group", one.group) if one.group else ()
+    command = opened.command("tools", "together", *group, "--version", one.version)
+    return f"To record that these servers were reviewed together: {command}"
+
+
+def as_builtins(found: Review) -> dict[str, Any]:
+    """The whole review for machines, in the form that the console shows."""
+    import msgspec
+
+    # An entry's bytes in a decision are not all text; what was decided on is in `raw` of each tool.
+    whole: dict[str, Any] = msgspec.to_builtins(found)
+    return {**whole, "pending": len(found.pending), "waits": found.waits}

@@ -1,0 +1,102 @@
+"""A screen that is read to its end: page by page at the terminal's height, and a line that says what the keys do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from callgate.cli.review_keys import END, NEXT, Keys
+from callgate.cli.tools_lines import Line, folded, said
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.control import Control
+    from rich.text import Text
+
+_LEAST_ROWS: Final = 4
+
+
+class Screen:
+    """Prints downwards and never goes back: what was read stays where the terminal scrolls to."""
+
+    def __init__(self, console: Console, keys: Keys) -> None:
+        self.console = console
+        self._keys = keys
+        # Only our own footer is ever taken back, and only where the terminal can.
+        self._erases = os.environ.get("TERM", "") not in ("", "dumb")
+
+    def read(self, lines: Iterable[Line], keys: Mapping[str, str], early: Collection[str] = (), late: str = "") -> str:
+        """Show all lines, then ask for one of `keys`; those of `early` are taken before the end, too.
+
+        `late` is said where one of the other keys is pressed before everything was on the screen.
+        """
+        rows = list(folded(lines, self.console.width))
+        at = 0
+        more = {NEXT: "", **{key: keys[key] for key in early}}
+        while True:
+            room = max(_LEAST_ROWS, self.console.height - 1 - len(self._footer(keys, "")))
+            for row in rows[at : at + room]:
+                self.console.print(row, soft_wrap=True)
+            at += room
+            if at >= len(rows):
+                return self.ask(keys)
+            found = self.ask(more, f"{len(rows) - at} more lines, space shows them", set(keys) - set(more), late)
+            if found != NEXT:
+                return found
+
+    def ask(self, keys: Mapping[str, str], before: str = "", wrong: Collection[str] = (), late: str = "") -> str:
+        """One of the keys; whatever else is pressed is not heard. The end of input is one, always."""
+        rows = self._footer(keys, before)
+        self._keys.drop()
+        self._show(rows)
+        while True:
+            found = self._keys.key()
+            if found in keys or found == END:
+                self._clear(rows)
+                return found
+            if found in wrong and late:
+                self._clear(rows)
+                self.say(late)
+                self._show(rows)
+
+    def line(self, question: str) -> str:
+        """What the person writes behind a question."""
+        self._keys.drop()
+        self.console.print(question, end=" ", soft_wrap=True, markup=False)
+        return self._keys.line()
+
+    def say(self, text: str, style: str = "") -> None:
+        self.show([said(text, style)])
+
+    def show(self, lines: Iterable[Line]) -> None:
+        for row in folded(lines, self.console.width):
+            self.console.print(row, soft_wrap=True)
+
+    def _footer(self, keys: Mapping[str, str], before: str) -> list[Text]:
+        from rich.text import Text
+
+        words = [before, *(f"[{_name(key)}] {told}" for key, told in keys.items() if told)]
+        text = "  ".join(word for word in words if word)
+        return list(folded([Line(Text(text, style="bold cyan"))], max(1, self.console.width - 1)))
+
+    def _show(self, rows: list[Text]) -> None:
+        for at, row in enumerate(rows):
+            self.console.print(row, soft_wrap=True, end="" if at == len(rows) - 1 else "\n")
+
+    def _clear(self, rows: list[Text]) -> None:
+        if self._erases and self.console.is_terminal and len(rows) == 1:
+            self.console.control(_erase_line())
+        else:
+            self.console.print()
+
+
+def _erase_line() -> Control:
+    from rich.control import Control
+    from rich.segment import ControlType
+
+    return Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
+
+
+def _name(key: str) -> str:
+    return "space" if key == NEXT else key

@@ -1,0 +1,259 @@
+"""One sitting of a reviewer: screen after screen, decisions in between, and one step at the end that stores them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from callgate.cli.common import operator
+from callgate.cli.pinned import Opened, shown
+from callgate.cli.review_keys import END, NEXT
+from callgate.cli.review_overview import held_back, overview, set_lines
+from callgate.cli.review_screen import Screen
+from callgate.cli.tools_lines import Line, blank, heading, said
+from callgate.cli.tools_show import raw_lines, tool_lines
+
+if TYPE_CHECKING:
+    from callgate.errors import Refused
+    from callgate.pinning.service import Choice
+    from callgate.pinning.views import Review, SetView, ToolView
+
+_KEYS: Final = {
+    "a": "approve",
+    "b": "block",
+    "s": "skip",
+    "r": "raw",
+    "p": "previous",
+    "?": "help",
+    "q": "quit",
+}
+_EARLY: Final = ("b", "s", "p", "q")
+_LATE: Final = "Read it to its end first: space shows more."
+_OVERRIDE: Final = "override"
+_HELP: Final = (
+    "a  approve exactly this description and this schema, from exactly this server; any change asks again",
+    "b  block the tool, whatever its text becomes; you are asked for the reason",
+    "s  skip it: it stays hidden and cannot be called until somebody decides",
+    "o  approve it in spite of hard findings; they are recorded with the approval",
+    "r  the whole entry as it was received, byte for byte",
+    "p  back to the tool before this one",
+    "q  to the summary, where all decisions are stored in one step, or none",
+)
+
+
+class Sitting:
+    """What was decided so far is only here until the end."""
+
+    def __init__(self, opened: Opened, screen: Screen, review: Review) -> None:
+        self._opened = opened
+        self._screen = screen
+        self._review = review
+        self._choices: dict[tuple[str, str], Choice] = {}
+        self._sets: dict[str, SetView] = {}
+        self._shown: set[tuple[str, str]] = set()
+
+    def run(self) -> None:
+        begin = {NEXT: "begin", "q": "quit"}
+        if self._screen.read(overview(self._review), begin, ("q",)) in ("q", END):
+            self._screen.say("Nothing was stored.")
+            return
+        while True:
+            if not self._walk() or not self._store():
+                return
+
+    # -- tools -------------------------------------------------------------------------------------------------
+
+    def _walk(self) -> bool:
+        """Each tool that is not decided yet; False at the end of input."""
+        tools = [view for view in self._review.pending if _key(view) not in self._choices]
+        at = 0
+        while at < len(tools):
+            step = self._decide(tools[at], at + 1, len(tools))
+            if step == END:
+                self._screen.say("Nothing was stored.")
+                return False
+            if step == "q":
+                return True
+            at = max(0, at - 1) if step == "p" else at + 1
+        return self._walk_sets()
+
+    def _decide(self, view: ToolView, number: int, count: int) -> str:
+        self._choices.pop(_key(view), None)
+        self._shown.add(_key(view))
+        keys = _keys(view)
+        pressed = self._screen.read(_page(view, number, count), keys, _EARLY, _LATE)
+        while True:
+            if pressed == "?":
+                self._screen.show(said(line, lead="  ", rest="     ") for line in _HELP)
+            elif pressed == "r":
+                pressed = self._screen.read(raw_lines(view), keys, _EARLY, _LATE)
+                continue
+            elif pressed in ("a", "o", "b"):
+                choice = self._chosen(view, pressed)
+                if choice is not None:
+                    self._choices[_key(view)] = choice
+                    return pressed
+            else:
+                return pressed
+            pressed = self._screen.ask(keys)
+
+    def _chosen(self, view: ToolView, pressed: str) -> Choice | None:
+        from callgate.pinning.service import Choice
+
+        chosen = (view.server_id, view.tool, view.approval_hash)
+        if pressed == "b":
+            why = self._screen.line("Why is it blocked? (empty: not blocked)")
+            return Choice("block", *chosen, note=why) if why else None
+        if pressed == "a" and view.hard:
+            self._screen.say("There are hard findings. To approve it all the same, press o.", "red")
+            return None
+        if pressed == "o":
+            typed = self._screen.line(f"Approve in spite of the hard findings? Type `{_OVERRIDE}`:")
+            if typed != _OVERRIDE:
+                self._screen.say("Not approved.")
+                return None
+            return Choice("approve", *chosen, override=True)
+        return Choice("approve", *chosen)
+
+    def _walk_sets(self) -> bool:
+        """Servers that are to be seen together, where the decisions on tools do not say it already."""
+        for one in self._review.sets:
+            if one.reviewed or self._covers(one):
+                continue
+            keys = {"a": "reviewed together", "s": "skip", "q": "quit"}
+            pressed = self._screen.read(self._set_page(one), keys, ("s", "q"), _LATE)
+            if pressed == END:
+                self._screen.say("Nothing was stored.")
+                return False
+            if pressed == "a":
+                self._sets[one.group] = one
+            if pressed == "q":
+                break
+        return True
+
+    def _covers(self, one: SetView) -> bool:
+        """Whether each pair has a tool that is approved now, by somebody who saw all of both servers."""
+        names = {server.seen.server_id: server.seen.name for server in self._review.servers}
+        seen = {names[server_id] for server_id in self._together}
+        approved = {names[key[0]] for key, choice in self._choices.items() if choice.action == "approve"}
+        return bool(one.open_pairs) and all(
+            seen.issuperset(pair) and approved.intersection(pair) for pair in one.open_pairs
+        )
+
+    def _set_page(self, one: SetView) -> Iterator[Line]:
+        yield from set_lines(one)
+        for view in held_back(self._review, one):
+            yield from heading(f"── held back: {shown(view.tool)} on {shown(view.server)} ──")
+            yield from tool_lines(view, raw=False)
+        yield blank()
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def _store(self) -> bool:
+        """Ask once, store all or nothing; True where tools that changed meanwhile are to be looked at again."""
+        count = len(self._choices) + len(self._sets)
+        if not count:
+            self._screen.say("Nothing was decided, and nothing was stored.")
+            return False
+        what = "this decision" if count == 1 else f"these {count} decisions"
+        pressed = self._screen.read(self._summary(), {"y": f"store {what}", "q": "leave without storing"}, ("q",))
+        if pressed != "y":
+            self._screen.say("Nothing was stored.")
+            return False
+        return self._again()
+
+    @property
+    def _together(self) -> tuple[str, ...]:
+        """The servers of which nothing was left out: whoever quits before the last tool has not seen all of them."""
+        return tuple(
+            server.seen.server_id
+            for server in self._review.servers
+            if all(_key(view) in self._shown for view in server.tools if view.needs_review)
+        )
+
+    def _again(self) -> bool:
+        from callgate.errors import Reason, Refused
+
+        fresh = self._opened.wait(self._opened.pins.review())
+        moved = list(self._moved(fresh))
+        if not moved:
+            try:
+                self._write()
+            except Refused as refused:
+                if refused.reason != Reason.TOOL_CHANGED:
+                    return self._refused(refused)
+                fresh = self._opened.wait(self._opened.pins.review())
+                moved = list(self._moved(fresh))
+            else:
+                return False
+        self._screen.say("Nothing was stored: this is not what you saw any more.", "bold red")
+        for key, why in moved:
+            self._screen.say(f"  {shown(key[1])}: {why}")
+            self._choices.pop(key, None)
+        self._review = fresh
+        if not any(_key(view) not in self._choices for view in fresh.pending):
+            return self._store()
+        return self._screen.ask({"y": "look at what changed", "q": "leave without storing"}) == "y"
+
+    def _moved(self, fresh: Review) -> Iterator[tuple[tuple[str, str], str]]:
+        """Tools that changed, or that somebody else decided on, since they were shown."""
+        before = {_key(view): view for server in self._review.servers for view in server.tools}
+        now = {_key(view): view for server in fresh.servers for view in server.tools}
+        for key in self._choices:
+            old, new = before[key], now.get(key)
+            if new is None or new.state == "gone":
+                yield key, "the server lists it no more"
+            elif new.approval_hash != old.approval_hash:
+                yield key, "its description or schema changed"
+            elif new.pin is not None and (old.pin is None or new.pin.seq != old.pin.seq):
+                yield key, f"{shown(new.pin.approved_by)} decided on it: {new.pin.action}"
+
+    def _write(self) -> None:
+        pins = self._opened.pins
+        if self._choices:
+            self._opened.wait(pins.decide(list(self._choices.values()), by=operator(), together=self._together))
+        for one in self._sets.values():
+            self._opened.wait(pins.review_set(one.group, one.version, by=operator()))
+        done = len(self._choices) + len(self._sets)
+        self._screen.say(f"Stored: {done} decision{'' if done == 1 else 's'}. They are in force now.", "bold green")
+        left = self._opened.wait(pins.review()).waits
+        if left:
+            self._screen.say(f"{left} still {'waits' if left == 1 else 'wait'}: `{self._opened.command('review')}`.")
+
+    def _refused(self, refused: Refused) -> bool:
+        self._screen.say(f"Nothing was stored: {shown(refused.message)} ({refused.reason.value})", "bold red")
+        if refused.advice:
+            self._screen.say(shown(refused.advice))
+        return False
+
+    def _summary(self) -> Iterator[Line]:
+        yield from heading("Your decisions")
+        views = {_key(view): view for view in self._review.pending}
+        for key, choice in self._choices.items():
+            view = views[key]
+            what = "approve in spite of findings" if choice.override else choice.action
+            note = f": {shown(choice.note)}" if choice.note else ""
+            style = "red" if choice.action == "block" else "green"
+            yield said(f"{what}  {shown(view.tool)} on {shown(view.server)}{note}", style, lead="  ", rest="    ")
+        for one in self._sets.values():
+            yield said(f"reviewed together  {', '.join(map(shown, one.servers))}", "green", lead="  ", rest="    ")
+        skipped = [view for key, view in views.items() if key not in self._choices]
+        for view in skipped:
+            yield said(f"undecided  {shown(view.tool)} on {shown(view.server)}", "dim", lead="  ", rest="    ")
+
+
+def _keys(view: ToolView) -> dict[str, str]:
+    if not view.hard:
+        return _KEYS
+    return {"o": "override", **{key: told for key, told in _KEYS.items() if key != "a"}, "a": ""}
+
+
+def _page(view: ToolView, number: int, count: int) -> Iterator[Line]:
+    yield blank()
+    yield said(f"── {number} of {count} ── {shown(view.tool)} on {shown(view.server)} ──", "bold reverse")
+    yield from tool_lines(view, raw=False)
+    yield blank()
+
+
+def _key(view: ToolView) -> tuple[str, str]:
+    return view.server_id, view.tool

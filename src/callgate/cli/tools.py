@@ -1,0 +1,300 @@
+"""`callgate tools`: the tools that servers list, and which of them somebody has approved."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from callgate.cli import tools_deciding, tools_servers
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, print_json, say
+from callgate.cli.people import moment, print_table
+from callgate.cli.pinned import HOW_TOOLS_COME, Opened, find_server, find_tool, reading, short_hash, shown
+
+if TYPE_CHECKING:
+    from callgate.pinning.model import Pin
+    from callgate.pinning.views import ToolView
+
+ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A server's name, or its identity.")]
+ToolOption = Annotated[str, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")]
+
+_SHORT: Final = 60
+
+
+class Shown(StrEnum):
+    """Which tools are listed; `pending` are all that wait for a reviewer."""
+
+    PENDING = "pending"
+    NEW = "new"
+    CHANGED = "changed"
+    RETIRED = "retired"
+    APPROVED = "approved"
+    BLOCKED = "blocked"
+    UNFIT = "unfit"
+    GONE = "gone"
+    ALL = "all"
+
+
+def register(app: typer.Typer) -> None:
+    verbs = typer.Typer(no_args_is_help=True, help="The tools that servers list, and who approved which of them.")
+    verbs.command("list")(list_tools)
+    verbs.command("show")(show)
+    verbs.command("diff")(diff)
+    tools_deciding.register(verbs)
+    verbs.command("history")(history)
+    tools_servers.register(verbs)
+    app.add_typer(verbs, name="tools")
+
+
+def list_tools(
+    *,
+    server: Annotated[str | None, typer.Option("--server", metavar="SERVER", help="Only this server's.")] = None,
+    state: Annotated[Shown, typer.Option("--state", help="Only those in this state.")] = Shown.ALL,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the tools that servers were seen to offer, and how each of them stands.
+
+    What --json prints is also what `callgate tools approve --from FILE` takes.
+    """
+    with reading(config, store) as opened:
+        views = [view for view in _views(opened, server) if _fits(view, state)]
+        if as_json:
+            print_json([row(view) for view in views])
+            return
+        if views:
+            _print(views)
+        _what_next(opened, views, state)
+
+
+def _views(opened: Opened, server: str | None) -> list[ToolView]:
+    """The tools of a review, or of one server; that may also be one that is there no more."""
+    review = opened.wait(opened.pins.review())
+    if server is None:
+        return [view for one in review.servers for view in one.tools]
+    wanted = find_server(opened, server).server_id
+    found = [view for one in review.servers for view in one.tools if one.seen.server_id == wanted]
+    if found:
+        return found
+    names = [one.tool for one in opened.wait(opened.shelf.tools(wanted))]
+    return [opened.wait(opened.pins.tool(wanted, name)) for name in names]
+
+
+def _fits(view: ToolView, state: Shown) -> bool:
+    if state == Shown.PENDING:
+        return view.needs_review
+    return state == Shown.ALL or view.state == state.value
+
+
+def row(view: ToolView) -> dict[str, Any]:
+    """A tool for machines: enough to approve it, and how it stands."""
+    import msgspec
+
+    return {
+        "server": view.server,
+        "server_id": view.server_id,
+        "tool": view.tool,
+        "approval_hash": view.approval_hash,
+        "state": view.state,
+        "summary": view.summary,
+        "size": view.size,
+        "tokens": view.tokens,
+        "findings": msgspec.to_builtins(view.findings),
+        "hints": list(view.hints),
+        "problem": view.problem,
+        "refusal": view.refusal,
+        "first_seen": view.first_seen,
+        "last_seen": view.last_seen,
+        "decision": None if view.pin is None else record(view.pin),
+    }
+
+
+def record(pin: Pin) -> dict[str, Any]:
+    """A decision as it is on record; only the tool's own entry is left out."""
+    return {
+        "seq": pin.seq,
+        "scheme": pin.scheme,
+        "action": pin.action,
+        "server_id": pin.server_id,
+        "tool_name": pin.tool,
+        "approval_hash": pin.approval_hash,
+        "approved_at": pin.approved_at,
+        "approved_by": pin.approved_by,
+        "server": pin.server,
+        "note": pin.note,
+        "overrides": list(pin.overrides),
+        "beside": dict(pin.beside),
+        "together": list(pin.together),
+    }
+
+
+def _print(views: list[ToolView]) -> None:
+    print_table(
+        ("server", "tool", "state", "hash", "tokens", "findings", "met"),
+        (
+            (
+                shown(view.server),
+                shown(view.tool),
+                view.state,
+                short_hash(view.approval_hash),
+                str(view.tokens),
+                _findings(view),
+                moment(view.last_seen),
+            )
+            for view in views
+        ),
+    )
+
+
+def _findings(view: ToolView) -> str:
+    hard = len(view.hard)
+    soft = len(view.findings) - hard
+    return ", ".join(f"{count} {tier}" for count, tier in ((hard, "hard"), (soft, "soft")) if count) or "-"
+
+
+def _what_next(opened: Opened, views: list[ToolView], state: Shown) -> None:
+    waiting = sum(view.needs_review for view in views)
+    if not views and state == Shown.ALL:
+        say(f"No server's tools were met yet. {HOW_TOOLS_COME}")
+    elif not views:
+        say(f"No tool is {state.value}. `{opened.command('tools', 'list')}` lists all of them.")
+    elif waiting:
+        tools = "1 tool waits" if waiting == 1 else f"{waiting} tools wait"
+        say(f"\n{tools} for review: `{opened.command('review')}` shows them, and asks for a decision on each.")
+
+
+def show(
+    *,
+    server: ServerOption,
+    tool: ToolOption,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one tool whole: what the model gets to read, its schema, what was found in it, what changed."""
+    import msgspec
+
+    from callgate.cli.tools_lines import print_lines
+    from callgate.cli.tools_show import tool_lines
+
+    with reading(config, store) as opened:
+        view = find_tool(opened, server, tool)
+        if as_json:
+            whole = {key: value for key, value in msgspec.to_builtins(view).items() if key not in ("pin", "difference")}
+            changed = None if view.difference is None else _changed(view)
+            print_json({**whole, **row(view), "difference": changed})
+            return
+        print_lines(console(), tool_lines(view))
+        if view.needs_review:
+            say("\n" + how_to_decide(opened, view))
+
+
+def _changed(view: ToolView) -> dict[str, Any]:
+    import msgspec
+
+    assert view.difference is not None
+    since = view.difference.since
+    found: dict[str, Any] = {
+        name: msgspec.to_builtins(getattr(view.difference, name))
+        for name in ("description", "schema", "beside", "other_identity")
+    }
+    return {**found, "since": None if since is None else record(since)}
+
+
+def how_to_decide(opened: Opened, view: ToolView) -> str:
+    """What to type to decide on this tool, on exactly this text."""
+    named = ("--server", view.server_id, "--tool", view.tool)
+    override = ("--override",) if view.hard else ()
+    approve = opened.command("tools", "approve", *named, "--hash", view.approval_hash, *override)
+    block = opened.command("tools", "block", *named, "--note", "WHY")
+    return f"To approve exactly this:  {approve}\nTo block it:              {block}"
+
+
+def diff(
+    *,
+    server: ServerOption,
+    tool: ToolOption,
+    before: Annotated[str | None, typer.Option("--from", metavar="HASH", help="From the text of this hash.")] = None,
+    after: Annotated[str | None, typer.Option("--to", metavar="HASH", help="To the text of this hash.")] = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Show what changed in a tool since it was approved, word by word, or between any two texts that were met."""
+    from callgate.cli.tools_diff import difference_lines, edit_lines
+    from callgate.cli.tools_lines import print_lines, said
+    from callgate.cli.tools_texts import between
+
+    with reading(config, store) as opened:
+        view = find_tool(opened, server, tool)
+        if before is None and after is None and view.difference is not None and view.difference.since is not None:
+            print_lines(console(), [said(f"{shown(view.tool)} on {shown(view.server)}: {view.state}")])
+            print_lines(console(), difference_lines(view.difference))
+            return
+        found = between(opened, view, before, after)
+        if found is None:
+            say(
+                f"Nobody has decided on {shown(view.tool)} yet and one text of it was met, so there is nothing to "
+                f"compare. To read it: `{opened.command('tools', 'show', '--server', server, '--tool', tool)}`."
+            )
+            return
+        print_lines(console(), [said(f"from {found.before}"), said(f"to   {found.after}")])
+        print_lines(console(), edit_lines(found.difference))
+
+
+def history(
+    *,
+    server: Annotated[str | None, typer.Option("--server", metavar="SERVER", help="Only this server's.")] = None,
+    tool: Annotated[str | None, typer.Option("--tool", metavar="TOOL", help="Only this tool's.")] = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List every decision on tools, the oldest first: which text, when, by whom."""
+    with reading(config, store) as opened:
+        book = opened.pins.book
+        seen = None if server is None else find_server(opened, server).server_id
+        every = [one for pin in book.pins() for one in book.history(pin.server_id, pin.tool)]
+        every += [] if tool else book.sets()
+        pins = sorted(
+            (one for one in every if seen in (None, one.server_id) and tool in (None, one.tool)),
+            key=lambda one: one.seq,
+        )
+        if as_json:
+            print_json([record(pin) for pin in pins])
+        elif pins:
+            _print_history(pins)
+        else:
+            say(f"Nobody has decided on a tool yet. `{opened.command('review')}` asks for what waits.")
+        _not_broken(opened)
+
+
+def _not_broken(opened: Opened) -> None:
+    from callgate.errors import Reason, Refused
+
+    if opened.pins.book.broken:
+        raise Refused(
+            Reason.PIN_TAMPERED,
+            f"the decisions are not as they were written: {opened.pins.book.broken} (pin_tampered)",
+            advice=f"`{opened.command('tools', 'verify')}` says more.",
+        )
+
+
+def _print_history(pins: list[Pin]) -> None:
+    print_table(
+        ("no", "when", "decision", "server", "tool", "hash", "by", "note"),
+        (
+            (
+                str(pin.seq),
+                moment(pin.approved_at),
+                pin.action if pin.tool else "set reviewed",
+                shown(pin.server),
+                shown(pin.tool) or "-",
+                short_hash(pin.approval_hash),
+                pin.approved_by,
+                pin.note[:_SHORT] or "-",
+            )
+            for pin in pins
+        ),
+    )

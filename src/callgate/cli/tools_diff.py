@@ -1,0 +1,94 @@
+"""What changed in a tool, word by word: in colour, and between marks that need none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from callgate.cli.people import moment
+from callgate.cli.pinned import shown
+from callgate.cli.tools_lines import GUTTER, Line, heading, marked, said
+
+if TYPE_CHECKING:
+    from callgate.pinning.views import Difference, Piece, SchemaEdit
+
+_GONE: Final = ("[-", "-]", "red")
+_NEW: Final = ("{+", "+}", "green")
+_OPS: Final = {"gone": "red", "new": "green", "changed": "yellow"}
+
+
+def difference_lines(difference: Difference) -> Iterator[Line]:
+    """From what was approved to what was met."""
+    yield from heading(f"Changed since {_since(difference)}")
+    yield from edit_lines(difference)
+
+
+def edit_lines(difference: Difference) -> Iterator[Line]:
+    if difference.empty:
+        yield said("  Description, schema and everything beside them are the same.")
+        return
+    if any(piece.op != "same" for piece in difference.description):
+        yield said("  description, [-taken away-] and {+added+}:")
+        yield from pieces(difference.description)
+    for what, edits in (("input schema", difference.schema), ("beside it", difference.beside)):
+        if edits:
+            yield said(f"  {what}:")
+            for edit in edits:
+                yield from _edit(edit)
+
+
+def _since(difference: Difference) -> str:
+    since = difference.since
+    if since is None:
+        return "before"
+    where = f" as {shown(since.server_id)}" if difference.other_identity else ""
+    what = {"approve": "approved", "block": "blocked", "withdraw": "withdrawn"}[since.action]
+    return f"it was {what}{where} by {shown(since.approved_by)}, {moment(since.approved_at)}"
+
+
+def pieces(parts: Iterable[Piece]) -> Iterator[Line]:
+    """The text with what is gone and what is new in it."""
+    from rich.text import Text
+
+    out = Text()
+    for piece in parts:
+        if piece.op == "same":
+            out.append_text(marked(piece.text))
+            continue
+        opened, closed, style = _GONE if piece.op == "gone" else _NEW
+        out.append(opened, f"bold {style}")
+        out.append_text(marked(_seen(piece.text), style=style))
+        out.append(closed, f"bold {style}")
+    for line in out.split("\n", allow_blank=True):
+        yield Line(line, GUTTER, GUTTER)
+
+
+def _seen(text: str) -> str:
+    """White space alone cannot be seen to change: then it is drawn; line ends always are."""
+    if text.isspace():
+        text = text.replace(" ", "·")
+    return text.replace("\n", "↵\n")
+
+
+def _edit(edit: SchemaEdit) -> Iterator[Line]:
+    from rich.text import Text
+
+    style = _OPS[edit.op]
+    told = f"  ({shown(edit.meaning)})" if edit.meaning else ""
+    head = Text.assemble((f"{edit.op:<7} ", f"bold {style}"), shown(edit.path), (told, "cyan"))
+    yield Line(head, "    ", " " * 12)
+    if edit.before:
+        yield _value(edit.before, _GONE)
+    if edit.after:
+        yield _value(edit.after, _NEW)
+
+
+def _value(value: str, how: tuple[str, str, str]) -> Any:
+    from rich.text import Text
+
+    from callgate.approval.display import escape_rest
+
+    opened, closed, style = how
+    # Canonical JSON has escapes of its own.
+    text = Text.assemble((opened, f"bold {style}"), (escape_rest(value), style), (closed, f"bold {style}"))
+    return Line(text, " " * 12, " " * 12)

@@ -1,0 +1,153 @@
+"""A tool as the review draws it: its whole text, its schema, what was found in it and what is new about it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from callgate.approval.display import escape
+from callgate.console.marking import Line, Marks, Run, changed, plain
+from callgate.console.outline import Branch, outline
+from callgate.console.rendering import Shown, exact
+from callgate.pinning.model import Finding
+from callgate.pinning.views import SchemaEdit, ToolView
+
+# The approval covers these; what an entry has beside them the model may see all the same.
+_COVERED: Final = ("name", "description", "inputSchema")
+_IN_A_LINE: Final = 72
+_BEGINNINGS: Final = {"description": "the description", "name": "the name", "title": "the title"}
+
+
+def key_of(text: str) -> str:
+    """A name for an address: what servers call themselves and their tools could be anything."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def mark_of(view: ToolView) -> str:
+    """Another one for each text of each tool and what was found in it, so that a page can tell what it has shown."""
+    found = "\0".join(f"{one.rule} {one.where} {one.span}" for one in view.findings)
+    return key_of(f"{view.server_id}\0{view.tool}\0{view.approval_hash}\0{view.state}\0{found}")[:12]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One finding, with its number in the text and its place in words."""
+
+    number: int
+    finding: Finding
+    place: str
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One difference of a schema, its texts ready to be drawn."""
+
+    edit: SchemaEdit
+    path: Line
+    before: Line
+    after: Line
+
+    @property
+    def short(self) -> bool:
+        """Whether both fit into a line."""
+        return len(self.edit.before) + len(self.edit.after) < _IN_A_LINE
+
+
+@dataclass(frozen=True)
+class Card:
+    """A view of a tool and everything that the template needs of it; parts are made when they are drawn."""
+
+    view: ToolView
+
+    @cached_property
+    def id(self) -> str:
+        return mark_of(self.view)
+
+    @cached_property
+    def server_key(self) -> str:
+        return key_of(self.view.server_id)
+
+    @cached_property
+    def tool_key(self) -> str:
+        return key_of(self.view.tool)
+
+    @cached_property
+    def marks(self) -> Marks:
+        return Marks(self.view.findings)
+
+    @cached_property
+    def name(self) -> Line:
+        return self.marks.runs("name", self.view.tool)
+
+    @cached_property
+    def plain_name(self) -> Shown:
+        return Shown(escape(self.view.tool))
+
+    @cached_property
+    def summary(self) -> Line:
+        return plain(" ".join(self.view.summary.split()))
+
+    @cached_property
+    def description(self) -> list[Line]:
+        return self.marks.lines("description", self.view.description)
+
+    @cached_property
+    def found(self) -> list[Found]:
+        """The hard ones first, each with the number that it has in the text."""
+        numbered = [Found(number, one, _place(one.where)) for number, one in enumerate(self.view.findings, 1)]
+        return sorted(numbered, key=lambda one: one.finding.tier != "hard")
+
+    @cached_property
+    def schema(self) -> list[Branch] | None:
+        return outline(self.view.input_schema, "inputSchema", self.marks)
+
+    @cached_property
+    def beside(self) -> list[list[Branch] | None]:
+        """What the entry has beside what the approval covers, each member a tree."""
+        entry = _entry(self.view.raw)
+        rest = ((name, value) for name, value in entry.items() if name not in _COVERED)
+        return [outline(value, name, self.marks, schema=name == "outputSchema") for name, value in rest]
+
+    @cached_property
+    def raw(self) -> Shown:
+        return exact(self.view.raw.encode("utf-8", "surrogatepass"))
+
+    @cached_property
+    def words(self) -> list[tuple[str, Sequence[Run]]]:
+        """The description's difference: what stayed, went and came."""
+        pieces = self.view.difference.description if self.view.difference else ()
+        if all(piece.op == "same" for piece in pieces):
+            return []
+        return [(piece.op, changed(piece.text, spelt=piece.op != "same")) for piece in pieces]
+
+    @cached_property
+    def schema_edits(self) -> list[Edit]:
+        return list(_edits(self.view.difference.schema if self.view.difference else ()))
+
+    @cached_property
+    def beside_edits(self) -> list[Edit]:
+        return list(_edits(self.view.difference.beside if self.view.difference else ()))
+
+
+def _edits(edits: Sequence[SchemaEdit]) -> Iterator[Edit]:
+    for edit in edits:
+        yield Edit(edit, plain(edit.path), plain(edit.before), plain(edit.after))
+
+
+def _place(where: str) -> str:
+    if where in _BEGINNINGS:
+        return f"In {_BEGINNINGS[where]}"
+    inside = where.removeprefix("inputSchema.")
+    return f"In the schema, at {inside}" if inside != where else f"At {where}"
+
+
+def _entry(raw: str) -> dict[str, Any]:
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

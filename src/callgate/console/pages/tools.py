@@ -1,0 +1,239 @@
+"""The review of tools: what waits, of all servers together, each text whole; and the decisions on it, all or none."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from callgate.approval.display import escape
+from callgate.console.bodies import Body, Note, Word
+from callgate.console.cards import Card, key_of, mark_of
+from callgate.console.desk import Desk, ToolDesk, Waits
+from callgate.errors import Reason, Refused
+from callgate.pinning.service import Choice
+from callgate.pinning.views import Review, ServerView, SetView, ToolView
+
+# How much one sheet of the review has: more would stall the browser, and nobody reads so much at once.
+SHEET_TOOLS: Final = 50
+SHEET_BYTES: Final = 262_144
+# Of the tools that nothing is to be decided about; the server's own page has all of them.
+_SETTLED: Final = 100
+_DECISIONS: Final = 200
+_OVERRULE: Final = "Read what was found; a box at the tool says that you approve it all the same."
+
+Key = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+
+
+class _Decision(Body, frozen=True):
+    action: Literal["approve", "block", "withdraw"]
+    server: Key
+    tool: Key
+    hash: Annotated[str, Meta(max_length=256)]
+    note: Note = ""
+    override: bool = False
+
+
+class _Decide(Body, frozen=True):
+    decisions: Annotated[tuple[_Decision, ...], Meta(min_length=1, max_length=_DECISIONS)]
+    # The servers that were on the page whole.
+    together: Annotated[tuple[Key, ...], Meta(max_length=1_000)] = ()
+
+
+class _Reviewed(Body, frozen=True):
+    group: Key
+    version: Word
+
+
+@dataclass(frozen=True)
+class Section:
+    """One server on a sheet. `elsewhere` counts tools of it that wait on other sheets."""
+
+    server: ServerView
+    cards: list[Card]
+    elsewhere: int
+    settled: list[tuple[ToolView, str]]
+    unshown: int
+    counts: dict[str, int]
+
+    @property
+    def key(self) -> str:
+        return key_of(self.server.seen.server_id)
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything that waits of this server is before the reader."""
+        return not self.elsewhere
+
+
+class Tools:
+    """Pages carry no state: what is marked for approval lives in the browser until it is sent."""
+
+    def __init__(self, desk: Desk, tools: ToolDesk) -> None:
+        self._desk = desk
+        self._tools = tools
+
+    async def show(self, request: Request) -> Response:
+        session = await self._desk.person(request)
+        if session is None:
+            return self._desk.sign_in_page(onward="/tools", status=401)
+        review = await self._tools.review()
+        sheets = _sheets(review)
+        number = _number(request, len(sheets))
+        return self._desk.page(
+            "tools",
+            session,
+            review=review,
+            sections=_sections(review, sheets[number - 1]),
+            sets=[(one, key_of(one.group), _spoken(one, review)) for one in review.sets if not one.reviewed],
+            number=number,
+            sheets=[len(sheet) for sheet in sheets],
+            before=sum(len(sheet) for sheet in sheets[: number - 1]),
+            may_decide=self._tools.may_decide(session),
+            broken=self._tools.pins.book.broken,
+            tools_wait=Waits.of(review),
+            marks=" ".join(map(mark_of, review.pending)),
+            stamp=stamp_of(review),
+        )
+
+    async def waiting(self, request: Request) -> Response:
+        """What open pages ask now and then; the marks of all texts that wait only if they are others than before."""
+        await self._desk.signed_in(request)
+        review = await self._tools.review()
+        stamp = stamp_of(review)
+        answer: dict[str, Any] = {"waiting": review.waits, "stamp": stamp}
+        if request.query_params.get("stamp") != stamp:
+            answer["marks"] = [mark_of(view) for view in review.pending]
+        return JSONResponse(answer)
+
+    async def decide(self, request: Request) -> Response:
+        session, body = await self._desk.change(request, _Decide)
+        self._tools.check(session)
+        review = await self._tools.review()
+        known = {
+            (key_of(view.server_id), key_of(view.tool)): view for server in review.servers for view in server.tools
+        }
+        choices = list(_choices(body.decisions, known))
+        servers = {key_of(server.seen.server_id): server.seen.server_id for server in review.servers}
+        together = tuple(servers[key] for key in dict.fromkeys(body.together) if key in servers)
+        try:
+            await self._tools.pins.decide(choices, by=session.user, together=together)
+        except Refused as refused:
+            if refused.reason is not Reason.FINDINGS_NOT_OVERRIDDEN:
+                raise
+            raise Refused(refused.reason, f"{refused.message}. Nothing was decided.", advice=_OVERRULE) from None
+        return JSONResponse({"decided": len(choices)})
+
+    async def reviewed(self, request: Request) -> Response:
+        session, body = await self._desk.change(request, _Reviewed)
+        self._tools.check(session)
+        for one in (await self._tools.review()).sets:
+            if key_of(one.group) == body.group:
+                await self._tools.pins.review_set(one.group, body.version, by=session.user)
+                return JSONResponse({})
+        raise Refused(Reason.PAGE_UNKNOWN, "There is no such set of servers.", advice="Load the page again.")
+
+
+def stamp_of(review: Review) -> str:
+    """Changes whenever what waits does."""
+    parts = [*map(mark_of, review.pending), *(f"{one.group}\0{one.version}" for one in review.sets if not one.reviewed)]
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def named(view: ToolView) -> str:
+    """A tool in a sentence of ours."""
+    return f"{escape(view.tool)} on {escape(view.server)}"
+
+
+def _choices(decisions: Iterable[_Decision], known: dict[tuple[str, str], ToolView]) -> Iterator[Choice]:
+    """The decisions with the names that stand behind their keys; refused where the reader approves another text.
+
+    The store looks at the text again in the transaction that writes the decision, and has the last word. Blocking and
+    withdrawing hold for every text: no server escapes them by changing all the time.
+    """
+    seen = set()
+    for one in decisions:
+        view = known.get((one.server, one.tool))
+        if view is None:
+            raise Refused(
+                Reason.TOOL_UNKNOWN, "One of these tools is not known any more.", advice="Load the page again."
+            )
+        if (one.server, one.tool) in seen:
+            raise Refused(Reason.INVALID_PARAMS, f"{named(view)} is decided on twice.", advice="Load the page again.")
+        seen.add((one.server, one.tool))
+        if one.action == "approve" and one.hash != view.approval_hash:
+            raise Refused(
+                Reason.TOOL_CHANGED,
+                f"{named(view)} has changed since you read it. Nothing was decided.",
+                advice="Its new text is on the page; read it, then decide again.",
+            )
+        note = one.note.strip()
+        if one.action == "block" and not note:
+            raise Refused(Reason.INVALID_PARAMS, "Blocking a tool needs a reason.", advice="Say why; others read it.")
+        yield Choice(one.action, view.server_id, view.tool, one.hash, note=note, override=one.override)
+
+
+def _sheets(review: Review) -> list[list[ToolView]]:
+    """What waits, in portions; each tool whole."""
+    sheets: list[list[ToolView]] = [[]]
+    room = SHEET_BYTES
+    for view in review.pending:
+        if sheets[-1] and (len(sheets[-1]) == SHEET_TOOLS or len(view.raw) > room):
+            sheets.append([])
+            room = SHEET_BYTES
+        sheets[-1].append(view)
+        room -= len(view.raw)
+    return sheets
+
+
+def _number(request: Request, most: int) -> int:
+    text = request.query_params.get("sheet", "1")
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 1
+    return min(max(number, 1), most)
+
+
+def _sections(review: Review, sheet: list[ToolView]) -> list[Section]:
+    """Every server, those with something to decide first."""
+    here = {(view.server_id, view.tool) for view in sheet}
+    made = []
+    for server in review.servers:
+        pending = [view for view in server.tools if view.needs_review]
+        cards = [Card(view) for view in pending if (view.server_id, view.tool) in here]
+        settled = [view for view in server.tools if not view.needs_review]
+        counts: dict[str, int] = {}
+        for view in settled:
+            counts[view.state.value] = counts.get(view.state.value, 0) + 1
+        shown = [(view, key_of(view.tool)) for view in settled[:_SETTLED]]
+        made.append(Section(server, cards, len(pending) - len(cards), shown, len(settled) - len(shown), counts))
+    return sorted(made, key=lambda one: not one.cards)
+
+
+def _spoken(one: SetView, review: Review) -> list[dict[str, Any]]:
+    """What was found between the servers of a set, with who says it."""
+    return [
+        {"server": view.server, "tool": view.tool, "server_key": key_of(view.server_id), "tool_key": key_of(view.tool)}
+        | {"finding": finding}
+        for server in review.servers
+        if server.seen.name in one.servers
+        for view in server.tools
+        for finding in view.findings
+        if finding.server and finding in one.findings
+    ]
+
+
+def routes(desk: Desk) -> list[Route]:
+    if desk.tools is None:
+        return []
+    page = Tools(desk, desk.tools)
+    return [
+        Route("/tools", page.show),
+        Route("/tools/waiting", page.waiting),
+        Route("/tools/decide", page.decide, methods=["POST"]),
+        Route("/tools/reviewed-together", page.reviewed, methods=["POST"]),
+    ]

@@ -1,0 +1,97 @@
+"""The check: is this the tool that was approved? On its line, under its server's identity, by the decisions of now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from callgate.errors import Reason, Refused
+from callgate.gate import Call, Pass, Refuse, Verdict
+from callgate.gateway.line import Visit
+from callgate.gateway.toolsets import Toolsets
+from callgate.pinning.judging import Toolset
+from callgate.pinning.model import TOOLSET_META
+
+_PASS: Final = Pass()
+
+
+class Pinning:
+    """The check that `Gate(pinning=…)` takes."""
+
+    def __init__(
+        self,
+        toolsets: Toolsets,
+        *,
+        stale: Callable[[], bool],
+        place: Callable[[str], str],
+        look: Callable[[Call], None] = lambda _call: None,
+    ) -> None:
+        self._toolsets = toolsets
+        # Whether the decisions have been unreadable for so long that nobody knows them.
+        self._stale = stale
+        # Why a server may not be used at all; empty where it may.
+        self._place = place
+        self._look = look
+
+    @property
+    def stale(self) -> bool:
+        return self._stale()
+
+    async def __call__(self, call: Call) -> Verdict:
+        observing = self._toolsets.settings.mode == "observe"
+        try:
+            verdict = await self._judge(call)
+        except Refused as refused:
+            if not observing:
+                return Refuse(refused.reason, refused.message, data=refused.data, advice=refused.advice)
+            return Pass({"pin": {"state": "unknown", "reason": refused.reason.value}})
+        if isinstance(verdict, Refuse) and observing:
+            verdict = Pass(verdict.facts)
+        if isinstance(verdict, Pass):
+            self._look(call)
+        return verdict
+
+    async def _judge(self, call: Call) -> Verdict:
+        if self._stale():
+            raise Refused(Reason.STORE_UNAVAILABLE)
+        toolset = self._toolsets.current(call.context)
+        if toolset is None:
+            visit = call.context
+            assert isinstance(visit, Visit)
+            toolset = await self._toolsets.verify(visit, call.meta)
+        if over := self._place(call.context.server):
+            return Refuse(Reason.SERVER_LIMIT, over)
+        standing, facts = toolset.standing(call.tool), toolset.facts(call.tool)
+        if standing.reason is not None:
+            return Refuse(standing.reason, standing.detail, facts)
+        if (outdated := self._outdated(call, toolset)) is not None:
+            return Refuse(Reason.TOOLSET_OUTDATED, outdated, facts)
+        return Pass(facts)
+
+    def _outdated(self, call: Call, toolset: Toolset) -> str | None:
+        """Whether the caller goes by another list: by its own word, or because another text was shown to it."""
+        wanted = call.meta.get(TOOLSET_META)
+        if wanted is not None and wanted != toolset.version:
+            return "the call names another version of the list of tools than the one in force"
+        if call.context.session is None:
+            return None
+        shown = self._toolsets.line(call.context.server, call.context.session).shown
+        if shown is None or shown is toolset.listing:
+            return None
+        before, now = shown.tools.get(call.tool), toolset.listing.tools[call.tool]
+        if before is not None and before.approval_hash != now.approval_hash:
+            return "the tool was approved anew with another text since the caller was shown its description"
+        return None
+
+    def last_look(self, call: Call) -> Refused | None:
+        """Before a call leaves: what it was let through by may have ended since."""
+        if self._toolsets.settings.mode == "observe":
+            return None
+        if self._stale():
+            return Refused(Reason.STORE_UNAVAILABLE)
+        toolset = self._toolsets.current(call.context, whatever_age=True)
+        if toolset is None:
+            text = "the server's list of tools changed while the call was decided"
+            return Refused(Reason.TOOLSET_UNVERIFIED, text)
+        standing = toolset.standing(call.tool)
+        return None if standing.reason is None else Refused(standing.reason, standing.detail)

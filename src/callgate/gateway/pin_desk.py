@@ -1,0 +1,173 @@
+"""Tool pinning at the door: what passes of a list, what is added to a greeting, and the tool of the gateway itself."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from callgate.errors import Reason, Refused, UpstreamError, place
+from callgate.gate import Call, Context
+from callgate.gateway.amending import Amends, add_list_changed
+from callgate.gateway.bell import Bell
+from callgate.gateway.catalogue import decode_leniently
+from callgate.gateway.door import Amend
+from callgate.gateway.line import Visit
+from callgate.gateway.pin_check import Pinning
+from callgate.gateway.pin_pending import ENTRY, answer
+from callgate.gateway.toolsets import Toolsets
+from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, member_span, peek, put_member
+from callgate.pinning.judging import Toolset
+from callgate.pinning.listing import Page, read_page
+from callgate.pinning.model import PENDING_TOOL, TOOLSET_META
+
+log = logging.getLogger("callgate.pinning")
+
+LIST: Final = "tools/list"
+_GREETINGS: Final = frozenset({"initialize", "server/discover"})
+# Names of members may be spelt with escapes, or in another case for readers that do not mind.
+_LIST_LIKE: Final = re.compile(rb"(?i)tools|\\u")
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class PinDesk:
+    """What the gateway does for servers whose tools are pinned."""
+
+    prepares: Final = frozenset({LIST})
+
+    def __init__(
+        self,
+        toolsets: Toolsets,
+        check: Pinning,
+        *,
+        bell: Bell,
+        settle_in: Callable[[str], Awaitable[None]],
+        review: Callable[[], Awaitable[str]],
+    ) -> None:
+        self._toolsets = toolsets
+        self._check = check
+        self.bell = bell
+        # Takes a server's place among those that are seen together; raises Refused where there is none.
+        self._settle_in = settle_in
+        # Where tools are reviewed, in words.
+        self._review = review
+
+    @property
+    def _enforcing(self) -> bool:
+        return self._toolsets.settings.mode == "enforce"
+
+    async def prepare(self, _message: Message, context: Context) -> None:
+        """Before a list is asked for: everything that reading it needs is at hand."""
+        if self._check.stale and self._enforcing:
+            raise Refused(Reason.STORE_UNAVAILABLE)
+        await self._toolsets.warm(context.server, self._toolsets.line(context.server, context.session))
+        await self._settle_in(context.server)
+
+    async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
+        """The gateway's own tool; None for every other."""
+        settings = self._toolsets.settings
+        if call.tool != PENDING_TOOL or not self._enforcing or not settings.pending_tool:
+            return None
+        visit = call.context
+        assert isinstance(visit, Visit)
+        toolset = self._toolsets.current(visit) or await self._toolsets.verify(visit, message.meta)
+        return answer(visit.server, toolset, await self._review(), modern=visit.modern)
+
+    def last_look(self, call: Call) -> Refused | None:
+        return self._check.last_look(call)
+
+    # ---- what passes ----
+
+    def amend(self, message: Message | Batch, context: Context) -> Amend:
+        """What to do with the replies to a message, and with whatever else comes on its stream."""
+        found: dict[RequestId, Amend] = {}
+        for one in message.messages if isinstance(message, Batch) else (message,):
+            if one.kind is not Kind.REQUEST or one.id is None:
+                continue
+            if one.method in _GREETINGS:
+                found[one.id] = partial(self._greeting, one.method, context)
+            elif one.method == LIST:
+                params = one.params if isinstance(one.params, dict) else {}
+                found[one.id] = partial(self._list, context, params.get("cursor"))
+        return Amends(found, partial(self._screen, context))
+
+    def screen(self, context: Context) -> Amend:
+        """For everything that a server sends: a list that nobody asked for is a list all the same."""
+        return Amends({}, partial(self._screen, context))
+
+    def _screen(self, context: Context, raw: bytes) -> bytes:
+        if _LIST_LIKE.search(raw) is None:
+            return raw
+        try:
+            page = read_page(raw)
+        except UpstreamError as refused:
+            return self._garbled(raw, refused)
+        if page is None or not self._enforcing:
+            return raw
+        # It belongs to no place in a sequence of pages, so it does not count as verified.
+        kept = self._toolsets.passing(context, page, "\x00")
+        return _with_entries(raw, page, kept)
+
+    def _list(self, context: Context, cursor: Any, raw: bytes) -> bytes:
+        """A reply to `tools/list`: only what was approved goes on, each entry as the bytes it came as."""
+        try:
+            page = read_page(raw)
+            if page is None:
+                return raw
+            kept = self._toolsets.passing(context, page, cursor if isinstance(cursor, str) else None)
+        except Refused as refused:
+            return self._garbled(raw, refused)
+        except Exception as error:  # noqa: BLE001 - a list that breaks us is not shown, whatever broke
+            log.error("list not passed on", extra={"fields": {"server": context.server, "error": place(error)}})
+            return self._garbled(raw, Refused(Reason.INTERNAL_ERROR))
+        if not self._enforcing:
+            return raw
+        toolset = self._toolsets.current(context)
+        if toolset is None or page.cursor is not None:
+            return _with_entries(raw, page, kept)
+        if toolset.pending and self._toolsets.settings.pending_tool:
+            kept.append(ENTRY)
+        return _with_version(_with_entries(raw, page, kept), toolset)
+
+    def _greeting(self, method: str, context: Context, raw: bytes) -> bytes:
+        """A server's greeting: what it says of itself is part of its identity."""
+        message = decode_leniently(raw)
+        result = message.get("result") if isinstance(message, dict) else None
+        if isinstance(result, dict) and method == "initialize":
+            self._heard(context, result.get("serverInfo"))
+        return add_list_changed(raw) if self._enforcing else raw
+
+    def _heard(self, context: Context, info: object) -> None:
+        opening = context.opening if isinstance(context, Visit) else None
+        if opening is None:
+            self._toolsets.greeted(context.server, context.session, info)
+            return
+        self._toolsets.greeted(context.server, None, info)
+        opening.then(lambda session: self._toolsets.greeted(context.server, session, info))
+
+    def _garbled(self, raw: bytes, refused: Refused) -> bytes:
+        if not self._enforcing:
+            return raw
+        seen = peek(raw)
+        return error_reply(None if seen is None else seen.id, refused)
+
+
+def _with_entries(raw: bytes, page: Page, kept: list[bytes]) -> bytes:
+    if tuple(kept) == page.entries:
+        return raw
+    return raw[: page.span[0]] + b"[" + b",".join(kept) + b"]" + raw[page.span[1] :]
+
+
+def _with_version(raw: bytes, toolset: Toolset) -> bytes:
+    """The version of the list, for callers that want to be held to it."""
+    span = member_span(raw, ("result",))
+    assert span is not None
+    result = raw[span[0] : span[1]]
+    inner = member_span(result, ("_meta",))
+    meta = b"{}" if inner is None else result[inner[0] : inner[1]]
+    meta = put_member(meta if meta[:1] == b"{" else b"{}", TOOLSET_META, _encode(toolset.version))
+    return raw[: span[0]] + put_member(result, "_meta", meta) + raw[span[1] :]

@@ -1,0 +1,55 @@
+"""The gateway's own tool: what waits for a reviewer, so that a person in a chat learns why a tool is missing."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from callgate.pinning.judging import Toolset
+from callgate.pinning.model import PENDING_TOOL, State
+
+_MOST: Final = 50
+# Names are the server's words: only those that can be nothing but a name are repeated.
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_STATE: Final = {
+    State.NEW: "new, nobody has approved it yet",
+    State.CHANGED: "changed since it was approved",
+    State.RETIRED: "approved before a later version of its server was",
+    State.APPROVED: "approved, but not together with another server",
+    State.BLOCKED: "blocked by a reviewer",
+    State.UNFIT: "cannot be approved as it is",
+}
+
+ENTRY: Final = msgspec.json.encode(
+    {
+        "name": PENDING_TOOL,
+        "title": "Tools that wait for review",
+        "description": "Says which tools of this server are hidden until a person has reviewed them, and where that "
+        "is done. Takes no arguments and changes nothing.",
+        "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
+        "annotations": {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": False},
+    }
+)
+
+
+def answer(server: str, toolset: Toolset, review: str, *, modern: bool) -> dict[str, Any]:
+    """The result of calling it: names and states, never a word of what the tools say."""
+    lines = [f"{_count(len(toolset.pending), server)} for a reviewer:"] if toolset.pending else []
+    lines += [f"- {_shown(name)}: {_STATE[toolset.standings[name].state]}" for name in toolset.pending[:_MOST]]
+    if len(toolset.pending) > _MOST:
+        lines.append(f"- and {len(toolset.pending) - _MOST} more")
+    if toolset.listing.problem:
+        lines.append(f"No tool of {server} can be used: {toolset.listing.problem}.")
+    lines.append(f"They are reviewed by a person, {review}." if lines else f"No tool of {server} waits for review.")
+    result: dict[str, Any] = {"content": [{"type": "text", "text": "\n".join(lines)}], "isError": False}
+    return {**result, "resultType": "complete"} if modern else result
+
+
+def _count(number: int, server: str) -> str:
+    return f"1 tool of {server} waits" if number == 1 else f"{number} tools of {server} wait"
+
+
+def _shown(name: str) -> str:
+    return name if _NAME.fullmatch(name) else "a tool with an unusual name"

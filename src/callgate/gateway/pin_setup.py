@@ -1,0 +1,170 @@
+"""Tool pinning of one gateway process: what a configuration makes of it, and what outlives a configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from callgate.audit import AuditLog
+from callgate.config import Config, Secret
+from callgate.config import Pinning as Section
+from callgate.errors import CallgateError
+from callgate.gate import Call
+from callgate.gateway.bell import Bell
+from callgate.gateway.company import Company, Held
+from callgate.gateway.pin_check import Pinning
+from callgate.gateway.pin_desk import PinDesk
+from callgate.gateway.pin_watch import PinWatch
+from callgate.gateway.places import Place
+from callgate.gateway.registrar import Registrar
+from callgate.gateway.toolsets import Meeting, Toolsets
+from callgate.gateway.webhook import Webhook
+from callgate.keyring import Keyring
+from callgate.pinning.arguments import odd
+from callgate.pinning.service import Pins
+from callgate.pinning.settings import Settings
+from callgate.store import SqlPins, Store
+
+log = logging.getLogger("callgate.pinning")
+
+KEY: Final = "pinning"
+
+
+class Furnished(msgspec.Struct, frozen=True):
+    """What one configuration needs at its door."""
+
+    check: Pinning
+    desk: PinDesk
+
+
+def settings(section: Section) -> Settings:
+    """The room's settings as a configuration has them."""
+    names = set(Settings.__struct_fields__) - {"orphan_days"}
+    return Settings(**{name: getattr(section, name) for name in names})
+
+
+class PinOffice:
+    """Made once for a process. Lines, lists and places stay when the configuration changes."""
+
+    def __init__(
+        self,
+        store: Store,
+        audit: AuditLog,
+        keyring: Keyring,
+        *,
+        gateway: str,
+        tell: Callable[[str, str, dict[str, Any]], None],
+    ) -> None:
+        self.shelf = SqlPins(store)
+        self.settings = Settings()
+        # Where tools are reviewed, in words; set by whoever listens.
+        self.review: Callable[[], Awaitable[str]] = _in_a_terminal
+
+        def keys() -> list[bytes]:
+            return [key.secret for key in keyring.versions(KEY)]
+
+        self.watch = PinWatch(self.shelf, keys, store.watch)
+        self.pins = Pins(self.shelf, keys, settings=self.settings, witness=audit.admin)
+        self.toolsets = Toolsets(lambda: self.watch.book, self.settings, met=self._met)
+        self.company = Company(self.shelf, gateway, most=lambda: self.settings.servers, hold=self._hold)
+        self._tell = tell
+        self._webhook: Webhook | None = None
+        self.registrar = Registrar(
+            self.shelf, audit, tell=self._alert, growth_percent=lambda: self.settings.growth_percent
+        )
+        self.bell = Bell()
+        self.toolsets.altered = self.bell.ring
+        self.toolsets.held = self.company.held
+        self.toolsets.sets_version = lambda: self.company.version
+        self._keyring = keyring
+        self._looking: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Until this is done the decisions count as unknown, and nothing passes."""
+        if await self.shelf.head() is None:
+            # Only where nothing was sealed yet: a key that is missing later must be missed.
+            await asyncio.to_thread(self._keyring.make, KEY)
+        await self.watch.start()
+        self.watch.decided = self._decided
+        for seen in await self.shelf.servers():
+            self.toolsets.recall(seen.name, seen.reported)
+        await self.registrar.start()
+        await self.company.start()
+
+    async def stop(self) -> None:
+        for task in self._looking:
+            task.cancel()
+        await self.registrar.stop()
+        await self.company.stop()
+        await self.watch.stop()
+        if self._webhook is not None:
+            await self._webhook.close()
+
+    def furnish(self, config: Config, places: Mapping[str, Place]) -> Furnished:
+        """The check and the desk of a configuration."""
+        self.settings = settings(config.pinning)
+        self.pins.settings = self.settings
+        self._follow_webhook(config.pinning.webhook)
+        self.toolsets.configure(self.settings, places, config.limits.check_seconds)
+        check = Pinning(self.toolsets, stale=lambda: self.watch.stale, place=self.company.refused, look=self._look)
+        desk = PinDesk(self.toolsets, check, bell=self.bell, settle_in=self._settle_in, review=self._where)
+        return Furnished(check, desk)
+
+    def _follow_webhook(self, url: Secret | None) -> None:
+        old = self._webhook
+        if (None if old is None else old.url) == url:
+            return
+        self._webhook = None if url is None else Webhook(url)
+        if old is not None:
+            self._later(old.close())
+
+    def _alert(self, server: str, what: str, detail: dict[str, Any]) -> None:
+        self._tell(server, what, detail)
+        # A tool that is met for the first time waits for its review; that is no news for an alarm.
+        if self._webhook is not None and what != "new":
+            self._webhook.send({"event": f"tool_{what}" if what != "text" else "tool_changed", **detail})
+
+    def forget(self, server: str) -> None:
+        self.toolsets.forget(server)
+        self.company.forget(server)
+
+    async def _settle_in(self, server: str) -> None:
+        place = self.toolsets.place(server)
+        await self.company.join(place, self.toolsets.expected(server).server_id)
+
+    def _met(self, meeting: Meeting) -> None:
+        self.registrar.met(meeting)
+
+    def _decided(self) -> None:
+        self._later(self._look_quietly())
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _look_quietly(self) -> None:
+        try:
+            await self.company.look_again()
+        except CallgateError as error:
+            log.warning("sets not looked at", extra={"fields": {"error": str(error)}})
+        self.toolsets.look_again()
+
+    async def _where(self) -> str:
+        return await self.review()
+
+    async def _hold(self) -> Held:
+        return {} if self.settings.mode == "off" else await self.pins.held()
+
+    def _look(self, call: Call) -> None:
+        found = odd(call.canonical)
+        if found:
+            self.registrar.odd_arguments(call.context.server, call.tool, call.id, found)
+
+
+async def _in_a_terminal() -> str:
+    return "in a terminal with `callgate review`"

@@ -1,0 +1,215 @@
+"""Keeps the books of what was met: lists as they come, what changed in them, and who is told of it.
+
+The gate does not wait for it. What could not be written is written with the next list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final
+
+from callgate.audit import AdminRecord, AuditLog
+from callgate.errors import CallgateError, place
+from callgate.gateway.toolsets import Meeting
+from callgate.pinning.model import Change, Listed, ServerSeen, ToolSeen
+from callgate.pinning.storage import PinShelf
+
+log = logging.getLogger("callgate.pinning")
+
+_WAITING_MAX: Final = 1_000
+_TOUCH_SECONDS: Final = 10.0
+_TOLD_MAX: Final = 1_000
+_BY: Final = "gateway"
+
+# Told of everything that changed, with the server's name: the metrics, a webhook.
+Tell = Callable[[str, str, dict[str, Any]], None]
+
+
+class Registrar:
+    """One for each gateway process; `start` it, and `stop` it when the last list was read."""
+
+    def __init__(
+        self,
+        shelf: PinShelf,
+        audit: AuditLog,
+        *,
+        tell: Tell,
+        growth_percent: Callable[[], float],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._shelf = shelf
+        self._audit = audit
+        self._tell = tell
+        self._growth = growth_percent
+        self._clock = clock
+        self._waiting: OrderedDict[tuple[str, str, str], Meeting] = OrderedDict()
+        self._news = asyncio.Event()
+        self._written: dict[tuple[str, str], tuple[str, float]] = {}
+        self._sizes: dict[str, int] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def met(self, meeting: Meeting) -> None:
+        """A whole list was read."""
+        place_, digest = meeting.place, meeting.toolset.listing.digest
+        written = self._written.get((place_.name, meeting.identity.server_id))
+        now = self._clock()
+        if not meeting.fresh and written is not None and written[0] == digest and now - written[1] < _TOUCH_SECONDS:
+            return
+        key = (place_.name, meeting.identity.server_id, meeting.line if meeting.fresh else "")
+        self._waiting[key] = meeting
+        while len(self._waiting) > _WAITING_MAX:
+            self._waiting.popitem(last=False)
+        self._news.set()
+
+    async def start(self) -> None:
+        for seen in reversed(await self._shelf.servers()):
+            self._sizes[seen.lineage] = seen.size
+        self._task = asyncio.create_task(self._work(), name="callgate-registrar")
+
+    async def stop(self) -> None:
+        """Write what waits, for a while, then end."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
+        for meeting in list(self._waiting.values()):
+            await self._write_quietly(meeting)
+
+    async def _work(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._waiting:
+                _, meeting = self._waiting.popitem(last=False)
+                await self._write_quietly(meeting)
+
+    async def _write_quietly(self, meeting: Meeting) -> None:
+        try:
+            await self._write(meeting)
+        except CallgateError as error:
+            fields = {"server": meeting.place.name, "error": str(error)}
+            log.warning("tools not kept for review", extra={"fields": fields})
+        except Exception as error:  # noqa: BLE001 - one list that breaks us must not keep the others from being written
+            fields = {"server": meeting.place.name, "error": place(error)}
+            log.error("tools not kept for review", extra={"fields": fields})
+
+    async def _write(self, meeting: Meeting) -> None:
+        now = round(self._clock() * 1000)
+        listing, server = meeting.toolset.listing, _server(meeting, now)
+        listed = [] if listing.problem else list(listing.tools.values())
+        tools = [_tool(server.server_id, tool, now) for tool in listed]
+        changes = await self._shelf.saw(server, tools, whole=not listing.problem)
+        key = (server.name, server.server_id)
+        again = key in self._written and self._written[key][0] == listing.digest
+        self._written[key] = listing.digest, self._clock()
+        if meeting.fresh or not again:
+            self._note_check(meeting, now)
+        self._grown(server)
+        for change in changes:
+            self._changed(server, change)
+        pending = len(meeting.toolset.pending)
+        if pending and (not again or meeting.fresh):
+            fields = {"server": server.name, "tools": pending, "command": "callgate review"}
+            log.warning("tools wait for review", extra={"fields": fields})
+
+    def _note_check(self, meeting: Meeting, now: int) -> None:
+        """What every tool of a connection came to."""
+        standings = meeting.toolset.standings
+        told = {name: standings[name].state.value for name in sorted(standings)[:_TOLD_MAX]}
+        detail = {
+            "server": meeting.place.name,
+            "server_id": meeting.identity.server_id,
+            "line": meeting.line or None,
+            "toolset": meeting.toolset.version,
+            "count": len(standings),
+            "problem": meeting.toolset.listing.problem or None,
+            "tools": told,
+        }
+        self._record("pinning.checked", detail, now)
+
+    def _grown(self, server: ServerSeen) -> None:
+        """A list that costs more than before is worth a word, even if all of it was approved."""
+        before = self._sizes.get(server.lineage)
+        self._sizes[server.lineage] = server.size
+        if not before or server.size <= before * (1 + self._growth() / 100):
+            return
+        detail = {"server": server.name, "server_id": server.server_id, "before": before, "after": server.size}
+        self._alert(server.name, "grown", detail)
+
+    def _changed(self, server: ServerSeen, change: Change) -> None:
+        detail: dict[str, Any] = {
+            "server": server.name,
+            "server_id": server.server_id,
+            "tool": change.tool,
+            "what": change.what,
+            "before": change.before or None,
+            "after": change.after or None,
+        }
+        if change.members:
+            detail["members"] = list(change.members)
+        if change.what == "new":
+            self._tell(server.name, "new", detail)
+            return
+        self._alert(server.name, change.what, detail)
+
+    def _alert(self, server: str, what: str, detail: dict[str, Any]) -> None:
+        log.warning("tools grown" if what == "grown" else "tool changed", extra={"fields": dict(detail)})
+        action = "pinning.grown" if what == "grown" else "pinning.changed"
+        self._record(action, detail, round(self._clock() * 1000))
+        self._tell(server, what, detail)
+
+    def _record(self, action: str, detail: dict[str, Any], now: int) -> None:
+        record = AdminRecord(at=now, action=action, by=_BY, detail=detail)
+        try:
+            self._audit.store.append_soon(self._audit.row(record))
+        except (CallgateError, TypeError, ValueError) as error:
+            log.error("not on record", extra={"fields": {"action": action, "error": str(error)}})
+
+    def odd_arguments(self, server: str, tool: str, call: str, what: tuple[str, ...]) -> None:
+        """Arguments that look like something that should not leave."""
+        self._alert_arguments(server, {"server": server, "tool": tool, "call": call, "found": list(what)})
+
+    def _alert_arguments(self, server: str, detail: dict[str, Any]) -> None:
+        log.warning("odd arguments", extra={"fields": dict(detail)})
+        self._record("pinning.arguments", detail, round(self._clock() * 1000))
+        self._tell(server, "arguments", detail)
+
+
+def _server(meeting: Meeting, now: int) -> ServerSeen:
+    identity, listing, place_ = meeting.identity, meeting.toolset.listing, meeting.place
+    return ServerSeen(
+        server_id=identity.server_id,
+        lineage=identity.lineage,
+        name=place_.name,
+        group=place_.group,
+        kind=identity.kind,
+        chosen=identity.chosen,
+        target=place_.target,
+        reported=identity.reported,
+        warnings=identity.warnings,
+        problem=listing.problem,
+        digest=listing.digest,
+        tools=len(listing.tools),
+        size=listing.size,
+        first_seen=now,
+        last_seen=now,
+    )
+
+
+def _tool(server_id: str, tool: Listed, now: int) -> ToolSeen:
+    return ToolSeen(
+        server_id=server_id,
+        tool=tool.name,
+        approval_hash=tool.approval_hash,
+        raw=tool.raw,
+        beside=tool.beside,
+        problem=tool.problem,
+        size=len(tool.raw),
+        first_seen=now,
+        last_seen=now,
+    )

@@ -1,0 +1,359 @@
+"""The tools of each line to a server, as they were verified last, and whether that still holds.
+
+A line is a handshake session, a wrapped process, or, where no session tells callers apart, the server as a whole. Its
+list counts as verified from the moment its last page was read until the server says that it changed, the line is new,
+or the time to look again has come. Nothing here is a decision of its own: the book of decisions is asked each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from callgate.errors import Reason, Refused, UpstreamError
+from callgate.gate import Context
+from callgate.gateway.catalogue import CHANGED, result_of
+from callgate.gateway.line import Visit, own_request
+from callgate.gateway.places import Place
+from callgate.jsonrpc import peek
+from callgate.pinning.book import Book
+from callgate.pinning.identity import reported_as
+from callgate.pinning.judging import Toolset, judge
+from callgate.pinning.listing import Listing, Page, Reader, bound, read_page
+from callgate.pinning.model import Identity, Listed
+from callgate.pinning.settings import Settings
+
+SERVER_INFO_META: Final = "io.modelcontextprotocol/serverInfo"
+_LINES_MAX: Final = 20_000
+_PAGES_MAX: Final = 200
+_READ_BYTES: Final = 64 * 1024 * 1024
+_TRIES: Final = 3
+
+
+class Meeting(msgspec.Struct, frozen=True):
+    """A whole list that was read, for whoever keeps the books of what was met; `fresh`: on a line not met before."""
+
+    place: Place
+    identity: Identity
+    toolset: Toolset
+    line: str
+    fresh: bool
+
+
+class _Partial(msgspec.Struct):
+    """A list that passes page by page: what was read so far, and the cursor that goes on with it."""
+
+    cursor: str
+    identity: Identity
+    listed: list[Listed]
+    arrays: list[bytes]
+    generation: int
+
+
+class Line:
+    """What is known of the tools on one line."""
+
+    __slots__ = (
+        "asking",
+        "checked",
+        "generation",
+        "identity",
+        "listing",
+        "partial",
+        "reported",
+        "shown",
+        "told",
+        "toolset",
+    )
+
+    def __init__(self) -> None:
+        self.asking = asyncio.Lock()
+        # What the server said of itself at its greeting; None until it did.
+        self.reported: str | None = None
+        self.identity: Identity | None = None
+        self.listing: Listing | None = None
+        self.toolset: Toolset | None = None
+        # The list that the client was given last.
+        self.shown: Listing | None = None
+        # What that list came to: its version, and whether something waited.
+        self.told: tuple[str, bool] | None = None
+        self.partial: _Partial | None = None
+        self.checked = float("-inf")
+        self.generation = -1
+
+
+class Toolsets:
+    """Made once for a process; `settings`, `places` and `held` follow the configuration."""
+
+    def __init__(
+        self,
+        book: Callable[[], Book],
+        settings: Settings,
+        *,
+        met: Callable[[Meeting], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self.places: Mapping[str, Place] = {}
+        # Tools that wait for their server to be reviewed with others, by server_id; and a number that moves with it.
+        self.held: Callable[[str], Mapping[str, str]] = lambda _server_id: {}
+        self.sets_version: Callable[[], int] = lambda: 0
+        # Told of a line whose client would see another list now than it was given.
+        self.altered: Callable[[str, str | None], None] = lambda _server, _session: None
+        self.ask_seconds = 5.0
+        self._book = book
+        self._met = met
+        self._clock = clock
+        self._lines: OrderedDict[tuple[str, str], Line] = OrderedDict()
+        self._generations: dict[str, int] = {}
+        self._reported: dict[str, str] = {}
+        self._listings: weakref.WeakValueDictionary[tuple[str, str], Listing] = weakref.WeakValueDictionary()
+        # Moves with every configuration.
+        self._changes = 0
+
+    def configure(self, settings: Settings, places: Mapping[str, Place], ask_seconds: float) -> None:
+        """Follow a configuration."""
+        self.settings, self.places, self.ask_seconds = settings, places, ask_seconds
+        self._changes += 1
+
+    def recall(self, server: str, reported: str) -> None:
+        """What a server said of itself to an earlier gateway: for sessions that go on without a new greeting."""
+        self._reported.setdefault(server, reported)
+
+    # ---- lines ----
+
+    def line(self, server: str, session: str | None) -> Line:
+        key = (server, session or "")
+        found = self._lines.get(key)
+        if found is None:
+            found = self._lines[key] = Line()
+            if len(self._lines) > _LINES_MAX:
+                self._lines.popitem(last=False)
+        else:
+            self._lines.move_to_end(key)
+        return found
+
+    def lines(self, server: str) -> list[Line]:
+        return [line for (name, _), line in self._lines.items() if name == server]
+
+    def greeted(self, server: str, session: str | None, info: object) -> None:
+        """A greeting of the server's: a line begins, whatever was known of it before."""
+        about = info if isinstance(info, dict) else {}
+        reported = reported_as(about.get("name"), about.get("version"))
+        self._reported[server] = reported
+        if session is None:
+            # Nobody can tell callers apart: what they share is looked at again.
+            self.line(server, None).checked = float("-inf")
+            return
+        self._lines[(server, session)] = line = Line()
+        line.reported = reported
+
+    def forget(self, server: str) -> None:
+        """The server of that name is another one now."""
+        for key in [key for key in self._lines if key[0] == server]:
+            del self._lines[key]
+        self._reported.pop(server, None)
+
+    def hear(self, server: str, message: bytes) -> None:
+        """A message of the server's own accord: what was verified may hold no longer."""
+        # Letters may be written as escapes; what has neither the word nor an escape is not worth a closer look.
+        if b"list_changed" not in message and b"\\u" not in message:
+            return
+        seen = peek(message)
+        if seen is not None and seen.method == CHANGED:
+            self._generations[server] = self.generation(server) + 1
+
+    def generation(self, server: str) -> int:
+        return self._generations.get(server, 0)
+
+    # ---- what is in force ----
+
+    def current(self, context: Context, *, whatever_age: bool = False) -> Toolset | None:
+        """The verified tools of a line under the decisions of now; None where the list has to be read first."""
+        line = self._lines.get((context.server, context.session or ""))
+        if line is None or line.listing is None or line.identity is None:
+            return None
+        if line.generation != self.generation(context.server):
+            return None
+        if not whatever_age and self._clock() - line.checked > self.settings.recheck_seconds:
+            return None
+        return self._compile(line, line.identity, line.listing)
+
+    def _compile(self, line: Line, identity: Identity, listing: Listing) -> Toolset:
+        """Held against the book again only when something was decided since."""
+        book = self._book()
+        state = (book.version, bool(book.broken), self.sets_version(), self._changes)
+        toolset = line.toolset
+        if toolset is not None and toolset.listing is listing and toolset.stamp == state:
+            return toolset
+        # Lines that show the same list share what it comes to.
+        shared = listing.compiled
+        if not isinstance(shared, Toolset) or shared.stamp != state:
+            held = self.held(identity.server_id)
+            shared = listing.compiled = Toolset(identity, listing, book, self.settings, held, stamp=state)
+        line.toolset = shared
+        return shared
+
+    def look_again(self) -> None:
+        """Something was decided: whoever would see another list now is told."""
+        for (server, session), line in list(self._lines.items()):
+            if line.told is not None and line.identity is not None and line.listing is not None:
+                self._tell(server, session, line, self._compile(line, line.identity, line.listing))
+
+    def _tell(self, server: str, session: str, line: Line, toolset: Toolset) -> None:
+        now = (toolset.version, bool(toolset.pending))
+        if line.told is not None and line.told != now:
+            line.told = now
+            self.altered(server, session or None)
+
+    # ---- reading a list ----
+
+    async def verify(self, visit: Visit, meta: Mapping[str, Any]) -> Toolset:
+        """Read the whole list on this line, and hold it against the book; Refused where that is not possible."""
+        # Before the turn at asking: whoever has that must not wait for a message behind another who wants it.
+        await visit.line.turn()
+        line = self.line(visit.server, visit.session)
+        try:
+            async with asyncio.timeout(self.ask_seconds), line.asking:
+                for _ in range(_TRIES):
+                    # Whoever had the turn before may have read it.
+                    if (found := self.current(visit)) is not None:
+                        return found
+                    if (found := await self._read(visit, meta, line)) is not None:
+                        return found
+        except TimeoutError:
+            text = "the server did not list its tools in time, so nothing can be called"
+            raise Refused(Reason.TOOLSET_UNVERIFIED, text) from None
+        raise Refused(Reason.TOOLSET_UNVERIFIED, "the server's list of tools changes while it is read")
+
+    async def _read(self, visit: Visit, meta: Mapping[str, Any], line: Line) -> Toolset | None:
+        """Every page; None where the server said meanwhile that its list changed."""
+        generation = self.generation(visit.server)
+        await self.warm(visit.server, line)
+        identity: Identity | None = None
+        listed: list[Listed] = []
+        arrays: list[bytes] = []
+        params: dict[str, Any] = {}
+        size = 0
+        for _ in range(_PAGES_MAX):
+            reply = await visit.line.ask(own_request("tools/list", params, meta if visit.modern else {}))
+            page = read_page(reply)
+            if page is None and result_of(reply) is not None:
+                raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server did not list its tools")
+            found = self.identity(visit.server, line, page)
+            if identity is not None and found != identity:
+                return None
+            identity = found
+            if page is None:
+                return self._settle(visit, line, _Partial("", identity, listed, arrays, generation))
+            size += len(reply)
+            arrays.append(page.array)
+            listed += self._listed(line, identity, page)
+            # Beyond its bounds the list is not used, so the rest of it need not be read.
+            if page.cursor is None or size > _READ_BYTES or bound(listed, self.settings):
+                if self.generation(visit.server) != generation:
+                    return None
+                return self._settle(visit, line, _Partial("", identity, listed, arrays, generation))
+            params = {"cursor": page.cursor}
+        raise UpstreamError(Reason.UPSTREAM_TOO_LARGE, "the server's list of tools does not end")
+
+    async def warm(self, server: str, line: Line) -> None:
+        """Read a server's program where that has to be read, on a thread: from then on its identity is at hand."""
+        place = self.place(server)
+        await asyncio.to_thread(place.identify, line.reported or self._reported.get(server, ""))
+
+    def expected(self, server: str) -> Identity:
+        """Who the server was when it was heard last."""
+        return self.place(server).identify(self._reported.get(server, ""))
+
+    def place(self, server: str) -> Place:
+        found = self.places.get(server)
+        if found is None:
+            raise Refused(Reason.SERVER_UNKNOWN)
+        return found
+
+    def identity(self, server: str, line: Line, page: Page | None) -> Identity:
+        """Who the server is: by its word in this answer, at the greeting of this line, or at the last one heard."""
+        stamp = None if page is None else page.meta.get(SERVER_INFO_META)
+        if isinstance(stamp, dict) and line.reported is None:
+            reported = reported_as(stamp.get("name"), stamp.get("version"))
+            self._reported[server] = reported
+        else:
+            reported = line.reported if line.reported is not None else self._reported.get(server, "")
+        return self.place(server).identify(reported)
+
+    def _listed(self, line: Line, identity: Identity, page: Page) -> list[Listed]:
+        known = line.listing.known if line.listing is not None and line.identity == identity else None
+        reader = Reader(identity.server_id, self.settings, known)
+        return [reader.read(entry) for entry in page.entries]
+
+    def _settle(self, context: Context, line: Line, whole: _Partial) -> Toolset:
+        """A list that was read to its end is what holds on this line from now on."""
+        listing = self._listing(whole.identity, whole.listed, whole.arrays, line)
+        fresh = line.identity is None
+        line.identity, line.listing, line.partial = whole.identity, listing, None
+        line.checked, line.generation = self._clock(), whole.generation
+        toolset = self._compile(line, whole.identity, listing)
+        self._tell(context.server, context.session or "", line, toolset)
+        self._met(Meeting(self.place(context.server), whole.identity, toolset, context.session or "", fresh))
+        return toolset
+
+    def _listing(self, identity: Identity, listed: Sequence[Listed], arrays: Sequence[bytes], line: Line) -> Listing:
+        known = line.listing
+        if known is not None and line.identity == identity and known.arrays == tuple(arrays):
+            return known
+        made = Listing(listed, problem=bound(listed, self.settings))
+        made.arrays = tuple(arrays)
+        key = (identity.server_id, made.digest)
+        shared = self._listings.get(key)
+        if shared is not None and shared.arrays == made.arrays:
+            return shared
+        self._listings[key] = made
+        return made
+
+    # ---- a list that passes ----
+
+    def passing(self, context: Context, page: Page, cursor: str | None) -> list[bytes]:
+        """The entries of a page that the client may see; with the last page the list is whole, and counts as verified.
+
+        `cursor` is what the page was asked for with.
+        """
+        line = self.line(context.server, context.session)
+        identity = self.identity(context.server, line, page)
+        listed = self._listed(line, identity, page)
+        part = self._gather(context, line, _Partial(cursor or "", identity, listed, [page.array], -1), page.cursor)
+        if bound(part.listed, self.settings):
+            return []
+        book, held = self._book(), self.held(identity.server_id)
+        return [
+            tool.raw for tool in listed if judge(tool, identity, book, self.settings).open and tool.name not in held
+        ]
+
+    def _gather(self, context: Context, line: Line, page: _Partial, onward: str | None) -> _Partial:
+        """What was read of a list so far; a page that does not follow the one before stands for itself."""
+        generation = self.generation(context.server)
+        part = line.partial
+        if not page.cursor:
+            part = line.partial = _Partial("", page.identity, [], [], generation)
+        if part is None or part.cursor != page.cursor or part.identity != page.identity:
+            line.partial = None
+            return page
+        part.listed += page.listed
+        part.arrays += page.arrays
+        if onward is not None and len(part.arrays) < _PAGES_MAX and not bound(part.listed, self.settings):
+            part.cursor = onward
+            return part
+        line.partial = None
+        if part.generation == generation:
+            # The client gets this very list: it needs no telling.
+            line.told = None
+            toolset = self._settle(context, line, part)
+            line.shown = line.listing
+            line.told = (toolset.version, bool(toolset.pending))
+        return part

@@ -1,0 +1,139 @@
+"""Every decision on tools, verified: a chain under a key that the store does not have.
+
+Each row's `mac` covers the row and the one before it; the head carries a seal of its own, so that neither a changed
+row nor a missing one goes unnoticed. What does not verify is believed by nobody: then no tool has an approval.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from callgate.pinning.model import SCHEME, Pin
+from callgate.pinning.storage import Head, Link, Sealed
+
+_START: Final = bytes(32)
+_ROW: Final = b"callgate pin\x00"
+_HEAD: Final = b"callgate pins, the last\x00"
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decoder: Final = msgspec.msgpack.Decoder(Pin)
+
+# The keys that rows may be sealed with, the one to write with first.
+Keys = Callable[[], Sequence[bytes]]
+
+
+class Book:
+    """The chain as far as it was read. `broken` says what is wrong with it; it stays broken until it is read anew."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self.broken = ""
+        # The row that does not hold, where that can be told.
+        self.broken_at: int | None = None
+        self._seq = 0
+        self._mac = _START
+        self._newest: dict[tuple[str, str], Pin] = {}
+        self._history: dict[tuple[str, str], list[Pin]] = {}
+        self._lineages: dict[tuple[str, str], Pin] = {}
+        self._sets: list[Pin] = []
+
+    @property
+    def version(self) -> int:
+        """Grows with every decision."""
+        return self._seq
+
+    def pin(self, server_id: str, tool: str) -> Pin | None:
+        """The decision in force; None where there is none, and where nothing can be believed."""
+        return None if self.broken else self._newest.get((server_id, tool))
+
+    def history(self, server_id: str, tool: str) -> list[Pin]:
+        """Every decision on a tool, the oldest first."""
+        return list(self._history.get((server_id, tool), ()))
+
+    def pins(self) -> Iterable[Pin]:
+        """The decisions in force, of all servers."""
+        return () if self.broken else self._newest.values()
+
+    def sets(self) -> Sequence[Pin]:
+        """Reviews of servers together that decided on no tool."""
+        return () if self.broken else self._sets
+
+    def latest_of(self, lineage: str, tool: str) -> Pin | None:
+        """The last approval of a tool under any identity of a lineage."""
+        return None if self.broken else self._lineages.get((lineage, tool))
+
+    # ---- reading ----
+
+    def read(self, head: Head | None, rows: Sequence[Sealed]) -> None:
+        """Take in what follows in the chain, and hold it against its head."""
+        if self.broken:
+            return
+        for row in rows:
+            if not self._take(row):
+                return
+        if head is None:
+            if self._seq:
+                self._break("the last decision's seal is missing", None)
+        elif head.seq != self._seq or not hmac.compare_digest(head.mac, self._mac):
+            self._break(f"the chain ends at {self._seq} and its seal says {head.seq}: decisions are missing", None)
+        elif not any(hmac.compare_digest(head.seal, _seal(key, head.seq, head.mac)) for key in self._keys()):
+            self._break("the seal of the last decision does not hold", head.seq)
+
+    def _take(self, row: Sealed) -> bool:
+        if row.seq != self._seq + 1:
+            return self._break(f"decision {self._seq + 1} is missing", self._seq + 1)
+        if not any(hmac.compare_digest(row.mac, _mac(key, self._mac, row.seq, row.body)) for key in self._keys()):
+            return self._break(f"decision {row.seq} is not as it was written", row.seq)
+        try:
+            pin = _decoder.decode(row.body)
+        except msgspec.MsgspecError:
+            return self._break(f"decision {row.seq} cannot be read", row.seq)
+        if pin.scheme != SCHEME:
+            return self._break(f"decision {row.seq} was written by another version of Callgate", row.seq)
+        self._seq, self._mac = row.seq, row.mac
+        self._keep(msgspec.structs.replace(pin, seq=row.seq))
+        return True
+
+    def _keep(self, pin: Pin) -> None:
+        if not pin.tool:
+            self._sets.append(pin)
+            return
+        key = (pin.server_id, pin.tool)
+        self._newest[key] = pin
+        self._history.setdefault(key, []).append(pin)
+        if pin.action == "approve":
+            self._lineages[(pin.lineage, pin.tool)] = pin
+
+    def _break(self, why: str, at: int | None) -> bool:
+        self.broken, self.broken_at = why, at
+        return False
+
+    # ---- writing ----
+
+    def link(self, pins: Sequence[Pin]) -> Link:
+        """What makes the next rows of the chain from these decisions."""
+        key = self._keys()[0]
+
+        def make(head: Head | None) -> tuple[Sequence[Sealed], Head]:
+            seq, mac = (0, _START) if head is None else (head.seq, head.mac)
+            rows = []
+            for pin in pins:
+                seq += 1
+                body = _encode(msgspec.structs.replace(pin, seq=seq))
+                mac = _mac(key, mac, seq, body)
+                rows.append(Sealed(seq, body, mac))
+            return rows, Head(seq, mac, _seal(key, seq, mac))
+
+        return make
+
+
+def _mac(key: bytes, before: bytes, seq: int, body: bytes) -> bytes:
+    return hmac.digest(key, _ROW + before + seq.to_bytes(8) + body, hashlib.sha256)
+
+
+def _seal(key: bytes, seq: int, mac: bytes) -> bytes:
+    return hmac.digest(key, _HEAD + seq.to_bytes(8) + mac, hashlib.sha256)

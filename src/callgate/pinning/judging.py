@@ -1,0 +1,152 @@
+"""How each tool of a list stands: held against the decisions in force, one by one. What is not known is refused."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+
+from callgate.errors import Reason
+from callgate.pinning.book import Book
+from callgate.pinning.document import digest
+from callgate.pinning.listing import Listing
+from callgate.pinning.model import PENDING_TOOL, Identity, Listed, Pin, State
+from callgate.pinning.settings import Settings
+
+_VERSION_DIGITS: Final = 16
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A tool's state, and why it may not be seen or called; `reason` is None for one that may."""
+
+    state: State
+    reason: Reason | None = None
+    detail: str = ""
+    approval_hash: str = ""
+
+    @property
+    def open(self) -> bool:
+        return self.reason is None
+
+
+UNKNOWN: Final = Standing(State.GONE, Reason.TOOL_UNKNOWN)
+
+
+def judge(tool: Listed, identity: Identity, book: Book, settings: Settings) -> Standing:
+    """The standing of one listed tool."""
+    if book.broken:
+        return Standing(State.UNFIT, Reason.PIN_TAMPERED)
+    if tool.problem or not tool.approval_hash:
+        return Standing(State.UNFIT, Reason.TOOL_UNFIT, f"nobody can approve this tool: {tool.problem or 'no hash'}")
+    if tool.name == PENDING_TOOL:
+        return Standing(State.UNFIT, Reason.TOOL_UNFIT, "this name is the gateway's own")
+    pin = book.pin(identity.server_id, tool.name)
+    if pin is not None and pin.action == "block":
+        note = f": {pin.note}" if pin.note else ""
+        return Standing(State.BLOCKED, Reason.TOOL_BLOCKED, f"{pin.approved_by} has blocked this tool{note}")
+    if pin is None or pin.action != "approve":
+        return _new(tool, identity, book)
+    if not hmac.compare_digest(pin.approval_hash.encode(), tool.approval_hash.encode()):
+        return Standing(State.CHANGED, Reason.TOOL_CHANGED, approval_hash=pin.approval_hash)
+    if settings.beside == "block" and dict(pin.beside) != dict(tool.beside):
+        changed = ", ".join(changed_members(pin.beside, tool.beside))
+        return Standing(State.CHANGED, Reason.TOOL_CHANGED, f"the tool's {changed} changed since it was approved")
+    return _current(pin, identity, book, settings)
+
+
+def _new(tool: Listed, identity: Identity, book: Book) -> Standing:
+    former = book.latest_of(identity.lineage, tool.name)
+    if former is None or former.server_id == identity.server_id:
+        return Standing(State.NEW, Reason.TOOL_NOT_APPROVED)
+    text = "the server is another one, or another version, than the one this tool was approved for"
+    return Standing(State.NEW, Reason.TOOL_NOT_APPROVED, text)
+
+
+def _current(pin: Pin, identity: Identity, book: Book, settings: Settings) -> Standing:
+    """An approval holds until a later one was given to another version, where the version is the server's own word."""
+    if settings.rollback == "ask" and not identity.chosen:
+        latest = book.latest_of(identity.lineage, pin.tool)
+        if latest is not None and latest.server_id != identity.server_id:
+            text = "another version of this server was approved since; this one has to be approved again"
+            return Standing(State.RETIRED, Reason.TOOL_CHANGED, text, pin.approval_hash)
+    return Standing(State.APPROVED, approval_hash=pin.approval_hash)
+
+
+def changed_members(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Which members beside the approval differ."""
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
+class Toolset:
+    """A list as it stands under the decisions of one moment: what may be seen, what may be called, and its version.
+
+    `held` has tools that wait for a review of their server together with another.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        listing: Listing,
+        book: Book,
+        settings: Settings,
+        held: Mapping[str, str] | None = None,
+        *,
+        stamp: object = None,
+    ) -> None:
+        self.identity = identity
+        self.listing = listing
+        # What it was made from, for whoever keeps it.
+        self.stamp = stamp
+        self._held = held or {}
+        self.standings = {name: judge(tool, identity, book, settings) for name, tool in listing.tools.items()}
+        self._facts: dict[str, dict[str, Any]] = {}
+
+    def standing(self, name: str) -> Standing:
+        """How a tool stands; one that is on no list is unknown."""
+        if self.listing.problem:
+            return Standing(State.UNFIT, Reason.TOOLSET_TOO_LARGE, self.listing.problem)
+        found = self.standings.get(name, UNKNOWN)
+        held = self._held.get(name)
+        if held is not None and found.open:
+            return Standing(found.state, Reason.SET_NOT_REVIEWED, held, found.approval_hash)
+        return found
+
+    @cached_property
+    def version(self) -> str:
+        """Digits that change with anything that may be called: the tools and the hashes they were approved under."""
+        names = sorted(name for name in self.standings if self.standing(name).open)
+        document = [self.identity.server_id, [[name, self.standings[name].approval_hash] for name in names]]
+        return digest(document)[7 : 7 + _VERSION_DIGITS]
+
+    @cached_property
+    def pending(self) -> tuple[str, ...]:
+        """What waits for a reviewer."""
+        waiting = (State.NEW, State.CHANGED, State.RETIRED)
+        return tuple(
+            sorted(
+                name
+                for name, found in self.standings.items()
+                if found.state in waiting or (found.open and name in self._held)
+            )
+        )
+
+    def facts(self, name: str) -> dict[str, Any]:
+        """What the record of a call says of its tool."""
+        made = self._facts.get(name)
+        if made is None:
+            listed = self.listing.tools.get(name)
+            made = {
+                "pin": {
+                    "server_id": self.identity.server_id,
+                    "approval_hash": self.standing(name).approval_hash or None,
+                    "listed_hash": (listed.approval_hash or None) if listed is not None else None,
+                    "state": self.standing(name).state.value,
+                    "toolset": self.version,
+                }
+            }
+            if listed is not None:
+                self._facts[name] = made
+        return made

@@ -1,0 +1,261 @@
+"""Reading a list of tools so that no two readers can see two different lists.
+
+An entry goes on to the model as the bytes it came as, so those bytes must mean one thing to every reader: no key twice,
+none that differs from a known one only in its case, no text or number without a canonical form. What does not hold is
+not repaired: the entry is unfit, and the list goes on without it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from callgate.errors import MessageError, Reason, UpstreamError
+from callgate.jsonrpc import elements, member_spans
+from callgate.pinning.document import approval_hash, beside, digest
+from callgate.pinning.model import Listed
+from callgate.pinning.settings import Settings
+
+NAME_BYTES: Final = 512
+_DEPTH: Final = 100
+# What a careless reader could take another spelling for.
+_MEMBERS: Final = frozenset(
+    {"name", "title", "description", "inputschema", "outputschema", "annotations", "_meta", "icons", "execution"}
+)
+_SPELLING: Final = frozenset(
+    {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta", "icons", "execution"}
+)
+_REPLY: Final = frozenset({"jsonrpc", "id", "result", "error"})
+_RESULT: Final = frozenset({"tools", "nextCursor", "_meta"})
+_RESULT_FOLDED: Final = frozenset({"tools", "nextcursor", "_meta"})
+_decode: Final = msgspec.json.Decoder().decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One page of a list: the bytes of each entry, where the array stands in the reply, and the next page's cursor."""
+
+    entries: tuple[bytes, ...]
+    span: tuple[int, int]
+    array: bytes
+    cursor: str | None
+    meta: Mapping[str, Any] = {}
+
+
+def read_page(reply: bytes) -> Page | None:
+    """The page in a reply; None where the reply holds no list at all.
+
+    UpstreamError where it holds one that two readers could read differently.
+    """
+    try:
+        outer = member_spans(reply) or {}
+        if "result" not in {_folded(name) for name in outer}:
+            return None
+        at = outer.get("result", (0, 0))[0]
+        result = reply[at : outer["result"][1]] if "result" in outer else b""
+        inner = member_spans(result) or {}
+        if "result" in outer and "tools" not in {_folded(name) for name in inner}:
+            return None
+        _check_spelling(outer, inner)
+        start, end = inner["tools"]
+        array = result[start:end]
+        entries = elements(array)
+        if entries is None:
+            raise _garbled("its tools are no array")
+        cursor, meta = (_value(result, inner, name) for name in ("nextCursor", "_meta"))
+        if cursor is not None and not isinstance(cursor, str):
+            raise _garbled("its cursor is no text")
+        span = (at + start, at + end)
+        return Page(tuple(entries), span, array, cursor or None, meta if isinstance(meta, dict) else {})
+    except MessageError as error:
+        raise _garbled(str(error)) from None
+
+
+def _check_spelling(outer: Iterable[str], inner: Iterable[str]) -> None:
+    for name in outer:
+        if name not in _REPLY and _folded(name) in _REPLY:
+            raise _garbled(f"the reply holds {name!r}")
+    for name in inner:
+        if name not in _RESULT and _folded(name) in _RESULT_FOLDED:
+            raise _garbled(f"the result holds {name!r}")
+
+
+def _garbled(why: str) -> UpstreamError:
+    text = f"the server's list of tools can be read in more than one way, so none of it was passed on: {why}"
+    return UpstreamError(Reason.UPSTREAM_GARBAGE, text)
+
+
+def _value(result: bytes, spans: Mapping[str, tuple[int, int]], name: str) -> Any:
+    span = spans.get(name)
+    if span is None:
+        return None
+    try:
+        return json.loads(result[span[0] : span[1]].decode())
+    except (ValueError, RecursionError):
+        raise _garbled(f"its {name} is no JSON") from None
+
+
+class Reader:
+    """Reads entries under one identity; an entry that was read before, byte for byte, is not read again."""
+
+    def __init__(self, server_id: str, settings: Settings, known: Mapping[bytes, Listed] | None = None) -> None:
+        self._server_id = server_id
+        self._settings = settings
+        self._known = known or {}
+
+    def read(self, raw: bytes) -> Listed:
+        known = self._known.get(raw)
+        return self._read(raw) if known is None else known
+
+    def _read(self, raw: bytes) -> Listed:
+        if len(raw) > self._settings.tool_bytes:
+            # Not hashed, not kept: only its name, so that a reviewer can be told.
+            most = self._settings.tool_bytes
+            return Listed(_name_in(raw), b"", {}, problem=f"its definition has {len(raw)} bytes; {most} are taken")
+        try:
+            entry = _strictly(raw)
+            _check(entry)
+            if costly := _costly([raw], self._settings.tool_tokens):
+                return Listed(entry["name"], raw, entry, problem=f"its definition costs {costly}")
+            made = approval_hash(self._server_id, entry["name"], entry.get("description"), entry.get("inputSchema"))
+            return Listed(entry["name"], raw, entry, made, beside(entry))
+        except MessageError as error:
+            return Listed(_name_in(raw), raw, {}, problem=str(error))
+
+
+class _Unfit(MessageError):
+    def __init__(self, why: str) -> None:
+        super().__init__(Reason.TOOL_UNFIT, why)
+
+
+def _strictly(raw: bytes) -> dict[str, Any]:
+    try:
+        value = _decode(raw)
+        if _encode(value) != raw:
+            value = _pairwise(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        value = _pairwise(raw)
+    if not isinstance(value, dict):
+        raise _Unfit("it is no object")
+    return value
+
+
+def _pairwise(raw: bytes) -> Any:
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(items)
+        if len(made) != len(items):
+            raise _Unfit("an object in its definition has the same key twice")
+        return made
+
+    def constant(token: str) -> float:
+        raise _Unfit(f"its definition holds {token}, which is no JSON")
+
+    try:
+        return json.loads(raw.decode(), object_pairs_hook=pairs, parse_constant=constant)
+    except RecursionError:
+        raise _Unfit("its definition is nested too deeply") from None
+    except ValueError:
+        raise _Unfit("its definition is no JSON") from None
+
+
+def _check(entry: dict[str, Any]) -> None:
+    name, description, schema = entry.get("name"), entry.get("description"), entry.get("inputSchema")
+    if not isinstance(name, str) or not name:
+        raise _Unfit("it has no name")
+    if len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES or not name.isprintable():
+        raise _Unfit("its name is too long or holds characters that cannot be seen")
+    if description is not None and not isinstance(description, str):
+        raise _Unfit("its description is no text")
+    if schema is not None and not isinstance(schema, dict):
+        raise _Unfit("its input schema is no object")
+    for key in entry:
+        if key not in _SPELLING and _folded(key) in _MEMBERS:
+            raise _Unfit(f"it holds {key!r}, which some readers take for another member")
+    _check_depth(entry)
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(_DEPTH):
+        level = [
+            item
+            for node in level
+            for item in (node.values() if isinstance(node, dict) else node)
+            if isinstance(item, (dict, list))
+        ]
+        if not level:
+            return
+    raise _Unfit(f"its definition is nested more than {_DEPTH} levels deep")
+
+
+def _name_in(raw: bytes) -> str:
+    """The name of an entry that is not to be believed, as far as it can be told."""
+    try:
+        name = json.loads(raw.decode()).get("name")
+    except (ValueError, RecursionError, AttributeError):
+        return ""
+    return name[:NAME_BYTES] if isinstance(name, str) and name.isprintable() else ""
+
+
+def _folded(text: str) -> str:
+    return text.partition("\0")[0].strip().casefold()
+
+
+class Listing:
+    """A whole list, every page of it, under one identity. `problem` says why none of it can be used."""
+
+    def __init__(self, tools: Iterable[Listed], *, problem: str = "") -> None:
+        self.problem = problem
+        # For whoever reads lists again and again: the arrays it was read from, and what it came to.
+        self.arrays: tuple[bytes, ...] = ()
+        self.compiled: object = None
+        self.tools: dict[str, Listed] = {}
+        self.nameless = 0
+        self.known: dict[bytes, Listed] = {}
+        self.size = 0
+        for tool in tools:
+            self._add(tool)
+        # Two lists with the same digest are the same list; the order of tools is no part of it.
+        parts = sorted([t.name, t.approval_hash, t.problem, *sorted(t.beside.values())] for t in self.tools.values())
+        self.digest = digest([problem, parts])
+
+    def _add(self, tool: Listed) -> None:
+        self.size += len(tool.raw)
+        if tool.raw:
+            self.known[tool.raw] = tool
+        if not tool.name:
+            self.nameless += 1
+            return
+        other = self.tools.get(tool.name)
+        if other is not None and other.raw != tool.raw:
+            text = "the server lists two tools of this name"
+            tool = msgspec.structs.replace(tool, problem=text, approval_hash="")
+        self.tools[tool.name] = tool
+
+
+def bound(tools: Sequence[Listed], settings: Settings) -> str:
+    """Why a list is larger than may be; empty where it is not."""
+    size = sum(len(tool.raw) for tool in tools)
+    if len(tools) > settings.list_tools:
+        return f"the server lists {len(tools)} tools; {settings.list_tools} are taken"
+    if size > settings.list_bytes:
+        return f"the server's tools have {size} bytes together; {settings.list_bytes} are taken"
+    if costly := _costly([tool.raw for tool in tools], settings.list_tokens):
+        return f"the server's tools together cost {costly}"
+    return ""
+
+
+def _costly(texts: Sequence[bytes], most: int) -> str:
+    """How many tokens too many; empty where they are not. No text has more tokens than bytes: few need counting."""
+    if sum(map(len, texts)) <= most:
+        return ""
+    from callgate.pinning.inspection import tokens
+
+    cost = sum(tokens(text.decode(errors="replace")) for text in texts)
+    return f"about {cost} tokens; {most} are taken" if cost > most else ""
+
+
+__all__ = ["Listing", "Page", "Reader", "bound", "read_page"]

@@ -1,0 +1,264 @@
+"""Tool pinning as gateway, console, command line and libraries use it: decide, review, and look up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from callgate.errors import Reason, Refused
+from callgate.pinning.book import Book, Keys
+from callgate.pinning.deciding import (
+    ACTIONS,
+    Choice,
+    Subject,
+    check_choice,
+    check_findings,
+    check_request,
+    check_reviewer,
+    detail,
+    make_pin,
+)
+from callgate.pinning.model import Pin, ServerSeen
+from callgate.pinning.present import current, statuses
+from callgate.pinning.review import Present, Reviewer, Sitting
+from callgate.pinning.settings import Settings
+from callgate.pinning.storage import Head, Link, PinShelf, Sealed, Wanted
+from callgate.pinning.views import Review, ServerStatus, ToolView
+
+# Makes the audit row that says who did what; None where no log is kept.
+Witness: TypeAlias = Callable[[str, str, dict[str, Any]], Any]
+# The group of each server that a configuration names.
+Configured: TypeAlias = Mapping[str, str]
+
+_TOGETHER: Final = 1_000
+
+
+def no_witness(_action: str, _by: str, _detail: dict[str, Any]) -> None:
+    """For a store without a log."""
+
+
+class Pins:
+    """Decisions and what was met, over one store. `configured` is what reviews go by where they are not told."""
+
+    def __init__(
+        self,
+        shelf: PinShelf,
+        keys: Keys,
+        *,
+        settings: Settings | None = None,
+        witness: Witness = no_witness,
+        clock: Callable[[], float] = time.time,
+        configured: Configured | None = None,
+    ) -> None:
+        self.shelf = shelf
+        self.settings = settings or Settings()
+        self.configured = configured
+        self.book = Book(keys)
+        self._keys = keys
+        self._witness = witness
+        self._clock = clock
+        self._reading = asyncio.Lock()
+        self._reviewer = Reviewer()
+
+    def now(self) -> int:
+        """Milliseconds since 1970."""
+        return int(self._clock() * 1000)
+
+    async def refresh(self) -> None:
+        """Take in what was decided since, here or in another process."""
+        async with self._reading:
+            head, rows = await self.shelf.since(self.book.version)
+            self.book.read(head, rows)
+
+    async def reread(self) -> None:
+        """Believe nothing that was read before: the whole chain anew."""
+        async with self._reading:
+            book = Book(self._keys)
+            book.read(*await self.shelf.since(0))
+            self.book = book
+
+    # ---- deciding ----
+
+    async def decide(self, choices: Sequence[Choice], *, by: str, together: Iterable[str] = ()) -> list[Pin]:
+        """Write decisions, all or none. `together`: the identities of all servers whose tools the reviewer had in view.
+
+        Refused where a tool is not known, has changed, is unfit, or has findings that are not overruled.
+        """
+        check_request(choices, by)
+        beside = sorted(set(together))[:_TOGETHER]
+        sitting, present = await self._sit({choice.server_id for choice in choices})
+        known = {one.seen.server_id: one for one in present}
+        subjects = await asyncio.to_thread(self._subjects, choices, sitting, known)
+        for choice, subject in zip(choices, subjects, strict=True):
+            check_choice(choice, subject, strict_schemas=self.settings.strict_schemas)
+        check_findings(choices, subjects)
+        at = self.now()
+        pins = [
+            make_pin(choice, subject, by=by, at=at, together=beside)
+            for choice, subject in zip(choices, subjects, strict=True)
+        ]
+        wanted = [
+            Wanted(pin.server_id, pin.tool, pin.approval_hash if pin.action == "approve" else "")
+            for pin, subject in zip(pins, subjects, strict=True)
+            if pin.action != "withdraw" and subject.seen is not None
+        ]
+        return await self._write(pins, wanted, [self._told(pin, sitting) for pin in pins])
+
+    async def review_set(self, group: str, version: str, *, by: str, configured: Configured | None = None) -> Pin:
+        """Record that somebody has looked at the servers of a group together, as they are in this version."""
+        check_reviewer(by)
+        sitting, _ = await self._sit((), configured)
+        found = sitting.groups.get(group, [])
+        now = sitting.version(found)
+        if now != version:
+            raise Refused(
+                Reason.TOOLSET_OUTDATED,
+                "servers came, went or changed since these were reviewed together",
+                advice="Look at the servers as they are now, and confirm again.",
+                data={"version": now},
+            )
+        members = sorted({member.server_id for member in found})
+        pin = Pin(
+            action="approve",
+            server_id=f"group:{group}",
+            lineage="",
+            server=group,
+            tool="",
+            approval_hash=version,
+            approved_at=self.now(),
+            approved_by=by,
+            together=tuple(members),
+        )
+        told = {"group": group, "version": version, "servers": members, "approved_at": pin.approved_at}
+        made = await self._write([pin], [], [self._witness("pinning.set_reviewed", by, told)])
+        return made[0]
+
+    def _subjects(self, choices: Sequence[Choice], sitting: Sitting, known: Mapping[str, Present]) -> list[Subject]:
+        made = []
+        for choice in choices:
+            one = known.get(choice.server_id)
+            pin = self.book.pin(choice.server_id, choice.tool)
+            seen = next((tool for tool in one.tools if tool.tool == choice.tool), None) if one is not None else None
+            if one is None or seen is None:
+                made.append(Subject(one.seen if one is not None else None, None, None, pin))
+                continue
+            listed = self._reviewer.looking.listed(choice.server_id, seen, self.settings)
+            approving = choice.action == "approve"
+            made.append(
+                Subject(
+                    one.seen,
+                    seen,
+                    listed,
+                    pin,
+                    sitting.findings(one, seen) if approving else (),
+                    self._reviewer.looking.catch_all(listed) if approving else "",
+                )
+            )
+        return made
+
+    def _told(self, pin: Pin, sitting: Sitting) -> Any:
+        before = [one for one in self.book.history(pin.server_id, pin.tool) if one.action == "approve"][-1:]
+        latest = before[0] if before else self.book.latest_of(pin.lineage, pin.tool)
+        retiring = pin.action == "approve" and self.settings.rollback == "ask"
+        retires = sitting.known.retired_by(pin) if retiring else []
+        return self._witness(ACTIONS[pin.action], pin.approved_by, detail(pin, latest, retires))
+
+    async def _write(self, pins: Sequence[Pin], wanted: Sequence[Wanted], witnesses: Sequence[Any]) -> list[Pin]:
+        if not self._keys():
+            raise Refused(Reason.STORE_UNAVAILABLE, "there is no key to seal decisions with")
+        made: list[Pin] = []
+        link = self.book.link(pins)
+
+        def numbered(head: Head | None) -> tuple[Sequence[Sealed], Head]:
+            rows, last = link(head)
+            made[:] = [msgspec.structs.replace(pin, seq=row.seq) for pin, row in zip(pins, rows, strict=True)]
+            return rows, last
+
+        linked: Link = numbered
+        await self.shelf.decide(wanted, linked, [one for one in witnesses if one is not None])
+        await self.refresh()
+        return made
+
+    # ---- looking ----
+
+    async def review(self, configured: Configured | None = None) -> Review:
+        """Everything that waits, of all servers together, and the tools that stand beside it."""
+        sitting, _ = await self._sit((), configured, tampered=True)
+        return await asyncio.to_thread(sitting.review)
+
+    async def held(self, configured: Configured | None = None) -> dict[str, dict[str, str]]:
+        """The tools that wait until two servers are reviewed together: server_id, tool, a sentence."""
+        sitting, _ = await self._sit((), configured, tampered=True)
+        return await asyncio.to_thread(lambda: sitting.held)
+
+    async def find(self, server: str, tool: str) -> ToolView:
+        """One tool; the server by its identity or by its configured name, then as it was met last."""
+        servers = await self.shelf.servers()
+        chosen = _named(servers, server)
+        if chosen is None:
+            raise Refused(
+                Reason.TOOL_UNKNOWN, f"no server {server!r} was met", advice="`callgate tools servers` lists them."
+            )
+        sitting, present = await self._sit({chosen.server_id}, tampered=True)
+        one = next(one for one in present if one.seen.server_id == chosen.server_id)
+        seen = next((seen for seen in one.tools if seen.tool == tool), None)
+        if seen is None:
+            raise Refused(Reason.TOOL_UNKNOWN, f"{chosen.name!r} was never seen to list a tool {tool!r}")
+        return await asyncio.to_thread(sitting.tool, one, seen)
+
+    async def tool(self, server: str, tool: str) -> ToolView:
+        return await self.find(server, tool)
+
+    async def history(self, server_id: str, tool: str) -> list[Pin]:
+        """Every decision on a tool, the oldest first."""
+        await self.refresh()
+        return self.book.history(server_id, tool)
+
+    async def statuses(self, configured: Configured | None = None) -> list[ServerStatus]:
+        """Every identity on record and what is odd about it: orphans, and the same server under several identities."""
+        await self.refresh()
+        now = self.now()
+        return statuses(
+            self.book,
+            self.settings,
+            servers=await self.shelf.servers(),
+            tools=await self.shelf.tools(),
+            connected=await self.shelf.connected(now),
+            configured=self.configured if configured is None else configured,
+            now=now,
+            looking=self._reviewer.looking,
+        )
+
+    async def _sit(
+        self, wanted: Iterable[str], configured: Configured | None = None, *, tampered: bool = False
+    ) -> tuple[Sitting, list[Present]]:
+        """A review of all that is current, and of the identities wanted. `tampered`: even if none is believed."""
+        await self.refresh()
+        if self.book.broken and not tampered:
+            raise Refused(Reason.PIN_TAMPERED, f"no decision can be made: {self.book.broken}")
+        if configured is not None:
+            self.configured = configured
+        now = self.now()
+        places = current(
+            await self.shelf.servers(),
+            await self.shelf.connected(now),
+            self.configured,
+            set(wanted),
+            now - self.settings.orphan_days * 86_400_000,
+        )
+        present = [
+            msgspec.structs.replace(one, tools=tuple(await self.shelf.tools(one.seen.server_id))) for one in places
+        ]
+        return Sitting(self._reviewer, self.book, self.settings, present), present
+
+
+def _named(servers: Sequence[ServerSeen], given: str) -> ServerSeen | None:
+    exact = [one for one in servers if one.server_id == given]
+    return next(iter(exact or [one for one in servers if one.name == given]), None)
+
+
+__all__ = ["Choice", "Configured", "Pins", "Witness", "no_witness"]

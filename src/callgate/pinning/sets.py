@@ -1,0 +1,133 @@
+"""Servers that one agent sees together: which of them were reviewed together, and what waits until they are.
+
+A text of one server can redirect the use of another's tools. So what counts is pairs: somebody has to have had the
+tools of both before their eyes, and not before the text in question was approved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Final, TypeAlias
+
+import msgspec
+
+from callgate.pinning.book import Book
+from callgate.pinning.document import digest
+from callgate.pinning.model import Finding, Pin
+from callgate.pinning.settings import Settings
+
+_VERSION_DIGITS: Final = 16
+
+# What was found in each tool of each server: server_id, tool.
+Found: TypeAlias = Mapping[str, Mapping[str, Sequence[Finding]]]
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A server of a set."""
+
+    name: str
+    group: str
+    server_id: str
+    lineage: str
+
+
+class Together:
+    """When two servers were last reviewed together, as the number of the decision that was made then."""
+
+    def __init__(self, book: Book) -> None:
+        self.version = book.version
+        self._last: dict[frozenset[str], int] = {}
+        reviews: dict[tuple[str, tuple[str, ...]], int] = {}
+        for pin in _approvals(book):
+            key = (pin.server_id if pin.tool else "", pin.together)
+            reviews[key] = max(reviews.get(key, 0), pin.seq)
+        for (server_id, together), seq in reviews.items():
+            for pair in _pairs(server_id, together):
+                self._last[pair] = max(self._last.get(pair, 0), seq)
+
+    def since(self, one: str, other: str) -> int:
+        """Zero if they never were."""
+        return self._last.get(frozenset((one, other)), 0)
+
+
+def set_version(members: Iterable[Member], texts: Mapping[str, str]) -> str:
+    """Digits that change when a server comes, goes or becomes another one, or a text of its tools does.
+
+    `texts` has a digest of each server's tools.
+    """
+    parts = sorted({(member.name, member.server_id) for member in members})
+    return digest([[name, one, texts.get(one, "")] for name, one in parts])[7 : 7 + _VERSION_DIGITS]
+
+
+def by_group(members: Iterable[Member]) -> dict[str, list[Member]]:
+    """The sets, each in the order of names."""
+    groups: dict[str, list[Member]] = {}
+    for member in sorted(members, key=lambda one: (one.group, one.name, one.server_id)):
+        groups.setdefault(member.group, []).append(member)
+    return groups
+
+
+def pairs(members: Sequence[Member]) -> Iterator[tuple[Member, Member]]:
+    """Every two of a set that are two servers, and not one in two versions."""
+    for one, other in combinations(members, 2):
+        if one.lineage != other.lineage:
+            yield one, other
+
+
+def open_pairs(members: Sequence[Member], together: Together) -> list[tuple[Member, Member]]:
+    """Those that nobody has reviewed together."""
+    return [(one, other) for one, other in pairs(members) if not together.since(one.server_id, other.server_id)]
+
+
+def held_in(
+    members: Sequence[Member], found: Found, book: Book, together: Together, settings: Settings
+) -> dict[str, dict[str, str]]:
+    """The tools of one set that wait for a review of two servers together, by server_id: for each tool a sentence."""
+    waiting: dict[str, dict[str, str]] = {}
+    if settings.set_review == "never" or len(members) < 2:
+        return waiting
+    if settings.set_review == "always":
+        for one, other in open_pairs(members, together):
+            for first, second in ((one, other), (other, one)):
+                text = f"nobody has reviewed {first.name} together with {second.name}, which the same agent sees"
+                tools = waiting.setdefault(first.server_id, {})
+                for tool in found.get(first.server_id, {}):
+                    tools.setdefault(tool, text)
+    for member in members:
+        for tool, findings in found.get(member.server_id, {}).items():
+            pin = book.pin(member.server_id, tool)
+            if pin is not None and (text := _held_by(member, pin, findings, members, together)):
+                waiting.setdefault(member.server_id, {}).setdefault(tool, text)
+    return waiting
+
+
+def _held_by(
+    member: Member, pin: Pin, findings: Iterable[Finding], members: Sequence[Member], together: Together
+) -> str:
+    for finding in findings:
+        for other in members:
+            if finding.server not in (other.name, other.server_id) or other.lineage == member.lineage:
+                continue
+            if together.since(member.server_id, other.server_id) < pin.seq:
+                return (
+                    f"nobody has reviewed {member.name} together with {other.name}, and its definition touches "
+                    f"{finding.tool or 'a tool'} there ({finding.rule})"
+                )
+    return ""
+
+
+def _approvals(book: Book) -> Iterator[Pin]:
+    yield from book.sets()
+    for newest in book.pins():
+        for pin in book.history(newest.server_id, newest.tool):
+            if pin.action == "approve" and len(pin.together) > 1:
+                yield pin
+
+
+def _pairs(server_id: str, together: Sequence[str]) -> Iterator[frozenset[str]]:
+    """An approval was made for one server with the others beside it; a review of a set was made for all of them."""
+    if not server_id:
+        yield from map(frozenset, combinations(sorted(set(together)), 2))
+    elif server_id in together:
+        yield from (frozenset((server_id, other)) for other in together if other != server_id)

@@ -1,0 +1,96 @@
+"""Decisions on tools: a chain that is only added to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from sqlalchemy import Connection, and_, func, insert, select, update
+
+from callgate.audit.rows import AuditRow
+from callgate.errors import Reason, Refused
+from callgate.pinning.keeping import check_link, check_wanted
+from callgate.pinning.model import Pin, ToolSeen
+from callgate.pinning.storage import Head, Link, Sealed, Wanted
+from callgate.store.approval_sql import Part, known
+from callgate.store.pin_sql import key_of
+from callgate.store.schema import pin, pin_head, tool_seen
+
+_pin: Final = msgspec.msgpack.Decoder(Pin)
+_ROWS: Final = select(pin.c.seq, pin.c.body, pin.c.mac).order_by(pin.c.seq)
+_HEAD: Final = select(pin_head.c.seq, pin_head.c.mac, pin_head.c.seal)
+_END: Final = select(func.coalesce(func.max(pin.c.seq), 0))
+
+
+class SqlDecisions(Part):
+    """The chain in `pin`, its end in `pin_head`."""
+
+    async def head(self) -> Head | None:
+        return await self._store.read(_head)
+
+    async def chain(self, after: int = 0, most: int = 10_000) -> list[Sealed]:
+        query = _ROWS.where(pin.c.seq > after).limit(max(0, most))
+        return await self._store.read(lambda conn: [Sealed(*row) for row in conn.execute(query)])
+
+    async def since(self, after: int = 0) -> tuple[Head | None, list[Sealed]]:
+        query = _ROWS.where(pin.c.seq > after)
+        return await self._store.read(lambda conn: (_head(conn), [Sealed(*row) for row in conn.execute(query)]))
+
+    async def decide(self, wanted: Sequence[Wanted], link: Link, witnesses: Sequence[AuditRow] = ()) -> None:
+        def add(conn: Connection) -> None:
+            for one in wanted:
+                check_wanted(one, _newest(conn, one))
+            before = _head(conn)
+            # Nothing is added to a chain that does not end where its head says.
+            if conn.execute(_END).scalar_one() != (0 if before is None else before.seq):
+                raise Refused(Reason.PIN_TAMPERED)
+            rows, after = link(before)
+            check_link(before, rows, after)
+            if rows:
+                conn.execute(insert(pin), [_values(row) for row in rows])
+            _put_head(conn, before, after)
+            for witness in witnesses:
+                self._record(conn, witness)
+            self._store.backend.announce(conn)
+
+        await self._change(add)
+
+
+def _head(conn: Connection) -> Head | None:
+    row = conn.execute(_HEAD).first()
+    return None if row is None else Head(*row)
+
+
+def _newest(conn: Connection, wanted: Wanted) -> ToolSeen | None:
+    """What `check_wanted` has to know of the newest text; the text itself is not part of it."""
+    keys = (key_of(wanted.server_id), key_of(wanted.tool))
+    query = select(tool_seen.c.approval_hash, tool_seen.c.gone)
+    row = conn.execute(query.where(tool_seen.c.server_key == keys[0], tool_seen.c.tool_key == keys[1])).first()
+    if row is None:
+        return None
+    return ToolSeen(
+        server_id=wanted.server_id, tool=wanted.tool, approval_hash=row.approval_hash, raw=b"", gone=bool(row.gone)
+    )
+
+
+def _values(row: Sealed) -> dict[str, object]:
+    made = _pin.decode(row.body)
+    return {
+        "seq": row.seq,
+        "server_key": key_of(made.server_id),
+        "tool_key": key_of(made.tool),
+        "approval_hash": known(made.approval_hash),
+        "body": row.body,
+        "mac": row.mac,
+    }
+
+
+def _put_head(conn: Connection, before: Head | None, after: Head) -> None:
+    values = msgspec.structs.asdict(after)
+    if before is None:
+        conn.execute(insert(pin_head).values(id=1, **values))
+        return
+    same = and_(pin_head.c.seq == before.seq, pin_head.c.mac == before.mac, pin_head.c.seal == before.seal)
+    if conn.execute(update(pin_head).where(same).values(values)).rowcount != 1:
+        raise Refused(Reason.STORE_UNAVAILABLE, "another decision was made at the same moment")

@@ -1,0 +1,137 @@
+"""What was met of servers and their tools, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+from sqlalchemy import Connection, Row, case, delete, func, select
+
+from callgate.audit.rows import AuditRow
+from callgate.pinning.keeping import too_many_servers
+from callgate.pinning.model import Change, ServerSeen, ToolSeen
+from callgate.pinning.storage import USUAL, Bounds
+from callgate.store.approval_sql import Part
+from callgate.store.pin_meeting import SAME_TEXT, Sighting, Meeting, effective
+from callgate.store.pin_sql import key_of, pack, unpack
+from callgate.store.schema import pin, server_seen, tool_seen, tool_text
+
+
+class SqlSightings(Part):
+    """Servers in `server_seen`, the newest text of each tool in `tool_seen`, all texts in `tool_text`."""
+
+    async def saw(
+        self, server: ServerSeen, tools: Sequence[ToolSeen], *, whole: bool, bounds: Bounds = USUAL
+    ) -> tuple[Change, ...]:
+        sighting = Sighting(server, tools, whole=whole)
+        known_as = select(server_seen).where(server_seen.c.key == key_of(server.server_id))
+
+        def meet(conn: Connection) -> tuple[Change, ...]:
+            before = conn.execute(known_as).first()
+            if before is None:
+                _make_room(conn, server, bounds)
+            same = (
+                before is not None and whole and before.list_state == sighting.state and len(sighting) <= bounds.tools
+            )
+            changes = () if same else Meeting(conn, sighting, before.whole_seen if before else 0).hold(bounds)
+            _put_server(conn, sighting, before)
+            if changes:
+                self._store.backend.announce(conn)
+            return changes
+
+        return await self._change(meet)
+
+    async def servers(self) -> list[ServerSeen]:
+        query = select(server_seen.c.body, server_seen.c.last_seen)
+        rows = await self._store.read(lambda conn: conn.execute(query).all())
+        found = [replace(unpack(row.body, ServerSeen), last_seen=row.last_seen) for row in rows]
+        return sorted(found, key=lambda server: (-server.last_seen, server.server_id))
+
+    async def tools(self, server_id: str | None = None) -> list[ToolSeen]:
+        query = (
+            select(tool_text, tool_seen.c.gone, tool_seen.c.last_seen.label("seen"), server_seen.c.whole_seen)
+            .join(tool_seen, SAME_TEXT)
+            .join(server_seen, server_seen.c.key == tool_text.c.server_key)
+        )
+        if server_id is not None:
+            query = query.where(tool_text.c.server_key == key_of(server_id))
+        rows = await self._store.read(lambda conn: conn.execute(query).all())
+        return sorted((_tool_of(row) for row in rows), key=lambda tool: (tool.server_id, tool.tool))
+
+    async def texts(self, server_id: str, tool: str) -> list[ToolSeen]:
+        query = (
+            select(tool_text, tool_seen.c.gone, tool_seen.c.last_seen.label("seen"), server_seen.c.whole_seen)
+            .outerjoin(tool_seen, SAME_TEXT)
+            .join(server_seen, server_seen.c.key == tool_text.c.server_key)
+            .where(tool_text.c.server_key == key_of(server_id), tool_text.c.tool_key == key_of(tool))
+            .order_by(tool_text.c.changes.desc())
+        )
+        rows = await self._store.read(lambda conn: conn.execute(query).all())
+        return [_tool_of(row) for row in rows]
+
+    async def forget(self, server_id: str, witnesses: Sequence[AuditRow] = ()) -> None:
+        def drop(conn: Connection) -> None:
+            _forget(conn, [key_of(server_id)])
+            for witness in witnesses:
+                self._record(conn, witness)
+            self._store.backend.announce(conn)
+
+        await self._change(drop)
+
+
+def _tool_of(row: Row[Any]) -> ToolSeen:
+    """A text; one that is no longer the newest has no row of `tool_seen` beside it."""
+    newest = row.seen is not None
+    seen = effective(row.seen, row.whole_seen, gone=bool(row.gone)) if newest else row.last_seen
+    return replace(
+        unpack(row.body, ToolSeen),
+        first_seen=row.first_seen,
+        last_seen=seen,
+        changes=row.changes,
+        gone=newest and bool(row.gone),
+    )
+
+
+def _put_server(conn: Connection, sighting: Sighting, before: Row[Any] | None) -> None:
+    server, at = sighting.server, sighting.server.last_seen
+    first, seen, full = server.first_seen or at, at, at if sighting.whole else 0
+    if before is not None:
+        first = unpack(before.body, ServerSeen).first_seen
+        # Clocks of several gateways differ; time does not go back.
+        seen, full = max(seen, before.last_seen), max(full, before.whole_seen)
+    values = {
+        "last_seen": seen,
+        "whole_seen": full,
+        "list_state": sighting.state if sighting.whole else b"",
+        "body": pack(replace(server, first_seen=first, last_seen=0)),
+    }
+    key = key_of(server.server_id)
+    if before is None:
+        new = {"key": key, "lineage_key": key_of(server.lineage), **values}
+        conn.execute(server_seen.insert().values(new))
+    else:
+        conn.execute(server_seen.update().where(server_seen.c.key == key).values(values))
+
+
+def _make_room(conn: Connection, server: ServerSeen, bounds: Bounds) -> None:
+    """Forget who was met longest ago and has no decision; first of the newcomer's own lineage.
+
+    So a server that calls itself something else all the time pushes out its own names, not other servers.
+    """
+    spare = conn.execute(select(func.count()).select_from(server_seen)).scalar_one() - bounds.servers + 1
+    if spare <= 0:
+        return
+    decided = select(pin.c.seq).where(pin.c.server_key == server_seen.c.key).exists()
+    foreign = case((server_seen.c.lineage_key == key_of(server.lineage), 0), else_=1)
+    query = select(server_seen.c.key).where(~decided).order_by(foreign, server_seen.c.last_seen, server_seen.c.key)
+    keys = conn.execute(query.limit(spare)).scalars().all()
+    if len(keys) < spare:
+        raise too_many_servers(bounds)
+    _forget(conn, keys)
+
+
+def _forget(conn: Connection, keys: Sequence[bytes]) -> None:
+    conn.execute(delete(server_seen).where(server_seen.c.key.in_(keys)))
+    for table in (tool_seen, tool_text):
+        conn.execute(delete(table).where(table.c.server_key.in_(keys)))

@@ -1,0 +1,56 @@
+"""A list in pages, with something on page 3 that neither reviewers nor a gate that reads one page would see."""
+
+from support.registry import requirement
+from support.shifting import tool
+from support.visitors import few_ways
+
+NAMES = ["one", "two", "three", "four", "five"]
+
+
+@requirement("TP-018")
+@few_ways
+def test_every_page_is_checked(pinned, way):
+    server = pinned.server(way)
+    server.fresh(*map(tool, NAMES), page=2)
+    visitor = pinned.visit(way)
+    assert visitor.reason("five") == "tool_not_approved"
+    assert visitor.names() == []
+    pinned.approve(way.server, *NAMES)
+    visitor.until_open(*NAMES)
+    assert visitor.names() == sorted(NAMES)
+
+    server.change("five", description="Hidden on page 3.")
+    before = server.called.count("five")
+    assert visitor.reason("five") == "tool_changed"
+    assert visitor.reason("one") == ""
+    assert visitor.names() == sorted(NAMES[:4])
+    assert server.called.count("five") == before
+
+
+@few_ways
+def test_a_tool_added_on_page_three_is_gated(pinned, way):
+    server = pinned.server(way)
+    server.fresh(*map(tool, NAMES[:4]), page=2)
+    visitor = pinned.visit(way)
+    visitor.names()
+    pinned.approve(way.server, *NAMES[:4])
+    visitor.until_open(*NAMES[:4])
+    server.add(tool("five"))
+    assert visitor.names() == sorted(NAMES[:4])
+    assert visitor.reason("five") == "tool_not_approved"
+    assert "five" not in server.called
+
+
+@few_ways
+def test_a_name_on_two_pages_with_two_texts_is_nobodys(pinned, way):
+    """Which of the two a client shows its model, nobody can tell."""
+    server = pinned.server(way)
+    server.fresh(tool("read"), tool("other"), page=1)
+    visitor = pinned.visit(way)
+    visitor.names()
+    pinned.approve(way.server, "read", "other")
+    visitor.until_open("read", "other")
+    server.be(tools=[tool("read"), tool("other"), tool("read", "The other one of this name.")])
+    assert visitor.reason("read") == "tool_unfit"
+    assert visitor.names() == ["other"]
+    assert visitor.reason("other") == ""

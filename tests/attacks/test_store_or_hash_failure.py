@@ -1,0 +1,223 @@
+"""The stored approvals are edited, cut, forged, unreadable or without their key, or a hash cannot be made: no tool runs."""
+
+import base64
+import contextlib
+import json
+import os
+import sqlite3
+
+import pytest
+
+from support.gateway import Gateway
+from support.pinning import pinned_site
+from support.registry import requirement
+from support.shifting import tool
+from support.visitors import Way, until
+
+SERVED = [Way("serve", "legacy", "web"), Way("serve", "modern", "pipe")]
+WRAPPED = [Way("wrap", "legacy", "pipe")]
+
+
+def execute(site, *statements):
+    with contextlib.closing(sqlite3.connect(site.gateway.store)) as base:
+        for text, *values in statements:
+            base.execute(text, values)
+        base.commit()
+
+
+def edit_a_row(site):
+    """One byte of the approval's body."""
+    execute(site, ("UPDATE pin SET body = substr(body, 1, 40) || x'00' || substr(body, 42) WHERE seq = 1",))
+
+
+def swap_the_hash(site):
+    """Another tool's row under this row's number."""
+    execute(site, ("UPDATE pin SET body = (SELECT body FROM pin WHERE seq = 2) WHERE seq = 1",))
+
+
+def drop_the_block(site):
+    """The last decision took a tool away: without it the approval before it would hold again."""
+    execute(site, ("DELETE FROM pin WHERE seq = (SELECT max(seq) FROM pin)",))
+
+
+def drop_the_block_and_set_the_head_back(site):
+    execute(
+        site,
+        ("DELETE FROM pin WHERE seq = (SELECT max(seq) FROM pin)",),
+        (
+            "UPDATE pin_head SET seq = (SELECT max(seq) FROM pin), mac = (SELECT mac FROM pin ORDER BY seq DESC LIMIT 1)",
+        ),
+    )
+
+
+def drop_the_first(site):
+    execute(site, ("DELETE FROM pin WHERE seq = 1",))
+
+
+def drop_the_head(site):
+    execute(site, ("DELETE FROM pin_head",))
+
+
+def forge_an_approval(site):
+    """Somebody who can write to the store but has no key."""
+    execute(
+        site,
+        ("INSERT INTO pin SELECT max(seq) + 1, server_key, tool_key, approval_hash, body, randomblob(32) FROM pin",),
+        (
+            "UPDATE pin_head SET seq = (SELECT max(seq) FROM pin), mac = (SELECT mac FROM pin ORDER BY seq DESC LIMIT 1)",
+        ),
+    )
+
+
+def drop_the_key(site):
+    for path in (site.directory / "keys").glob("pinning.*"):
+        path.unlink()
+
+
+def other_key(site):
+    for path in (site.directory / "keys").glob("pinning.*.key"):
+        path.write_text(base64.b64encode(os.urandom(32)).decode() + "\n")
+
+
+TAMPERING = [
+    edit_a_row,
+    swap_the_hash,
+    drop_the_block,
+    drop_the_block_and_set_the_head_back,
+    drop_the_first,
+    drop_the_head,
+    forge_an_approval,
+    drop_the_key,
+    other_key,
+]
+
+
+def settle(site):
+    """On both servers `read` approved, and `bad` approved first and blocked then."""
+    for name in ("web", "pipe"):
+        site[name].fresh(tool("read"), tool("bad"))
+        visitor = site.visit(Way("serve", "legacy", name))
+        visitor.names()
+        site.approve(name, "bad", "read")
+        visitor.until_open("bad", "read")
+        site.block(name, "bad")
+        visitor.until_closed("bad", "tool_blocked")
+        site.leave()
+
+
+@requirement("TP-058", "TP-060", "TP-073")
+@pytest.mark.parametrize("tamper", TAMPERING)
+def test_no_tool_is_callable_under_a_store_that_was_tampered_with(tmp_path, tamper):
+    with pinned_site(tmp_path) as site:
+        settle(site)
+        calls = {name: site[name].called for name in site.servers}
+        site.gateway.stop()
+        tamper(site)
+        said = site.command("tools", "verify", status=1)
+        assert said.strip()
+        for way in WRAPPED:
+            assert_closed(site, way)
+        with contextlib.suppress(AssertionError):
+            # A gateway that does not start at all lets nothing through either.
+            site.gateway = Gateway(site.gateway.config)
+        if site.gateway.process.returncode is None:
+            for way in SERVED:
+                assert_closed(site, way)
+            site.leave()
+            site.gateway.stop()
+        assert {name: site[name].called for name in site.servers} == calls
+
+
+def assert_closed(site, way):
+    try:
+        visitor = site.visit(way)
+    except (AssertionError, OSError):
+        return
+    reasons = {visitor.reason("read"), visitor.reason("bad")}
+    assert reasons <= {"pin_tampered", "store_unavailable", "check_failed"}, reasons
+    answer = visitor.answer("tools/list")
+    if "result" in answer:
+        names = [entry["name"] for entry in answer["result"]["tools"]]
+        assert "read" not in names
+        assert "bad" not in names
+    visitor.close()
+    site.visitors.remove(visitor)
+
+
+@requirement("TP-060")
+def test_the_command_names_the_row_that_was_edited(tmp_path):
+    with pinned_site(tmp_path) as site:
+        settle(site)
+        site.gateway.stop()
+        assert json.loads(site.command("tools", "verify", "--json"))["ok"] is True
+        execute(site, ("UPDATE pin SET body = body || x'00' WHERE seq = 3",))
+        said = json.loads(site.command("tools", "verify", "--json", status=1).partition("}")[0] + "}")
+        assert (said["ok"], said["decision"]) == (False, 3)
+        refused = site.command("tools", "approve", "--server", "web", "--tool", "read", "--hash", "0" * 64, status=1)
+        assert refused
+
+
+@requirement("TP-060")
+@pytest.mark.parametrize("tamper", [edit_a_row, drop_the_block_and_set_the_head_back, drop_the_head])
+def test_a_running_gateway_never_takes_tampered_approvals_for_good_ones(tmp_path, tamper):
+    """It may go on with what it verified before; what was blocked stays blocked, and no later decision opens more."""
+    with pinned_site(tmp_path) as site:
+        settle(site)
+        visitor = site.visit(Way("serve", "legacy", "web"))
+        before = site["web"].called.count("bad")
+        tamper(site)
+        for _ in range(10):
+            assert visitor.reason("bad") in ("tool_blocked", "pin_tampered", "store_unavailable")
+        assert "bad" not in visitor.names()
+        site["web"].add(tool("late"))
+        assert visitor.reason("late") in ("tool_not_approved", "pin_tampered", "store_unavailable")
+        assert site["web"].called.count("bad") == before
+
+
+@requirement("TP-058", "TP-073")
+@pytest.mark.parametrize("way", SERVED, ids=[way.text for way in SERVED])
+def test_a_store_that_cannot_be_read_leaves_no_tool_callable(tmp_path, way):
+    with pinned_site(tmp_path, store={"busy_seconds": 0.3}) as site:
+        settle(site)
+        visitor = site.visit(way)
+        visitor.until_open("read")
+        with contextlib.closing(sqlite3.connect(site.gateway.store, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            before = site.server(way).called
+            for _ in range(3):
+                assert visitor.reason("read") in ("store_unavailable", "audit_unavailable")
+            assert site.server(way).called == before
+            other.execute("ROLLBACK")
+        visitor.until_open("read")
+        for name in ("callgate.db", "callgate.db-wal", "callgate.db-shm"):
+            (site.directory / name).unlink(missing_ok=True)
+        until(lambda: visitor.reason("read") in ("store_unavailable", "audit_unavailable"), "a refusal")
+        before = site.server(way).called
+        for _ in range(3):
+            assert visitor.reason("read") in ("store_unavailable", "audit_unavailable")
+        assert site.server(way).called == before
+
+
+@requirement("TP-073")
+@pytest.mark.parametrize("way", SERVED, ids=[way.text for way in SERVED])
+@pytest.mark.parametrize(
+    "schema",
+    ['{"maximum":1e999}', '{"maximum":9007199254740993}', '{"title":"\\ud800"}', "[" * 200 + "]" * 200],
+    ids=["no such number", "beyond 2^53", "half a character", "too deep"],
+)
+def test_a_definition_that_cannot_be_hashed_is_refused(pinned, way, schema):
+    server = pinned.server(way)
+    server.fresh(tool("read"))
+    visitor = pinned.visit(way)
+    visitor.names()
+    pinned.approve(way.server, "read")
+    visitor.until_open("read")
+    entry = '{"name":"read","description":' + json.dumps(tool("read")["description"])
+    whole = entry + ',"inputSchema":{"type":"object","properties":{"id":' + schema + "}}}"
+    result = '{"resultType":"complete","_meta":"$META","tools":[' + whole + "]}"
+    server.be(answers={"tools/list": ['{"jsonrpc":"2.0","id":"$ID","result":' + result + "}"]})
+    before = server.called
+    assert visitor.reason("read") in ("tool_unfit", "toolset_unverified", "upstream_garbage")
+    assert server.called == before
+    answer = visitor.answer("tools/list")
+    assert "read" not in json.dumps(answer.get("result", {}).get("tools", []))

@@ -1,0 +1,258 @@
+"""Gateways that pin tools in front of servers that shift, and people who review them through the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+import pytest
+from sqlalchemy import select
+
+from callgate.cli import run
+from callgate.pinning.model import ServerSeen, ToolSeen
+from callgate.store import SqlPins, Store
+from callgate.store.schema import audit_record
+from support.clients import over_stdio
+from support.gateway import CALLGATE, Gateway, serving, store_path
+from support.raw import ask
+from support.shifting import Shifty, listening
+from support.visitors import HttpVisitor, PipeVisitor, Visitor, Way, until
+
+T = TypeVar("T")
+
+
+# ---- a gateway, its servers and its reviewers ----
+
+
+@dataclass
+class Site:
+    """One configuration and store: `callgate serve` runs on it, `callgate wrap` may, and people review on it."""
+
+    directory: Path
+    gateway: Gateway
+    servers: dict[str, Shifty]
+    visitors: list[Visitor] = field(default_factory=list)
+
+    def __getitem__(self, name: str) -> Shifty:
+        return self.servers[name]
+
+    def server(self, way: Way) -> Shifty:
+        return self.servers[way.server]
+
+    # ---- clients ----
+
+    def visit(self, way: Way) -> Visitor:
+        """Connect."""
+        if way.front == "serve":
+            visitor: Visitor = HttpVisitor(self.url(way.server), way.era)
+        else:
+            server = self.servers[way.server]
+            before = len(server.received("(listening)"))
+            visitor = PipeVisitor(self.wrap_argv(way.server), way.era, self.directory / "wrap.log")
+            if way.server == "web":
+                # Its stream opens on the side; what is pushed before that, nobody hears.
+                until(lambda: len(server.received("(listening)")) > before, "somebody listens")
+        self.visitors.append(visitor)
+        return visitor
+
+    def again(self, visitor: Visitor, way: Way) -> Visitor:
+        """Leave, and connect anew."""
+        visitor.close()
+        self.visitors.remove(visitor)
+        return self.visit(way)
+
+    def leave(self) -> None:
+        while self.visitors:
+            self.visitors.pop().close()
+
+    def url(self, server: str) -> str:
+        return self.gateway.url(server)
+
+    def wrap_argv(self, server: str) -> list[str]:
+        return [CALLGATE, "wrap", "-c", str(self.gateway.config), server]
+
+    def transport(self, way: Way) -> Any:
+        """What an SDK client connects to."""
+        if way.front == "serve":
+            return self.url(way.server)
+        return over_stdio(self.wrap_argv(way.server), self.directory / "wrap.log")
+
+    # ---- reviewers ----
+
+    def command(self, *words: str, status: int = 0) -> str:
+        """What `callgate WORDS` says on this configuration."""
+        return command(self.gateway.config, *words, status=status)
+
+    def identity(self, server: str) -> ServerSeen:
+        """The server as it is now, once the gateway has met it so."""
+        state = self.servers[server].state
+        reported = f"{state['name']} {state['version']}"
+
+        def met() -> list[ServerSeen]:
+            return [one for one in self.servers_seen() if one.name == server and one.reported == reported]
+
+        return until(met, f"{server} was met as {reported}")[0]
+
+    def seen(self, server: str, tool: str) -> ToolSeen:
+        """A tool as the server lists it now, once the gateway has met it so."""
+        (entry,) = [one for one in self.servers[server].state["tools"] if one["name"] == tool]
+        server_id = self.identity(server).server_id
+
+        def met() -> list[ToolSeen]:
+            found = [one for one in self.tools_seen(server_id) if one.tool == tool]
+            return [one for one in found if one.raw and json.loads(one.raw) == entry]
+
+        return until(met, f"{tool} was met as it is")[0]
+
+    def approve(self, server: str, *tools: str, override: bool = False) -> None:
+        """A reviewer approves each of these tools as it is listed now."""
+        for tool in tools:
+            seen = self.seen(server, tool)
+            words = ["--server", seen.server_id, "--tool", tool, "--hash", seen.approval_hash]
+            self.command("tools", "approve", *words, *(["--override"] if override else []))
+
+    def block(self, server: str, tool: str, note: str = "not here") -> None:
+        words = ("--server", self.seen(server, tool).server_id, "--tool", tool, "--note", note)
+        self.command("tools", "block", *words)
+
+    def withdraw(self, server: str, tool: str) -> None:
+        self.command("tools", "withdraw", "--server", self.seen(server, tool).server_id, "--tool", tool)
+
+    def row(self, server: str, tool: str) -> dict[str, Any]:
+        """What `callgate tools list --json` says of a tool."""
+        seen = self.seen(server, tool)
+        rows: list[dict[str, Any]] = json.loads(self.command("tools", "list", "--json"))
+        (found,) = [row for row in rows if (row["server_id"], row["tool"]) == (seen.server_id, tool)]
+        return found
+
+    # ---- what is on record ----
+
+    def servers_seen(self) -> list[ServerSeen]:
+        return self.shelf(lambda pins: pins.servers())
+
+    def tools_seen(self, server_id: str) -> list[ToolSeen]:
+        return self.shelf(lambda pins: pins.tools(server_id))
+
+    def shelf(self, ask_it: Callable[[SqlPins], Coroutine[Any, Any, T]]) -> T:
+        async def work() -> T:
+            store = Store.open(f"sqlite:///{store_path(self.directory)}")
+            try:
+                return await ask_it(SqlPins(store))
+            finally:
+                await store.close()
+
+        return in_thread(lambda: asyncio.run(work()))
+
+    def records(self, kind: str = "decision") -> list[dict[str, Any]]:
+        """What is on record, oldest first."""
+        store = Store.open(f"sqlite:///{store_path(self.directory)}")
+        try:
+            with store.reading() as conn:
+                rows = conn.execute(select(audit_record.c.body).order_by(audit_record.c.id)).scalars().all()
+        finally:
+            store.close_sync()
+        return [record for record in map(msgspec.json.decode, rows) if record["kind"] == kind]
+
+    def deeds(self, action: str, **detail: Any) -> list[dict[str, Any]]:
+        """The records of what the gateway or a reviewer did, by action and what their detail says."""
+        found = [record for record in self.records("admin") if record["action"] == action]
+        return [
+            one for one in found if all((one.get("detail") or {}).get(key) == value for key, value in detail.items())
+        ]
+
+    def metrics(self) -> str:
+        return ask(f"{self.gateway.address}/metrics", None, {}, "GET").body.decode()
+
+
+def in_thread(work: Callable[[], T]) -> T:
+    """Off the event loop that the test may run in."""
+    box: list[T] = []
+    failure: list[BaseException] = []
+
+    def do() -> None:
+        try:
+            box.append(work())
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=do)
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return box[0]
+
+
+def command(config: Path, *words: str, status: int = 0) -> str:
+    """The command line in this process: the same code as the script, without the second that a process takes."""
+    out, err = io.StringIO(), io.StringIO()
+
+    def work() -> int:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            return run([*words, "-c", str(config)])
+
+    got = in_thread(work)
+    assert got == status, f"callgate {' '.join(words)}: {got}\n{out.getvalue()}\n{err.getvalue()}"
+    return out.getvalue() + (err.getvalue() if status else "")
+
+
+PINNING: Final = {"mode": "enforce", "recheck_seconds": 0, "set_review": "never"}
+
+
+@contextlib.contextmanager
+def pinned_site(
+    directory: Path, *, tables: Mapping[str, Mapping[str, Any]] | None = None, **sections: Any
+) -> Iterator[Site]:
+    """A gateway that checks before every call, with a shifty server over HTTP (`web`) and one over stdio (`pipe`).
+
+    `tables` adds to the tables of the servers; `pinning` to what the gateway does.
+    """
+    pinning = PINNING | dict(sections.pop("pinning", {}))
+    with listening(directory / "web") as web:
+        servers = {"web": web, "pipe": Shifty(directory / "pipe")}
+        given = {name: {**one.table, **(tables or {}).get(name, {})} for name, one in servers.items()}
+        with serving(directory, given, pinning=pinning, **sections) as gateway:
+            site = Site(directory, gateway, servers)
+            try:
+                yield site
+            finally:
+                site.leave()
+
+
+@contextlib.contextmanager
+def shifty_site(directory: Path, *names: str, **sections: Any) -> Iterator[Site]:
+    """A gateway in front of several shifty servers over HTTP, by name; `tables` adds to their tables."""
+    pinning = PINNING | dict(sections.pop("pinning", {}))
+    tables: dict[str, Mapping[str, Any]] = sections.pop("tables", {})
+    with contextlib.ExitStack() as stack:
+        servers = {name: stack.enter_context(listening(directory / name)) for name in names}
+        given = {name: {**one.table, **tables.get(name, {})} for name, one in servers.items()}
+        gateway = stack.enter_context(serving(directory, given, pinning=pinning, **sections))
+        site = Site(directory, gateway, servers)
+        try:
+            yield site
+        finally:
+            site.leave()
+
+
+@pytest.fixture(scope="session")
+def _pinned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with pinned_site(tmp_path_factory.mktemp("pinned")) as site:
+        yield site
+
+
+@pytest.fixture
+def pinned(_pinned: Site) -> Iterator[Site]:
+    """The site that the tests of a worker share: each begins with servers that nobody has met, and leaves."""
+    for server in _pinned.servers.values():
+        server.fresh()
+    yield _pinned
+    _pinned.leave()

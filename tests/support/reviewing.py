@@ -1,0 +1,84 @@
+"""Servers whose tools wait for review, as a gateway would have met them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from callgate.pinning.document import approval_hash, beside
+from callgate.pinning.model import Connected, ServerSeen, ToolSeen
+from callgate.pinning.service import Choice, Pins
+from callgate.pinning.settings import Settings
+from callgate.pinning.storage import PinShelf
+
+KEY: Final = bytes(range(32))
+FILES_ID: Final = "npm:@example/files@1.4.2"
+NOTES_ID: Final = "https://notes.example/mcp as tls:notes.example (notes 2.0.1)"
+SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"path": {"type": "string", "maxLength": 200, "description": "Where the file is."}},
+    "required": ["path"],
+    "additionalProperties": False,
+}
+
+
+def tool(name: str, description: str | None = None, schema: Any = None, **beside: Any) -> dict[str, Any]:
+    """An entry of a list of tools."""
+    text = f"Does what {name} says." if description is None else description
+    return {"name": name, "description": text, "inputSchema": SCHEMA if schema is None else schema, **beside}
+
+
+def pins_over(shelf: PinShelf, **settings: Any) -> Pins:
+    """The service, with a key of its own."""
+    return Pins(shelf, lambda: [KEY], settings=Settings(**settings))
+
+
+async def approve(pins: Pins, server_id: str, name: str, *, by: str = "berta", **options: Any) -> None:
+    """Approve the newest text of a tool, whatever it says."""
+    together = options.pop("together", ())
+    view = await pins.find(server_id, name)
+    choice = Choice("approve", server_id, name, view.approval_hash, override=True, **options)
+    await pins.decide([choice], by=by, together=together)
+
+
+async def meet(
+    shelf: PinShelf,
+    name: str,
+    server_id: str,
+    tools: Sequence[Mapping[str, Any] | bytes],
+    **options: Any,
+) -> list[str]:
+    """What a gateway does when it has read a server's whole list; gives the approval hashes."""
+    now = int(time.time() * 1000)
+    raws = [one if isinstance(one, bytes) else json.dumps(one, ensure_ascii=False).encode() for one in tools]
+    seen = [_seen(server_id, raw, now) for raw in raws]
+    given = {"lineage": server_id.split("@")[0] if server_id.startswith("npm:") else server_id.split(" ")[0]} | options
+    server = ServerSeen(
+        server_id=server_id,
+        name=name,
+        **{"kind": "stdio" if server_id.startswith("npm:") else "http", "chosen": server_id.startswith("npm:")} | given,
+        tools=len(seen),
+        size=sum(map(len, raws)),
+        first_seen=now,
+        last_seen=now,
+    )
+    await shelf.saw(server, seen, whole=True)
+    await shelf.connect(Connected(name, server.group, server_id, "gateway", now + 3_600_000), now, 20)
+    return [one.approval_hash for one in seen]
+
+
+def _seen(server_id: str, raw: bytes, now: int) -> ToolSeen:
+    entry = json.loads(raw)
+    made = approval_hash(server_id, entry["name"], entry.get("description"), entry.get("inputSchema"))
+    return ToolSeen(
+        server_id=server_id,
+        tool=entry["name"],
+        approval_hash=made,
+        raw=raw,
+        beside=beside(entry),
+        size=len(raw),
+        first_seen=now,
+        last_seen=now,
+    )

@@ -1,0 +1,388 @@
+"""Which server a command starts, or an address is: the package and its version, the file and its digest, the origin."""
+
+import hashlib
+import os
+import sys
+
+import pytest
+
+from callgate.pinning.identity import http_identity, library_identity, reported_as, shown, stdio_identity
+from support.registry import requirement
+
+DIGEST = "sha256:" + "ab" * 32
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+PINNED = {
+    "npx -y @org/pkg@1.2.3": "npm:@org/pkg@1.2.3",
+    "npx --yes pkg@1.2.3-rc.1+build": "npm:pkg@1.2.3-rc.1+build",
+    "npx -y -- pkg@v1.2.3 --token s3cret": "npm:pkg@1.2.3",
+    "npx -p @org/pkg@1.2.3 -- serve --flag": "npm:@org/pkg@1.2.3",
+    "npx --package=@org/pkg@1.2.3 serve": "npm:@org/pkg@1.2.3",
+    "npx -y alias@npm:@org/pkg@1.2.3": "npm:@org/pkg@1.2.3",
+    "npx -p a@1.0.0 -p b@2.0.0 b": "npm:a@1.0.0,b@2.0.0",
+    "npx.cmd -y pkg@1.2.3": "npm:pkg@1.2.3",
+    "cmd /c npx -y pkg@1.2.3": "npm:pkg@1.2.3",
+    r"C:\Windows\System32\CMD.EXE /d /c npx.cmd -y pkg@1.2.3": "npm:pkg@1.2.3",
+    "/usr/local/bin/npx -y pkg@1.2.3": "npm:pkg@1.2.3",
+    "npm exec -y -- pkg@1.2.3 arg": "npm:pkg@1.2.3",
+    "npm exec --package=pkg@1.2.3 -- bin": "npm:pkg@1.2.3",
+    "npm x pkg@1.2.3": "npm:pkg@1.2.3",
+    "pnpm dlx pkg@1.2.3": "npm:pkg@1.2.3",
+    "pnpm --package=pkg@1.2.3 dlx bin": "npm:pkg@1.2.3",
+    "yarn dlx -q pkg@1.2.3": "npm:pkg@1.2.3",
+    "bunx pkg@1.2.3": "npm:pkg@1.2.3",
+    "bun x pkg@1.2.3": "npm:pkg@1.2.3",
+    "deno run -A npm:@org/pkg@1.2.3": "npm:@org/pkg@1.2.3",
+    "deno run --allow-net jsr:@org/pkg@1.2.3": "jsr:@org/pkg@1.2.3",
+    "npx -y --registry https://user:pw@npm.example.com/r/?t=1 pkg@1.2.3": "npm:pkg@1.2.3 from https://npm.example.com/r/",
+    "uvx pkg@1.2": "pypi:pkg@1.2",
+    "uvx Some.Pkg_Name==1.2": "pypi:some-pkg-name@1.2",
+    "uvx pkg[cli]==1.2": "pypi:pkg@1.2",
+    "uvx --from pkg==1.2 serve": "pypi:pkg@1.2",
+    "uvx --from=pkg==1.2 serve": "pypi:pkg@1.2",
+    "uvx -p 3.12 --with other==9 pkg==1.2 --api-key s3cret": "pypi:pkg@1.2",
+    "uvx --python=3.12 pkg@1.2rc1": "pypi:pkg@1.2rc1",
+    "uv tool run pkg@1.2": "pypi:pkg@1.2",
+    "uv --directory /x tool run --from pkg===1.2 serve": "pypi:pkg@1.2",
+    "uvx --index-url https://u:p@pypi.example.com/simple pkg==1": "pypi:pkg@1 from https://pypi.example.com/simple",
+    f"uvx --from git+https://tok@example.com/o/r@{COMMIT} serve": f"git:https://example.com/o/r@{COMMIT}",
+    f"npx -y github:o/r#{COMMIT}": f"git:https://github.com/o/r@{COMMIT}",
+    "pipx run pkg==1.2": "pypi:pkg@1.2",
+    "pipx run --spec pkg==1.2 serve": "pypi:pkg@1.2",
+    f"docker run -i --rm img@{DIGEST}": f"oci:img@{DIGEST}",
+    f"docker run -i --rm -e TOKEN=s3cret --env-file f -v /a:/b --name n ghcr.io:443/o/img:1.0@{DIGEST} serve": (
+        f"oci:ghcr.io:443/o/img@{DIGEST}"
+    ),
+    f"docker run -it -p8080:80 -w /w -u 1000 --network=host --entrypoint sh img@{DIGEST}": f"oci:img@{DIGEST}",
+    f"docker run -itv /a:/b --mount type=bind,src=a --init img@{DIGEST}": f"oci:img@{DIGEST}",
+    f"docker --context remote container run --rm -- img@{DIGEST}": f"oci:img@{DIGEST}",
+    f"podman run --replace --tls-verify=false img@{DIGEST}": f"oci:img@{DIGEST}",
+    "env -u A B=c TOKEN=s3cret npx -y pkg@1.2.3": "npm:pkg@1.2.3",
+    "timeout -s KILL 60 uvx pkg==1.2": "pypi:pkg@1.2",
+    "op run --env-file=x -- npx -y pkg@1.2.3": "npm:pkg@1.2.3",
+    "go run example.com/o/cmd@v1.2.3": "go:example.com/o/cmd@1.2.3",
+}
+
+
+@requirement("TP-026")
+@pytest.mark.parametrize("line", PINNED)
+def test_a_pinned_command_is_its_package_and_version_and_nothing_that_the_server_says(line):
+    found = stdio_identity(line.split(), reported="liar 9.9")
+    wanted = PINNED[line]
+    # The port in an image's name is escaped like every other sign with a meaning of its own.
+    assert found.server_id.replace("%3A", ":") == wanted
+    assert found.chosen
+    assert found.warnings == ()
+    assert found.reported == "liar 9.9"
+    assert "s3cret" not in repr(found)
+
+
+UNPINNED = {
+    "npx -y @org/pkg": ("npm:@org/pkg", "@org/pkg@1.2.3"),
+    "npx -y pkg@latest": ("npm:pkg", "pkg@1.2.3"),
+    "npx -y pkg@^1.2.3": ("npm:pkg", "pkg@1.2.3"),
+    "npx -y pkg@1.2": ("npm:pkg", "pkg@1.2.3"),
+    "npx -y pkg@1.x": ("npm:pkg", "pkg@1.2.3"),
+    "npx -p a@1.0.0 -p b b": ("npm:a@1.0.0,b", "b@1.2.3"),
+    "bunx pkg@next": ("npm:pkg", "pkg@1.2.3"),
+    "deno run -A npm:pkg": ("npm:pkg", "pkg@1.2.3"),
+    "deno run -A jsr:@org/pkg@1": ("jsr:@org/pkg", "jsr:@org/pkg@1.2.3"),
+    "uvx pkg": ("pypi:pkg", "pkg==1.2.3"),
+    "uvx pkg@latest": ("pypi:pkg", "pkg==1.2.3"),
+    "uvx pkg>=1.2": ("pypi:pkg", "pkg==1.2.3"),
+    "uvx pkg==1.*": ("pypi:pkg", "pkg==1.2.3"),
+    "uvx --from pkg~=1.2 serve": ("pypi:pkg", "pkg==1.2.3"),
+    "uvx --from git+https://example.com/o/r@main serve": ("git:https://example.com/o/r", "40 digits"),
+    "pipx run pkg": ("pypi:pkg", "pkg==1.2.3"),
+    "docker run -i --rm img": ("oci:img", "img@sha256:"),
+    "docker run -i --rm img:1.0": ("oci:img", "img@sha256:"),
+    "docker run -i --rm img@sha256:beef": ("oci:img", "img@sha256:"),
+    "go run example.com/o/cmd@latest": ("go:example.com/o/cmd", "example.com/o/cmd@v1.2.3"),
+}
+
+
+@requirement("TP-026")
+@pytest.mark.parametrize("line", UNPINNED)
+def test_an_unpinned_command_is_flagged_says_what_to_write_and_carries_the_reported_version(line):
+    lineage, instead = UNPINNED[line]
+    found = stdio_identity(line.split(), reported="srv 2.0")
+    assert found.server_id == f"{lineage}@unpinned (srv 2.0)"
+    assert found.lineage == lineage
+    assert not found.chosen
+    (warning,) = found.warnings
+    assert instead in warning
+
+
+def test_the_lineage_is_the_same_in_every_version():
+    ids = [stdio_identity(["npx", "-y", f"@org/pkg@{version}"]) for version in ("1.2.3", "1.2.4", "2.0.0", "latest")]
+    assert {one.lineage for one in ids} == {"npm:@org/pkg"}
+    assert len({one.server_id for one in ids}) == 4
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "server.py"
+    path.write_bytes(b"print('one')\n")
+    return path
+
+
+def sha(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+@requirement("TP-026")
+@pytest.mark.parametrize(
+    ("line", "label"),
+    [
+        ("python3 {}", "python3"),
+        ("/usr/bin/python3.11 -u -X dev {} --token s3cret", "python3.11"),
+        ("python.exe {}", "python"),
+        ("node --enable-source-maps -r ./hook.js {}", "node"),
+        ("deno run -A {}", "deno"),
+        ("bun run {}", "bun"),
+        ("ruby -I lib {}", "ruby"),
+        ("perl {}", "perl"),
+        ("php -d a=b {}", "php"),
+        ("bash -eu {}", "bash"),
+        ("sh {}", "sh"),
+        ("java -Xmx1g -jar {} --token s3cret", "java"),
+        ("uv run {}", "python"),
+        ("uv run --with mcp[cli] mcp run {}:app", "python"),
+        ("uv run --python 3.12 python {}", "python"),
+        ("env A=b nice -n 5 python3 {}", "python3"),
+    ],
+)
+def test_an_interpreter_is_known_by_the_script_it_runs(script, line, label):
+    found = stdio_identity(line.format(script).split(), reported="srv 1.0")
+    digest = sha(b"print('one')\n")
+    assert found.server_id == f"{label} file:{script}#sha256:{digest} (srv 1.0)"
+    assert found.lineage == f"{label} file:{script}"
+    assert not found.chosen
+    assert found.warnings == ()
+    assert "s3cret" not in repr(found)
+
+
+@requirement("TP-028", "TP-049")
+def test_a_changed_script_is_another_server_of_the_same_lineage(script):
+    before = stdio_identity(["python3", str(script)])
+    script.write_bytes(b"print('two')\n")
+    after = stdio_identity(["python3", str(script)])
+    assert before.server_id != after.server_id
+    assert before.lineage == after.lineage
+
+
+def test_a_relative_script_belongs_to_the_directory_it_is_started_in(script):
+    found = stdio_identity(["python3", "server.py"], cwd=str(script.parent))
+    assert found == stdio_identity(["python3", str(script)])
+    found = stdio_identity(["uv", "--directory", str(script.parent), "run", "server.py"])
+    assert found.server_id.startswith(f"python file:{script}#sha256:")
+
+
+def test_a_program_is_found_on_the_path_it_is_started_with(tmp_path):
+    program = tmp_path / "bin" / "my-server"
+    program.parent.mkdir()
+    program.write_bytes(b"#!/bin/sh\n")
+    program.chmod(0o755)
+    found = stdio_identity(["my-server", "--token", "s3cret"], environ_path=str(program.parent))
+    assert found.server_id == f"file:{program}#sha256:{sha(program.read_bytes())}"
+    assert "s3cret" not in repr(found)
+    missing = stdio_identity(["my-server"], environ_path=str(tmp_path))
+    assert missing.server_id == "file:my-server#unreadable"
+    assert "was not found" in missing.warnings[0]
+
+
+def test_a_link_is_followed_for_the_identity_and_kept_for_the_lineage(tmp_path):
+    for version in ("v1", "v2"):
+        (tmp_path / version).write_bytes(version.encode())
+    link = tmp_path / "current"
+    link.symlink_to("v1")
+    before = stdio_identity([str(link)])
+    link.unlink()
+    link.symlink_to("v2")
+    after = stdio_identity([str(link)])
+    assert before.server_id == f"file:{tmp_path}/v1#sha256:{sha(b'v1')}"
+    assert after.server_id == f"file:{tmp_path}/v2#sha256:{sha(b'v2')}"
+    assert before.lineage == after.lineage == f"file:{link}"
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "loop", "forbidden"])
+def test_what_cannot_be_read_is_said_and_never_raises(tmp_path, kind):
+    place = tmp_path / "odd"
+    if kind == "directory":
+        place.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "loop":
+        place.symlink_to("odd")
+    else:
+        place.write_bytes(b"x")
+        place.chmod(0)
+        if os.access(place, os.R_OK):
+            pytest.skip("this user may read everything")
+    found = stdio_identity([str(place)], reported="srv 1.0")
+    assert found.server_id == f"file:{place}#unreadable (srv 1.0)"
+    assert "could not be read" in found.warnings[0]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        [""],
+        ["\0"],
+        ["python3"],
+        ["python3", "-"],
+        ["npx"],
+        ["npx", "-p"],
+        ["uvx", "--from"],
+        ["uv", "pip"],
+        ["docker"],
+        ["docker", "run"],
+        ["docker", "run", "-e"],
+        ["docker", "compose", "up"],
+        ["bash"],
+        ["env"],
+        ["cmd"],
+        ["env"] * 50,
+        ["java", "-jar"],
+        ["deno", "run", "https://example.com/x.ts"],
+        ["\ud800", "\udfff"],
+        ["npx", "\ud800@1.2.3"],
+        ["uvx", "==="],
+        ["npx", "-y", "http://[bad"],
+    ],
+)
+def test_no_command_is_too_strange(argv):
+    found = stdio_identity(argv, reported="srv 1.0")
+    assert found.server_id.isascii()
+    assert not found.chosen or found.warnings == ()
+
+
+def test_commands_that_cannot_be_read_are_kept_apart_by_all_of_their_words():
+    one = stdio_identity(["docker", "compose", "run", "one"], reported="srv 1.0")
+    two = stdio_identity(["docker", "compose", "run", "two"], reported="srv 1.0")
+    assert one.server_id != two.server_id
+    assert one.warnings
+
+
+def test_code_on_the_command_line_is_known_by_its_digest_and_warned_about():
+    for argv, line in [
+        (["sh", "-c", "TOKEN=s3cret exec npx pkg@1.2.3"], "sh text"),
+        (["bash", "-lc", "x"], "bash text"),
+        (["python3", "-uc", "import x"], "python3 text"),
+        (["node", "-e", "1"], "node text"),
+        (["npx", "-c", "x"], "npx text"),
+    ]:
+        found = stdio_identity(argv)
+        assert found.server_id.startswith(f"{line}#sha256:")
+        assert "s3cret" not in repr(found)
+        assert len(found.warnings) == 1
+    assert (
+        stdio_identity(["sh", "-c", 'x "$1"', "a"]).server_id != stdio_identity(["sh", "-c", 'x "$1"', "b"]).server_id
+    )
+
+
+def test_a_module_cannot_be_told_from_outside_and_belongs_to_its_interpreter_and_directory(tmp_path):
+    found = stdio_identity(["python3", "-m", "my_server", "--token", "s3cret"], reported="srv 1.0")
+    assert found.server_id == "python3 module:my_server@unpinned (srv 1.0)"
+    assert "python3 -m my_server" in found.warnings[0]
+    there = stdio_identity(["python3", "-Im", "my_server"], reported="srv 1.0", cwd="/a b/c")
+    assert there.server_id == "python3 module:my_server@unpinned in /a%20b/c (srv 1.0)"
+    venv = stdio_identity(["/v/bin/python", "-m", "my_server"], reported="srv 1.0")
+    assert venv.server_id == "python module:my_server@unpinned in /v/bin/python (srv 1.0)"
+
+
+def test_a_part_of_a_project_belongs_to_the_projects_directory():
+    one = stdio_identity(["uv", "--directory", "/a", "run", "serve"], reported="srv 1.0")
+    two = stdio_identity(["uv", "run", "--directory=/b", "serve"], reported="srv 1.0")
+    assert one.server_id == "uv project:serve@unpinned in /a (srv 1.0)"
+    assert two.server_id == "uv project:serve@unpinned in /b (srv 1.0)"
+    assert (
+        stdio_identity(["npm", "--prefix", "/a", "run", "serve"]).server_id == "npm project:run%20serve@unpinned in /a"
+    )
+
+
+@requirement("TP-049")
+def test_a_bridge_is_the_server_at_its_other_end():
+    one = stdio_identity(
+        ["npx", "-y", "mcp-remote@0.1.2", "https://u:p@one.example/mcp?key=s3cret"], reported="srv 1.0"
+    )
+    two = stdio_identity(["npx", "-y", "mcp-remote@0.1.2", "https://two.example/mcp"], reported="srv 1.0")
+    assert one.server_id == "npm:mcp-remote@0.1.2 to https://one.example/mcp (srv 1.0)"
+    assert one.lineage != two.lineage
+    assert not one.chosen
+    assert "s3cret" not in repr(one)
+
+
+@requirement("TP-027")
+def test_an_http_server_is_its_origin_as_whom_it_is_authenticated_and_what_it_reports():
+    found = http_identity("https://u:p@MCP.Example.com:443/mcp?token=s3cret#x", reported="srv 1.0")
+    assert found.server_id == "https://mcp.example.com/mcp as tls:mcp.example.com (srv 1.0)"
+    assert found.lineage == "https://mcp.example.com/mcp"
+    assert (found.kind, found.chosen, found.warnings) == ("http", False, ())
+    assert "s3cret" not in repr(found)
+    others = [
+        http_identity("https://other.example.com/mcp", reported="srv 1.0"),
+        http_identity("https://mcp.example.com:8443/mcp", reported="srv 1.0"),
+        http_identity("https://mcp.example.com/other", reported="srv 1.0"),
+        http_identity("http://mcp.example.com/mcp", reported="srv 1.0"),
+        http_identity("https://mcp.example.com/mcp", authenticated="spiffe://prod/mail", reported="srv 1.0"),
+        http_identity("https://mcp.example.com/mcp", reported="srv 1.1"),
+        http_identity("https://mcp.example.com/mcp", reported="other 1.0"),
+        http_identity("https://mcp.example.com/mcp"),
+    ]
+    assert len({found.server_id, *(one.server_id for one in others)}) == 9
+
+
+def test_an_address_without_tls_is_warned_about_unless_it_is_this_machine():
+    assert "https://" in http_identity("http://mcp.example.com/mcp").warnings[0]
+    for url in ("http://127.0.0.1:8000/mcp", "http://localhost/mcp", "http://[::1]:80/mcp", "http://a.localhost/"):
+        assert http_identity(url).warnings == ()
+    assert http_identity("http://mcp.example.com", authenticated="me").warnings == ()
+    assert http_identity("http://[::1]:8000").server_id == "http://[::1]:8000/ as unauthenticated"
+    assert http_identity("http://[bad").server_id.startswith("http-unreadable#sha256:")
+
+
+def test_a_library_user_names_the_server():
+    assert library_identity("mail").server_id == "library:mail"
+    assert library_identity("mail", reported="srv 1.0").server_id == "library:mail (srv 1.0)"
+    pinned = library_identity("mail", version="1.2", reported="srv 1.0")
+    assert (pinned.server_id, pinned.lineage, pinned.chosen) == ("library:mail@1.2", "library:mail", True)
+    assert library_identity("mail@1.2").server_id != pinned.server_id
+
+
+@requirement("TP-049")
+@pytest.mark.parametrize(
+    "said",
+    ["srv) (admin 1.0", "x\n1.0", "a\u202eb", "%29", "x" * 5000, "\ud800", "srv 1.0) as tls:other", "~sha256:00"],
+)
+def test_what_a_server_says_cannot_leave_its_brackets(said):
+    found = http_identity("https://a.example/", reported=said)
+    head, _, rest = found.server_id.partition(" (")
+    assert head == "https://a.example/ as tls:a.example"
+    assert rest.endswith(")")
+    assert "(" not in rest
+    assert ")" not in rest[:-1]
+    assert found.server_id.isascii()
+    assert found.server_id.isprintable()
+    assert len(found.server_id) < 400
+    assert found.reported.isprintable()
+    assert len(found.reported) <= 201
+
+
+def test_long_names_differ_even_where_they_look_alike():
+    ids = {http_identity("https://a.example/", reported="x" * 300 + end).server_id for end in ("1", "2")}
+    assert len(ids) == 2
+
+
+def test_what_a_greeting_says_becomes_one_text():
+    assert reported_as("srv", "1.0") == "srv 1.0"
+    assert reported_as("a b", "c") != reported_as("a", "b c")
+    assert reported_as(None, 3) == ""
+    assert reported_as("srv", None) == "srv "
+    assert shown(reported_as("srv", None)) == "srv"
+
+
+def test_the_running_interpreter_is_read_from_the_disk():
+    found = stdio_identity([sys.executable, __file__])
+    assert f"file:{__file__}#sha256:" in found.server_id
