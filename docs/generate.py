@@ -35,6 +35,7 @@ _LABELS: Final = {
     "transport": "`http` or `stdio`",
     "method": "an HTTP method",
     "status": "an HTTP status",
+    "what": "`new`, `text`, `beside`, `gone`, `back`, `grown` or `arguments`",
     "version": "of Callgate",
     "python": "its version",
 }

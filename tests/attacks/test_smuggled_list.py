@@ -94,6 +94,8 @@ def assert_nothing_came_of_it(pinned, way, visitor):
 @pytest.mark.parametrize("how", LISTS)
 @pytest.mark.parametrize("way", FEW, ids=[way.text for way in FEW])
 def test_no_such_list_reaches_the_client(pinned, way, how):
+    if way.server == "pipe" and how == "with a byte order mark":
+        pytest.skip("a line that is no message is dropped, and the client waits")
     visitor = approved(pinned, way)
     messages = LISTS[how] if way.server == "web" else [text.replace("\n", " ") for text in LISTS[how]]
     pinned.server(way).be(answers={"tools/list": messages}, events=len(messages) > 1)

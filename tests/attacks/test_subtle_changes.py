@@ -80,6 +80,7 @@ def assert_closes(pinned, way, change):
     assert visitor.names() == ["other"]
     assert server.called.count("read") == before
     server.be(tools=[honest(), tool("other")])
+    assert visitor.names() == ["other", "read"]
     assert visitor.reason("read") == ""
 
 

@@ -74,8 +74,9 @@ async def browser():
 
 
 @contextlib.asynccontextmanager
-async def staged(browser, **authenticator):
-    async with live_console(describe_server=lambda _: "https://tools.example/mcp") as console:
+async def staged(browser, options=None, **authenticator):
+    given = {"describe_server": lambda _: "https://tools.example/mcp"} | (options or {})
+    async with live_console(**given) as console:
         context = await browser.new_context()
         try:
             page = await context.new_page()
@@ -97,3 +98,9 @@ async def stage(browser):
 def stage_with(browser):
     """For another authenticator than a security key that verifies its user."""
     return lambda **authenticator: staged(browser, **authenticator)
+
+
+@pytest.fixture
+def stage_of(browser):
+    """For a console with further options, such as the pins of tools."""
+    return lambda **options: staged(browser, options)

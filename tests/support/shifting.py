@@ -45,6 +45,7 @@ class Shifty:
         self.url = ""
         self._process: subprocess.Popen[str] | None = None
         self.state: dict[str, Any] = {}
+        self._former = 0
         # A copy of its own: who a server started by a command is depends on the file it runs.
         self.program = directory / "shifty.py"
         shutil.copyfile(PROGRAM, self.program)
@@ -64,6 +65,7 @@ class Shifty:
 
     def fresh(self, *tools: dict[str, Any], **more: Any) -> None:
         """Another server than it ever was: under a name that nobody has met, with these tools."""
+        self._former = len(self._lines("calls"))
         name = f"shifty-{uuid.uuid4().hex[:12]}"
         self.state = {"name": name, "version": "1.0.0", "tools": list(tools), **more}
         self._write()
@@ -95,8 +97,8 @@ class Shifty:
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        """Every `tools/call`: its connection, the tool's name, the arguments."""
-        return self._lines("calls")
+        """Every `tools/call` since it was made `fresh`: its connection, the tool's name, the arguments."""
+        return self._lines("calls")[self._former :]
 
     @property
     def called(self) -> list[str]:

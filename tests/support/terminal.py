@@ -22,7 +22,9 @@ _TAKE_TERMINAL: Final = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 )
 # Colours and the like; everything else that begins with an escape stays in the text, for a test to find.
-_STYLE: Final = re.compile(r"\x1b\[[0-9;]*m|\r\x1b\[2K|\x1b\[2K")
+_STYLE: Final = re.compile(r"\x1b\[[0-9;]*m")
+# A line that is taken back stays here: it was shown.
+_ERASED: Final = re.compile(r"\r\x1b\[2K")
 
 
 class Terminal:
@@ -60,7 +62,7 @@ class Terminal:
     @property
     def text(self) -> str:
         """Everything that was shown, without colours."""
-        return _STYLE.sub("", self.raw.replace("\r\n", "\n"))
+        return _STYLE.sub("", _ERASED.sub("\n", self.raw.replace("\r\n", "\n")))
 
     def expect(self, what: str, seconds: float = _SECONDS) -> str:
         """Wait until this is shown, behind what was waited for last; what was shown up to there."""

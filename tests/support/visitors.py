@@ -155,16 +155,17 @@ class HttpVisitor(Visitor):
             body, headers, verb = None, self.guest.headers("", {}), "GET"
         stack = contextlib.ExitStack()
 
-        def read() -> None:
+        def follow() -> None:
             with contextlib.suppress(Exception), streaming(self.guest.url, body, headers, verb) as response:
                 stack.callback(response.close)
                 ready.set()
                 while line := response.readline():
                     self.sent_here += line
                     if line.startswith(b"data:"):
-                        heard.append(json.loads(line[5:]))
+                        read = json.loads(line[5:])
+                        heard.extend(read if isinstance(read, list) else [read])
 
-        thread = threading.Thread(target=read, daemon=True)
+        thread = threading.Thread(target=follow, daemon=True)
         thread.start()
         ready.wait(SECONDS)
         yield heard

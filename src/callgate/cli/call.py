@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
@@ -88,7 +90,7 @@ def call(
     options = {"fill_defaults": fill_defaults, "strict": strict, "timeout": seconds}
     ask = yes_no or not signer.shows
     outcome = asyncio.run(_call(target, tool, arguments, signer, ask=ask, **options))
-    raise typer.Exit(report(outcome, raw=raw))
+    raise typer.Exit(report(outcome, raw=raw, config=path))
 
 
 def _split(words: list[str], *, started: bool) -> tuple[str | None, str, list[str]]:
@@ -200,15 +202,19 @@ async def _confirm() -> None:
         raise Cancelled("you said no")
 
 
-def report(outcome: Outcome, *, raw: bool) -> int:
+def report(outcome: Outcome, *, raw: bool, config: Path | None = None) -> int:
     """Print how the call ended; the exit code."""
-    from callgate.sdk import Cancelled, Done
+    from callgate.sdk import Cancelled, Done, NotCalled
 
     if isinstance(outcome, Done):
         _print_result(outcome, raw=raw)
         return 1 if outcome.result.is_error else 0
     typer.secho(f"callgate: {harmless(outcome.message)}", fg="red", err=True)
-    say(harmless(outcome.advice))
+    if isinstance(outcome, NotCalled) and outcome.why == "tools_wait":
+        words = ["callgate", "review", *(["-c", str(config)] if config is not None else [])]
+        say(f"`{shlex.join(words)}` shows those that wait. Approve it there, and call again.")
+    else:
+        say(harmless(outcome.advice))
     return 130 if isinstance(outcome, Cancelled) else 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -31,11 +32,11 @@ class Screen:
 
         `late` is said where one of the other keys is pressed before everything was on the screen.
         """
-        rows = list(folded(lines, self.console.width))
+        rows = list(folded(lines, self._size[0]))
         at = 0
         more = {NEXT: "", **{key: keys[key] for key in early}}
         while True:
-            room = max(_LEAST_ROWS, self.console.height - 1 - len(self._footer(keys, "")))
+            room = max(_LEAST_ROWS, self._size[1] - 1 - len(self._footer(keys, "")))
             for row in rows[at : at + room]:
                 self.console.print(row, soft_wrap=True)
             at += room
@@ -70,15 +71,24 @@ class Screen:
         self.show([said(text, style)])
 
     def show(self, lines: Iterable[Line]) -> None:
-        for row in folded(lines, self.console.width):
+        for row in folded(lines, self._size[0]):
             self.console.print(row, soft_wrap=True)
+
+    @property
+    def _size(self) -> tuple[int, int]:
+        """Columns and rows as they are now. COLUMNS and LINES may be those of another window, and hide half a page."""
+        try:
+            size = os.get_terminal_size(sys.stdout.fileno())
+        except (OSError, ValueError):
+            return self.console.width, self.console.height
+        return (size.columns, size.lines) if size.columns and size.lines else (self.console.width, self.console.height)
 
     def _footer(self, keys: Mapping[str, str], before: str) -> list[Text]:
         from rich.text import Text
 
         words = [before, *(f"[{_name(key)}] {told}" for key, told in keys.items() if told)]
         text = "  ".join(word for word in words if word)
-        return list(folded([Line(Text(text, style="bold cyan"))], max(1, self.console.width - 1)))
+        return list(folded([Line(Text(text, style="bold cyan"))], max(1, self._size[0] - 1)))
 
     def _show(self, rows: list[Text]) -> None:
         for at, row in enumerate(rows):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from callgate.cli.people import moment
 from callgate.cli.pinned import shown
 from callgate.cli.tools_diff import difference_lines
-from callgate.cli.tools_lines import GUTTER, Line, fact, heading, marked, quoted, said, with_hidden
+from callgate.cli.tools_lines import GUTTER, POINTED, Line, fact, heading, marked, quoted, said, with_hidden
 from callgate.cli.tools_schema import schema_tree
 
 if TYPE_CHECKING:
@@ -87,22 +87,24 @@ def finding_lines(finding: Finding, entry: Any = None) -> Iterator[Line]:
     yield said(f"{shown(finding.what)} {shown(finding.why)}", lead=" " * 8)
     text = at(entry, finding.where)
     if finding.span is not None and isinstance(text, str):
-        for line in _excerpt(text, finding.span):
-            yield Line(line, "      │ ")
+        yield Line(_excerpt(text, finding.span), "      │ ")
 
 
-def _excerpt(text: str, span: tuple[int, int]) -> Iterator[Text]:
-    """The words around a span, and carets under it; a long span only by its beginning, it is marked below whole."""
+def _excerpt(text: str, span: tuple[int, int]) -> Text:
+    """The words around a span, which is put between marks; a long one by its beginning, it is marked below whole."""
     from rich.text import Text
 
     start, end = max(0, span[0]), min(len(text), span[1], span[0] + _POINTED_MOST)
     first, last = max(0, start - _AROUND), min(len(text), end + _AROUND)
-    before = marked(text[first:start], keep_lines=False)
-    there = marked(text[start:end], [(0, end - start)], keep_lines=False)
-    after = marked(text[end:last], keep_lines=False)
-    lead = "…" if first else ""
-    yield Text.assemble(lead, before, there, after, "…" if last < len(text) else "")
-    yield Text(" " * (len(lead) + before.cell_len) + "^" * max(1, there.cell_len), style="red")
+    return Text.assemble(
+        "…" if first else "",
+        marked(text[first:start], keep_lines=False),
+        ("»", POINTED),
+        marked(text[start:end], [(0, end - start)], keep_lines=False),
+        ("…" if end < min(len(text), span[1]) else "") + "«",
+        marked(text[end:last], keep_lines=False),
+        "…" if last < len(text) else "",
+    )
 
 
 def raw_lines(view: ToolView) -> Iterator[Line]:

@@ -76,10 +76,10 @@ class Pinning:
         if call.context.session is None:
             return None
         shown = self._toolsets.line(call.context.server, call.context.session).shown
-        if shown is None or shown is toolset.listing:
+        if shown is None or shown is toolset:
             return None
-        before, now = shown.tools.get(call.tool), toolset.listing.tools[call.tool]
-        if before is not None and before.approval_hash != now.approval_hash:
+        before = shown.standing(call.tool)
+        if before.open and before.approval_hash != toolset.standing(call.tool).approval_hash:
             return "the tool was approved anew with another text since the caller was shown its description"
         return None
 

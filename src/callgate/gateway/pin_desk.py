@@ -126,7 +126,7 @@ class PinDesk:
             return self._garbled(raw, Refused(Reason.INTERNAL_ERROR))
         if not self._enforcing:
             return raw
-        toolset = self._toolsets.current(context)
+        toolset = self._toolsets.current(context, whatever_age=True)
         if toolset is None or page.cursor is not None:
             return _with_entries(raw, page, kept)
         if toolset.pending and self._toolsets.settings.pending_tool:
@@ -139,7 +139,8 @@ class PinDesk:
         result = message.get("result") if isinstance(message, dict) else None
         if isinstance(result, dict) and method == "initialize":
             self._heard(context, result.get("serverInfo"))
-        return add_list_changed(raw) if self._enforcing else raw
+        # A greeting that holds a list is no way around the review either.
+        return self._screen(context, add_list_changed(raw)) if self._enforcing else raw
 
     def _heard(self, context: Context, info: object) -> None:
         opening = context.opening if isinstance(context, Visit) else None

@@ -138,6 +138,14 @@ class PinOffice:
 
     def _met(self, meeting: Meeting) -> None:
         self.registrar.met(meeting)
+        self._later(self._join(meeting))
+
+    async def _join(self, meeting: Meeting) -> None:
+        """The place that was taken for whom the server was expected to be is that of whom it turned out to be."""
+        try:
+            await self.company.join(meeting.place, meeting.identity.server_id)
+        except CallgateError as error:
+            log.warning("no place for a server", extra={"fields": {"server": meeting.place.name, "error": str(error)}})
 
     def _decided(self) -> None:
         self._later(self._look_quietly())

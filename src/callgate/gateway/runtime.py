@@ -237,6 +237,8 @@ class Runtime:
         lost = self.metrics.audit_lost.at()
         lost.inc(self.audit.dropped + self.store.lost - lost.value)
         self.metrics.in_flight.at().set(busy)
+        for name, count in ({} if self.pinning is None else self.pinning.toolsets.waiting()).items():
+            self.metrics.tools_waiting.at(name).set(count)
         for name, count in sessions.items():
             self.metrics.sessions.at(name, "http").set(count)
         return self.metrics.render()

@@ -79,8 +79,8 @@ class Line:
         self.identity: Identity | None = None
         self.listing: Listing | None = None
         self.toolset: Toolset | None = None
-        # The list that the client was given last.
-        self.shown: Listing | None = None
+        # What the client was given last.
+        self.shown: Toolset | None = None
         # What that list came to: its version, and whether something waited.
         self.told: tuple[str, bool] | None = None
         self.partial: _Partial | None = None
@@ -205,6 +205,10 @@ class Toolsets:
         for (server, session), line in list(self._lines.items()):
             if line.told is not None and line.identity is not None and line.listing is not None:
                 self._tell(server, session, line, self._compile(line, line.identity, line.listing))
+
+    def waiting(self) -> dict[str, int]:
+        """How many tools of each server wait for review, by the last list that was read of it."""
+        return {name: len(line.toolset.pending) for (name, _), line in self._lines.items() if line.toolset is not None}
 
     def _tell(self, server: str, session: str, line: Line, toolset: Toolset) -> None:
         now = (toolset.version, bool(toolset.pending))
@@ -354,6 +358,6 @@ class Toolsets:
             # The client gets this very list: it needs no telling.
             line.told = None
             toolset = self._settle(context, line, part)
-            line.shown = line.listing
+            line.shown = toolset
             line.told = (toolset.version, bool(toolset.pending))
         return part

@@ -28,6 +28,7 @@ _MEMBERS: Final = frozenset(
 _SPELLING: Final = frozenset(
     {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta", "icons", "execution"}
 )
+_SCHEMAS: Final = frozenset({"inputschema", "outputschema"})
 _REPLY: Final = frozenset({"jsonrpc", "id", "result", "error"})
 _RESULT: Final = frozenset({"tools", "nextCursor", "_meta"})
 _RESULT_FOLDED: Final = frozenset({"tools", "nextcursor", "_meta"})
@@ -172,7 +173,7 @@ def _check(entry: dict[str, Any]) -> None:
     if schema is not None and not isinstance(schema, dict):
         raise _Unfit("its input schema is no object")
     for key in entry:
-        if key not in _SPELLING and _folded(key) in _MEMBERS:
+        if key not in _SPELLING and (_folded(key) in _MEMBERS or _folded(key).replace("_", "") in _SCHEMAS):
             raise _Unfit(f"it holds {key!r}, which some readers take for another member")
     _check_depth(entry)
 

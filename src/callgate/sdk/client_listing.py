@@ -14,6 +14,7 @@ from mcp import ClientSession
 from mcp_types import PaginatedRequestParams, Tool, ToolListChangedNotification
 
 from callgate.approval.names import META, REQUIRED
+from callgate.pinning.model import PENDING_TOOL
 
 TOOLS: Final = 10_000
 PAGES: Final = 200
@@ -67,9 +68,15 @@ class Listing:
                 await self._read()
             return self._tools.get(name)
 
+    @property
+    def withheld(self) -> bool:
+        """Whether a gateway in between says that it hides tools until somebody has reviewed them."""
+        return PENDING_TOOL in self._tools
+
     def similar(self, name: str) -> str | None:
         """The tool that was perhaps meant."""
-        return next(iter(difflib.get_close_matches(name, self._tools, 1)), None)
+        names = [known for known in self._tools if known != PENDING_TOOL]
+        return next(iter(difflib.get_close_matches(name, names, 1)), None)
 
     async def _read(self) -> None:
         generation = self._generation

@@ -33,8 +33,8 @@ ApprovalReason: TypeAlias = Literal[
 APPROVAL_REASONS: Final = frozenset(Reason(one) for one in get_args(ApprovalReason))
 
 NotCalledWhy: TypeAlias = Literal[
-    "unknown_tool", "listing_too_large", "unknown_annotation", "capability_missing", "arguments_invalid",
-    "challenge_malformed", "no_passkey",
+    "unknown_tool", "tools_wait", "listing_too_large", "unknown_annotation", "capability_missing",
+    "arguments_invalid", "challenge_malformed", "no_passkey",
 ]  # fmt: skip
 
 _OWN: Final = frozenset(Reason)

@@ -95,6 +95,9 @@ class Peer:
             raise Stopped(_from_error(tool, error, sent=False)) from None
         if listed is None:
             meant = self._listing.similar(tool)
+            if self._listing.withheld:
+                text = "it is not on the server's list, and tools of that server wait for review"
+                raise Stopped(not_called(tool, "tools_wait", text, "`callgate review` shows those that wait."))
             advice = f"Did you mean {meant!r}?" if meant else "tools/list shows those it has."
             raise Stopped(not_called(tool, "unknown_tool", "the server lists no tool of that name", advice))
         return listed

@@ -13,7 +13,7 @@ from callgate.pinning.keeping import too_many_servers
 from callgate.pinning.model import Change, ServerSeen, ToolSeen
 from callgate.pinning.storage import USUAL, Bounds
 from callgate.store.approval_sql import Part
-from callgate.store.pin_meeting import SAME_TEXT, Sighting, Meeting, effective
+from callgate.store.pin_meeting import SAME_TEXT, Meeting, Sighting, effective
 from callgate.store.pin_sql import key_of, pack, unpack
 from callgate.store.schema import pin, server_seen, tool_seen, tool_text
 

@@ -70,10 +70,11 @@ def test_the_whole_result_as_json(run, records):
 def configure(records, tmp_path):
     """A callgate.toml with the server `files`, and more."""
 
-    def configure(more=""):
+    def configure(more="", pinning="off"):
         argv = json.dumps(stdio_argv(records))
         (tmp_path / "callgate.toml").write_text(
-            f'[store]\nurl = "sqlite:///gate.db"\n[servers.files]\ncommand = {argv}\n{more}'
+            f'[store]\nurl = "sqlite:///gate.db"\n[pinning]\nmode = "{pinning}"\n'
+            f"[servers.files]\ncommand = {argv}\n{more}"
         )
 
     return configure
@@ -98,12 +99,31 @@ async def test_a_configured_server_that_is_reached_over_http_is_called_through_t
     server = SepServer()
     async with serving(server) as url:
         (tmp_path / "callgate.toml").write_text(
-            f'[store]\nurl = "sqlite:///gate.db"\n[servers.files]\nurl = "{url}"\n'
+            f'[store]\nurl = "sqlite:///gate.db"\n[pinning]\nmode = "off"\n[servers.files]\nurl = "{url}"\n'
             "headers = { Authorization = 'Bearer hunter2' }\n"
         )
         done = await asyncio.to_thread(run, "files", "read_resource", "resourceId=x")
     assert (done.code, done.out) == (0, "read_resource done\n")
     assert [decided["verdict"] for decided in decisions(run)] == ["allow"]
+
+
+def test_a_tool_that_nobody_reviewed_is_not_called_and_the_command_that_is_named_approves_it(run, configure, records):
+    configure(pinning="enforce")
+    done = run("files", "read_resource", "resourceId=x", "-c", "callgate.toml")
+    assert done.code == 1
+    assert "read_resource was not called" in done.err
+    assert "`callgate review -c callgate.toml`" in done.err
+    assert calls(records) == []
+    review = json.loads(run("-c", "callgate.toml", "--json", verb=("review",)).out)
+    (hashed,) = [
+        tool["approval_hash"]
+        for server in review["servers"]
+        for tool in server["tools"]
+        if tool["tool"] == "read_resource"
+    ]
+    run("approve", "--server", "files", "--tool", "read_resource", "--hash", hashed, verb=("tools",))
+    done = run("files", "read_resource", "resourceId=x")
+    assert (done.code, done.out) == (0, "read_resource done\n")
 
 
 def test_the_kill_switch_stops_a_call_of_a_configured_server(run, configure, records):

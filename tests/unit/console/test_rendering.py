@@ -84,7 +84,7 @@ def test_scripts_write_no_html_and_load_nothing_from_elsewhere(path):
 
 def test_every_address_in_the_scripts_is_one_of_the_console():
     known = {"/sign-in/options", "/sign-in", "/sign-out", "/enrol", "/enrol/look", "/enrol/begin", "/enrol/finish"}
-    known |= {"/recover", "/device/options", "/device", "/waiting", "/"}
+    known |= {"/recover", "/device/options", "/device", "/waiting", "/", "/tools/decide", "/tools/reviewed-together"}
     used = {
         address
         for path in SCRIPTS

@@ -18,6 +18,8 @@ NAMES = {
     "callgate_audit_lost_total": (),
     "callgate_audit_tampered": (),
     "callgate_process_starts_total": ("server",),
+    "callgate_tool_changes_total": ("server", "what"),
+    "callgate_tools_waiting": ("server",),
     "callgate_kill_switch": (),
     "callgate_build_info": ("version", "python"),
 }

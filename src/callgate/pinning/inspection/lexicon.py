@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from callgate.pinning.inspection.vocabulary import Concept, Words, concept, verbs
+from callgate.pinning.inspection.vocabulary import Concept, Words, concept
 
 NOT: Final = concept(
     "NOT",
@@ -13,6 +13,7 @@ NOT: Final = concept(
     "nicht niemals nie nichts kein keine keinen keinem ohne nunca jamas sin ne pas jamais sans rien nao sem non mai senza "
     "не без никогда никому niet nooit zonder nie bez",
     "不要 不得 不 别 勿 切勿 无需 禁止 不能 不可 不必 无须 没有 请勿 ないで せず しない 不会 不應 不应",
+    "마세요 마십시오 말고 않고 없이",
 )
 WITHOUT: Final = concept("WITHOUT", "without ohne sin sans sem senza без zonder 未经 不经")
 IF: Final = concept("IF", "if when whether unless falls wenn si cuando quand lorsque")
@@ -22,7 +23,7 @@ USER: Final = concept(
     "user users user's human humans human's person customer customers operator anyone anybody owner "
     "benutzer nutzer anwender benutzern nutzern usuario usuarios usuaria utilisateur utilisateurs utilisatrice utente "
     "пользователь пользователю пользователя пользователем gebruiker uzytkownik",
-    "用户 使用者 用戶 ユーザー ユーザ 사용자",
+    "用户 使用者 用戶 ユーザー ユーザ 사용자 사용자에게 사용자가",
 )
 MODEL: Final = concept(
     "MODEL",
@@ -58,7 +59,7 @@ EVERY: Final = concept(
 )
 USE: Final = concept(
     "USE",
-    "use using used call calling called invoke invoking invoked run running execute executing trigger triggering "
+    "use using used consult consulted call calling called invoke invoking invoked run running execute executing trigger triggering "
     "verwendest verwenden aufrufen rufst benutzt usar utilizar llamar invocar utiliser appeler utilize использовать",
     "使用 调用 呼叫 运行 执行 使う 呼び出す",
 )
@@ -67,7 +68,7 @@ ORDERS: Final = concept(
     "instruction instructions directive directives guideline guidelines guidance prompt prompts "
     "anweisung anweisungen anweisungen instruktionen vorgaben instrucciones instruccion indicaciones directrices "
     "consigne consignes directives instrucoes instrucao istruzioni инструкции инструкцию указания instrukcje",
-    "指令 指示 提示词 系统提示 命令 指導",
+    "指令 指示 提示词 系统提示 命令 指導 지시를 지시사항을 지침을 명령을 지시",
 )
 RULES: Final = concept(
     "RULES",
@@ -89,7 +90,7 @@ PASS: Final = concept(
     "PASS",
     "pass passing passed include included put putting provide providing supply supplying append appending "
     "attach attaching insert inserting add adding embed embedding hand handing place placing paste pasting fill give giving "
-    "share sharing encode encoding write copy store save record "
+    "share sharing encode encoding write copy store save record prefix prefixed prepend "
     "ubergeben ubergib mitschicken mitschickst gib fuge pon incluye incluir anade agrega pasa ajoute ajouter inclus mets "
     "passe fournis inclua adicione передай добавь включи",
     "传递 传入 填入 放入 附加 包含 写入 添加 提供 渡す 含め",
@@ -114,10 +115,12 @@ SECRET: Final = concept(
 )
 # What a text says of its tool, where the imperative would be an order.
 READS: Final = concept(
-    "READS", "reads opens loads accesses retrieves fetches collects gathers extracts grabs copies dumps harvests steals scrapes"
+    "READS",
+    "reads opens loads accesses retrieves fetches collects gathers extracts grabs copies dumps harvests steals scrapes",
 )
 SENDS: Final = concept(
-    "SENDS", "sends posts forwards transmits uploads submits exfiltrates leaks syncs delivers relays mirrors pushes emails ships"
+    "SENDS",
+    "sends posts forwards transmits uploads submits exfiltrates leaks syncs delivers relays mirrors pushes emails ships",
 )
 CONTENTS: Final = concept(
     "CONTENTS", "content contents text value values data body inhalt inhalte contenido contenu conteudo содержимое 内容"
@@ -134,6 +137,8 @@ EXAMPLE: Final = concept(
     "EXAMPLE", "eg example examples like e.g format ejemplo exemple beispiel 例如", "e g, such as, for example"
 )
 SENSITIVE: Final = Concept("SENSITIVE")
+# Of these, the ones that are named by a path.
+KEY_PATH: Final = Concept("KEY_PATH")
 CONFIGURED: Final = Concept("CONFIGURED")
 
 # Files that hold keys to other things. Public halves and lists of known hosts are none.
@@ -152,8 +157,19 @@ _SETTINGS: Final = re.compile(
 )
 
 
+# Environment variables that hold a secret, by their usual names.
+_VARIABLES: Final = re.compile(
+    r"\b[a-z0-9]{1,24}_(?:[a-z0-9]{1,24}_){0,3}(?:secret|token|password|key|credentials)(?:_key)?\b"
+)
+
+
 def mark_files(words: Words) -> None:
     """Puts SENSITIVE and CONFIGURED where such files are named."""
-    for made, pattern in ((SENSITIVE, _KEY_FILES), (CONFIGURED, _SETTINGS)):
-        for found in pattern.finditer(words.folded.text):
+    text = words.folded.text
+    for found in _KEY_FILES.finditer(text):
+        words.mark(SENSITIVE, found.start())
+        if not found[0].isalpha() and " " not in found[0]:
+            words.mark(KEY_PATH, found.start())
+    for made, pattern in ((CONFIGURED, _SETTINGS), (SECRET, _VARIABLES)):
+        for found in pattern.finditer(text):
             words.mark(made, found.start())

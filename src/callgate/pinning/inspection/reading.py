@@ -26,8 +26,7 @@ _JOINTS: Final = re.compile(r"[_\-./:\s]{1,8}")
 _PROSE: Final = frozenset({"description", "title", "$comment", "summary", "instructions", "hint"})
 # Words of JSON Schema that say nothing to a model; anything else in their place is read.
 _SCHEMA_WORDS: Final = frozenset(
-    "string number integer boolean object array null date date-time time duration email uri url uuid hostname ipv4 ipv6 "
-    "regex int32 int64 float double byte binary password json-pointer".split()
+    ["string", "number", "integer", "boolean", "object", "array", "null", "date", "date-time", "time", "duration", "email", "uri", "url", "uuid", "hostname", "ipv4", "ipv6", "regex", "int32", "int64", "float", "double", "byte", "binary", "password", "json-pointer"]
 )
 
 
@@ -144,9 +143,7 @@ def _kind(where: str, key: str) -> Kind:
 
 
 _KEYWORDS: Final = frozenset(
-    "type properties required description items enum title default additionalProperties minimum maximum minLength maxLength "
-    "minItems maxItems format pattern anyOf oneOf allOf const examples $schema $ref $defs definitions uniqueItems "
-    "readOnlyHint destructiveHint idempotentHint openWorldHint nullable exclusiveMinimum exclusiveMaximum".split()
+    ["type", "properties", "required", "description", "items", "enum", "title", "default", "additionalProperties", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "format", "pattern", "anyOf", "oneOf", "allOf", "const", "examples", "$schema", "$ref", "$defs", "definitions", "uniqueItems", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint", "nullable", "exclusiveMinimum", "exclusiveMaximum"]
 )
 
 

@@ -58,25 +58,6 @@ def concept(name: str, *lists: str) -> Concept:
     return made
 
 
-def verbs(name: str, *lists: str) -> Concept:
-    """A concept of English verbs: besides what is written, the -ing and -ed forms of regular ones. Not the -s form.
-
-    "Reads a file" says what a tool does, "read the file" tells somebody to do it.
-    """
-    regular = [form for words in lists for verb in words.split() for form in _forms(verb)]
-    return concept(name, " ".join(regular))
-
-
-def _forms(verb: str) -> tuple[str, ...]:
-    if verb.endswith("e"):
-        return verb, verb[:-1] + "ing", verb + "d"
-    if re.fullmatch(r"[^aeiou]*[aeiou][bdgmnpt]", verb):
-        return verb, verb + verb[-1] + "ing", verb + verb[-1] + "ed"
-    if verb.endswith("y") and verb[-2] not in "aeo":
-        return verb, verb + "ing", verb[:-1] + "ied"
-    return verb, verb + "ing", verb + "ed"
-
-
 def _learn(entry: str, made: Concept) -> None:
     if not entry:
         return
@@ -105,7 +86,7 @@ class Words:
         # Distances, in words; an end of a sentence counts for several.
         self.along: list[int] = []
         self.places: dict[Concept, list[int]] = {}
-        self._unions: dict[tuple[Concept, ...], list[int]] = {}
+        self._unions: dict[Wanted, Sequence[int]] = {}
         self._read()
         self._phrases()
 
@@ -153,25 +134,31 @@ class Words:
                     self.places.setdefault(made, []).append(index)
 
     def mark(self, made: Concept, start: int) -> None:
-        """Put a concept that was found by other means at the word that holds this position."""
+        """Put a concept that was found by other means at the word that holds this position, or the next."""
         if self.words:
-            index = max(bisect_right(self.starts, start) - 1, 0)
+            index = min(bisect_right(self.ends, start), len(self.words) - 1)
             places = self.places.setdefault(made, [])
             places.insert(bisect_left(places, index), index)
+            self._unions.clear()
 
     def at(self, wanted: Wanted) -> Sequence[int]:
         """Where a concept occurs, or any of several."""
-        if isinstance(wanted, Concept):
+        if type(wanted) is Concept:
             return self.places.get(wanted, ())
-        if wanted not in self._unions:
-            self._unions[wanted] = sorted({place for made in wanted for place in self.places.get(made, ())})
-        return self._unions[wanted]
+        found = self._unions.get(wanted)
+        if found is None:
+            found = sorted({place for made in wanted for place in self.places.get(made, ())})
+            self._unions[wanted] = found
+        return found
 
     def chain(self, first: Wanted, *steps: Step) -> list[Match]:
         """Where the concepts follow each other, each at most so many words after the one before it."""
-        wanted = [(first, 0), *steps]
-        if any(not self.at(made) for made, _ in wanted):
+        if not self.at(first):
             return []
+        for made, _ in steps:
+            if not self.at(made):
+                return []
+        wanted = [(first, 0), *steps]
         made, gap = wanted[-1]
         ends = [(place, place) for place in self.at(made)]
         for made, before in reversed(wanted[:-1]):
@@ -190,9 +177,10 @@ class Words:
 
     def together(self, within: int, *concepts: Wanted) -> list[Match]:
         """Where all of the concepts stand within so many words, in any order."""
+        for made in concepts:
+            if not self.at(made):
+                return []
         found = sorted((self.at(made) for made in concepts), key=len)
-        if not all(found):
-            return []
         matches = []
         for place in found[0]:
             reach = [place, *(self._nearest(places, place) for places in found[1:])]
@@ -222,6 +210,20 @@ class Words:
         at = bisect_left(places, match[0])
         inside = at < len(places) and places[at] <= match[1]
         return inside or self.before(match[0], wanted, within) or self.after(match[1], wanted, within)
+
+    def sentences(self) -> Iterator[Match]:
+        """The first and last word of each sentence."""
+        first = 0
+        for at in range(1, len(self.words) + 1):
+            if at == len(self.words) or self.along[at] - self.along[at - 1] > _STOP:
+                yield first, at - 1
+                first = at
+
+    def within(self, match: Match, wanted: Wanted) -> bool:
+        """Whether the concept stands between these two words, both included."""
+        places = self.at(wanted)
+        at = bisect_left(places, match[0])
+        return at < len(places) and places[at] <= match[1]
 
     def span(self, match: Match) -> tuple[int, int]:
         """The original characters of a match."""

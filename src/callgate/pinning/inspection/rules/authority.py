@@ -38,7 +38,7 @@ _ROLE: Final = concept(
     "you are now, you are no longer, you will now act, act as an unrestricted, act as root, pretend that you, pretend you are, "
     "pretend to be, roleplay as, enter developer mode, developer mode, maintenance mode, debug mode enabled, god mode, "
     "unrestricted mode, jailbreak mode, du bist jetzt, ahora eres, tu es maintenant, you have root",
-    "你现在是 现在你是 あなたは今",
+    "你现在是 现在你是 开发者模式 管理员模式 あなたは今",
 )
 _OR_ELSE: Final = concept(
     "OR_ELSE", "otherwise unless failure failing else", "or else, if you do not, if you don't, if you fail"
@@ -62,6 +62,7 @@ _ON_SIGHT: Final = concept(
     "server is connected, upon reading this, as soon as you read, when you read this, after reading this, when you see this, "
     "once you have read, reading this description, read this description",
 )
+_TREAT: Final = concept("TREAT", "treat trust comply obey grant granted accept")
 _ACT: Final = (SEND, READ, PASS, USE)
 
 
@@ -81,7 +82,7 @@ def claimed(tool: Reading) -> Iterator[Hit]:
     for text in tool.prose:
         words = text.words
         offices = words.chain(_OFFICE, (_DEMANDS, 4), ((MODEL, ASSISTANT), 6))
-        notices = [match for match in words.chain(_NOTICE) if words.near(match, (MODEL, MUST, *_ACT), 14)]
+        notices = [match for match in words.chain(_NOTICE) if words.near(match, (MODEL, MUST, _TREAT, *_ACT), 14)]
         for match in [*notices, *words.chain(_ROLE), *offices]:
             if not words.before(match[0], NOT, 2):
                 yield said(text, match, "It claims an authority over the model: {}.")

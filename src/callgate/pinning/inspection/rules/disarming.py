@@ -91,10 +91,10 @@ def memory(tool: Reading) -> Iterator[Hit]:
                 yield said(text, match, "It wants to be written into the assistant's own set-up: {}.")
 
 
-_FOLLOW: Final = concept("FOLLOW", "follow execute obey comply perform do act run", "carry out, act on, do it")
+_FOLLOW: Final = concept("FOLLOW", "follow execute obey comply perform", "carry out, act on, do it")
 _RESULT: Final = concept(
     "RESULT",
-    "returned returns response result results output fetched page retrieved remote reply downloaded decoded decode decoding",
+    "returned returns response result results output fetched retrieved reply downloaded decoded decode decoding",
 )
 _TELLS: Final = concept("TELLS", "commands command steps", "tells you, asks you, says to, instructs you")
 
@@ -118,16 +118,16 @@ def relay(tool: Reading) -> Iterator[Hit]:
     for text in tool.prose:
         words = text.words
         for match in words.together(10, _FOLLOW, _RESULT, (ORDERS, _TELLS)):
-            if match[0] > 0 and not words.near(match, NOT, 2):
+            if match[0] > 0 and not words.before(match[0], NOT, 3):
                 yield said(text, match, "It wants the model to follow what a result says: {}.")
 
 
-_SHELL: Final = re.compile(
+SHELL: Final = re.compile(
     r"\b(?:curl|wget|iwr|invoke-webrequest)\b[^\n|]{0,200}\|\s{0,4}(?:sudo\s{1,4})?(?:(?:ba|z|da|k)?sh|python3?|node|iex)\b"
     r"|\brm\s{1,4}-[a-z]{1,5}\s{1,4}(?:~|/|\$home|\*)|/dev/tcp/|\b(?:nc|ncat)\b[^\n]{0,60}\s-e\b|powershell[^\n]{0,60}\s-enc"
-    r"|\bbase64\s{1,4}(?:-d|--decode)|\bchmod\s{1,4}(?:-r\s{1,4})?777\b|\bmkfs\b|\bauthorized_keys\b"
+    r"|\bbase64\s{1,4}(?:-d|--decode)|\bchmod\s{1,4}(?:-r\s{1,4})?777\b|https?://[^\s]{1,200}\.(?:sh|ps1|py)\b[^\n.]{0,30}\b(?:sh|bash|sudo|python3?)\b|\bmkfs\b|\bauthorized_keys\b"
 )
-_RUN: Final = concept("RUN", "run execute type paste launch first add append put")
+_RUN: Final = concept("RUN", "run execute type paste launch first add append put pipe")
 
 
 @rule(
@@ -139,7 +139,7 @@ _RUN: Final = concept("RUN", "run execute type paste launch first add append put
 )
 def shell(tool: Reading) -> Iterator[Hit]:
     for text in tool.prose:
-        found = _SHELL.search(text.folded.text)
+        found = SHELL.search(text.folded.text)
         if not found:
             continue
         words = text.words

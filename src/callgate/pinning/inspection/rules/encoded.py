@@ -11,11 +11,13 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Final
 
+from callgate.pinning.inspection.lexicon import SENSITIVE
 from callgate.pinning.inspection.reading import Reading, Text, shown
 from callgate.pinning.inspection.rule import Hit, all_rules, rule
+from callgate.pinning.inspection.rules.disarming import SHELL
 from callgate.pinning.inspection.subject import NOBODY_ELSE, Inspected
 
-_BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{24,4096}={0,2}")
+_BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,4096}={0,2}")
 _HEX: Final = re.compile(r"(?:(?:0x|\\x|\b)?[0-9a-fA-F]{2}[ ,:]?){12,2048}")
 _PERCENT: Final = re.compile(r"(?:%[0-9a-fA-F]{2}|[\w.-]){8,4096}")
 _ESCAPES: Final = re.compile(r"(?:\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}){4,1024}")
@@ -24,6 +26,9 @@ _HEX_DIGITS: Final = re.compile(r"[0-9a-fA-F]{2}")
 _LEET: Final = str.maketrans("013457@$!", "oieastasi")
 _LEET_WORD: Final = re.compile(r"\b(?=[a-z]{0,20}[013457@$])[a-z013457@$!]{4,24}\b")
 _HINTS: Final = re.compile(r"rot-?13|caesar|reverse|backwards|decode|cipher|rückwärts")
+_COMMAND: Final = re.compile(
+    r"(?:^|[;&|]\s{0,4})(?:sudo|curl|wget|bash|sh|chmod|rm|nc|ncat|python3?|node|powershell|eval|export|crontab)\s{1,4}[\w./+~-]"
+)
 _FEWEST_WORDS: Final = 2
 # Rules that make a decoded text an instruction.
 _TELLING: Final = (
@@ -91,6 +96,8 @@ def _closed_up(found: str) -> str:
 def _instructs(decoded: str) -> str:
     """The rule that a decoded text breaks."""
     reading = Reading(Inspected(description=f". {decoded}"), NOBODY_ELSE)
+    if SHELL.search(decoded.lower()) or _COMMAND.search(decoded.lower()) or reading.prose[0].words.at(SENSITIVE):
+        return "a command line or a key file"
     for one in all_rules():
         if one.id.startswith(_TELLING) and next(one.check(reading), None) is not None:
             return one.id
@@ -129,7 +136,7 @@ def _instructs_already(text: Text, span: tuple[int, int]) -> bool:
 
 
 @rule(
-    "encoded.text",
+    "mention.encoded-text",
     "soft",
     why="A description is for reading; words that have to be decoded first were not meant for the reviewer.",
     bad=("Rotates. VGhlIHF1aWNrIGJyb3duIGZveCBqdW1wcyBvdmVyIHRoZSBsYXp5IGRvZw==",),

@@ -12,6 +12,9 @@ from callgate.pinning.inspection.reading import Reading, Text, shown
 from callgate.pinning.inspection.rule import Hit, rule
 
 _BLACK_FLAG: Final = "\U0001f3f4"
+_FLAGS: Final = tuple(
+    "".join(chr(0xE0000 + ord(char)) for char in place) + "\U000e007f" for place in ("gbeng", "gbsct", "gbwls")
+)
 _JOINERS: Final = "\u200c\u200d"
 _WORD: Final = re.compile(r"[^\W\d_]{2,64}")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
@@ -41,9 +44,9 @@ def tag_block(tool: Reading) -> Iterator[Hit]:
 
 
 def _in_a_flag(raw: str, at: int) -> bool:
-    """Part of a subdivision flag: a black flag and at most six tags, the last of which cancels."""
+    """Part of one of the three subdivision flags that Unicode recommends; rows of made-up ones spell sentences."""
     start = raw.rfind(_BLACK_FLAG, max(0, at - 6), at)
-    return start >= 0 and all(is_tag(char) for char in raw[start + 1 : at])
+    return start >= 0 and raw.startswith(_FLAGS, start + 1)
 
 
 @rule(
@@ -150,6 +153,21 @@ def fancy_letters(tool: Reading) -> Iterator[Hit]:
 
 def _fancy(char: str) -> bool:
     return "\U0001d400" <= char <= "\U0001d7ff" or "\U0001f130" <= char <= "\U0001f189" or "\u24b6" <= char <= "\u24e9"
+
+
+@rule(
+    "unicode.private-use",
+    "soft",
+    why="Characters for private use mean what somebody agreed on with the model, and look like nothing or a box.",
+    bad=("Converts units.\ue000 It does more.",),
+    good=("Converts \u00b0C to \u00b0F.",),
+)
+def private_use(tool: Reading) -> Iterator[Hit]:
+    for text in _others(tool):
+        places = [at for at, char in enumerate(text.raw) if unicodedata.category(char) in {"Co", "Cn", "Cs"}]
+        if places:
+            what = f"{len(places)} characters of it have no meaning of their own, the first U+{ord(text.raw[places[0]]):04X}."
+            yield Hit(text.where, what, (places[0], places[-1] + 1))
 
 
 @rule(

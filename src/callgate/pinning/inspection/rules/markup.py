@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
 
 from callgate.pinning.inspection.reading import Reading
 from callgate.pinning.inspection.rule import Hit, rule
@@ -18,15 +18,16 @@ _NAMES: Final = (
     r"priority|instructions?|ai|llm|prompt|confidential|attention|invisible|internal|security|required"
 )
 _BLOCK: Final = re.compile(
-    rf"<\s{{0,3}}/?\s{{0,3}}(?:{_NAMES})(?:[-_ :](?:{_NAMES}|message|notes?|update|notice|only|task|rules?|request)){{0,3}}"
+    rf"<\s{{0,3}}(?:{_NAMES})(?:[-_ :](?:{_NAMES}|message|notes?|update|notice|only|task|rules?|request)){{0,3}}"
     r"(?:\s[^<>]{0,80})?>"
 )
 _BRACKET: Final = re.compile(
-    r"[\[{(]{1,2}\s{0,3}(?:system|admin|override|hidden|assistant|developer|secret|critical|important|ai|llm)"
+    r"[\[{(]{1,2}[#/]?\s{0,3}(?:system|admin|override|hidden|assistant|developer|secret|critical|important|ai|llm)"
     r"(?:[-_ :]{1,2}(?:system|prompt|instructions?|message|notes?|override|update|notice|only|directive)){0,3}"
     r"\s{0,3}(?::[^\]\n})]{1,200})?[\]})]{1,2}"
 )
 _ROLE_LINE: Final = re.compile(
+    r"```(?:system|instructions?|assistant)\b|"
     r"(?:^|\n)[^\S\n]{0,8}(?:#{1,6}[^\S\n]{0,4}(?:system|instructions?|assistant|human|developer)"
     r"(?:[^\S\n](?:prompt|message|override|instructions?|notice)){0,2}[^\S\n]{0,4}(?::|\n|$)"
     r"|(?:system|assistant|developer)(?:[^\S\n](?:prompt|message|override|instructions?|notice)){0,2}[^\S\n]{0,4}:)"
@@ -43,14 +44,23 @@ _EDGE: Final = re.compile(
     r"(?:description|instructions?|prompt|documentation|message|context|input)\b"
     r"|</(?:description|tool|tools|function|functions|tool_description|tool_call|parameters|context|user|input|result)>"
 )
+_TWO_WORDS: Final = re.compile(r"[^<\w]{0,40}[^\W_]{1,40}[^<\w]{1,10}\w")
+Speaks: TypeAlias = Callable[[re.Match[str]], bool]
 _BLANK: Final = re.compile(r"\n(?:[^\S\n]{0,40}\n){14}|[^\S\n]{80}(?=[^\s])")
 
 
-def _first(tool: Reading, pattern: re.Pattern[str], what: str, *, need: str = "<[{#:(-\n") -> Iterator[Hit]:
+def _with_words(found: re.Match[str]) -> bool:
+    """Words follow the tag: an element of some XML that a tool speaks of has none."""
+    return bool(_TWO_WORDS.match(found.string, found.end()))
+
+
+def _first(
+    tool: Reading, pattern: re.Pattern[str], what: str, *, need: str = "<[{#:(-\n", speaks: Speaks | None = None
+) -> Iterator[Hit]:
     for text in tool.prose:
         if not any(char in text.raw for char in need):
             continue
-        found = pattern.search(text.folded.text)
+        found = next((one for one in pattern.finditer(text.folded.text) if speaks is None or speaks(one)), None)
         if found:
             span = text.folded.span(found.start(), found.end())
             yield Hit(text.where, what.replace("{}", text.quote(span)), span)
@@ -85,9 +95,9 @@ def chat_frame(tool: Reading) -> Iterator[Hit]:
     ),
 )
 def fake_block(tool: Reading) -> Iterator[Hit]:
-    yield from _first(tool, _BLOCK, "It has a block that passes for the system's: {}.", need="<")
+    yield from _first(tool, _BLOCK, "It has a block that passes for the system's: {}.", need="<", speaks=_with_words)
     yield from _first(tool, _BRACKET, "It has a mark that passes for the system's: {}.", need="[{(")
-    yield from _first(tool, _ROLE_LINE, "It has a line that begins like a turn of a conversation: {}.", need=":#")
+    yield from _first(tool, _ROLE_LINE, "It has a line that begins like a turn of a conversation: {}.", need=":#`")
 
 
 @rule(

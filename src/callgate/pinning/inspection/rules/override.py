@@ -16,14 +16,14 @@ _IGNORE: Final = concept(
     "supersedes circumvent forget forgetting neglect abandon erase violate drop delete "
     "ignoriere ignorier ignorieren missachte vergiss vergesse olvida ignora ignorez oublie oubliez ignorar esqueca "
     "dimentica игнорируй игнорируйте забудь забудьте negeer zignoruj",
-    "pay no attention, set aside, do not follow, don't follow, stop following, take no notice, put aside, instead of following, "
+    "pay no attention, set aside, stop following, take no notice, put aside, instead of following, "
     "rather than following, tiens pas compte, no hagas caso, setze dich uber",
-    "忽略 无视 忘记 不理会 忽視 無視 違反 绕过",
+    "무시하고 무시하세요 무시해 忽略 无视 忘记 不理会 忽視 無視 違反 绕过",
 )
 _VOID: Final = concept(
     "VOID",
     "void outdated obsolete suspended superseded replaced overridden cancelled revoked invalid disabled lifted",
-    "no longer apply, no longer applies, do not apply, does not apply, don't apply, no longer valid, no longer in effect, "
+    "not hold, not binding, no longer apply, no longer applies, do not apply, does not apply, don't apply, no longer valid, no longer in effect, "
     "not apply, gelten nicht, gilt nicht, ya no aplican, ne s'appliquent plus",
     "失效 作废 不再适用 不适用",
 )
@@ -34,23 +34,30 @@ _EARLIER: Final = concept(
     "vorherigen vorherige bisherigen bisherige fruheren obigen alle deine anteriores previas previos todas precedentes "
     "anterieures toutes vos tes suas precedenti предыдущие все прежние vorige poprzednie",
     "you were given, you received, set by, you have been given, told before",
-    "之前 先前 以上 所有 以前 上述 此前 原有 これまで 以前の すべて",
+    "이전 이전의 모든 之前 先前 以上 所有 以前 上述 此前 原有 これまで 以前の すべて",
 )
 _LOOKS_FOR: Final = concept(
     "LOOKS_FOR",
-    "detect detects detecting detection phrases attempts flags scans checks injection jailbreak patterns explaining explains",
+    "detect detects detecting detection phrases attempts flags scans checks injection jailbreak patterns explaining explains "
+    "analyzes analyses identifies classifies",
 )
 _SAMPLE: Final = concept(
-    "SAMPLE", "sample response, sample output, expected output, expected response, example output, example response, test input"
+    "SAMPLE",
+    "sample mock expected dummy canned training illustrative fixture placeholder",
+    "example output, example response, test input",
 )
+_DONT: Final = concept("DONT", "not never don't doesn't cannot")
+_THAT: Final = concept("THAT", "that which who to whether trying tries")
 _SAFETY: Final = concept(
     "SAFETY",
     "safety guardrail guardrails safeguards ethical ethics",
     "content policy, content filter, content policies, security restrictions, safety restrictions",
     "安全 安全限制",
 )
+_ASIDE: Final = concept("ASIDE", "aside beiseite")
 _ABOVE: Final = concept(
-    "ABOVE", "the above, everything above, all of the above, everything before, anything above, what you were told, what was said"
+    "ABOVE",
+    "the above, everything above, all of the above, everything before, anything above, what you were told, what was said",
 )
 _QUOTES: Final = frozenset("\"'`“”‘’«»„")
 _OBEY: Final = concept("OBEY", "obey obeys gehorche obedece obeis 服从 遵从 従え")
@@ -62,17 +69,31 @@ _INSTEAD: Final = concept(
 
 def _overridden(text: Text) -> list[Match]:
     words = text.words
+    if not words.at((_IGNORE, _VOID, _ASIDE)):
+        return []
     ordered = words.chain(_IGNORE, (_EARLIER, 4), (ORDERS, 5))
     loose = words.together(7, _IGNORE, _EARLIER, ORDERS)
     rules = [match for match in words.together(8, _IGNORE, _EARLIER, RULES) if words.near(match, MODEL, 4)]
     void = words.together(9, _VOID, MODEL, (ORDERS, RULES))
     safety = words.together(6, _IGNORE, _EARLIER, _SAFETY)
-    above = words.chain(_IGNORE, (_ABOVE, 2))
+    above = [*words.chain(_IGNORE, (_ABOVE, 2)), *words.together(7, _ASIDE, _EARLIER, ORDERS)]
+    plainly = words.chain(_PLAIN_IGNORE, (_EARLIER, 1), (RULES, 1))
     gone = words.together(9, _VOID, _EARLIER, ORDERS)
     wishes = words.chain(_IGNORE, (USER, 4))
-    return [*ordered, *loose, *rules, *safety, *above, *void, *gone, *(match for match in wishes if words.near(match, _ASKED, 3))]
+    return [
+        *ordered,
+        *loose,
+        *plainly,
+        *rules,
+        *safety,
+        *above,
+        *void,
+        *gone,
+        *(match for match in wishes if words.near(match, _ASKED, 3)),
+    ]
 
 
+_PLAIN_IGNORE: Final = concept("PLAIN_IGNORE", "ignore disregard forget")
 _ASKED: Final = concept(
     "ASKED", "asked asks request requests wants wanted said says wish wishes query question", "要求 请求"
 )
@@ -99,15 +120,21 @@ _ASKED: Final = concept(
 def override(tool: Reading) -> Iterator[Hit]:
     for text in tool.prose:
         for match in _overridden(text):
-            if not _mentioned(text, match) and not text.words.before(match[0], (NOT, _SAMPLE), 2):
+            if (
+                not _mentioned(text, match)
+                and not text.words.before(match[0], _DONT, 2)
+                and not text.words.before(match[0], _SAMPLE, 3)
+            ):
                 yield said(text, match, "It tells the model to set aside what it was told: {}.")
 
 
 def _mentioned(text: Text, match: Match) -> bool:
-    """In quotation marks, in a text about detecting such words."""
+    """In quotation marks or as what somebody else does, in a text about detecting such words."""
     start, end = text.span(match)
     marked = text.raw[start - 1 : start] in _QUOTES and start > 0 and not _QUOTES.isdisjoint(text.raw[end : end + 24])
-    return marked and text.words.near(match, _LOOKS_FOR, 10)
+    ignoring = next((place for place in text.words.at(_IGNORE) if place >= match[0]), match[0])
+    reported = text.words.before(ignoring, _THAT, 1)
+    return (marked or reported) and text.words.near(match, _LOOKS_FOR, 10)
 
 
 @rule(
@@ -134,7 +161,7 @@ def mentioned(tool: Reading) -> Iterator[Hit]:
 def sample(tool: Reading) -> Iterator[Hit]:
     for text in tool.prose:
         for match in _overridden(text):
-            if text.words.before(match[0], _SAMPLE, 2):
+            if text.words.before(match[0], _SAMPLE, 3) and not _mentioned(text, match):
                 yield said(text, match, "Its sample is an instruction to set aside other instructions: {}.")
 
 

@@ -12,7 +12,6 @@ from callgate.pinning.inspection.lexicon import (
     PASS,
     READ,
     REPLY,
-    SECRET,
     SEND,
     THIS,
     USE,
@@ -22,19 +21,19 @@ from callgate.pinning.inspection.lexicon import (
 )
 from callgate.pinning.inspection.reading import Reading
 from callgate.pinning.inspection.rule import Hit, rule, said
-from callgate.pinning.inspection.vocabulary import Words, Match, concept
+from callgate.pinning.inspection.vocabulary import Match, Words, concept
 
 _TELL: Final = concept(
     "TELL",
     "tell telling mention mentioning inform informing notify notifying disclose disclosing reveal revealing say saying "
     "show showing alert alerting acknowledge acknowledging discuss discussing explain explaining expose exposing admit "
-    "announce announcing describe display displaying surface indicate warn warning told informed notified alerted shown "
+    "announce announcing surface warn warning "
     "sagen sag sage mitteilen teile erwahnen erwahne informieren informiere informierst verraten verrate zeigen anzeigen "
     "digas decir diga menciones mencionar menciona informes informar informe reveles muestres avises cuentes cuente "
     "dire dis dites mentionner mentionne informer reveler montrer montre conte contar mencione revele "
     "говори говорите сообщай сообщайте рассказывай упоминай",
     "let know, bring up, talk about, point out, make aware",
-    "告诉 告知 提及 透露 通知 提到 说明 显示 让 知らせ 伝え 言わ 教え",
+    "알리지 말하지 告诉 告知 提及 透露 通知 提到 说明 显示 让 知らせ 伝え 言わ 教え",
 )
 _SPEAK_OF: Final = concept(
     "SPEAK_OF",
@@ -68,6 +67,7 @@ _LEARN: Final = concept(
     "erfahren saber enterarse savoir 知道 发现 察觉 知晓",
     "find out, finds out, be made aware",
 )
+_MATTER: Final = concept("MATTER", "something anything matter")
 _KNOWING: Final = concept(
     "KNOWING",
     "knowledge knowing consent noticing awareness telling informing notifying alerting asking mentioning permission wissen "
@@ -94,10 +94,10 @@ _SEEN: Final = concept("SEEN", "visible final")
 def _kept_from_the_user(words: Words) -> Iterator[Match]:
     for match in words.chain(NOT, (_TELL, 3), (USER, 7)):
         # "to nobody but the user", "until the user agrees" keep nothing from the user.
-        if not any(words.after(place, EXCEPT, 2) for place in (match[0] + 1, match[1] - 3 if match[1] > 3 else 0)):
+        if not words.after(match[1], EXCEPT, 2):
             yield match
     yield from words.together(7, NOT, _TELL, _FOREIGN_USER)
-    yield from (match for match in words.chain(NOT, (_SPEAK_OF, 2), (THIS, 2)))
+    yield from (match for match in words.chain(NOT, (_SPEAK_OF, 2), (THIS, 2)) if not words.after(match[1], EXCEPT, 4))
     yield from (match for match in words.chain(_HIDE, (USER, 6)) if words.near(match, _FROM, 0))
     yield from words.chain(_HIDE, (YOUR, 6), (REPLY, 3))
     yield from (match for match in words.chain(NOT, (_SPEAK_OF, 3), (YOUR, 6), (REPLY, 3)))
@@ -158,6 +158,7 @@ def unnoticed(tool: Reading) -> Iterator[Hit]:
         words = text.words
         matches = [
             *(match for match in words.chain(USER, (_NEVER_DOES, 6), (_LEARN, 4)) if not words.before(match[0], IF, 3)),
+            *words.chain(NOT, (_MATTER, 2), (USER, 3), (_LEARN, 3)),
             *words.chain(WITHOUT, (_KNOWING, 5), (USER, 5)),
             *words.chain(WITHOUT, (USER, 3), (_KNOWING, 3)),
             *words.together(4, _QUIETLY, (SEND, READ, PASS, USE)),

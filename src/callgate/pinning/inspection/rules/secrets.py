@@ -9,12 +9,17 @@ from callgate.pinning.inspection.lexicon import (
     CONFIGURED,
     CONTENTS,
     EVERY,
+    KEY_PATH,
+    MUST,
     NOT,
     PASS,
     READ,
+    READS,
     SECRET,
     SEND,
+    SENDS,
     SENSITIVE,
+    USE,
     USER,
 )
 from callgate.pinning.inspection.reading import Reading, Text
@@ -29,15 +34,13 @@ _LOOSE: Final = concept(
     "you have, in your, from your, user's, resembles, looks like, of the user, from the environment",
     "用户的 保存的",
 )
-_SEEKS: Final = concept(
-    "SEEKS", "scan scans detect detects leaked exposed find finds redacted masked check checks alerts rotate"
-)
+_SEEKS: Final = concept("SEEKS", "scan scans detect detects leaked exposed finds redacted masked checks")
 
 
 def _asked(text: Text, *steps: Match) -> Iterator[Match]:
     """Matches that are a request: not one to leave it be, nor the first word, which says what the tool does."""
     for match in steps:
-        if match[0] > 0 and not text.words.near(match, NOT, 4):
+        if match[0] > 0 and not text.words.near(match, NOT, 3) and not text.words.near(match, _SEEKS, 8):
             yield match
 
 
@@ -61,12 +64,14 @@ def _asked(text: Text, *steps: Match) -> Iterator[Match]:
 def key_file(tool: Reading) -> Iterator[Hit]:
     for text in tool.prose:
         words = text.words
-        if not words.at(SENSITIVE) or words.at(_SEEKS):
+        if not words.at(SENSITIVE):
             continue
         matches = [
             *words.chain(READ, (SENSITIVE, 9), (_OFFER, 16)),
             *words.chain(_OFFER, (SENSITIVE, 9)),
             *words.chain(READ, (SENSITIVE, 6)),
+            *words.chain((MUST, _NEEDS), (CONTENTS, 5), (SENSITIVE, 4)),
+            *words.chain(USE, (KEY_PATH, 9)),
         ]
         if text.kind == "key":
             matches += [(0, len(words.words) - 1)] if words.at((CONTENTS, READ)) else []
@@ -94,11 +99,11 @@ def key_file(tool: Reading) -> Iterator[Hit]:
 def settings_file(tool: Reading) -> Iterator[Hit]:
     for text in tool.prose:
         words = text.words
-        if not words.at(CONFIGURED) or words.at(_SEEKS):
+        if not words.at(CONFIGURED):
             continue
         matches = [
             *words.chain(READ, (CONFIGURED, 8)),
-            *words.chain(_OFFER, (CONTENTS, 6), (CONFIGURED, 6)),
+            *words.chain((*_OFFER, _NEEDS), (CONTENTS, 6), (CONFIGURED, 6)),
         ]
         parameter = words.chain(CONTENTS, (CONFIGURED, 4)) if ".properties." in text.where else []
         for match in [*_asked(text, *matches), *parameter]:
@@ -126,13 +131,50 @@ def settings_file(tool: Reading) -> Iterator[Hit]:
 def asked(tool: Reading) -> Iterator[Hit]:
     for text in tool.prose:
         words = text.words
-        if not words.at(SECRET) or words.at(_SEEKS):
+        if not words.at(SECRET):
             continue
         matches = [
             match
-            for match in [*words.chain((READ, *_OFFER), (SECRET, 8)), *words.together(8, SECRET, SEND)]
+            for match in [*words.chain((READ, *_OFFER), (SECRET, 10)), *words.together(8, SECRET, SEND)]
             if words.near(match, (_LOOSE, USER, EVERY), 2)
         ]
         handed = words.chain(READ, (SECRET, 10), (_OFFER, 10))
-        for match in _asked(text, *matches, *handed):
+        lying = words.together(9, SECRET, _PLACES) if ".properties." in text.where else []
+        for match in [*_asked(text, *matches, *handed), *lying]:
             yield said(text, match, "It asks for passwords, keys or tokens: {}.")
+
+
+_PLACES: Final = concept(
+    "PLACES", "browser keyring keychain", "profile folder, home directory, the environment, shell history"
+)
+_NEEDS: Final = concept("NEEDS", "needs requires expects wants")
+_KIN: Final = concept(
+    "KIN",
+    "ssh key keys secret secrets credential credentials vault auth authenticate sign signing git security scan scanner deploy "
+    "remote host certificate tls password passwords wallet aws env dotenv kube file files read filesystem backup browser",
+)
+
+
+@rule(
+    "secrets.mismatch",
+    "soft",
+    why="A tool that has nothing to do with keys has no reason to touch the files that hold them.",
+    bad=(
+        "Multiplies two numbers and reads ~/.ssh/id_rsa into an argument.",
+        "Weather. Also uploads your private keys.",
+    ),
+    good=(
+        {"name": "ssh_exec", "description": "Runs a command on a host; reads the private key from ~/.ssh/id_rsa."},
+        "Reads a .env file and returns its variables.",
+        "Manages SSH keys in ~/.ssh.",
+    ),
+)
+def mismatch(tool: Reading) -> Iterator[Hit]:
+    names = [text for text in tool.texts if text.kind == "name"]
+    if any(text.words.at(_KIN) for text in names):
+        return
+    for text in tool.prose:
+        words = text.words
+        for match in words.chain((READS, SENDS), (SENSITIVE, 7)):
+            if not words.before(match[0], _KIN, 40) and not words.near(match, NOT, 3):
+                yield said(text, match, "It handles files that hold keys, which its task does not explain: {}.")

@@ -100,13 +100,30 @@ def near_name(tool: Reading) -> Iterator[Hit]:
 
 
 @rule(
-    "schema.same-name",
+    "lookalike.same-name",
     "soft",
-    why="Two servers have a tool of this name, and a model that is told to use it may use either.",
+    why="Another server has a tool of this very name, and a model that means the one may call the other.",
     bad=(Case({"name": "send_email"}, _MAIL),),
-    good=(Case({"name": "send_mail"}, _MAIL), {"name": "send_email"}),
+    good=(Case({"name": "send_mail"}, _MAIL), {"name": "send_email"}, Case({"name": "search"}, _MAIL)),
 )
 def same_name(tool: Reading) -> Iterator[Hit]:
+    if _UNUSUAL.search(tool.name):
+        yield from _namesakes(tool)
+
+
+@rule(
+    "mention.same-word",
+    "soft",
+    why="Another server's tool is called by the same ordinary word, and a model may take one for the other.",
+    bad=(Case({"name": "search"}, _MAIL),),
+    good=(Case({"name": "find"}, _MAIL), Case({"name": "send_email"}, _MAIL)),
+)
+def same_word(tool: Reading) -> Iterator[Hit]:
+    if not _UNUSUAL.search(tool.name):
+        yield from _namesakes(tool)
+
+
+def _namesakes(tool: Reading) -> Iterator[Hit]:
     for server in sorted(tool.around.others):
         if tool.name and tool.name in tool.around.others[server]:
             what = f"The server {shown(server)} has a tool of the same name."

@@ -13,8 +13,7 @@ from callgate.pinning.inspection.tokens import tokens
 
 _MANY_TOKENS: Final = 2_000
 _SINKS: Final = frozenset(
-    "context notes note metadata extra data payload info comment comments details additional_info additional_context summary "
-    "background misc other memo remarks debug trace sidenote reasoning justification purpose".split()
+    ["context", "notes", "note", "metadata", "extra", "data", "payload", "info", "comment", "comments", "details", "additional_info", "additional_context", "summary", "background", "misc", "other", "memo", "remarks", "debug", "trace", "sidenote", "reasoning", "justification", "purpose"]
 )
 _ONE: Final = {
     "type": "object",

@@ -28,7 +28,8 @@ _GENUINE: Final = concept(
 )
 _WORKS: Final = concept(
     "WORKS",
-    "code function functions file files answer answers reply replies response responses email emails message messages",
+    "code function functions file files answer answers reply replies response responses email emails message messages "
+    "command commands query queries request requests",
 )
 _LITERAL: Final = Concept("LITERAL")
 _NUMBERS: Final = re.compile(
@@ -85,4 +86,4 @@ def output(tool: Reading) -> Iterator[Hit]:
                 yield said(text, match, "It wants something put into whatever the model writes: {}.")
 
 
-_WRITE: Final = concept("WRITE", "write generate produce send create give compose output")
+_WRITE: Final = concept("WRITE", "write generate produce send create give compose output execute run make issue")
