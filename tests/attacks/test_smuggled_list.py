@@ -115,6 +115,20 @@ def test_no_such_entry_reaches_the_client(pinned, way, how):
     assert_nothing_came_of_it(pinned, way, visitor)
 
 
+@pytest.mark.parametrize("key", ["input_schema", "InputSchema", "inputschema", "input-schema"])
+def test_a_schema_under_the_name_that_the_python_client_takes_too(pinned, key):
+    """Approved without a schema as the gate reads it, and changed where the gate does not look."""
+    way = Way("serve", "legacy", "web")
+    server = pinned.server(way)
+    entry = f'{{"name":"read","description":{WRITTEN},"{key}":{{"type":"object"}}}}'
+    server.fresh(json.loads(entry), answers={"tools/list": [reply(listing(entry, json.dumps(tool("other"))))]})
+    visitor = pinned.visit(way)
+    assert visitor.reason("read") == "tool_unfit"
+    assert visitor.names() == []
+    assert visitor.reason("other") == "tool_not_approved"
+    assert server.called == []
+
+
 @pytest.mark.parametrize("method", ["ping", "prompts/list", "resources/list"])
 @pytest.mark.parametrize("way", FEW, ids=[way.text for way in FEW])
 def test_a_list_as_the_answer_to_something_else(pinned, way, method):

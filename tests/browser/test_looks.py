@@ -4,6 +4,9 @@ import base64
 
 import pytest
 
+from callgate.console.cards import key_of
+from callgate.pinning.memory import MemoryPins
+from support.reviewing import furnish, pins_over
 from support.screenshots import take
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -113,6 +116,37 @@ async def test_every_page_fits_a_narrow_screen(stage):
         assert await stage.page.evaluate("document.documentElement.scrollWidth") <= 320, path
 
 
+async def every_tool_page(stage, pins):
+    """The review, and the page of each server and of each tool in each state."""
+    await stage.signed_in()
+    pages = ["/tools", "/"]
+    for server in (await pins.review()).servers:
+        pages.append(f"/tools/{key_of(server.seen.server_id)}")
+        pages += [f"/tools/{key_of(view.server_id)}/{key_of(view.tool)}" for view in server.tools]
+    return pages
+
+
+async def test_the_review_of_tools_in_both_schemes_and_on_narrow_screens(stage_of):
+    pins = pins_over(MemoryPins())
+    await furnish(pins)
+    async with stage_of(pins=pins) as stage:
+        for path in await every_tool_page(stage, pins):
+            for scheme in ("light", "dark"):
+                await stage.page.emulate_media(color_scheme=scheme)
+                await stage.page.set_viewport_size({"width": 1180, "height": 900})
+                await stage.open(path)
+                for choice in await stage.page.locator(".pick-block").all():
+                    await choice.click()
+                for folded in await stage.page.locator("main details:not([open]) > summary").all():
+                    await folded.click()
+                seen, low = await stage.page.evaluate(CONTRAST)
+                assert (low, seen > 5) == ([], True), (path, scheme)
+                assert await stage.page.evaluate(LACKING) == [], (path, scheme)
+            for width in (320, 360):
+                await stage.page.set_viewport_size({"width": width, "height": 640})
+                assert await stage.page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+
+
 async def test_nothing_moves_for_who_asked_for_that(stage):
     await stage.waiting()
     moving = (
@@ -149,8 +183,11 @@ async def test_pictures_are_taken_and_show_something(stage, tmp_path):
         address = "data:image/png;base64," + base64.b64encode(file.read_bytes()).decode()
         await stage.page.goto("about:blank")
         found[file.stem] = await stage.page.evaluate(MEASURE, address)
-    assert set(found) == {"approval-light", "approval-dark", "approval-phone", "enrol", "sign-in"}
+    tools = {"tools-light", "tools-dark", "tools-phone", "tool-diff"}
+    assert set(found) == {"approval-light", "approval-dark", "approval-phone", "enrol", "sign-in"} | tools
     assert all(picture["colours"] > 50 for picture in found.values()), found
     assert found["approval-light"]["brightness"] > 0.8
     assert found["approval-dark"]["brightness"] < 0.3
-    assert found["approval-phone"]["width"] == 390
+    assert found["tools-light"]["brightness"] > 0.8
+    assert found["tools-dark"]["brightness"] < 0.3
+    assert found["approval-phone"]["width"] == found["tools-phone"]["width"] == 390

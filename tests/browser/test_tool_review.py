@@ -74,8 +74,12 @@ async def test_description_and_schema_are_on_view_whole_without_a_scroll_bar(sta
         await stage.page.set_viewport_size({"width": width, "height": 700})
         await stage.open("/tools")
         text = card(stage, "read_file").locator(".statement")
-        assert await text.inner_text() == long
+        assert await text.text_content() == long
+        assert [line.rstrip("\n") for line in await text.locator(".line").all_inner_texts()] == long.split("\n")
         assert await text.evaluate(CUT) == []
+        assert await text.evaluate(f"(one) => {{ one.style.maxHeight = '9rem'; return ({CUT})(one); }}"), (
+            "it would be told"
+        )
         tree = card(stage, "read_file").locator(".tree").first
         assert await tree.evaluate(CUT) == []
         seen = await tree.inner_text()
@@ -205,7 +209,7 @@ async def test_servers_are_reviewed_together(stage_of):
     async with reviewing(stage_of, *servers) as (stage, pins):
         await stage.open("/tools")
         await choose(stage, "read_file", "approve")
-        await stage.page.click("text=Reviewed together")
+        await stage.page.click("button[data-group]")
         await stage.page.locator("#told", has_text="reviewed together").wait_for()
         assert await stage.page.locator(".set").count() == 0
         assert (await pins.review()).sets[0].reviewed

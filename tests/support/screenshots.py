@@ -10,8 +10,11 @@ from typing import Any, Final, Literal
 
 from playwright.async_api import Browser, Page
 
+from callgate.console.cards import key_of
+from callgate.pinning.memory import MemoryPins
 from support.browser import PATIENCE_MS, add_authenticator, chromium
 from support.console import LiveConsole, live_console
+from support.reviewing import FILES_ID, NOTES_ID, furnish, pins_over
 
 AGENT: Final = {"client": "Fieldwork 1.4.2", "transport": "http", "peer": "127.0.0.1", "session": "b0f1c2aa"}
 ARGUMENTS: Final[dict[str, Any]] = {
@@ -31,7 +34,7 @@ async def take(folder: Path) -> list[Path]:
         await console.sign_in()
         asked = await console.ask(ARGUMENTS, agent=AGENT, why="The operator lists delete_* as needing approval.")
         place = f"/approve/{asked.id}"
-        return [
+        approvals = [
             await _one(browser, console, folder / "sign-in.png", "/sign-in", DESK, signed_in=False),
             await _one(
                 browser, console, folder / "enrol.png", f"/enrol#{ticket}", DESK, wait="#create", signed_in=False
@@ -39,6 +42,22 @@ async def take(folder: Path) -> list[Path]:
             await _one(browser, console, folder / "approval-light.png", place, DESK),
             await _one(browser, console, folder / "approval-dark.png", place, DESK, scheme="dark"),
             await _one(browser, console, folder / "approval-phone.png", place, PHONE),
+        ]
+    return approvals + await _tools(folder)
+
+
+async def _tools(folder: Path) -> list[Path]:
+    """The review of tools: what was found, what changed."""
+    pins = pins_over(MemoryPins())
+    await furnish(pins)
+    async with live_console(pins=pins) as console, chromium() as browser:
+        await console.sign_in()
+        found, changed = f"#h-{key_of(NOTES_ID)}", f"#h-{key_of(FILES_ID)}"
+        return [
+            await _one(browser, console, folder / "tools-light.png", "/tools", DESK, at=found),
+            await _one(browser, console, folder / "tools-dark.png", "/tools", DESK, scheme="dark", at=found),
+            await _one(browser, console, folder / "tools-phone.png", "/tools", PHONE, at=found),
+            await _one(browser, console, folder / "tool-diff.png", "/tools", DESK, at=changed),
         ]
 
 
@@ -52,6 +71,7 @@ async def _one(
     scheme: Literal["light", "dark"] = "light",
     wait: str = "main",
     signed_in: bool = True,
+    at: str = "",
 ) -> Path:
     context = await browser.new_context(
         viewport={"width": size["width"], "height": size["height"]}, color_scheme=scheme, locale="en-GB"
@@ -65,7 +85,9 @@ async def _one(
         await add_authenticator(page)
         await page.goto(f"{console.origin}{path}")
         await _settled(page, wait)
-        await page.screenshot(path=file, full_page=size == PHONE)
+        if at:
+            await page.evaluate("(at) => document.querySelector(at).scrollIntoView()", at)
+        await page.screenshot(path=file, full_page=size == PHONE and not at)
     finally:
         await context.close()
     return file

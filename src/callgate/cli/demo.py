@@ -18,6 +18,7 @@ from typing import Annotated, Final
 import typer
 
 from callgate.cli.common import console
+from callgate.cli.demo_review import LEFT, review
 
 USUAL: Final = "127.0.0.1:8420"
 ANY: Final = "127.0.0.1:0"
@@ -60,7 +61,10 @@ def demo(
     """Run the gateway in front of an example server, and print what to try. Ctrl-C stops it."""
     ignored = _leave_user_settings()
     with _ending_calmly(), _state(folder) as state:
-        _run(_configure(state), ignored, kept=folder is not None)
+        config, command = state / "callgate.toml", _command(state)
+        _configure(config, command)
+        review(config, command)
+        _run(config, ignored, kept=folder is not None)
 
 
 def _run(config: Path, ignored: list[str], *, kept: bool) -> None:
@@ -134,13 +138,16 @@ def _state(folder: Path | None) -> Iterator[Path]:
         yield Path(made)
 
 
-def _configure(state: Path) -> Path:
-    path = state / "callgate.toml"
-    if not path.exists():
-        # JSON strings are TOML strings; `$${` is how a configuration spells a plain `${`.
-        words = [word.replace("${", "$${") for word in (sys.executable, "-m", "callgate.demo", str(state / "notes"))]
-        path.write_text(CONFIG.format(command=json.dumps(words, ensure_ascii=False)), encoding="utf-8")
-    return path
+def _command(state: Path) -> list[str]:
+    return [sys.executable, "-m", "callgate.demo", str(state / "notes")]
+
+
+def _configure(path: Path, command: list[str]) -> None:
+    if path.exists():
+        return
+    # JSON strings are TOML strings; `$${` is how a configuration spells a plain `${`.
+    words = [word.replace("${", "$${") for word in command]
+    path.write_text(CONFIG.format(command=json.dumps(words, ensure_ascii=False)), encoding="utf-8")
 
 
 def _program() -> str:
@@ -159,7 +166,12 @@ def steps(url: str, program: str, config: Path) -> list[tuple[str, str]]:
     """What to try, and the command for it."""
     where = shlex.quote(str(config))
     return [
-        ("call a tool through the gate", CALL.format(url=url)),
+        ("call a tool through the gate: nobody has reviewed the tools yet, so it is refused", CALL.format(url=url)),
+        ("review the tools, approve them key by key, and make the same call again", f"{program} review -c {where}"),
+        (
+            "the tool that nobody reviewed yet: read what it says, then approve or block it",
+            f"{program} review -c {where}",
+        ),
         ("what was decided, and how it ended", f"{program} audit list -c {where}"),
         ("the kill switch: turn it on, then make the same call again", f"{program} block-all on -c {where}"),
         ("let calls through again", f"{program} block-all off -c {where}"),
@@ -181,7 +193,8 @@ def _introduce(url: str, config: Path, ignored: list[str], *, kept: bool) -> Non
     program = _program()
     say(f"\n[bold]Callgate {__version__}[/] stands between an agent and an example MCP server.\n")
     say(f"  [bold]gateway[/]  {url}")
-    say("  [bold]server[/]   notes: list_notes, read_note, write_note, delete_note (starts with the first call)")
+    say("  [bold]server[/]   notes: list_notes, read_note, write_note (starts with the first call)")
+    say(f"  [bold]waiting[/]  {LEFT}: hidden from every agent until you have reviewed it")
     say(f"  [bold]state[/]    {escape(str(config.parent))} ({'kept' if kept else 'gone when this ends'})")
     say("\nTry in another terminal:\n")
     for about, command in steps(url, program, config):

@@ -1,7 +1,7 @@
 """MCP over stdio for the notes, by hand: one JSON-RPC message a line, both protocol eras.
 
 Handshake era (up to 2025-11-25): `initialize` first. Modern era (2026-07-28): `server/discover`, and every request says
-its version in `params._meta`; results then carry `resultType`.
+its version in `params._meta`; results then carry `resultType`, and in `_meta` who the server is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 UNSUPPORTED_VERSION: Final = -32022
 
-_ABOUT: Final = {"capabilities": {"tools": {}}, "serverInfo": {"name": "callgate-demo-notes", "version": "1"}}
+SERVER_INFO: Final = {"name": "callgate-demo-notes", "version": "1"}
+_ABOUT: Final = {"capabilities": {"tools": {}}, "serverInfo": SERVER_INFO}
+# Where nobody shakes hands, every result says whose it is.
+_STAMP: Final = {"io.modelcontextprotocol/serverInfo": SERVER_INFO}
 _CACHED: Final = {"ttlMs": 0, "cacheScope": "public"}
 
 
@@ -83,7 +86,7 @@ class NotesServer:
             return _reply(message["id"], error=error.value)
         if modern:
             cached = _CACHED if message["method"] in ("server/discover", "tools/list") else {}
-            result = {"resultType": "complete", **cached, **result}
+            result = {"resultType": "complete", **cached, **result, "_meta": _STAMP}
         return _reply(message["id"], result=result)
 
     def _result(self, method: str, params: dict[str, Any]) -> dict[str, Any]:

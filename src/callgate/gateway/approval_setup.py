@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -56,6 +56,7 @@ class Office:
         self._lobby = Lobby()
         self._made: tuple[Approval, Approvals] | None = None
         self._catalogues: dict[str, Catalogue] = {}
+        self._gatings: Gatings | None = None
 
     def forget(self, server: str) -> None:
         """The server of that name is another one now."""
@@ -67,11 +68,17 @@ class Office:
         if known is not None:
             known.hear(message)
 
+    def remember(self, server: str, entry: dict[str, Any]) -> None:
+        """A tool as a reviewer approved it."""
+        if self._gatings is not None:
+            self._gatings(server).catalogue.remember(entry)
+
     def furnish(self, config: Config) -> Furnished:
         """The check and the desk of a configuration."""
         section = config.approval
         approvals = self.service(section)
         gating = Gatings(config, self._catalogues, Deployment(section.server_id, self._shelf.identity))
+        self._gatings = gating
         approver = Approver(config, approvals)
         times = Times(section.park_seconds, section.request_seconds, config.limits.check_seconds)
         check = Approving(

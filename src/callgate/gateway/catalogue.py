@@ -126,6 +126,16 @@ class Catalogue:
         now = self._clock()
         self._tools = {name: (self._still_marked(tool), now) for name, tool in tools.items()}
 
+    def remember(self, entry: dict[str, Any]) -> None:
+        """A tool as it was approved: a mark that it had then holds, even if the server has dropped it since."""
+        tool = _tool(str(entry.get("name")), entry)
+        if not tool.marked or tool.name in self._marks:
+            return
+        self._still_marked(tool)
+        known = self._tools.get(tool.name)
+        if known is not None:
+            self._tools[tool.name] = self._still_marked(known[0]), known[1]
+
     def _still_marked(self, tool: Tool) -> Tool:
         mark = self._marks.get(tool.name)
         if tool.marked:

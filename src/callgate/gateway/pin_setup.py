@@ -61,6 +61,8 @@ class PinOffice:
     ) -> None:
         self.shelf = SqlPins(store)
         self.settings = Settings()
+        # Told of tools as they were approved, where the server says something else beside it by now.
+        self.marked: Callable[[str, dict[str, Any]], None] = lambda _server, _entry: None
         # Where tools are reviewed, in words; set by whoever listens.
         self.review: Callable[[], Awaitable[str]] = _in_a_terminal
 
@@ -138,7 +140,16 @@ class PinOffice:
 
     def _met(self, meeting: Meeting) -> None:
         self.registrar.met(meeting)
+        self._recall_marks(meeting)
         self._later(self._join(meeting))
+
+    def _recall_marks(self, meeting: Meeting) -> None:
+        """A tool that was approved while it asked for a person's approval goes on asking for it."""
+        for name, standing in meeting.toolset.standings.items():
+            pin = self.watch.book.pin(meeting.identity.server_id, name) if standing.open else None
+            listed = meeting.toolset.listing.tools[name]
+            if pin is not None and pin.raw and pin.beside.get("_meta") != listed.beside.get("_meta"):
+                self.marked(meeting.place.name, msgspec.json.decode(pin.raw))
 
     async def _join(self, meeting: Meeting) -> None:
         """The place that was taken for whom the server was expected to be is that of whom it turned out to be."""

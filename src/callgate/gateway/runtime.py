@@ -131,6 +131,7 @@ class Runtime:
                 self.store, self.audit, self._keyring, gateway=self.books.gateway, tell=self._tools_changed
             )
             self.pinning.review = self._where_to_review
+            self.pinning.marked = self._marked
         return self.pinning
 
     async def _open_pinning(self, config: Config) -> None:
@@ -145,6 +146,10 @@ class Runtime:
 
     def _tools_changed(self, server: str, what: str, _detail: dict[str, Any]) -> None:
         self.metrics.tool_changes.at(server, what).inc()
+
+    def _marked(self, server: str, entry: dict[str, Any]) -> None:
+        if self.office is not None:
+            self.office.remember(server, entry)
 
     async def _where_to_review(self) -> str:
         command = "in a terminal with `callgate review`"

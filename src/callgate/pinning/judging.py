@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -51,10 +51,29 @@ def judge(tool: Listed, identity: Identity, book: Book, settings: Settings) -> S
         return _new(tool, identity, book)
     if not hmac.compare_digest(pin.approval_hash.encode(), tool.approval_hash.encode()):
         return Standing(State.CHANGED, Reason.TOOL_CHANGED, approval_hash=pin.approval_hash)
-    if settings.beside == "block" and dict(pin.beside) != dict(tool.beside):
-        changed = ", ".join(changed_members(pin.beside, tool.beside))
-        return Standing(State.CHANGED, Reason.TOOL_CHANGED, f"the tool's {changed} changed since it was approved")
+    if dict(pin.beside) != dict(tool.beside):
+        changed = changed_members(pin.beside, tool.beside)
+        if settings.beside == "block" or _poisoned(tool, pin, changed):
+            text = f"the tool's {', '.join(changed)} changed since it was approved"
+            return Standing(State.CHANGED, Reason.TOOL_CHANGED, text, pin.approval_hash)
     return _current(pin, identity, book, settings)
+
+
+def _poisoned(tool: Listed, pin: Pin, changed: Sequence[str]) -> bool:
+    """Whether a change beside the approval brings what nobody could have approved without overruling a finding."""
+    return any(
+        rule not in pin.overrides
+        and any(where == name or where.startswith((f"{name}.", f"{name}[")) for name in changed)
+        for rule, where in _hard(tool.raw)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _hard(raw: bytes) -> tuple[tuple[str, str], ...]:
+    from callgate.pinning.inspection import Inspected, inspect
+
+    entry = msgspec.json.decode(raw)
+    return tuple((found.rule, found.where) for found in inspect(Inspected.of(entry)) if found.tier == "hard")
 
 
 def _new(tool: Listed, identity: Identity, book: Book) -> Standing:

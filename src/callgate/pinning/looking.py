@@ -5,77 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
-
-import msgspec
+from typing import Any, Final, TypeVar
 
 from callgate.pinning.document import digest
 from callgate.pinning.listing import Reader
-from callgate.pinning.model import Finding, Listed, Pin, ServerSeen, ToolSeen
+from callgate.pinning.model import Finding, Listed, Pin, ToolSeen
+from callgate.pinning.neighbours import Neighbours, Stands
 from callgate.pinning.settings import Settings
 
-if TYPE_CHECKING:
-    from callgate.pinning.inspection import Surroundings
-
 _KEPT: Final = 50_000
+_GROUPS: Final = 32
 K = TypeVar("K")
 V = TypeVar("V")
-
-
-class Stands(Protocol):
-    """A server and its tools, as far as its neighbours are concerned."""
-
-    @property
-    def seen(self) -> ServerSeen: ...
-    @property
-    def group(self) -> str: ...
-    @property
-    def joined(self) -> bool: ...
-    @property
-    def tools(self) -> tuple[ToolSeen, ...]: ...
-
-
-class Around(msgspec.Struct, frozen=True):
-    """The tools of the other servers that the same agent sees, with a key for what is remembered."""
-
-    server: str
-    others: Mapping[str, frozenset[str]]
-    growth_percent: float
-    key: str
-
-    def surroundings(self, before: Mapping[str, Any] | None) -> Surroundings:
-        from callgate.pinning.inspection import Surroundings
-
-        return Surroundings(server=self.server, others=self.others, before=before, growth_percent=self.growth_percent)
-
-
-class Surrounding:
-    """Who stands beside whom, for all servers of a review."""
-
-    def __init__(self, present: Sequence[Stands], growth_percent: float) -> None:
-        self._growth = growth_percent
-        self._present = present
-        self._names = {
-            one.seen.server_id: frozenset(tool.tool for tool in one.tools if not tool.gone) for one in present
-        }
-        self._digests = {server_id: digest(sorted(names)) for server_id, names in self._names.items()}
-        self._made: dict[str, Around] = {}
-
-    def of(self, one: Stands) -> Around:
-        made = self._made.get(one.seen.server_id)
-        if made is None:
-            others: dict[str, frozenset[str]] = {}
-            parts = [one.seen.name, str(self._growth)]
-            for other in self._present:
-                # Another version of the same server is no neighbour: all of its names are alike.
-                if other.group != one.group or not other.joined or other.seen.lineage == one.seen.lineage:
-                    continue
-                name = other.seen.name if other.seen.name != one.seen.name else other.seen.server_id
-                others[name] = others.get(name, frozenset()) | self._names[other.seen.server_id]
-                parts += [name, self._digests[other.seen.server_id]]
-            made = Around(one.seen.name, others, self._growth, digest(parts))
-            self._made[one.seen.server_id] = made
-        return made
 
 
 class Looking:
@@ -86,6 +27,7 @@ class Looking:
         self._findings: dict[tuple[bytes, int, str], tuple[Finding, ...]] = {}
         self._tokens: dict[bytes, int] = {}
         self._open: dict[bytes, str] = {}
+        self._neighbours: dict[str, Neighbours] = {}
 
     def listed(self, server_id: str, tool: ToolSeen, settings: Settings) -> Listed:
         """A stored text, read anew and held against its hash: the store is not believed."""
@@ -102,17 +44,34 @@ class Looking:
             _keep(self._listed, key, made)
         return made
 
-    def findings(self, listed: Listed, around: Around, before: Pin | None) -> tuple[Finding, ...]:
+    def findings(
+        self, listed: Listed, server: str, others: Mapping[str, frozenset[str]], before: Pin | None, growth: float
+    ) -> tuple[Finding, ...]:
         if not listed.entry:
             return ()
-        key = (_sha(listed.raw), before.seq if before is not None else 0, around.key)
+        around = digest([server, {name: sorted(tools) for name, tools in others.items()}, growth])
+        key = (_sha(listed.raw), before.seq if before is not None else 0, around)
         made = self._findings.get(key)
         if made is None:
-            from callgate.pinning.inspection import Inspected, inspect
+            from callgate.pinning.inspection import Inspected, Surroundings, inspect
 
             former = _loosely(before.raw) if before is not None else None
-            made = inspect(Inspected.of(listed.entry), around.surroundings(former or None))
+            surroundings = Surroundings(server=server, others=others, before=former or None, growth_percent=growth)
+            made = inspect(Inspected.of(listed.entry), surroundings)
             _keep(self._findings, key, made)
+        return made
+
+    def neighbours(self, members: Sequence[Stands]) -> Neighbours:
+        """The names around the tools of one group; made anew only when they are others."""
+        parts = [
+            [one.seen.server_id, one.seen.name, [tool.tool for tool in one.tools if not tool.gone]] for one in members
+        ]
+        key = digest(parts)
+        made = self._neighbours.get(key)
+        if made is None:
+            if len(self._neighbours) >= _GROUPS:
+                self._neighbours.clear()
+            made = self._neighbours[key] = Neighbours(members)
         return made
 
     def tokens(self, raw: bytes) -> int:

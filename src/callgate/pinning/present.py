@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 from callgate.pinning.book import Book
+from callgate.pinning.combined import Present
 from callgate.pinning.judging import judge
 from callgate.pinning.known import Known
 from callgate.pinning.looking import Looking
 from callgate.pinning.model import Connected, Pin, ServerSeen, State, ToolSeen
-from callgate.pinning.review import Present
 from callgate.pinning.settings import Settings
 from callgate.pinning.views import ServerStatus
 

@@ -11,6 +11,7 @@ import msgspec
 
 from callgate.errors import Reason, Refused
 from callgate.pinning.book import Book, Keys
+from callgate.pinning.combined import Present
 from callgate.pinning.deciding import (
     ACTIONS,
     Choice,
@@ -24,7 +25,7 @@ from callgate.pinning.deciding import (
 )
 from callgate.pinning.model import Pin, ServerSeen
 from callgate.pinning.present import current, statuses
-from callgate.pinning.review import Present, Reviewer, Sitting
+from callgate.pinning.review import Reviewer, Sitting
 from callgate.pinning.settings import Settings
 from callgate.pinning.storage import Head, Link, PinShelf, Sealed, Wanted
 from callgate.pinning.views import Review, ServerStatus, ToolView
@@ -112,8 +113,7 @@ class Pins:
         """Record that somebody has looked at the servers of a group together, as they are in this version."""
         check_reviewer(by)
         sitting, _ = await self._sit((), configured)
-        found = sitting.groups.get(group, [])
-        now = sitting.version(found)
+        now = sitting.combined.version(group)
         if now != version:
             raise Refused(
                 Reason.TOOLSET_OUTDATED,
@@ -121,7 +121,7 @@ class Pins:
                 advice="Look at the servers as they are now, and confirm again.",
                 data={"version": now},
             )
-        members = sorted({member.server_id for member in found})
+        members = sorted({member.server_id for member in sitting.combined.groups.get(group, [])})
         pin = Pin(
             action="approve",
             server_id=f"group:{group}",
@@ -154,7 +154,7 @@ class Pins:
                     seen,
                     listed,
                     pin,
-                    sitting.findings(one, seen) if approving else (),
+                    sitting.combined.findings(one, seen) if approving else (),
                     self._reviewer.looking.catch_all(listed) if approving else "",
                 )
             )
@@ -193,7 +193,7 @@ class Pins:
     async def held(self, configured: Configured | None = None) -> dict[str, dict[str, str]]:
         """The tools that wait until two servers are reviewed together: server_id, tool, a sentence."""
         sitting, _ = await self._sit((), configured, tampered=True)
-        return await asyncio.to_thread(lambda: sitting.held)
+        return await asyncio.to_thread(lambda: sitting.combined.held)
 
     async def find(self, server: str, tool: str) -> ToolView:
         """One tool; the server by its identity or by its configured name, then as it was met last."""

@@ -12,10 +12,12 @@ import psutil
 import pytest
 
 from support.demo import CALLGATE, Demo, running_demo
+from support.terminal import Terminal
 
 pytestmark = pytest.mark.xdist_group("demo")
 
-CALL = "call a tool through the gate"
+CALL = "call a tool through the gate: nobody has reviewed the tools yet, so it is refused"
+REVIEW = "review the tools, approve them key by key, and make the same call again"
 LIST = "what was decided, and how it ended"
 BLOCK = "the kill switch: turn it on, then make the same call again"
 UNBLOCK = "let calls through again"
@@ -30,6 +32,23 @@ def bash(command: str) -> str:
     return done.stdout
 
 
+def reviewed(demo):
+    """What a newcomer does first: a call, the review that it asks for, and every tool approved, key by key."""
+    assert json.loads(bash(demo.steps[CALL]))["error"]["data"]["reason"] == "tool_not_approved"
+    with Terminal(shlex.split(demo.steps[REVIEW]), rows=60) as seen:
+        seen.expect("[q] quit")
+        seen.press(" ")
+        for number in range(1, 5):
+            seen.expect(f"{number} of 4")
+            seen.expect("[q] quit")
+            seen.press("a")
+        seen.expect("[y] store these 4 decisions")
+        seen.press("y")
+        seen.expect("Stored: 4 decisions.")
+        assert seen.end() == 0
+    return call_until(demo, "result")
+
+
 def call_until(demo, wanted):
     """The switch is followed within a second: ask until it is."""
     for _ in range(100):
@@ -42,12 +61,13 @@ def call_until(demo, wanted):
 
 def test_each_printed_command_works_as_printed():
     with running_demo() as demo:
-        assert list(demo.steps) == [CALL, LIST, BLOCK, UNBLOCK, VERIFY]
-        text = json.loads(bash(demo.steps[CALL]))["result"]["content"][0]["text"]
+        assert list(demo.steps) == [CALL, REVIEW, LIST, BLOCK, UNBLOCK, VERIFY]
+        text = reviewed(demo)["content"][0]["text"]
         assert "passes the gate first" in text
 
-        (row,) = [line for line in bash(demo.steps[LIST]).splitlines() if "read_note" in line]
-        assert " allow " in row
+        refused, *_, allowed = [line for line in bash(demo.steps[LIST]).splitlines() if "read_note" in line][::-1]
+        assert " tool_not_approved " in refused
+        assert " allow " in allowed
 
         bash(demo.steps[BLOCK])
         assert call_until(demo, "error")["data"]["reason"] == "blocked_by_policy"
@@ -62,6 +82,7 @@ def test_each_printed_command_works_as_printed():
 
 def test_the_printed_client_command_serves_the_same_notes():
     with running_demo() as demo:
+        reviewed(demo)
         (command,) = [line for line in demo.printed.splitlines() if " wrap notes " in line]
         request = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "list_notes", "arguments": {}}}
         answer = json.loads(bash(f"echo {shlex.quote(json.dumps(request))} | {command}"))

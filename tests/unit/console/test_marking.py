@@ -7,7 +7,20 @@ from hypothesis import strategies as st
 from callgate.console.marking import Marks, changed, plain
 from callgate.pinning.model import Finding
 
-HIDDEN = ["\u200b", "\u202e", "\x00", "\x1b", "\ufeff", "\u2028", "\u00a0", "\u00ad", "\ue000", "\ufe0f", "\r", "\u3164"]
+HIDDEN = [
+    "\u200b",
+    "\u202e",
+    "\x00",
+    "\x1b",
+    "\ufeff",
+    "\u2028",
+    "\u00a0",
+    "\u00ad",
+    "\ue000",
+    "\ufe0f",
+    "\r",
+    "\u3164",
+]
 TAGS = "".join(chr(0xE0000 + ord(char)) for char in "Ignore all")
 
 

@@ -62,7 +62,10 @@ async def test_the_tools_of_all_servers_are_on_one_page(console, pins):
     await meet(pins.shelf, "files", FILES_ID, [tool("read_file"), tool("list_files")])
     await meet(pins.shelf, "notes", NOTES_ID, [tool("search_notes", "Searches the notes of the team.")])
     page = await review(console)
-    for name, text in {"read_file": "Does what read_file says.", "search_notes": "Searches the notes of the team."}.items():
+    for name, text in {
+        "read_file": "Does what read_file says.",
+        "search_notes": "Searches the notes of the team.",
+    }.items():
         assert text in words(article(page, name))
     assert FILES_ID in page
     assert NOTES_ID in page

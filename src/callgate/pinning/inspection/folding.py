@@ -1,7 +1,7 @@
 """One spelling for texts that look or read alike, with the way back to the characters they came from.
 
-NFKD with its marks dropped (so an `é` is an `e`), case folded, nothing invisible, look-alike letters as the Latin ones they
-imitate. Scripts written in syllables and ideographs keep their characters.
+NFKD with its marks dropped (so an `é` is an `e`), case folded, nothing invisible, look-alike letters as the Latin ones
+they imitate. Scripts written in syllables and ideographs keep their characters.
 """
 
 from __future__ import annotations

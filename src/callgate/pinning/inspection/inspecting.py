@@ -36,11 +36,12 @@ def family(rule: str) -> str:
 
 def _applied(rule: Rule, reading: Reading) -> list[Finding]:
     found: list[Finding] = []
-    places: set[tuple[str, str]] = set()
+    places: set[tuple[str, str, str]] = set()
     for hit in rule.check(reading):
-        if (hit.where, hit.tool) in places:
+        place = (hit.where, hit.server, hit.tool)
+        if place in places:
             continue
-        places.add((hit.where, hit.tool))
+        places.add(place)
         found.append(
             Finding(
                 rule=rule.id,

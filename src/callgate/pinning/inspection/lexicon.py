@@ -10,7 +10,8 @@ from callgate.pinning.inspection.vocabulary import Concept, Words, concept
 NOT: Final = concept(
     "NOT",
     "not never don't dont cannot can't no without avoid refrain mustn't shouldn't won't nor neither doesn't didn't "
-    "nicht niemals nie nichts kein keine keinen keinem ohne nunca jamas sin ne pas jamais sans rien nao sem non mai senza "
+    "nicht niemals nie nichts kein keine keinen keinem ohne nunca jamas sin ne pas jamais sans rien nao sem non mai "
+    "senza "
     "не без никогда никому niet nooit zonder nie bez",
     "不要 不得 不 别 勿 切勿 无需 禁止 不能 不可 不必 无须 没有 请勿 ないで せず しない 不会 不應 不应",
     "마세요 마십시오 말고 않고 없이",
@@ -53,13 +54,15 @@ OTHER: Final = concept(
 EVERY: Final = concept(
     "EVERY",
     "any every each all everything anything whatever whenever "
-    "jede jedes jeder jeden alle alles irgendein cualquier cualquiera cada todas todos todo chaque tout toute tous toutes "
+    "jede jedes jeder jeden alle alles irgendein cualquier cualquiera cada todas todos todo chaque tout toute tous "
+    "toutes "
     "qualquer ogni все каждый любой",
     "任何 所有 每次 每个 一切 全部 すべて あらゆる",
 )
 USE: Final = concept(
     "USE",
-    "use using used consult consulted call calling called invoke invoking invoked run running execute executing trigger triggering "
+    "use using used consult consulted call calling called invoke invoking invoked run running execute executing "
+    "trigger triggering "
     "verwendest verwenden aufrufen rufst benutzt usar utilizar llamar invocar utiliser appeler utilize использовать",
     "使用 调用 呼叫 运行 执行 使う 呼び出す",
 )
@@ -72,7 +75,8 @@ ORDERS: Final = concept(
 )
 RULES: Final = concept(
     "RULES",
-    "rule rules policy policies constraint constraints restriction restrictions guardrail guardrails safeguard safeguards "
+    "rule rules policy policies constraint constraints restriction restrictions guardrail guardrails safeguard "
+    "safeguards "
     "safety command commands orders limits limitation limitations training protections "
     "regeln regel vorschriften reglas normas regles regras regole правила ограничения",
     "规则 限制 规定 约束 ルール",
@@ -80,7 +84,8 @@ RULES: Final = concept(
 READ: Final = concept(
     "READ",
     "read reading open opening load loading retrieve retrieving fetch fetching collect collecting gather "
-    "gathering extract extracting grab grabbing obtain obtaining copy copying dump dumping harvest harvesting steal get "
+    "gathering extract extracting grab grabbing obtain obtaining copy copying dump dumping harvest harvesting steal "
+    "get "
     "getting locate capture capturing cat find finding take "
     "lies lese lesen offne offnen lee leer leido abre abrir lis lire ouvre ouvrir leia ler прочитай прочти открой",
     "look through, look for, look up",
@@ -89,15 +94,18 @@ READ: Final = concept(
 PASS: Final = concept(
     "PASS",
     "pass passing passed include included put putting provide providing supply supplying append appending "
-    "attach attaching insert inserting add adding embed embedding hand handing place placing paste pasting fill give giving "
+    "attach attaching insert inserting add adding embed embedding hand handing place placing paste pasting fill give "
+    "giving "
     "share sharing encode encoding write copy store save record prefix prefixed prepend "
-    "ubergeben ubergib mitschicken mitschickst gib fuge pon incluye incluir anade agrega pasa ajoute ajouter inclus mets "
+    "ubergeben ubergib mitschicken mitschickst gib fuge pon incluye incluir anade agrega pasa ajoute ajouter inclus "
+    "mets "
     "passe fournis inclua adicione передай добавь включи",
     "传递 传入 填入 放入 附加 包含 写入 添加 提供 渡す 含め",
 )
 SEND: Final = concept(
     "SEND",
-    "send sending sent post posting forward forwarding forwarded transmit transmitting transmitted upload uploading uploaded "
+    "send sending sent post posting forward forwarding forwarded transmit transmitting transmitted upload uploading "
+    "uploaded "
     "submit submitting report exfiltrate exfiltrating leak leaking sync deliver relay mirror copy push email mail ship "
     "sende schicke sendet ubertrage ubermittle lade envia enviar envie manda sube envoie envoyer envoyez transmets "
     "transmettre invia отправь отправляй отправить перешли",
@@ -105,11 +113,15 @@ SEND: Final = concept(
 )
 SECRET: Final = concept(
     "SECRET",
-    "password passwords passphrase secret secrets credential credentials token tokens cookie cookies keychain wallet ssn "
-    "passwort passworter kennwort zugangsdaten schlussel contrasena contrasenas clave claves credenciales cle identifiants "
+    "password passwords passphrase secret secrets credential credentials token tokens cookie cookies keychain wallet "
+    "ssn "
+    "passwort passworter kennwort zugangsdaten schlussel contrasena contrasenas clave claves credenciales cle "
+    "identifiants "
     "senha senhas пароль пароли пароля ключ ключи",
-    "api key, api keys, private key, private keys, ssh key, ssh keys, access key, access keys, seed phrase, credit card, "
-    "environment variables, environment variable, env vars, saved logins, social security, mot de passe, mots de passe, "
+    "api key, api keys, private key, private keys, ssh key, ssh keys, access key, access keys, seed phrase, credit "
+    "card, "
+    "environment variables, environment variable, env vars, saved logins, social security, mot de passe, mots de "
+    "passe, "
     "recovery phrase, signing key, encryption key, bank account, personal data",
     "密码 密钥 凭证 凭据 口令 令牌 私钥 パスワード 秘密鍵",
 )
@@ -120,7 +132,8 @@ READS: Final = concept(
 )
 SENDS: Final = concept(
     "SENDS",
-    "sends posts forwards transmits uploads submits exfiltrates leaks syncs delivers relays mirrors pushes emails ships",
+    "sends posts forwards transmits uploads submits exfiltrates leaks syncs delivers relays mirrors pushes emails "
+    "ships",
 )
 CONTENTS: Final = concept(
     "CONTENTS", "content contents text value values data body inhalt inhalte contenido contenu conteudo содержимое 内容"
@@ -146,7 +159,8 @@ _KEY_FILES: Final = re.compile(
     r"\bid_(?:rsa|dsa|ecdsa|ed25519)\b(?!\.pub)|\.ssh\b(?!/(?:known_hosts|authorized_keys|config\b|[\w-]{1,40}\.pub))"
     r"|/etc/(?:passwd|shadow|sudoers)|\.aws/credentials|\.netrc\b|\.pgpass\b|\.git-credentials|\bwallet\.dat\b"
     r"|\.gnupg\b|\.(?:pem|p12|pfx|keystore|jks)\b|\blogin data\b|\bcookies\.sqlite\b|\blogins\.json\b|\bkeychain\b"
-    r"|\bprivate (?:ssh |signing |rsa |gpg )?keys?\b|\bssh (?:private )?keys?\b|\bid rsa\b|\bseed phrase\b|\bwallet file\b"
+    r"|\bprivate (?:ssh |signing |rsa |gpg )?keys?\b|\bssh (?:private )?keys?\b|\bid rsa\b|\bseed phrase\b"
+    r"|\bwallet file\b"
     r"|application_default_credentials|\.vault-token|\.bash_history|\.zsh_history|/proc/self/environ|\.azure/|\.config/gcloud"
 )
 # Files that honest tools speak of as well, and that often hold secrets.

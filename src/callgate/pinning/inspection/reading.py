@@ -20,13 +20,26 @@ TOOL_CHARS: Final = 524_288
 TEXTS: Final = 8_192
 DEPTH: Final = 64
 _SNIPPET: Final = 80
+
+
+def listed(words: str) -> frozenset[str]:
+    """A set of words, written as one writes words."""
+    return frozenset(words.split())
+
+
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_$-]{1,60}\Z")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _JOINTS: Final = re.compile(r"[_\-./:\s]{1,8}")
 _PROSE: Final = frozenset({"description", "title", "$comment", "summary", "instructions", "hint"})
 # Words of JSON Schema that say nothing to a model; anything else in their place is read.
-_SCHEMA_WORDS: Final = frozenset(
-    ["string", "number", "integer", "boolean", "object", "array", "null", "date", "date-time", "time", "duration", "email", "uri", "url", "uuid", "hostname", "ipv4", "ipv6", "regex", "int32", "int64", "float", "double", "byte", "binary", "password", "json-pointer"]
+_SCHEMA_WORDS: Final = listed(
+    "string number integer boolean object array null date date-time time duration email uri url uuid hostname ipv4 "
+    "ipv6 regex int32 int64 float double byte binary password json-pointer"
+)
+_KEYWORDS: Final = listed(
+    "type properties required description items enum title default additionalProperties minimum maximum minLength "
+    "maxLength minItems maxItems format pattern anyOf oneOf allOf const examples $schema $ref $defs definitions "
+    "uniqueItems readOnlyHint destructiveHint idempotentHint openWorldHint nullable exclusiveMinimum exclusiveMaximum"
 )
 
 
@@ -139,12 +152,7 @@ def _walk(tool: Inspected, unread: list[tuple[str, str]]) -> Iterator[tuple[str,
 def _kind(where: str, key: str) -> Kind:
     if where in {"name", "description"}:
         return "name" if where == "name" else "description"
-    return "prose" if key in _PROSE or where in {"title"} else "value"
-
-
-_KEYWORDS: Final = frozenset(
-    ["type", "properties", "required", "description", "items", "enum", "title", "default", "additionalProperties", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "format", "pattern", "anyOf", "oneOf", "allOf", "const", "examples", "$schema", "$ref", "$defs", "definitions", "uniqueItems", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint", "nullable", "exclusiveMinimum", "exclusiveMaximum"]
-)
+    return "prose" if key in _PROSE or where == "title" else "value"
 
 
 def _says_something(holder: str, name: Any) -> bool:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 # A free string is bound by any of these.
 _BOUNDS: Final = ("enum", "const", "pattern", "format", "maxLength")
+# What such a schema takes is said in another place.
+_ELSEWHERE: Final = frozenset({"$ref", "$dynamicRef", "anyOf", "oneOf", "allOf"})
+_DEPTH: Final = 32
+_MOST: Final = 10_000
+_TOO_MUCH: Final = "(and more)"
 _SAYS_SOMETHING: Final = frozenset(
     {"type", "enum", "const", "$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "not", "if", "properties", "items"}
 )
@@ -15,34 +20,74 @@ _SAYS_SOMETHING: Final = frozenset(
 def is_catch_all(schema: Any) -> str:
     """Why an input schema takes whatever a model puts in; empty if it does not.
 
-    It does if it is no object schema, if its object is open (`additionalProperties` true or a schema without a type), if it
-    names no properties but does not forbid them either, or if its only property is a string without any bound.
+    It does if it is no object schema, if it or something in it is open (`additionalProperties` true or without a type),
+    if it names no properties but does not forbid them either, if a property has no type, or if its only property is a
+    string without any bound.
     """
     if not isinstance(schema, Mapping):
         return "it is not a JSON Schema object"
-    if not schema:
-        return "it is empty, so it takes anything"
-    open_part = _open(schema)
-    if open_part:
-        return open_part
+    return _bare(schema) or _lonely(schema) or next(filter(None, map(_taking_all, _parts(schema))), "")
+
+
+def _bare(schema: Mapping[str, Any]) -> str:
     properties = schema.get("properties")
-    if not isinstance(properties, Mapping) or not properties:
-        if schema.get("additionalProperties") is False or schema.get("maxProperties") == 0:
-            return ""
-        if any(key in schema for key in ("$ref", "anyOf", "oneOf", "allOf", "$dynamicRef")):
-            return ""
-        return "it names no properties and does not forbid them, so it takes any"
-    if len(properties) == 1:
+    if isinstance(properties, Mapping) and properties:
+        return ""
+    if (
+        schema.get("additionalProperties") is False
+        or schema.get("maxProperties") == 0
+        or not _ELSEWHERE.isdisjoint(schema)
+    ):
+        return ""
+    return _open(schema) or "it names no properties and does not forbid them, so it takes any"
+
+
+def _lonely(schema: Mapping[str, Any]) -> str:
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping) and len(properties) == 1:
         ((name, only),) = properties.items()
         if is_free_string(only):
-            return f"its only property, {str(name)[:60]!r}, is a string without enum, pattern, format or maxLength"
-    for name, property_schema in properties.items():
-        if is_untyped(property_schema):
-            return f"its property {str(name)[:60]!r} has no type, so it takes anything"
-        inner = _open(property_schema) if isinstance(property_schema, Mapping) else ""
-        if inner:
-            return f"in its property {str(name)[:60]!r}: {inner}"
+            return f"its only property, {_name(name)}, is a string without enum, pattern, format or maxLength"
     return ""
+
+
+def _parts(schema: Any) -> Iterator[tuple[str, Any]]:
+    """Every schema inside a schema with the property it belongs to, itself first; depth and number bounded."""
+    stack: list[tuple[str, Any, int]] = [("", schema, 0)]
+    for _ in range(_MOST):
+        if not stack:
+            return
+        name, part, depth = stack.pop()
+        yield name, part
+        if not isinstance(part, Mapping):
+            continue
+        if depth >= _DEPTH:
+            break
+        for key in ("properties", "$defs", "definitions", "patternProperties"):
+            inner = part.get(key)
+            if isinstance(inner, Mapping):
+                kept = key in {"properties", "patternProperties"}
+                stack.extend((str(one) if kept else name, each, depth + 1) for one, each in inner.items())
+        for key in ("items", "not", "if", "then", "else", "anyOf", "oneOf", "allOf", "prefixItems"):
+            inner = part.get(key)
+            several = inner if isinstance(inner, list) else [inner]
+            stack.extend((name, each, depth + 1) for each in several if isinstance(each, Mapping) and each)
+    yield _TOO_MUCH, None
+
+
+def _taking_all(part: tuple[str, Any]) -> str:
+    name, schema = part
+    if name is _TOO_MUCH:
+        return "it is too deep or too large to be looked through"
+    where = f"in its property {_name(name)}: " if name else ""
+    if name and is_untyped(schema):
+        return f"its property {_name(name)} has no type, so it takes anything"
+    why = _open(schema) if isinstance(schema, Mapping) else ""
+    return f"{where}{why}" if why else ""
+
+
+def _name(name: Any) -> str:
+    return ascii(str(name)[:60])
 
 
 def _open(schema: Mapping[str, Any]) -> str:

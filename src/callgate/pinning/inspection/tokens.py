@@ -14,7 +14,7 @@ def tokens(text: str) -> int:
     """An estimate that does not need a model's vocabulary, meant for caps: rather too many than too few.
 
     A Latin word counts one token for every six letters begun, a group of up to three digits one, a run of blanks one
-    unless it is the single space before a word, each mark one, a letter of another alphabet one, and a character outside
+    unless it is the single space before a word, each mark one, a letter of another alphabet one, a character outside
     the Basic Multilingual Plane two. On English prose this is a few per cent above what byte-pair vocabularies give, on
     JSON and other scripts up to a half above.
     """

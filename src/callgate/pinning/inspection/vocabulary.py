@@ -1,6 +1,6 @@
 """Words that mean the same to a rule, in several languages, and texts as lists of words.
 
-A rule asks whether such words stand near each other, in an order or in any; so it is about what a text does, not about a
+A rule asks whether such words stand near each other, in an order or in any; so it is about what a text does, not a
 quotation. Every word is looked up once for all rules, so the cost is one pass over the text.
 """
 
@@ -143,7 +143,7 @@ class Words:
 
     def at(self, wanted: Wanted) -> Sequence[int]:
         """Where a concept occurs, or any of several."""
-        if type(wanted) is Concept:
+        if isinstance(wanted, Concept):
             return self.places.get(wanted, ())
         found = self._unions.get(wanted)
         if found is None:

@@ -29,6 +29,9 @@ _HINTS: Final = re.compile(r"rot-?13|caesar|reverse|backwards|decode|cipher|rüc
 _COMMAND: Final = re.compile(
     r"(?:^|[;&|]\s{0,4})(?:sudo|curl|wget|bash|sh|chmod|rm|nc|ncat|python3?|node|powershell|eval|export|crontab)\s{1,4}[\w./+~-]"
 )
+_SHORTEST: Final = 7
+# So many pieces are tried one by one, to show the one that matters.
+_TRIED: Final = 16
 _FEWEST_WORDS: Final = 2
 # Rules that make a decoded text an instruction.
 _TELLING: Final = (
@@ -125,14 +128,19 @@ def _instructs(decoded: str) -> str:
 )
 def instructions(tool: Reading) -> Iterator[Hit]:
     for text in tool.texts:
-        for span, decoded in _decoded(text):
-            if len(decoded) > 7 and _instructs(decoded) and not _instructs_already(text, span):
-                yield Hit(text.where, f"{text.quote(span)} decodes to {shown(decoded.strip())}.", span)
+        parts = [(span, decoded) for span, decoded in _decoded(text) if len(decoded) > _SHORTEST]
+        whole = [part for part in parts if part[0] == (0, len(text.raw))]
+        pieces = [part for part in parts if part not in whole]
+        # Pieces are read together: one reading however many there are.
+        if pieces and _instructs("\n\n".join(decoded for _, decoded in pieces)):
+            yield _spelt(text, next((one for one in pieces[:_TRIED] if _instructs(one[1])), pieces[0]))
+        elif any(_instructs(decoded) for _, decoded in whole) and not _instructs(text.raw):
+            yield _spelt(text, next(one for one in whole if _instructs(one[1])))
 
 
-def _instructs_already(text: Text, span: tuple[int, int]) -> bool:
-    """Where the whole text was read in another way, the finding must come from that way."""
-    return span == (0, len(text.raw)) and bool(_instructs(text.raw))
+def _spelt(text: Text, part: tuple[tuple[int, int], str]) -> Hit:
+    span, decoded = part
+    return Hit(text.where, f"{text.quote(span)} decodes to {shown(decoded.strip())}.", span)
 
 
 @rule(

@@ -31,7 +31,8 @@ def _others(tool: Reading) -> Iterator[Text]:
 @rule(
     "unicode.tag-block",
     "hard",
-    why="Tag characters are drawn as nothing, but a model reads them as letters, so a whole instruction fits in unseen.",
+    why="Tag characters are drawn as nothing, but a model reads them as letters, so a whole instruction fits in "
+    "unseen.",
     bad=("Adds numbers.\U000e0069\U000e0067\U000e006e\U000e006f\U000e0072\U000e0065",),
     good=("The flag of Scotland \U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f is shown.",),
 )
@@ -166,7 +167,8 @@ def private_use(tool: Reading) -> Iterator[Hit]:
     for text in _others(tool):
         places = [at for at, char in enumerate(text.raw) if unicodedata.category(char) in {"Co", "Cn", "Cs"}]
         if places:
-            what = f"{len(places)} characters of it have no meaning of their own, the first U+{ord(text.raw[places[0]]):04X}."
+            first = f"U+{ord(text.raw[places[0]]):04X}"
+            what = f"{len(places)} characters of it have no meaning of their own, the first {first}."
             yield Hit(text.where, what, (places[0], places[-1] + 1))
 
 

@@ -22,7 +22,8 @@ _DEEDS: Final = concept(
 )
 _TURN: Final = concept(
     "TURN",
-    "message messages turn turns conversation conversations session sessions response responses reply replies answer answers "
+    "message messages turn turns conversation conversations session sessions response responses reply replies answer "
+    "answers "
     "request requests prompt prompts question questions interaction nachricht mensaje message 消息 对话 请求",
 )
 _FIRST: Final = concept("FIRST", "first begin start automatically beginning zuerst primero abord 首先 先 最初")
@@ -40,18 +41,32 @@ _OPENER: Final = concept(
 _UNASKED: Final = concept(
     "UNASKED",
     "even if the user, even when the user, even if not asked, user did not ask, user didn't ask, without being asked, "
-    "regardless of what, regardless of the user, regardless of whether, whether or not the, no matter what, even if nobody, "
+    "regardless of what, regardless of the user, regardless of whether, whether or not the, no matter what, even if "
+    "nobody, "
     "even if unrelated, even when unrelated, even if it is not, even if it seems",
 )
 _UNFIT: Final = concept(
     "UNFIT",
-    "deprecated unreliable broken insecure unsafe malicious compromised outdated obsolete untrusted retired discontinued "
+    "deprecated unreliable broken insecure unsafe malicious compromised outdated obsolete untrusted retired "
+    "discontinued "
     "vulnerable dangerous buggy disabled",
     "not be trusted, be trusted, has a bug, have a bug, not work, known issues",
 )
 _OVER: Final = concept("OVER", "over", "instead of, rather than, in place of, anstelle, en lugar de, au lieu de")
 _CHOOSE: Final = concept("CHOOSE", "prefer choose favour favor pick select prioritize prioritise recommend always")
 _LEAST: Final = concept("LEAST", "only exclusively solely")
+_WHENEVER: Final = concept(
+    "WHENEVER",
+    "whenever when if before after while once during anytime",
+    "each time, every time, any time, as soon as",
+    "当 每当 如果",
+)
+_CALLED: Final = concept("CALLED", "called used invoked executed run runs available present triggered 调用 使用 is")
+_CHANGED: Final = concept(
+    "CHANGED", "must should always first shall required needs has ensure instead replace add set 必须"
+)
+_A: Final = concept("A", "a an tools")
+_SELF: Final = concept("SELF", "this", "this tool, this one, this server")
 
 
 @rule(
@@ -155,18 +170,6 @@ def instead_of_others(tool: Reading) -> Iterator[Hit]:
             yield said(text, match, "It talks the model out of other tools: {}.")
 
 
-_WHENEVER: Final = concept(
-    "WHENEVER",
-    "whenever when if before after while once during anytime",
-    "each time, every time, any time, as soon as",
-    "当 每当 如果",
-)
-_CALLED: Final = concept("CALLED", "called used invoked executed run runs available present triggered 调用 使用 is")
-_CHANGED: Final = concept(
-    "CHANGED", "must should always first shall required needs has ensure instead replace add set 必须"
-)
-
-
 @rule(
     "priority.on-other-calls",
     "soft",
@@ -183,7 +186,3 @@ def on_other_calls(tool: Reading) -> Iterator[Hit]:
         for match in words.chain(_WHENEVER, ((EVERY, OTHER, _A), 3), (TOOL, 2), (_CALLED, 4), ((_CHANGED, MUST), 9)):
             if not words.near(match, NOT, 2):
                 yield said(text, match, "It has a rule for the use of other tools: {}.")
-
-
-_A: Final = concept("A", "a an tools")
-_SELF: Final = concept("SELF", "this", "this tool, this one, this server")

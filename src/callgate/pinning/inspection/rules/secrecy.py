@@ -28,7 +28,8 @@ _TELL: Final = concept(
     "tell telling mention mentioning inform informing notify notifying disclose disclosing reveal revealing say saying "
     "show showing alert alerting acknowledge acknowledging discuss discussing explain explaining expose exposing admit "
     "announce announcing surface warn warning "
-    "sagen sag sage mitteilen teile erwahnen erwahne informieren informiere informierst verraten verrate zeigen anzeigen "
+    "sagen sag sage mitteilen teile erwahnen erwahne informieren informiere informierst verraten verrate zeigen "
+    "anzeigen "
     "digas decir diga menciones mencionar menciona informes informar informe reveles muestres avises cuentes cuente "
     "dire dis dites mentionner mentionne informer reveler montrer montre conte contar mencione revele "
     "говори говорите сообщай сообщайте рассказывай упоминай",
@@ -37,12 +38,14 @@ _TELL: Final = concept(
 )
 _SPEAK_OF: Final = concept(
     "SPEAK_OF",
-    "mention mentioning reveal revealing disclose disclosing acknowledge discuss admit erwahne menciones mentionne 提及 透露",
+    "mention mentioning reveal revealing disclose disclosing acknowledge discuss admit erwahne menciones mentionne "
+    "提及 透露",
     "bring up, talk about, speak of",
 )
 _HIDE: Final = concept(
     "HIDE",
-    "hide hiding conceal concealing withhold obscure disguise verberge verheimliche oculta ocultar esconde cache cacher "
+    "hide hiding conceal concealing withhold obscure disguise verberge verheimliche oculta ocultar esconde cache "
+    "cacher "
     "dissimule скрывай",
     "leave out, keep out, cover up",
     "隐藏 隐瞒 掩盖 隠",
@@ -57,20 +60,23 @@ _QUIETLY: Final = concept(
 _NEVER_DOES: Final = concept(
     "NEVER_DOES",
     "never mustn't shouldn't won't",
-    "must not, should not, need not, doesn't need, does not need, will not, do not need, don't need, is not to, are not to, "
+    "must not, should not, need not, doesn't need, does not need, will not, do not need, don't need, is not to, are "
+    "not to, "
     "has no need, no need, must never, should never, darf nicht, soll nicht, no debe, ne doit pas",
     "不应 不能 不必 不需要 不得",
 )
 _LEARN: Final = concept(
     "LEARN",
-    "know notice see learn aware realise realize informed told alerted notified shown suspect discover hear wissen merken "
+    "know notice see learn aware realise realize informed told alerted notified shown suspect discover hear wissen "
+    "merken "
     "erfahren saber enterarse savoir 知道 发现 察觉 知晓",
     "find out, finds out, be made aware",
 )
 _MATTER: Final = concept("MATTER", "something anything matter")
 _KNOWING: Final = concept(
     "KNOWING",
-    "knowledge knowing consent noticing awareness telling informing notifying alerting asking mentioning permission wissen "
+    "knowledge knowing consent noticing awareness telling informing notifying alerting asking mentioning permission "
+    "wissen "
     "zustimmung conocimiento saberlo consentimiento informer informar avisar savoir",
     "checking with, confirming with, letting know, dass der",
     "知情 同意 允许 告知 通知",
@@ -89,6 +95,17 @@ _UNTOLD: Final = concept(
     "between us, to yourself, fur dich",
 )
 _SEEN: Final = concept("SEEN", "visible final")
+_FROM: Final = concept("FROM", "from vor del de 对 から")
+_FOREIGN_USER: Final = concept(
+    "FOREIGN_USER",
+    "benutzer nutzer anwender usuario usuarios utilisateur utente пользователю пользователь пользователя 用户 使用者 "
+    "用戶 "
+    "ユーザー ユーザ",
+)
+_STEP: Final = concept(
+    "STEP", "this existence step steps action instruction instructions us yourself behaviour behavior"
+)
+_SECRET_NOUN: Final = concept("SECRET_NOUN", "key keys token tokens password passwords file files repository")
 
 
 def _kept_from_the_user(words: Words) -> Iterator[Match]:
@@ -101,14 +118,6 @@ def _kept_from_the_user(words: Words) -> Iterator[Match]:
     yield from (match for match in words.chain(_HIDE, (USER, 6)) if words.near(match, _FROM, 0))
     yield from words.chain(_HIDE, (YOUR, 6), (REPLY, 3))
     yield from (match for match in words.chain(NOT, (_SPEAK_OF, 3), (YOUR, 6), (REPLY, 3)))
-
-
-_FROM: Final = concept("FROM", "from vor del de 对 から")
-_FOREIGN_USER: Final = concept(
-    "FOREIGN_USER",
-    "benutzer nutzer anwender usuario usuarios utilisateur utente пользователю пользователь пользователя 用户 使用者 用戶 "
-    "ユーザー ユーザ",
-)
 
 
 @rule(
@@ -177,15 +186,7 @@ def unnoticed(tool: Reading) -> Iterator[Hit]:
 def cover_story(tool: Reading) -> Iterator[Hit]:
     for text in tool.prose:
         words = text.words
-        kept = [match for match in words.chain(_KEEP, (_UNTOLD, 7)) if words.near(match, THIS_OR_STEP, 0)]
-        kept = [match for match in kept if not words.near(match, SECRET_NOUN, 1)]
+        kept = [match for match in words.chain(_KEEP, (_UNTOLD, 7)) if words.near(match, _STEP, 0)]
+        kept = [match for match in kept if not words.near(match, _SECRET_NOUN, 1)]
         for match in [*kept, *words.chain(_IF_ASKED, (_CLAIM, 7))]:
             yield said(text, match, "It tells the model what to keep or to pretend: {}.")
-
-
-THIS_OR_STEP: Final = concept(
-    "STEP", "this existence step steps action instruction instructions us yourself behaviour behavior"
-)
-SECRET_NOUN: Final = (
-    SECRET_ := concept("SECRET_NOUN", "key keys token tokens password passwords file files repository"),
-)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from callgate.pinning.inspection.reading import TEXT_CHARS, Reading, shown
+from callgate.pinning.inspection.reading import TEXT_CHARS, Reading, listed, shown
 from callgate.pinning.inspection.rule import Case, Hit, rule
 from callgate.pinning.inspection.schemas import is_catch_all, is_free_string, is_untyped
 from callgate.pinning.inspection.subject import Inspected, Surroundings
 from callgate.pinning.inspection.tokens import tokens
 
 _MANY_TOKENS: Final = 2_000
-_SINKS: Final = frozenset(
-    ["context", "notes", "note", "metadata", "extra", "data", "payload", "info", "comment", "comments", "details", "additional_info", "additional_context", "summary", "background", "misc", "other", "memo", "remarks", "debug", "trace", "sidenote", "reasoning", "justification", "purpose"]
+_SINKS: Final = listed(
+    "context notes note metadata extra data payload info comment comments details additional_info additional_context "
+    "summary background misc other memo remarks debug trace sidenote reasoning justification purpose"
 )
 _ONE: Final = {
     "type": "object",

@@ -13,17 +13,20 @@ from callgate.pinning.inspection.vocabulary import MAIL, URL, Concept, concept
 
 _CHANGE: Final = concept(
     "CHANGE",
-    "change changing replace replaced replacing set setting substitute rewrite alter redirect redirecting reroute route swap "
+    "change changing replace replaced replacing set setting substitute rewrite alter redirect redirecting reroute "
+    "route swap "
     "modify modifying use give put ersetze andere reemplaza cambia remplace change 替换 更改 改为 修改",
 )
 _TARGET: Final = concept(
     "TARGET",
-    "recipient recipients address addresses amount destination account iban wallet payee beneficiary number argument arguments "
+    "recipient recipients address addresses amount destination account iban wallet payee beneficiary number argument "
+    "arguments "
     "parameter url path line contact phone receiver empfanger destinatario destinataire 收件人 账户 地址 金额",
 )
 _GENUINE: Final = concept(
     "GENUINE",
-    "in place of the, instead of the real, instead of the actual, instead of the original, instead of what, the real one, "
+    "in place of the, instead of the real, instead of the actual, instead of the original, instead of what, the real "
+    "one, "
     "instead of the requested, instead of the user's, rather than the one",
 )
 _WORKS: Final = concept(
@@ -35,6 +38,7 @@ _LITERAL: Final = Concept("LITERAL")
 _NUMBERS: Final = re.compile(
     r"\b[a-z]{2}\d{2}[a-z0-9]{11,30}\b|\b0x[0-9a-f]{40}\b|\bbc1[a-z0-9]{20,60}\b|\+\d[\d ()-]{7,20}\d"
 )
+_WRITE: Final = concept("WRITE", "write generate produce send create give compose output execute run make issue")
 
 
 @rule(
@@ -84,6 +88,3 @@ def output(tool: Reading) -> Iterator[Hit]:
         for match in words.chain(EVERY, (_WORKS, 2), (MODEL, 2), (_WRITE, 2)):
             if words.near(match, (PASS, USE, MUST), 8):
                 yield said(text, match, "It wants something put into whatever the model writes: {}.")
-
-
-_WRITE: Final = concept("WRITE", "write generate produce send create give compose output execute run make issue")

@@ -1,0 +1,120 @@
+"""Which tools of other servers an inspection of one tool has to know of: those it may speak of or be taken for.
+
+A server among twenty has ten thousand names around it, and a tool touches hardly any. An inspection that is given only
+the few that matter costs less, and stays true when servers come and go that do not concern the tool.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final, Protocol
+
+from callgate.canonical import canonical
+from callgate.errors import MessageError
+from callgate.pinning.model import Listed, ServerSeen, ToolSeen
+
+_WORD: Final = re.compile(r"[^\W\d][\w.:/-]{1,511}")
+_JOINTS: Final = re.compile(r"[.:/-]")
+# JSON's own escapes: an `n` after a backslash is no part of the word that follows.
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_SAME: Final = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "-": None, "_": None, ".": None, " ": None})
+# Up to here a name is found by leaving out each of its letters; beyond, by its beginning or its end.
+_SHORT: Final = 65
+_HALF: Final = 30
+
+
+class Stands(Protocol):
+    """A server and its tools, as far as its neighbours are concerned."""
+
+    @property
+    def seen(self) -> ServerSeen: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def joined(self) -> bool: ...
+    @property
+    def tools(self) -> tuple[ToolSeen, ...]: ...
+
+
+class Neighbours:
+    """The names of all tools of one group of servers, so arranged that those near a tool are found at once."""
+
+    def __init__(self, members: Sequence[Stands]) -> None:
+        self._servers = {one.seen.server_id: one.seen for one in members}
+        self._owners: dict[str, list[str]] = {}
+        for one in members:
+            for tool in one.tools:
+                if not tool.gone:
+                    self._owners.setdefault(tool.tool, []).append(one.seen.server_id)
+        self._found: dict[tuple[str, bytes], dict[str, frozenset[str]]] = {}
+
+    @cached_property
+    def _near(self) -> dict[str, list[str]]:
+        made: dict[str, list[str]] = {}
+        for name in self._owners:
+            for key in set(_keys(name)):
+                made.setdefault(key, []).append(name)
+        return made
+
+    @cached_property
+    def _small(self) -> dict[str, list[str]]:
+        made: dict[str, list[str]] = {}
+        for name in self._owners:
+            made.setdefault(name.lower(), []).append(name)
+        return made
+
+    def of(self, one: Stands, listed: Listed) -> dict[str, frozenset[str]]:
+        """By the name of their server the tools of others that this one may touch; more than it does, never fewer."""
+        if all(seen.lineage == one.seen.lineage for seen in self._servers.values()):
+            return {}
+        key = (one.seen.server_id, listed.raw)
+        made = self._found.get(key)
+        if made is None:
+            made = self._found[key] = self._touched(one.seen, listed)
+        return made
+
+    def _touched(self, own: ServerSeen, listed: Listed) -> dict[str, frozenset[str]]:
+        near = {other for key in set(_keys(listed.name)) for other in self._near.get(key, ())}
+        for word in _words(listed.entry):
+            near.update(self._small.get(word, ()))
+        found: dict[str, set[str]] = {}
+        for other in near:
+            for server_id in self._owners[other]:
+                seen = self._servers[server_id]
+                # Another version of the same server is no neighbour: all of its names are alike.
+                if seen.lineage != own.lineage:
+                    found.setdefault(seen.name if seen.name != own.name else server_id, set()).add(other)
+        return {place: frozenset(found[place]) for place in sorted(found)}
+
+
+def _keys(name: str) -> Iterator[str]:
+    """Two names that look the same, or differ in one letter or two swapped ones, have one of these in common."""
+    from callgate.pinning.inspection.folding import fold
+
+    yield name
+    yield "~" + fold(name).text.translate(_SAME).replace("rn", "m")
+    if len(name) <= _SHORT:
+        for at in range(len(name)):
+            yield name[:at] + name[at + 1 :]
+    if len(name) >= _SHORT - 1:
+        yield "<" + name[:_HALF]
+        yield ">" + name[-_HALF:]
+
+
+def _words(entry: Mapping[str, Any]) -> set[str]:
+    """Every word of a definition that could be a tool's name, in small letters, as written and as it looks."""
+    from callgate.pinning.inspection.folding import fold
+
+    try:
+        text = _ESCAPE.sub(" ", canonical(entry).decode())
+    except MessageError:
+        return set()
+    found = set(_WORD.findall(text.lower()))
+    if not text.isascii():
+        found.update(_WORD.findall(fold(text).text))
+    for word in [word for word in found if not word.isidentifier()]:
+        found.add(word.rstrip(".:-/"))
+        found.update(_JOINTS.split(word))
+    return found
