@@ -166,12 +166,8 @@ def steps(url: str, program: str, config: Path) -> list[tuple[str, str]]:
     """What to try, and the command for it."""
     where = shlex.quote(str(config))
     return [
-        ("call a tool through the gate: nobody has reviewed the tools yet, so it is refused", CALL.format(url=url)),
-        ("review the tools, approve them key by key, and make the same call again", f"{program} review -c {where}"),
-        (
-            "the tool that nobody reviewed yet: read what it says, then approve or block it",
-            f"{program} review -c {where}",
-        ),
+        ("call a tool through the gate", CALL.format(url=url)),
+        (f"{LEFT}, which nobody reviewed yet: read it, then approve or block it", f"{program} review -c {where}"),
         ("what was decided, and how it ended", f"{program} audit list -c {where}"),
         ("the kill switch: turn it on, then make the same call again", f"{program} block-all on -c {where}"),
         ("let calls through again", f"{program} block-all off -c {where}"),

@@ -248,8 +248,8 @@ class Toolsets:
         for _ in range(_PAGES_MAX):
             reply = await visit.line.ask(own_request("tools/list", params, meta if visit.modern else {}))
             page = read_page(reply)
-            if page is None and result_of(reply) is not None:
-                raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server did not list its tools")
+            if page is None:
+                _check_none(reply)
             found = self.identity(visit.server, line, page)
             if identity is not None and found != identity:
                 return None
@@ -361,3 +361,13 @@ class Toolsets:
             line.shown = toolset
             line.told = (toolset.version, bool(toolset.pending))
         return part
+
+
+def _check_none(reply: bytes) -> None:
+    """A server without tools says that it has no such method; anything else is no answer."""
+    try:
+        result = result_of(reply)
+    except UpstreamError:
+        result = {}
+    if result is not None:
+        raise Refused(Reason.TOOLSET_UNVERIFIED, "the server did not list its tools, so nothing can be called")

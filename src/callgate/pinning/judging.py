@@ -13,7 +13,7 @@ from callgate.errors import Reason
 from callgate.pinning.book import Book
 from callgate.pinning.document import digest
 from callgate.pinning.listing import Listing
-from callgate.pinning.model import PENDING_TOOL, Identity, Listed, Pin, State
+from callgate.pinning.model import Identity, Listed, Pin, State
 from callgate.pinning.settings import Settings
 
 _VERSION_DIGITS: Final = 16
@@ -41,8 +41,6 @@ def judge(tool: Listed, identity: Identity, book: Book, settings: Settings) -> S
         return Standing(State.UNFIT, Reason.PIN_TAMPERED)
     if tool.problem or not tool.approval_hash:
         return Standing(State.UNFIT, Reason.TOOL_UNFIT, f"nobody can approve this tool: {tool.problem or 'no hash'}")
-    if tool.name == PENDING_TOOL:
-        return Standing(State.UNFIT, Reason.TOOL_UNFIT, "this name is the gateway's own")
     pin = book.pin(identity.server_id, tool.name)
     if pin is not None and pin.action == "block":
         note = f": {pin.note}" if pin.note else ""

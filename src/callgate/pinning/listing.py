@@ -16,22 +16,17 @@ import msgspec
 from callgate.errors import MessageError, Reason, UpstreamError
 from callgate.jsonrpc import elements, member_spans
 from callgate.pinning.document import approval_hash, beside, digest
-from callgate.pinning.model import Listed
+from callgate.pinning.model import PENDING_TOOL, Listed
 from callgate.pinning.settings import Settings
 
 NAME_BYTES: Final = 512
 _DEPTH: Final = 100
-# What a careless reader could take another spelling for.
-_MEMBERS: Final = frozenset(
-    {"name", "title", "description", "inputschema", "outputschema", "annotations", "_meta", "icons", "execution"}
-)
-_SPELLING: Final = frozenset(
+# How the specification spells the members; a careless reader could take another spelling for one of them.
+_ENTRY: Final = frozenset(
     {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta", "icons", "execution"}
 )
-_SCHEMAS: Final = frozenset({"inputschema", "outputschema"})
 _REPLY: Final = frozenset({"jsonrpc", "id", "result", "error"})
 _RESULT: Final = frozenset({"tools", "nextCursor", "_meta"})
-_RESULT_FOLDED: Final = frozenset({"tools", "nextcursor", "_meta"})
 _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -76,12 +71,15 @@ def read_page(reply: bytes) -> Page | None:
 
 
 def _check_spelling(outer: Iterable[str], inner: Iterable[str]) -> None:
-    for name in outer:
-        if name not in _REPLY and _folded(name) in _REPLY:
-            raise _garbled(f"the reply holds {name!r}")
-    for name in inner:
-        if name not in _RESULT and _folded(name) in _RESULT_FOLDED:
-            raise _garbled(f"the result holds {name!r}")
+    for names, spelling in ((outer, _REPLY), (inner, _RESULT)):
+        if (other := _misspelt(names, spelling)) is not None:
+            raise _garbled(f"it holds {other!r}")
+
+
+def _misspelt(names: Iterable[str], spelling: frozenset[str]) -> str | None:
+    """A name that some reader takes for another one: by case, as Go does, or by words, as Python's SDK does."""
+    folded = {_folded(name) for name in spelling}
+    return next((name for name in names if name not in spelling and _folded(name) in folded), None)
 
 
 def _garbled(why: str) -> UpstreamError:
@@ -168,13 +166,14 @@ def _check(entry: dict[str, Any]) -> None:
         raise _Unfit("it has no name")
     if len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES or not name.isprintable():
         raise _Unfit("its name is too long or holds characters that cannot be seen")
+    if name == PENDING_TOOL:
+        raise _Unfit("its name is the gateway's own")
     if description is not None and not isinstance(description, str):
         raise _Unfit("its description is no text")
     if schema is not None and not isinstance(schema, dict):
         raise _Unfit("its input schema is no object")
-    for key in entry:
-        if key not in _SPELLING and (_folded(key) in _MEMBERS or _folded(key).replace("_", "") in _SCHEMAS):
-            raise _Unfit(f"it holds {key!r}, which some readers take for another member")
+    if (other := _misspelt(entry, _ENTRY)) is not None:
+        raise _Unfit(f"it holds {other!r}, which some readers take for another member")
     _check_depth(entry)
 
 
@@ -202,7 +201,7 @@ def _name_in(raw: bytes) -> str:
 
 
 def _folded(text: str) -> str:
-    return text.partition("\0")[0].strip().casefold()
+    return text.partition("\0")[0].strip().casefold().replace("_", "").replace("-", "")
 
 
 class Listing:

@@ -24,7 +24,7 @@ class Looking:
 
     def __init__(self) -> None:
         self._listed: dict[tuple[str, str, bytes], Listed] = {}
-        self._findings: dict[tuple[bytes, int, str], tuple[Finding, ...]] = {}
+        self._findings: dict[tuple[bytes, bytes, str], tuple[Finding, ...]] = {}
         self._tokens: dict[bytes, int] = {}
         self._open: dict[bytes, str] = {}
         self._neighbours: dict[str, Neighbours] = {}
@@ -50,13 +50,16 @@ class Looking:
         if not listed.entry:
             return ()
         around = digest([server, {name: sorted(tools) for name, tools in others.items()}, growth])
-        key = (_sha(listed.raw), before.seq if before is not None else 0, around)
+        # Against itself nothing has grown.
+        former = before.raw if before is not None and before.raw != listed.raw else b""
+        key = (_sha(listed.raw), _sha(former), around)
         made = self._findings.get(key)
         if made is None:
             from callgate.pinning.inspection import Inspected, Surroundings, inspect
 
-            former = _loosely(before.raw) if before is not None else None
-            surroundings = Surroundings(server=server, others=others, before=former or None, growth_percent=growth)
+            surroundings = Surroundings(
+                server=server, others=others, before=_loosely(former) or None, growth_percent=growth
+            )
             made = inspect(Inspected.of(listed.entry), surroundings)
             _keep(self._findings, key, made)
         return made

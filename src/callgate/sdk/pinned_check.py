@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -39,12 +40,13 @@ class PinCheck:
         self._place = place
         self._met: Verified | None = None
         self._toolset: Toolset | None = None
+        self._held: Mapping[str, str] = {}
         self._turn = asyncio.Lock()
         # The list that the caller goes by.
         self.shown: Listing | None = None
 
-    async def toolset(self, *, anew: bool = False) -> Toolset:
-        """The verified tools under the decisions of now. `anew`: the list is asked for, however young it is."""
+    async def look(self, *, anew: bool = False) -> tuple[Verified, Toolset]:
+        """The verified list, and its tools under the decisions of now. `anew`: it is read, however young it is."""
         await self._refresh()
         found = await self._line.verify(anew=anew)
         async with self._turn:
@@ -54,15 +56,15 @@ class PinCheck:
                 server = seen(place.name, place.group, place.target, found, self._books.now())
                 await self._books.met(server, found, self._compile(found, {}))
                 self._met = found
-            held = await self._seat.held(found.listing.digest)
-            return self._compile(found, held)
+            self._held = await self._seat.held(found.listing.digest)
+            return found, self._compile(found, self._held)
 
     async def _refresh(self) -> None:
         pins = self._desk.pins
         # What was tampered with is believed again only after the whole of it was read.
         await (pins.reread() if pins.book.broken else pins.refresh())
 
-    def _compile(self, found: Verified, held: dict[str, str]) -> Toolset:
+    def _compile(self, found: Verified, held: Mapping[str, str]) -> Toolset:
         book = self._desk.pins.book
         stamp = (id(book), book.version, bool(book.broken), held)
         made = self._toolset
@@ -73,7 +75,7 @@ class PinCheck:
 
     async def __call__(self, call: Call) -> Verdict:
         try:
-            toolset = await self.toolset()
+            _, toolset = await self.look()
         except Refused as refused:
             return Refuse(refused.reason, refused.message, data=refused.data, advice=refused.advice)
         standing, facts = toolset.standing(call.tool), toolset.facts(call.tool)
@@ -92,8 +94,8 @@ class PinCheck:
     def last_look(self, call: Call) -> Refused | None:
         """Before a call leaves: what it was let through by may have ended since."""
         found = self._line.current(whatever_age=True)
-        if found is None or self._toolset is None or found.listing is not self._toolset.listing:
+        if found is None:
             text = "the server's list of tools changed while the call was decided"
             return Refused(Reason.TOOLSET_UNVERIFIED, text)
-        standing = self._compile(found, self._toolset.stamp[3]).standing(call.tool)  # type: ignore[index]
+        standing = self._compile(found, self._held).standing(call.tool)
         return None if standing.reason is None else Refused(standing.reason, standing.detail)

@@ -58,7 +58,7 @@ class _Page(ListToolsResult):
     @classmethod
     def _remember(cls, data: Any, handler: ModelWrapValidatorHandler[_Page]) -> _Page:
         made = handler(data)
-        made._raw = data if isinstance(data, dict) else {}
+        made._raw = data if isinstance(data, dict) else {}  # noqa: SLF001 - its own
         return made
 
     @property

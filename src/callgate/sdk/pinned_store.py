@@ -39,7 +39,7 @@ _ADVICE: Final = {
 
 
 class Desk(msgspec.Struct, frozen=True):
-    """The parts, opened. `closed` is the kill switch as the gate asks for it; `options` name this store in a command."""
+    """The parts, opened. `closed` is the kill switch as the gate has it; `options` name this store in a command."""
 
     pins: Pins
     shelf: SqlPins

@@ -16,8 +16,8 @@ from support.terminal import Terminal
 
 pytestmark = pytest.mark.xdist_group("demo")
 
-CALL = "call a tool through the gate: nobody has reviewed the tools yet, so it is refused"
-REVIEW = "review the tools, approve them key by key, and make the same call again"
+CALL = "call a tool through the gate"
+REVIEW = "delete_note, which nobody reviewed yet: read it, then approve or block it"
 LIST = "what was decided, and how it ended"
 BLOCK = "the kill switch: turn it on, then make the same call again"
 UNBLOCK = "let calls through again"
@@ -32,27 +32,24 @@ def bash(command: str) -> str:
     return done.stdout
 
 
-def reviewed(demo):
-    """What a newcomer does first: a call, the review that it asks for, and every tool approved, key by key."""
-    assert json.loads(bash(demo.steps[CALL]))["error"]["data"]["reason"] == "tool_not_approved"
+def review(demo, key):
+    """Read the tool that waits, and decide."""
     with Terminal(shlex.split(demo.steps[REVIEW]), rows=60) as seen:
         seen.expect("[q] quit")
         seen.press(" ")
-        for number in range(1, 5):
-            seen.expect(f"{number} of 4")
-            seen.expect("[q] quit")
-            seen.press("a")
-        seen.expect("[y] store these 4 decisions")
+        seen.expect("1 of 1")
+        assert "Delete one note for good." in seen.expect("[q] quit")
+        seen.press(key)
+        seen.expect("[y] store this decision")
         seen.press("y")
-        seen.expect("Stored: 4 decisions.")
+        seen.expect("Stored: 1 decision.")
         assert seen.end() == 0
-    return call_until(demo, "result")
 
 
-def call_until(demo, wanted):
-    """The switch is followed within a second: ask until it is."""
+def call_until(demo, wanted, command=None):
+    """A decision is followed within a second: ask until it is."""
     for _ in range(100):
-        answer = json.loads(bash(demo.steps[CALL]))
+        answer = json.loads(bash(command or demo.steps[CALL]))
         if wanted in answer:
             break
         time.sleep(0.05)
@@ -62,12 +59,17 @@ def call_until(demo, wanted):
 def test_each_printed_command_works_as_printed():
     with running_demo() as demo:
         assert list(demo.steps) == [CALL, REVIEW, LIST, BLOCK, UNBLOCK, VERIFY]
-        text = reviewed(demo)["content"][0]["text"]
+        text = json.loads(bash(demo.steps[CALL]))["result"]["content"][0]["text"]
         assert "passes the gate first" in text
 
-        refused, *_, allowed = [line for line in bash(demo.steps[LIST]).splitlines() if "read_note" in line][::-1]
-        assert " tool_not_approved " in refused
-        assert " allow " in allowed
+        deleting = demo.steps[CALL].replace("read_note", "delete_note").replace("welcome", "todo")
+        assert json.loads(bash(deleting))["error"]["data"]["reason"] == "tool_not_approved"
+        review(demo, "a")
+        assert call_until(demo, "result", deleting)["content"][0]["text"] == "Deleted todo."
+
+        rows = [line for line in bash(demo.steps[LIST]).splitlines() if "_note" in line]
+        assert [row for row in rows if "read_note" in row and " allow " in row]
+        assert [row for row in rows if "delete_note" in row and " tool_not_approved " in row]
 
         bash(demo.steps[BLOCK])
         assert call_until(demo, "error")["data"]["reason"] == "blocked_by_policy"
@@ -82,7 +84,6 @@ def test_each_printed_command_works_as_printed():
 
 def test_the_printed_client_command_serves_the_same_notes():
     with running_demo() as demo:
-        reviewed(demo)
         (command,) = [line for line in demo.printed.splitlines() if " wrap notes " in line]
         request = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "list_notes", "arguments": {}}}
         answer = json.loads(bash(f"echo {shlex.quote(json.dumps(request))} | {command}"))
@@ -130,6 +131,41 @@ def test_a_folder_of_ones_own_is_kept_and_used_again(tmp_path):
         assert bash(demo.steps[LIST]).count("read_note") == 1
         assert demo.end(signal.SIGINT) == 0
     assert config.read_text().endswith("# mine\n")
+
+
+def states(config):
+    listed = subprocess.run(
+        [CALLGATE, "tools", "list", "--json", "-c", config], capture_output=True, check=True, timeout=60
+    )
+    return {row["tool"]: row["state"] for row in json.loads(listed.stdout)}
+
+
+def test_the_demo_reviews_its_own_tools_once_and_what_a_person_decides_stays(tmp_path):
+    with running_demo("--dir", str(tmp_path)) as demo:
+        approved = dict.fromkeys(["list_notes", "read_note", "write_note"], "approved")
+        assert states(demo.config) == approved | {"delete_note": "new"}
+        words = ["--server", "notes", "--tool", "read_note"]
+        shown = bash(shlex.join([CALLGATE, "tools", "show", *words, "-c", str(demo.config)]))
+        assert "callgate demo" in shown
+        bash(shlex.join([CALLGATE, "tools", "block", *words, "--note", "no", "-c", str(demo.config)]))
+        assert call_until(demo, "error")["data"]["reason"] == "tool_blocked"
+        assert demo.end(signal.SIGINT) == 0
+    with running_demo("--dir", str(tmp_path)) as demo:
+        assert states(demo.config)["read_note"] == "blocked"
+        assert json.loads(bash(demo.steps[CALL]))["error"]["data"]["reason"] == "tool_blocked"
+        assert demo.end(signal.SIGINT) == 0
+
+
+def test_another_server_of_that_name_is_not_approved(tmp_path):
+    """A folder of one's own may hold a configuration of one's own."""
+    with running_demo("--dir", str(tmp_path / "theirs")) as demo:
+        config = demo.config.read_text()
+        assert demo.end(signal.SIGINT) == 0
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "callgate.toml").write_text(config)
+    with running_demo("--dir", str(tmp_path / "own")) as demo:
+        assert json.loads(bash(demo.steps[CALL]))["error"]["data"]["reason"] == "tool_not_approved"
+        assert demo.end(signal.SIGINT) == 0
 
 
 def test_a_port_in_use_is_no_obstacle():

@@ -109,7 +109,9 @@ _WEIGHTS: Final[tuple[tuple[Wanted, int], ...]] = (
     (MODEL, 1),
     (USER, 1),
 )
+# With something for the model to do, a little less is enough.
 ENOUGH: Final = 7
+ENOUGH_WITH_AN_ORDER: Final = 6
 
 
 def weigh(text: Text, sentence: Match) -> int:
@@ -150,5 +152,7 @@ def sentence(tool: Reading) -> Iterator[Hit]:
         parameter = ".properties." in text.where
         for number, part in enumerate(words.sentences()):
             # The first sentence says what the tool is for.
-            if (number > 0 or parameter) and weigh(text, part) >= ENOUGH:
+            ordered = words.within(part, _ACTS) and not words.within(part, NOT)
+            enough = ENOUGH_WITH_AN_ORDER if ordered else ENOUGH
+            if (number > 0 or parameter) and weigh(text, part) >= enough:
                 yield said(text, part, "Several things come together that honest texts keep apart: {}.")
