@@ -1,6 +1,6 @@
 """How well the inspection tells poisoned tool definitions from honest ones, and what it costs.
 
-`tests/data/tool-descriptions` is other people's text, `tests/data/inspection` our own; the READMEs there say which is what.
+`tests/data/tool-descriptions` is other people's text, `tests/data/inspection` our own; the READMEs there say what is what.
 """
 
 from __future__ import annotations

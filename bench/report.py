@@ -15,6 +15,9 @@ BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 CPU_LIMIT = 1.5
 THROUGHPUT_LIMIT = 10.0
 APPROVAL_LIMIT = 0.6
+RECALL_LIMIT = 0.85
+FALSE_LIMIT = 0.02
+HARD_LIMIT = 0.003
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,37 @@ def _approval(approval: dict[str, Any]) -> Iterator[Grid]:
     yield Grid("Verified approval, durable", columns, tuple(durable))
 
 
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def _inspection(found: dict[str, Any]) -> Iterator[Grid]:
+    columns = ("", "poisoned", "flagged", "recall", "benign", "flagged", "hard", "precision")
+    for title, key in (("by corpus", "groups"), ("shared corpus by category", "categories")):
+        rows = [
+            (
+                name,
+                f"{row['poisoned']:,}",
+                f"{row['flagged']:,}",
+                _percent(row["recall"]),
+                f"{row['benign']:,}",
+                f"{row['benign_flagged']:,}",
+                f"{row['benign_hard']:,}",
+                _percent(row["precision"]),
+            )
+            for name, row in found[key].items()
+        ]
+        yield Grid(f"Inspection of tool definitions, {title}", columns, tuple(rows))
+    families = [
+        (name, f"{row['poisoned']:,}", f"{row['benign']:,}", _percent(row["precision"]), _percent(row["recall"]))
+        for name, row in found["families"].items()
+    ]
+    columns = ("", "poisoned flagged", "benign flagged", "precision", "recall")
+    yield Grid("Inspection of tool definitions, all corpora by family of rules", columns, tuple(families))
+    cost = (f"{found['us_per_tool']:,.0f} µs", f"{found['ms_per_list']:,.0f} ms")
+    yield Grid("Inspection of tool definitions, cost", ("", "a tool", "500 tools"), (("CPU", *cost),))
+
+
 def grids(results: dict[str, Any]) -> Iterator[Grid]:
     for key, title in TRANSPORTS.items():
         if results.get(key):
@@ -122,6 +156,8 @@ def grids(results: dict[str, Any]) -> Iterator[Grid]:
         yield _audit(results["audit"])
     if results.get("approval"):
         yield from _approval(results["approval"])
+    if results.get("inspection"):
+        yield from _inspection(results["inspection"])
 
 
 def targets(results: dict[str, Any]) -> dict[str, Any]:
@@ -131,26 +167,33 @@ def targets(results: dict[str, Any]) -> dict[str, Any]:
     speeds = [row.get("throughput_vs_fastmcp"), row.get("throughput_vs_fastmcp_shared")]
     speed = min((value for value in speeds if value is not None), default=None)
     steps = results.get("approval", {}).get("memory", {}).get("subjects", {}).get("steps", {}).get("vs_raw")
+    shared = results.get("inspection", {}).get("groups", {}).get("shared", {})
     return {
-        "cpu_vs_relay": {"limit": CPU_LIMIT, "measured": cpu, "met": None if cpu is None else cpu <= CPU_LIMIT},
-        "throughput_vs_fastmcp": {
-            "limit": THROUGHPUT_LIMIT,
-            "measured": speed,
-            "met": None if speed is None else speed >= THROUGHPUT_LIMIT,
-        },
-        "approval_vs_p256": {
-            "limit": APPROVAL_LIMIT,
-            "measured": steps,
-            "met": None if steps is None else steps >= APPROVAL_LIMIT,
-        },
+        "cpu_vs_relay": _at_most(CPU_LIMIT, cpu),
+        "throughput_vs_fastmcp": _at_least(THROUGHPUT_LIMIT, speed),
+        "approval_vs_p256": _at_least(APPROVAL_LIMIT, steps),
+        "inspection_recall": _at_least(RECALL_LIMIT, shared.get("recall")),
+        "inspection_false_positives": _at_most(FALSE_LIMIT, shared.get("false_positives")),
+        "inspection_hard_false_positives": _at_most(HARD_LIMIT, shared.get("hard_false_positives")),
     }
+
+
+def _at_least(limit: float, measured: float | None) -> dict[str, Any]:
+    return {"limit": limit, "measured": measured, "met": None if measured is None else measured >= limit}
+
+
+def _at_most(limit: float, measured: float | None) -> dict[str, Any]:
+    return {"limit": limit, "measured": measured, "met": None if measured is None else measured <= limit}
 
 
 def _verdicts(results: dict[str, Any]) -> Iterator[str]:
     words = {True: "met", False: "MISSED", None: "not measured"}
     for name, target in results["targets"].items():
-        sign = "≤" if name == "cpu_vs_relay" else "≥"
-        yield f"{name} {sign} {target['limit']:g}: {words[target['met']]} ({_times(target['measured'])})"
+        sign = "≤" if name == "cpu_vs_relay" or name.endswith("false_positives") else "≥"
+        limit, measured = target["limit"], target["measured"]
+        share = name.startswith("inspection")
+        shown = (_percent(limit), _percent(measured)) if share else (f"{limit:g}", _times(measured))
+        yield f"{name} {sign} {shown[0]}: {words[target['met']]} ({shown[1]})"
 
 
 def show(results: dict[str, Any], console: Console) -> None:

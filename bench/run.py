@@ -23,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import approval
 import audit
 import http_bench
+import inspection
 import report
 import sessions
 import stdio_bench
@@ -37,7 +38,7 @@ RESULTS = HERE / "results" / "latest.json"
 PARTIAL = HERE / "results" / "partial.json"
 README = HERE / "README.md"
 TABLE_WIDTH = 132
-PARTS = ("http", "modern", "sessions", "stdio", "audit", "approval")
+PARTS = ("http", "modern", "sessions", "stdio", "audit", "approval", "inspection")
 PACKAGES = ("callgate", "aiohttp", "uvicorn", "uvloop", "msgspec", "httptools", "cryptography", "webauthn")
 
 
@@ -175,6 +176,8 @@ def measure(plan: Plan, console: Console) -> dict[str, Any]:
             results["audit"] = audit.measure(scratch, steps.say, quick=plan.quick)
         if "approval" in plan.parts:
             results["approval"] = approval.measure(scratch, steps.say, quick=plan.quick)
+        if "inspection" in plan.parts:
+            results["inspection"] = inspection.measure(steps.say, quick=plan.quick)
     results["seconds"] = round(time.monotonic() - began, 1)
     results["targets"] = report.targets(results)
     return results

@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: configuration, reasons, metrics, command line, JSON Schema.
+"""Writes docs/reference/ from the code: configuration, reasons, metrics, inspection, command line, JSON Schema.
 
 `python docs/generate.py` writes what is stale; with `--check` it only names it, and exits with 1 if there is anything.
 """
@@ -22,6 +22,7 @@ from callgate.config.rules import peel
 from callgate.config.section import Section
 from callgate.config.wording import expected, number
 from callgate.errors import Reason
+from callgate.pinning.inspection import ADVISORY, all_rules, family
 from callgate.telemetry.metrics import Metrics
 
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
@@ -71,6 +72,21 @@ configuration and from fixed lists only; anything else is counted as `other`.
 
 | metric | type | labels | |
 |---|---|---|---|"""
+_INSPECTION: Final = """\
+# Rules of the inspection
+
+Before somebody approves a tool, its definition is read by these rules: name, title, description, every text and every
+name in its schemas, annotations and `_meta`. Nothing is sent anywhere, and the same definition has the same findings every
+time. Text is folded first, so that case, width, accents, invisible characters, look-alike letters and markup make no
+difference.
+
+A **hard** finding blocks approval unless the reviewer overrules it. A **soft** one informs. A **note** is a soft finding
+that describes how a tool is built or what it quotes; many honest tools have some, so it is no reason for suspicion by
+itself. How often the rules are right, and how often wrong, is measured in `bench/README.md`: they are a help for the
+reviewer's eyes and no substitute for them.
+
+| rule | tier | why it matters |
+|---|---|---|"""
 _OVERRIDES: Final = """\
 ## Environment variables
 
@@ -87,6 +103,7 @@ def pages() -> dict[str, str]:
         "config.md": config_page(),
         "reasons.md": reasons_page(),
         "metrics.md": metrics_page(),
+        "inspection.md": inspection_page(),
         "cli.md": cli_page(),
         "callgate.schema.json": json.dumps(config.schema(), indent=2, ensure_ascii=False) + "\n",
     }
@@ -127,6 +144,15 @@ def metrics_page() -> str:
     lines += ["", "| label | values |", "|---|---|"]
     used = dict.fromkeys(label for family in families for label in family.labels)
     lines += [_row(f"`{label}`", _LABELS[label]) for label in used]
+    return "\n".join(lines) + "\n"
+
+
+def inspection_page() -> str:
+    """Every rule that tool definitions are inspected by."""
+    lines = [MADE + _INSPECTION]
+    for rule in all_rules():
+        tier = "note" if rule.tier == "soft" and family(rule.id) in ADVISORY else rule.tier
+        lines.append(_row(f"`{rule.id}`", tier, rule.why))
     return "\n".join(lines) + "\n"
 
 

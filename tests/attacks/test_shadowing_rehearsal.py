@@ -108,6 +108,7 @@ def test_always_holds_every_tool_of_a_set_that_nobody_saw_together(tmp_path, era
         assert visitors["mail"].reason("send_mail") == "set_not_reviewed"
         assert site["mail"].called == before
         site.approve("weather", "forecast")
+        site.together()
         visitors["mail"].until_open("send_mail")
         visitors["weather"].until_open("forecast")
         second = site.visit(Way("serve", era, "mail"))

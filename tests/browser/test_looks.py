@@ -182,11 +182,11 @@ async def test_pictures_are_taken_and_show_something(stage, tmp_path):
         address = "data:image/png;base64," + base64.b64encode(file.read_bytes()).decode()
         await stage.page.goto("about:blank")
         found[file.stem] = await stage.page.evaluate(MEASURE, address)
-    tools = {"tools-light", "tools-dark", "tools-phone", "tool-diff"}
+    tools = {"tools-review-light", "tools-review-dark", "tools-review-phone", "tool-diff"}
     assert set(found) == {"approval-light", "approval-dark", "approval-phone", "enrol", "sign-in"} | tools
     assert all(picture["colours"] > 50 for picture in found.values()), found
     assert found["approval-light"]["brightness"] > 0.8
     assert found["approval-dark"]["brightness"] < 0.3
-    assert found["tools-light"]["brightness"] > 0.8
-    assert found["tools-dark"]["brightness"] < 0.3
-    assert found["approval-phone"]["width"] == found["tools-phone"]["width"] == 390
+    assert found["tools-review-light"]["brightness"] > 0.8
+    assert found["tools-review-dark"]["brightness"] < 0.3
+    assert found["approval-phone"]["width"] == found["tools-review-phone"]["width"] == 390

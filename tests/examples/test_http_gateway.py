@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,13 +23,16 @@ META = {
 
 
 class Tools(BaseHTTPRequestHandler):
-    """An MCP server that answers every call with the credentials it was given."""
+    """An MCP server whose only tool answers with the credentials it was given."""
 
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         result = {"resultType": "complete", "content": [{"type": "text", "text": self.headers["Authorization"]}]}
+        if asked["method"] == "tools/list":
+            tool = {"name": "anything", "description": "Says it.", "inputSchema": {"type": "object"}}
+            result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": [tool]}
         body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -79,12 +83,36 @@ def call(gateway, server, tool, arguments):
         },
     )
     with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)["result"]["content"][0]["text"]
+        return json.load(answer)
+
+
+def text(answer):
+    return answer["result"]["content"][0]["text"]
+
+
+def callgate(gateway, *words):
+    argv = [CALLGATE, *words, "-c", str(gateway.config)]
+    env = os.environ | {"TOOLS_TOKEN": "of-the-gateway"}
+    return subprocess.run(argv, capture_output=True, check=True, timeout=60, env=env).stdout
+
+
+def review(gateway, tmp_path):
+    """The first calls are refused, then all that was met is approved."""
+    for server, tool in (("tools", "anything"), ("notes", "write_note")):
+        assert call(gateway, server, tool, {})["error"]["data"]["reason"] == "tool_not_approved"
+    # What was met is written down soon after it was refused.
+    while len(listed := json.loads(callgate(gateway, "tools", "list", "--json"))) < 5:
+        time.sleep(0.05)
+    (tmp_path / "tools.json").write_text(json.dumps(listed))
+    callgate(gateway, "tools", "approve", "--from", str(tmp_path / "tools.json"))
+    while "error" in call(gateway, "notes", "list_notes", {}):
+        time.sleep(0.05)
 
 
 def test_each_server_is_reached_with_its_own_credentials_and_notes_stay_private(gateway, tmp_path):
-    assert call(gateway, "tools", "anything", {}) == "Bearer of-the-gateway"
-    written = call(gateway, "notes", "write_note", {"name": "diary", "text": "between us"})
+    review(gateway, tmp_path)
+    assert text(call(gateway, "tools", "anything", {})) == "Bearer of-the-gateway"
+    written = text(call(gateway, "notes", "write_note", {"name": "diary", "text": "between us"}))
     assert written == "Wrote diary, 10 characters."
     assert (tmp_path / "notes" / "diary.txt").read_text() == "between us"
     stored = b"".join(path.read_bytes() for path in (tmp_path / "state").glob("callgate.db*"))

@@ -1,4 +1,4 @@
-"""examples/wrap: the client's configuration after the change gives the client what it gave before, and a record."""
+"""examples/wrap: after the change and one review the client has what it had before, and a record."""
 
 import json
 import os
@@ -20,23 +20,40 @@ def as_a_client_does(name, folder, env):
     argv = [word.replace("/home/me/notes", str(folder)) for word in [server["command"], *server["args"]]]
     lines = "".join(json.dumps(request) + "\n" for request in REQUESTS)
     done = subprocess.run(argv, input=lines.encode(), env=env, capture_output=True, timeout=60, check=True)
-    assert done.stderr == b""
+    return done.stdout.splitlines(), done.stderr
+
+
+def callgate(env, *words):
+    done = subprocess.run(["callgate", *words], env=env, capture_output=True, timeout=60, check=True)
     return done.stdout
 
 
-def test_the_client_sees_the_same_and_the_call_is_on_record(tmp_path):
+def test_after_a_review_the_client_has_the_same_and_the_call_is_on_record(tmp_path):
     env = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "XDG_STATE_HOME": str(tmp_path / "state"),
     }
-    before = as_a_client_does("before.json", tmp_path / "notes", env)
-    after = as_a_client_does("after.json", tmp_path / "notes", env)
-    assert before.count(b"\n") == 3
-    assert after == before
-    done = subprocess.run(["callgate", "audit", "list", "--json"], env=env, capture_output=True, timeout=60, check=True)
-    (entry,) = map(json.loads, done.stdout.splitlines())
-    assert (entry["decision"]["server"], entry["decision"]["tool"]) == ("notes", "read_note")
-    assert entry["outcome"]["outcome"] == "result"
+    (greeting, listed, result), said = as_a_client_does("before.json", tmp_path / "notes", env)
+    assert said == b""
+
+    (_, only, refused), said = as_a_client_does("after.json", tmp_path / "notes", env)
+    assert [tool["name"] for tool in json.loads(only)["result"]["tools"]] == ["callgate_pending"]
+    assert json.loads(refused)["error"]["data"]["reason"] == "tool_not_approved"
+    assert b"callgate review" in said
+
+    reviewed = tmp_path / "tools.json"
+    reviewed.write_bytes(callgate(env, "tools", "list", "--json"))
+    callgate(env, "tools", "approve", "--from", str(reviewed))
+
+    (hello, shown, answer), said = as_a_client_does("after.json", tmp_path / "notes", env)
+    assert said == b""
+    assert answer == result
+    assert json.loads(shown)["result"]["tools"] == json.loads(listed)["result"]["tools"]
+    assert json.loads(hello)["result"]["serverInfo"] == json.loads(greeting)["result"]["serverInfo"]
+    allowed, before = map(json.loads, callgate(env, "audit", "list", "--json").splitlines())
+    assert before["decision"]["reason"] == "tool_not_approved"
+    assert (allowed["decision"]["server"], allowed["decision"]["tool"]) == ("notes", "read_note")
+    assert allowed["outcome"]["outcome"] == "result"
 
 
 def test_the_page_shows_the_same_files():

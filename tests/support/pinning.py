@@ -126,6 +126,12 @@ class Site:
     def withdraw(self, server: str, tool: str) -> None:
         self.command("tools", "withdraw", "--server", self.seen(server, tool).server_id, "--tool", tool)
 
+    def together(self) -> None:
+        """A reviewer has looked at all servers that agents see together, as they are now."""
+        for one in json.loads(self.command("review", "--json"))["sets"]:
+            group = ["--group", one["group"]] if one["group"] else []
+            self.command("tools", "together", *group, "--version", one["version"])
+
     def row(self, server: str, tool: str) -> dict[str, Any]:
         """What `callgate tools list --json` says of a tool."""
         seen = self.seen(server, tool)

@@ -14,7 +14,7 @@ from callgate.console.cards import key_of
 from callgate.pinning.memory import MemoryPins
 from support.browser import PATIENCE_MS, add_authenticator, chromium
 from support.console import LiveConsole, live_console
-from support.reviewing import FILES_ID, NOTES_ID, furnish, pins_over
+from support.reviewing import NOTES_ID, furnish, pins_over
 
 AGENT: Final = {"client": "Fieldwork 1.4.2", "transport": "http", "peer": "127.0.0.1", "session": "b0f1c2aa"}
 ARGUMENTS: Final[dict[str, Any]] = {
@@ -52,11 +52,11 @@ async def _tools(folder: Path) -> list[Path]:
     await furnish(pins)
     async with live_console(pins=pins) as console, chromium() as browser:
         await console.sign_in()
-        found, changed = f"#h-{key_of(NOTES_ID)}", f"#h-{key_of(FILES_ID)}"
+        found, changed = f"#h-{key_of(NOTES_ID)}", f'article[data-tool="{key_of("read_file")}"]'
         return [
-            await _one(browser, console, folder / "tools-light.png", "/tools", DESK, at=found),
-            await _one(browser, console, folder / "tools-dark.png", "/tools", DESK, scheme="dark", at=found),
-            await _one(browser, console, folder / "tools-phone.png", "/tools", PHONE, at=found),
+            await _one(browser, console, folder / "tools-review-light.png", "/tools", DESK, at=found),
+            await _one(browser, console, folder / "tools-review-dark.png", "/tools", DESK, scheme="dark", at=found),
+            await _one(browser, console, folder / "tools-review-phone.png", "/tools", PHONE, at=found),
             await _one(browser, console, folder / "tool-diff.png", "/tools", DESK, at=changed),
         ]
 
@@ -86,7 +86,8 @@ async def _one(
         await page.goto(f"{console.origin}{path}")
         await _settled(page, wait)
         if at:
-            await page.evaluate("(at) => document.querySelector(at).scrollIntoView()", at)
+            place = "(at) => { document.querySelector(at).scrollIntoView(); scrollBy(0, -16); }"
+            await page.evaluate(place, at)
         await page.screenshot(path=file, full_page=size == PHONE and not at)
     finally:
         await context.close()

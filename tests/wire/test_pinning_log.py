@@ -145,9 +145,8 @@ def test_a_change_is_logged_and_alerted_once_although_it_is_approved_at_once(tmp
 
         (record,) = site.deeds("pinning.changed", server_id=before.server_id, tool="read", what="text")
         assert (record["detail"]["before"], record["detail"]["after"]) == (before.approval_hash, after.approval_hash)
-        warned = [json.loads(line) for line in site.gateway.lines if "changed" in line and line.startswith("{")]
-        warned = [one for one in warned if one.get("level") == "warning" and one.get("tool") == "read"]
-        assert len(warned) == 1
+        (warned,) = [one for one in site.gateway.events("tool changed") if one["tool"] == "read"]
+        assert warned["level"] == "warning"
         metrics = [line for line in site.metrics().splitlines() if line.startswith("callgate_tool_changes_total{")]
         assert [
             line

@@ -180,11 +180,10 @@ class HttpUpstream:
             for flight in entry.calls:
                 if not flight.replied(body):
                     flight.finish("refused_upstream", code=answer.status, reply=body)
-        else:
-            if _wants_reply(entry):
-                self._settle(entry, body)
-            # Whatever was asked: what a client could take for a message is looked at.
-            body = body if entry.amend is None or not body else entry.amend(body)
+        elif _wants_reply(entry):
+            self._settle(entry, body)
+        # Whatever was asked, and whatever the status: what a client could take for a message is looked at.
+        body = body if entry.amend is None or not body else entry.amend(body)
         if exchange.parked:
             body = _as_reply(entry.message, answer.status, body)
         await exchange.respond(answer.status, body, forward_down(answer.headers))

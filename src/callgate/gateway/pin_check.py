@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from callgate.errors import Reason, Refused
@@ -23,12 +23,15 @@ class Pinning:
         toolsets: Toolsets,
         *,
         stale: Callable[[], bool],
+        settle_in: Callable[[str], Awaitable[None]],
         place: Callable[[str], str],
         look: Callable[[Call], None] = lambda _call: None,
     ) -> None:
         self._toolsets = toolsets
         # Whether the decisions have been unreadable for so long that nobody knows them.
         self._stale = stale
+        # Takes a server's place among those that are seen together; raises Refused where there is none.
+        self._settle_in = settle_in
         # Why a server may not be used at all; empty where it may.
         self._place = place
         self._look = look
@@ -58,6 +61,7 @@ class Pinning:
         if toolset is None:
             visit = call.context
             assert isinstance(visit, Visit)
+            await self._settle_in(visit.server)
             toolset = await self._toolsets.verify(visit, call.meta)
         if over := self._place(call.context.server):
             return Refuse(Reason.SERVER_LIMIT, over)
@@ -75,7 +79,7 @@ class Pinning:
             return "the call names another version of the list of tools than the one in force"
         if call.context.session is None:
             return None
-        shown = self._toolsets.line(call.context.server, call.context.session).shown
+        shown = self._toolsets.line(call.context).shown
         if shown is None or shown is toolset:
             return None
         before = shown.standing(call.tool)

@@ -31,6 +31,7 @@ LIST: Final = "tools/list"
 _GREETINGS: Final = frozenset({"initialize", "server/discover"})
 # Names of members may be spelt with escapes, or in another case for readers that do not mind.
 _LIST_LIKE: Final = re.compile(rb"(?i)tools|\\u")
+_SHORT: Final = 8192
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -51,7 +52,6 @@ class PinDesk:
         self._toolsets = toolsets
         self._check = check
         self.bell = bell
-        # Takes a server's place among those that are seen together; raises Refused where there is none.
         self._settle_in = settle_in
         # Where tools are reviewed, in words.
         self._review = review
@@ -64,7 +64,7 @@ class PinDesk:
         """Before a list is asked for: everything that reading it needs is at hand."""
         if self._check.stale and self._enforcing:
             raise Refused(Reason.STORE_UNAVAILABLE)
-        await self._toolsets.warm(context.server, self._toolsets.line(context.server, context.session))
+        await self._toolsets.warm(context)
         await self._settle_in(context.server)
 
     async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
@@ -100,7 +100,8 @@ class PinDesk:
         return Amends({}, partial(self._screen, context))
 
     def _screen(self, context: Context, raw: bytes) -> bytes:
-        if _LIST_LIKE.search(raw) is None:
+        # Beyond a few thousand bytes, reading the names of the members is faster than looking for the word.
+        if len(raw) < _SHORT and _LIST_LIKE.search(raw) is None:
             return raw
         try:
             page = read_page(raw)

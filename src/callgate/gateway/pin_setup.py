@@ -112,7 +112,13 @@ class PinOffice:
         self.pins.settings = self.settings
         self._follow_webhook(config.pinning.webhook)
         self.toolsets.configure(self.settings, places, config.limits.check_seconds)
-        check = Pinning(self.toolsets, stale=lambda: self.watch.stale, place=self.company.refused, look=self._look)
+        check = Pinning(
+            self.toolsets,
+            stale=lambda: self.watch.stale,
+            settle_in=self._settle_in,
+            place=self.company.refused,
+            look=self._look,
+        )
         desk = PinDesk(self.toolsets, check, bell=self.bell, settle_in=self._settle_in, review=self._where)
         return Furnished(check, desk)
 

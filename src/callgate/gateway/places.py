@@ -24,6 +24,8 @@ class Place(msgspec.Struct, frozen=True):
     group: str
     target: str
     identify: Callable[[str], Identity]
+    # Whether the server is given the caller's own credentials, and may show each caller another list.
+    by_caller: bool = False
 
 
 def places(config: Config) -> dict[str, Place]:
@@ -41,7 +43,7 @@ def place(name: str, server: Server) -> Place:
         path = server.environment(os.environ).get("PATH")
         cwd = None if server.cwd is None else str(server.cwd)
         identify = _command(server.argv, cwd, path)
-    return Place(name, server.pinning.group or "", server.target, identify)
+    return Place(name, server.pinning.group or "", server.target, identify, server.forward_authorization)
 
 
 def command_place(name: str, argv: Sequence[str], target: str, pinning: ServerPinning | None = None) -> Place:

@@ -8,10 +8,12 @@ or the time to look again has come. Nothing here is a decision of its own: the b
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +36,8 @@ _LINES_MAX: Final = 20_000
 _PAGES_MAX: Final = 200
 _READ_BYTES: Final = 64 * 1024 * 1024
 _TRIES: Final = 3
+# No digest of a session begins like this.
+_CALLER: Final = "caller:"
 
 
 class Meeting(msgspec.Struct, frozen=True):
@@ -128,8 +132,18 @@ class Toolsets:
 
     # ---- lines ----
 
-    def line(self, server: str, session: str | None) -> Line:
-        key = (server, session or "")
+    def _key(self, context: Context) -> tuple[str, str]:
+        """A session; without one, whoever shares the credentials that the server is given."""
+        if context.session is not None:
+            return context.server, context.session
+        place = self.places.get(context.server)
+        given = context.headers.get(b"authorization") if place is not None and place.by_caller else None
+        return context.server, "" if given is None else _caller(given)
+
+    def line(self, context: Context) -> Line:
+        return self._line(self._key(context))
+
+    def _line(self, key: tuple[str, str]) -> Line:
         found = self._lines.get(key)
         if found is None:
             found = self._lines[key] = Line()
@@ -149,7 +163,9 @@ class Toolsets:
         self._reported[server] = reported
         if session is None:
             # Nobody can tell callers apart: what they share is looked at again.
-            self.line(server, None).checked = float("-inf")
+            for (name, known), line in self._lines.items():
+                if name == server and (not known or known.startswith(_CALLER)):
+                    line.checked = float("-inf")
             return
         self._lines[(server, session)] = line = Line()
         line.reported = reported
@@ -176,7 +192,7 @@ class Toolsets:
 
     def current(self, context: Context, *, whatever_age: bool = False) -> Toolset | None:
         """The verified tools of a line under the decisions of now; None where the list has to be read first."""
-        line = self._lines.get((context.server, context.session or ""))
+        line = self._lines.get(self._key(context))
         if line is None or line.listing is None or line.identity is None:
             return None
         if line.generation != self.generation(context.server):
@@ -214,7 +230,7 @@ class Toolsets:
         now = (toolset.version, bool(toolset.pending))
         if line.told is not None and line.told != now:
             line.told = now
-            self.altered(server, session or None)
+            self.altered(server, None if not session or session.startswith(_CALLER) else session)
 
     # ---- reading a list ----
 
@@ -222,7 +238,7 @@ class Toolsets:
         """Read the whole list on this line, and hold it against the book; Refused where that is not possible."""
         # Before the turn at asking: whoever has that must not wait for a message behind another who wants it.
         await visit.line.turn()
-        line = self.line(visit.server, visit.session)
+        line = self.line(visit)
         try:
             async with asyncio.timeout(self.ask_seconds), line.asking:
                 for _ in range(_TRIES):
@@ -239,7 +255,7 @@ class Toolsets:
     async def _read(self, visit: Visit, meta: Mapping[str, Any], line: Line) -> Toolset | None:
         """Every page; None where the server said meanwhile that its list changed."""
         generation = self.generation(visit.server)
-        await self.warm(visit.server, line)
+        await self.warm(visit)
         identity: Identity | None = None
         listed: list[Listed] = []
         arrays: list[bytes] = []
@@ -267,10 +283,10 @@ class Toolsets:
             params = {"cursor": page.cursor}
         raise UpstreamError(Reason.UPSTREAM_TOO_LARGE, "the server's list of tools does not end")
 
-    async def warm(self, server: str, line: Line) -> None:
+    async def warm(self, context: Context) -> None:
         """Read a server's program where that has to be read, on a thread: from then on its identity is at hand."""
-        place = self.place(server)
-        await asyncio.to_thread(place.identify, line.reported or self._reported.get(server, ""))
+        place, reported = self.place(context.server), self.line(context).reported
+        await asyncio.to_thread(place.identify, reported or self._reported.get(context.server, ""))
 
     def expected(self, server: str) -> Identity:
         """Who the server was when it was heard last."""
@@ -304,8 +320,9 @@ class Toolsets:
         line.identity, line.listing, line.partial = whole.identity, listing, None
         line.checked, line.generation = self._clock(), whole.generation
         toolset = self._compile(line, whole.identity, listing)
-        self._tell(context.server, context.session or "", line, toolset)
-        self._met(Meeting(self.place(context.server), whole.identity, toolset, context.session or "", fresh))
+        key = self._key(context)
+        self._tell(*key, line, toolset)
+        self._met(Meeting(self.place(context.server), whole.identity, toolset, key[1], fresh))
         return toolset
 
     def _listing(self, identity: Identity, listed: Sequence[Listed], arrays: Sequence[bytes], line: Line) -> Listing:
@@ -328,7 +345,7 @@ class Toolsets:
 
         `cursor` is what the page was asked for with.
         """
-        line = self.line(context.server, context.session)
+        line = self.line(context)
         identity = self.identity(context.server, line, page)
         listed = self._listed(line, identity, page)
         part = self._gather(context, line, _Partial(cursor or "", identity, listed, [page.array], -1), page.cursor)
@@ -361,6 +378,11 @@ class Toolsets:
             line.shown = toolset
             line.told = (toolset.version, bool(toolset.pending))
         return part
+
+
+@lru_cache(maxsize=4096)
+def _caller(credentials: bytes) -> str:
+    return _CALLER + hashlib.sha256(b"callgate caller\x00" + credentials).hexdigest()[:32]
 
 
 def _check_none(reply: bytes) -> None:

@@ -1,1 +1,75 @@
 """Is this the tool that was approved? A hash of description, schema and server identity, checked on every list."""
+
+from callgate.pinning.book import Book
+from callgate.pinning.deciding import Choice
+from callgate.pinning.document import approval_hash
+from callgate.pinning.identity import http_identity, library_identity, reported_as, stdio_identity
+from callgate.pinning.judging import Standing, Toolset, judge
+from callgate.pinning.memory import MemoryPins
+from callgate.pinning.model import (
+    PENDING_TOOL,
+    SCHEME,
+    TOOLSET_META,
+    Change,
+    Connected,
+    Finding,
+    Identity,
+    Listed,
+    Pin,
+    ServerSeen,
+    State,
+    ToolSeen,
+)
+from callgate.pinning.service import Pins, Witness, no_witness
+from callgate.pinning.settings import Settings
+from callgate.pinning.storage import Bounds, PinShelf
+from callgate.pinning.views import (
+    Difference,
+    Piece,
+    Review,
+    SchemaEdit,
+    ServerStatus,
+    ServerView,
+    SetView,
+    ToolView,
+)
+
+__all__ = [
+    "PENDING_TOOL",
+    "SCHEME",
+    "TOOLSET_META",
+    "Book",
+    "Bounds",
+    "Change",
+    "Choice",
+    "Connected",
+    "Difference",
+    "Finding",
+    "Identity",
+    "Listed",
+    "MemoryPins",
+    "Piece",
+    "Pin",
+    "PinShelf",
+    "Pins",
+    "Review",
+    "SchemaEdit",
+    "ServerSeen",
+    "ServerStatus",
+    "ServerView",
+    "SetView",
+    "Settings",
+    "Standing",
+    "State",
+    "ToolSeen",
+    "ToolView",
+    "Toolset",
+    "Witness",
+    "approval_hash",
+    "http_identity",
+    "judge",
+    "library_identity",
+    "no_witness",
+    "reported_as",
+    "stdio_identity",
+]

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from callgate.errors import Reason, Refused
 from callgate.pinning.model import SCHEME, Pin
 from callgate.pinning.storage import Head, Link, Sealed
 
@@ -114,11 +115,22 @@ class Book:
 
     # ---- writing ----
 
+    def _follows(self, head: Head | None) -> bool:
+        """Whether a chain that ends so is the one that was read, or goes on from it."""
+        if self.broken or head is None:
+            return not self.broken and self._seq == 0
+        if head.seq < self._seq or (head.seq == self._seq and not hmac.compare_digest(head.mac, self._mac)):
+            return False
+        return any(hmac.compare_digest(head.seal, _seal(key, head.seq, head.mac)) for key in self._keys())
+
     def link(self, pins: Sequence[Pin]) -> Link:
         """What makes the next rows of the chain from these decisions."""
         key = self._keys()[0]
 
         def make(head: Head | None) -> tuple[Sequence[Sealed], Head]:
+            if not self._follows(head):
+                # Written on top of it, a chain that somebody cut short would have a good seal again.
+                raise Refused(Reason.PIN_TAMPERED)
             seq, mac = (0, _START) if head is None else (head.seq, head.mac)
             rows = []
             for pin in pins:

@@ -78,7 +78,7 @@ def _check_spelling(outer: Iterable[str], inner: Iterable[str]) -> None:
 
 def _misspelt(names: Iterable[str], spelling: frozenset[str]) -> str | None:
     """A name that some reader takes for another one: by case, as Go does, or by words, as Python's SDK does."""
-    folded = {_folded(name) for name in spelling}
+    folded = _FOLDED[spelling]
     return next((name for name in names if name not in spelling and _folded(name) in folded), None)
 
 
@@ -202,6 +202,9 @@ def _name_in(raw: bytes) -> str:
 
 def _folded(text: str) -> str:
     return text.partition("\0")[0].strip().casefold().replace("_", "").replace("-", "")
+
+
+_FOLDED: Final = {names: frozenset(map(_folded, names)) for names in (_ENTRY, _REPLY, _RESULT)}
 
 
 class Listing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -196,9 +196,9 @@ class Pins:
         return await asyncio.to_thread(lambda: sitting.combined.held)
 
     async def find(self, server: str, tool: str) -> ToolView:
-        """One tool; the server by its identity or by its configured name, then as it was met last."""
-        servers = await self.shelf.servers()
-        chosen = _named(servers, server)
+        """One tool; the server by its identity or by its configured name, then as it is connected or was met last."""
+        live = {place.server_id for place in await self.shelf.connected(self.now())}
+        chosen = _named(await self.shelf.servers(), server, live)
         if chosen is None:
             raise Refused(
                 Reason.TOOL_UNKNOWN, f"no server {server!r} was met", advice="`callgate tools servers` lists them."
@@ -256,9 +256,10 @@ class Pins:
         return Sitting(self._reviewer, self.book, self.settings, present), present
 
 
-def _named(servers: Sequence[ServerSeen], given: str) -> ServerSeen | None:
+def _named(servers: Sequence[ServerSeen], given: str, live: Collection[str]) -> ServerSeen | None:
     exact = [one for one in servers if one.server_id == given]
-    return next(iter(exact or [one for one in servers if one.name == given]), None)
+    named = exact or [one for one in servers if one.name == given]
+    return next((one for one in named if one.server_id in live), named[0] if named else None)
 
 
 __all__ = ["Choice", "Configured", "Pins", "Witness", "no_witness"]

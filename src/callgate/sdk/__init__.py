@@ -1,4 +1,4 @@
-"""Verified approval for authors of MCP servers and clients.
+"""Verified approval for authors of MCP servers and clients, and tool pinning for authors of clients.
 
 Names are looked up when they are used: the `mcp` SDK and the USB library are needed only by those who use them.
 """
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         RefusedByServer,
         TimedOut,
     )
+    from callgate.sdk.pinned import PinnedClient, library_identity
 
 _HOMES: Final = {
     "ApprovalClient": "client",
@@ -34,9 +35,11 @@ _HOMES: Final = {
     "Failed": "client_outcome",
     "NotCalled": "client_outcome",
     "Outcome": "client_outcome",
+    "PinnedClient": "pinned",
     "RefusedByServer": "client_outcome",
     "SecurityKey": "authenticators.security_key",
     "TimedOut": "client_outcome",
+    "library_identity": "pinned",
 }
 _EXTRAS: Final = {"mcp": "sdk", "mcp_types": "sdk", "fido2": "usb"}
 
@@ -49,9 +52,11 @@ __all__ = [
     "Failed",
     "NotCalled",
     "Outcome",
+    "PinnedClient",
     "RefusedByServer",
     "SecurityKey",
     "TimedOut",
+    "library_identity",
 ]
 
 

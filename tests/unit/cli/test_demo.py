@@ -102,7 +102,7 @@ def test_it_ends_cleanly_and_leaves_nothing_behind(number):
         assert psutil.wait_procs(children, timeout=10)[1] == []
         assert not demo.config.parent.exists()
         assert demo.printed.endswith("Stopped.\n")
-        assert demo.complained == ""
+        assert [line for line in demo.complained.splitlines() if "tools wait for review" not in line] == []
 
 
 @pytest.mark.parametrize("pause", [0, 0.1, 0.2, 0.4, 0.8])

@@ -17,10 +17,11 @@ from callgate.pinning.inspection.confusables import BIDI, INVISIBLE, LOOKS_LIKE,
 _KEPT: Final = re.compile("[\u0900-\u0dff\u0e00-\u0fff\u3005-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _QUOTES: Final = {"’": "'", "‘": "'", "ʼ": "'", "′": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‐": "-", "‑": "-"}
 _WORD: Final = re.compile(r"[^\W\d_]{1,64}")
-_INLINE: Final = r"</?(?:b|i|u|em|strong|span|font|wbr|mark|small|big|code|a)\b[^<>]{0,120}>"
-# Inside a word: markup that leaves the word readable. Between words: any tag, and the marks of a comment.
-_WITHIN: Final = re.compile(rf"(?<=\w)(?:{_INLINE}|\*{{1,3}}|<!--[^<>]{{0,40}}-->)(?=\w)")
-_BETWEEN: Final = re.compile(r"</?[a-z!?][^<>\n]{0,120}>|<!--|-->|/\*|\*/")
+_INLINE: Final = r"</?(?:b|i|u|em|strong|span|font|wbr|mark|small|big|code|a)\b[^<>]{0,20}>"
+# Inside a word: markup that leaves the word readable. Between words: any tag, but not its attributes, which may hold
+# words of their own, and the marks of a comment.
+_WITHIN: Final = re.compile(rf"(?<=\w)(?:{_INLINE}|\*{{1,3}}|<!---->){{1,4}}(?=\w)")
+_BETWEEN: Final = re.compile(r"</?[a-z][\w:-]{0,40}\s{0,4}/?>?|<!--|-->|/\*|\*/")
 _SEEN: Final[dict[str, str]] = {}
 _REMEMBERED: Final = 20_000
 

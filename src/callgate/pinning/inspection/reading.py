@@ -129,7 +129,9 @@ def _wordy(raw: str) -> bool:
 
 def _walk(tool: Inspected, unread: list[tuple[str, str]]) -> Iterator[tuple[str, Kind, str]]:
     """Depth first, without recursion: the order is that of the tool."""
-    stack: list[tuple[str, str, Any, int]] = [(name, name, value, 0) for name, value in reversed(tool.members())]
+    stack: list[tuple[str, str, Any, int]] = [
+        (_part(name), str(name), value, 0) for name, value in reversed(tool.members())
+    ]
     while stack:
         where, key, value, depth = stack.pop()
         if isinstance(value, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 # A free string is bound by any of these.
 _BOUNDS: Final = ("enum", "const", "pattern", "format", "maxLength")
@@ -15,6 +15,10 @@ _TOO_MUCH: Final = "(and more)"
 _SAYS_SOMETHING: Final = frozenset(
     {"type", "enum", "const", "$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "not", "if", "properties", "items"}
 )
+
+
+# The property a schema belongs to, the schema, and whether it alone says what that property takes.
+Part: TypeAlias = tuple[str, Any, bool]
 
 
 def is_catch_all(schema: Any) -> str:
@@ -51,14 +55,14 @@ def _lonely(schema: Mapping[str, Any]) -> str:
     return ""
 
 
-def _parts(schema: Any) -> Iterator[tuple[str, Any]]:
-    """Every schema inside a schema with the property it belongs to, itself first; depth and number bounded."""
-    stack: list[tuple[str, Any, int]] = [("", schema, 0)]
+def _parts(schema: Any) -> Iterator[Part]:
+    """Every schema inside a schema, itself first; depth and number bounded."""
+    stack: list[tuple[Part, int]] = [(("", schema, False), 0)]
     for _ in range(_MOST):
         if not stack:
             return
-        name, part, depth = stack.pop()
-        yield name, part
+        (name, part, whole), depth = stack.pop()
+        yield name, part, whole
         if not isinstance(part, Mapping):
             continue
         if depth >= _DEPTH:
@@ -67,20 +71,22 @@ def _parts(schema: Any) -> Iterator[tuple[str, Any]]:
             inner = part.get(key)
             if isinstance(inner, Mapping):
                 kept = key in {"properties", "patternProperties"}
-                stack.extend((str(one) if kept else name, each, depth + 1) for one, each in inner.items())
+                stack.extend(((str(one) if kept else name, each, kept), depth + 1) for one, each in inner.items())
         for key in ("items", "not", "if", "then", "else", "anyOf", "oneOf", "allOf", "prefixItems"):
             inner = part.get(key)
             several = inner if isinstance(inner, list) else [inner]
-            stack.extend((name, each, depth + 1) for each in several if isinstance(each, Mapping) and each)
-    yield _TOO_MUCH, None
+            # Beside a type these only narrow what it says.
+            alone = whole and "type" not in part and key in {"anyOf", "oneOf"}
+            stack.extend(((name, each, alone), depth + 1) for each in several if isinstance(each, Mapping))
+    yield _TOO_MUCH, None, False
 
 
-def _taking_all(part: tuple[str, Any]) -> str:
-    name, schema = part
+def _taking_all(part: Part) -> str:
+    name, schema, whole = part
     if name is _TOO_MUCH:
         return "it is too deep or too large to be looked through"
     where = f"in its property {_name(name)}: " if name else ""
-    if name and is_untyped(schema):
+    if whole and is_untyped(schema):
         return f"its property {_name(name)} has no type, so it takes anything"
     why = _open(schema) if isinstance(schema, Mapping) else ""
     return f"{where}{why}" if why else ""

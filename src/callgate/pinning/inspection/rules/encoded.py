@@ -19,9 +19,13 @@ from callgate.pinning.inspection.subject import NOBODY_ELSE, Inspected
 
 _BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,4096}={0,2}")
 _HEX: Final = re.compile(r"(?:(?:0x|\\x|\b)?[0-9a-fA-F]{2}[ ,:]?){12,2048}")
-_PERCENT: Final = re.compile(r"(?:%[0-9a-fA-F]{2}|[\w.-]){8,4096}")
+_PERCENT: Final = re.compile(r"(?:%[0-9a-fA-F]{2}|[\w.-]){8,2000}")
 _ESCAPES: Final = re.compile(r"(?:\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}){4,1024}")
 _SPACED: Final = re.compile(r"(?<!\w)(?:[^\W\d_][ .\-_*|/]{1,3}){7,400}[^\W\d_](?!\w)")
+_ESCAPE: Final = re.compile(r"\\[ux]([0-9a-fA-F]{2,4})")
+_GAP: Final = re.compile(r"[ .\-_*|/]")
+_WIDE_GAP: Final = re.compile(r"[ .\-_*|/]{2,3}")
+_LETTERS: Final = re.compile(r"[A-Za-z]{2,32}")
 _HEX_DIGITS: Final = re.compile(r"[0-9a-fA-F]{2}")
 _LEET: Final = str.maketrans("013457@$!", "oieastasi")
 _LEET_WORD: Final = re.compile(r"\b(?=[a-z]{0,20}[013457@$])[a-z013457@$!]{4,24}\b")
@@ -61,7 +65,7 @@ def _decoded(text: Text) -> Iterator[tuple[tuple[int, int], str]]:
     if "&#" in raw or "&Tab" in raw:
         yield (0, len(raw)), html.unescape(raw)
     for found in _ESCAPES.finditer(raw):
-        yield found.span(), re.sub(r"\\[ux]([0-9a-fA-F]{2,4})", lambda one: chr(int(one[1], 16)), found[0])
+        yield found.span(), _ESCAPE.sub(lambda one: chr(int(one[1], 16)), found[0])
     for found in _SPACED.finditer(raw):
         yield found.span(), _closed_up(found[0])
     folded = text.folded.text
@@ -93,7 +97,7 @@ def _readable(data: bytes) -> str:
 
 def _closed_up(found: str) -> str:
     """Letters with something between each: a wider gap parts words, else there are no words to tell apart."""
-    return re.sub(r"[ .\-_*|/]", "", re.sub(r"[ .\-_*|/]{2,3}", "\n", found)).replace("\n", " ")
+    return _GAP.sub("", _WIDE_GAP.sub("\n", found)).replace("\n", " ")
 
 
 def _instructs(decoded: str) -> str:
@@ -154,5 +158,5 @@ def words(tool: Reading) -> Iterator[Hit]:
     for text in tool.texts:
         for found in _BASE64.finditer(text.raw):
             decoded = _from_base64(found[0])
-            if len(re.findall(r"[A-Za-z]{2,}", decoded)) > _FEWEST_WORDS and " " in decoded:
+            if len(_LETTERS.findall(decoded)) > _FEWEST_WORDS and " " in decoded:
                 yield Hit(text.where, f"{text.quote(found.span())} decodes to {shown(decoded)}.", found.span())

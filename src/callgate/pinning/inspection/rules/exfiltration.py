@@ -89,7 +89,8 @@ _HERE: Final = concept("HERE", "here first before then and the from")
 _TO_DO: Final = concept("TO_DO", "must call always ignore never")
 _TO: Final = concept("TO", "to an a nach à para 到 至 给")
 _STEAL: Final = concept(
-    "STEAL", "exfiltrate exfiltrates exfiltrating siphon siphons siphoning keylog keystrokes steal steals stealing"
+    "STEAL",
+    "exfil exfiltrate exfiltrates exfiltrating siphon siphons siphoning keylog keystrokes steal steals stealing",
 )
 _AGAINST: Final = concept(
     "AGAINST", "detect detects prevent prevents block blocks against protect attack attacks attempts risk stop"

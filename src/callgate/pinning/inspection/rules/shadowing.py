@@ -12,7 +12,7 @@ from callgate.pinning.inspection.rule import Case, Hit, rule
 from callgate.pinning.inspection.subject import Surroundings
 
 _NAME: Final = re.compile(r"(?P<quote>[`'\"“«(]?)(?P<name>[^\W\d][\w.:/-]{1,63})(?P<call>\(?)")
-_UNUSUAL: Final = re.compile(r"[_\d:/]|[a-z][A-Z]|\w-\w{2,}-\w|\.\w")
+_UNUSUAL: Final = re.compile(r"[_\d:/]|[a-z][A-Z]|\w-\w{2,64}-\w|\.\w")
 _MARKS: Final = frozenset({"`", "'", '"', "«"})
 _SHORTEST: Final = 5
 _MAIL: Final = Surroundings(server="fun", others={"mail": frozenset({"send_email", "search", "listMessages"})})

@@ -1,0 +1,132 @@
+"""The work grows with the text and no faster, whatever the text is."""
+
+import importlib
+import pkgutil
+import re
+import sys
+from re import _constants, _parser
+
+import pytest
+
+from callgate.pinning import inspection
+from callgate.pinning.inspection import Inspected, Surroundings, all_rules, inspect, is_catch_all, tokens
+
+MOST = 4_096
+HOSTILE = {
+    "letters": "a",
+    "blanks": " ",
+    "lines": "\n",
+    "orders": "ignore previous ",
+    "tags": "<",
+    "blocks": "<system ",
+    "comments": "<!--",
+    "brackets": "[system:",
+    "spaced letters": "i g n o ",
+    "hex": "61",
+    "base64": "QUJD",
+    "base64 words": "aGVsbG8gdGhlcmUgeW91 ",
+    "percent": "%41",
+    "escapes": "\\u0041",
+    "entities": "&#65;",
+    "leet": "1gn0r3 ",
+    "quoted": "in `a` ",
+    "invisible": "\u200b",
+    "tag block": "\U000e0041",
+    "selectors": "\ufe01",
+    "ideograms": "忽略",
+    "mixed": "аa ",
+    "mail": "a@a.",
+    "address": "https://a",
+    "shell": "curl ",
+    "paths": "/.ssh",
+    "variables": "a_key_",
+    "stars": "a*",
+    "marks": "a\u0301\u0302",
+}
+
+
+def patterns():
+    for module in pkgutil.walk_packages(inspection.__path__, f"{inspection.__name__}."):
+        for name, value in vars(importlib.import_module(module.name)).items():
+            if isinstance(value, re.Pattern):
+                yield pytest.param(value, id=f"{module.name.rpartition('.')[2]}.{name}")
+
+
+def repeats(parsed):
+    """The upper bound of every quantifier, multiplied with those it stands in."""
+    for op, argument in parsed:
+        if op in {_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT}:
+            _, most, inner = argument
+            yield int(most)
+            yield from (int(most) * each for each in repeats(inner))
+        elif op is _constants.SUBPATTERN:
+            yield from repeats(argument[-1])
+        elif op is _constants.BRANCH:
+            yield from (each for branch in argument[1] for each in repeats(branch))
+        elif op in {_constants.ASSERT, _constants.ASSERT_NOT}:
+            yield from repeats(argument[1])
+
+
+@pytest.mark.parametrize("pattern", list(patterns()))
+def test_every_quantifier_is_bounded(pattern):
+    assert max(repeats(_parser.parse(pattern.pattern, pattern.flags)), default=0) <= MOST
+
+
+def test_an_unbounded_quantifier_would_be_noticed():
+    assert max(repeats(_parser.parse(r"(?:a+)+b"))) > MOST
+    assert max(repeats(_parser.parse(r"x|(?=a*)"))) > MOST
+
+
+def work(call):
+    """How many functions are called, ours and Python's own."""
+    count = 0
+
+    def counting(_frame, event, _argument):
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(counting)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE)
+def test_twice_the_text_is_twice_the_work(piece):
+    def look(size):
+        text = (piece * size)[:size]
+        return work(lambda: inspect(Inspected.of({"name": "x", "description": text, "inputSchema": {"title": text}})))
+
+    inspect(Inspected(description=piece))
+    small, large = look(3_000), look(6_000)
+    assert large <= 2.2 * small + 200
+
+
+def test_many_parameters_are_as_much_work_as_they_are():
+    def look(size):
+        schema = {"properties": {f"p_{at}": {"type": "string", "description": f"Value {at}."} for at in range(size)}}
+        return work(lambda: (inspect(Inspected(name="x", input_schema=schema)), is_catch_all(schema)))
+
+    assert look(400) <= 2.2 * look(200) + 200
+
+
+def test_many_neighbours_are_as_much_work_as_they_are():
+    def look(size):
+        around = Surroundings("a", {"b": frozenset(f"tool_number_{at}" for at in range(size))})
+        return work(lambda: inspect(Inspected(name="tool_number_x", description="Uses tool_number_1."), around))
+
+    all_rules()
+    assert look(800) <= 2.2 * look(400) + 200
+
+
+def test_beyond_the_cap_there_is_no_more_work():
+    def look(size):
+        return work(lambda: inspect(Inspected(description="word " * size)))
+
+    assert look(40_000) <= 1.01 * look(20_000) + 200
+
+
+def test_tokens_are_counted_in_one_pass():
+    assert work(lambda: tokens("a b1{" * 4_000)) <= 2.1 * work(lambda: tokens("a b1{" * 2_000))
