@@ -1,6 +1,6 @@
 """How well the inspection tells poisoned tool definitions from honest ones, and what it costs.
 
-`tests/data/tool-descriptions` is other people's text, `tests/data/inspection` our own; the READMEs there say what is what.
+`tests/data/tool-descriptions` is other people's text, `tests/data/inspection` our own; the READMEs there say more.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def measure(step: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
     shared = [row for row in all_rows if row.corpus == "shared"]
     groups = {
         "shared": shared,
-        "shared, tuned half": [row for row in shared if row.half == "tuned"],
-        "shared, kept half": [row for row in shared if row.half == "kept"],
+        "shared, half tuned on first": [row for row in shared if row.half == "tuned"],
+        "shared, half kept apart at first": [row for row in shared if row.half == "kept"],
         **{name: [row for row in all_rows if row.corpus == name] for name in ("own", "second", "third")},
     }
     categories = sorted({row.category for row in shared})

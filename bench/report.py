@@ -140,8 +140,8 @@ def _inspection(found: dict[str, Any]) -> Iterator[Grid]:
         (name, f"{row['poisoned']:,}", f"{row['benign']:,}", _percent(row["precision"]), _percent(row["recall"]))
         for name, row in found["families"].items()
     ]
-    columns = ("", "poisoned flagged", "benign flagged", "precision", "recall")
-    yield Grid("Inspection of tool definitions, all corpora by family of rules", columns, tuple(families))
+    heads = ("", "poisoned flagged", "benign flagged", "precision", "recall")
+    yield Grid("Inspection of tool definitions, all corpora by family of rules", heads, tuple(families))
     cost = (f"{found['us_per_tool']:,.0f} µs", f"{found['ms_per_list']:,.0f} ms")
     yield Grid("Inspection of tool definitions, cost", ("", "a tool", "500 tools"), (("CPU", *cost),))
 

@@ -22,7 +22,8 @@ from callgate.config.rules import peel
 from callgate.config.section import Section
 from callgate.config.wording import expected, number
 from callgate.errors import Reason
-from callgate.pinning.inspection import ADVISORY, all_rules, family
+from callgate.pinning.inspection import ADVISORY, all_rules
+from callgate.pinning.inspection import family as family_of
 from callgate.telemetry.metrics import Metrics
 
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
@@ -76,14 +77,14 @@ _INSPECTION: Final = """\
 # Rules of the inspection
 
 Before somebody approves a tool, its definition is read by these rules: name, title, description, every text and every
-name in its schemas, annotations and `_meta`. Nothing is sent anywhere, and the same definition has the same findings every
-time. Text is folded first, so that case, width, accents, invisible characters, look-alike letters and markup make no
-difference.
+name in its schemas, annotations and `_meta`. Nothing is sent anywhere, and the same definition has the same findings
+every time. Text is folded first, so that case, width, accents, invisible characters, look-alike letters and markup
+make no difference.
 
-A **hard** finding blocks approval unless the reviewer overrules it. A **soft** one informs. A **note** is a soft finding
-that describes how a tool is built or what it quotes; many honest tools have some, so it is no reason for suspicion by
-itself. How often the rules are right, and how often wrong, is measured in `bench/README.md`: they are a help for the
-reviewer's eyes and no substitute for them.
+A **hard** finding blocks approval unless the reviewer overrules it. A **soft** one informs. A **note** is a soft
+finding that describes how a tool is built or what it quotes; many honest tools have some, so it is no reason for
+suspicion by itself. How often the rules are right, and how often wrong, is measured in `bench/README.md`: they are a
+help for the reviewer's eyes and no substitute for them.
 
 | rule | tier | why it matters |
 |---|---|---|"""
@@ -151,7 +152,7 @@ def inspection_page() -> str:
     """Every rule that tool definitions are inspected by."""
     lines = [MADE + _INSPECTION]
     for rule in all_rules():
-        tier = "note" if rule.tier == "soft" and family(rule.id) in ADVISORY else rule.tier
+        tier = "note" if rule.tier == "soft" and family_of(rule.id) in ADVISORY else rule.tier
         lines.append(_row(f"`{rule.id}`", tier, rule.why))
     return "\n".join(lines) + "\n"
 

@@ -84,6 +84,11 @@ def test_servers_that_were_approved_apart_are_held_until_they_are_reviewed_toget
         assert weather.reason("forecast") == "tool_not_approved"
         assert mail.reason("count") == ""
         site.approve("weather", "tides", "forecast", override=True)
+        weather.until_open("tides")
+        weather.until_closed("forecast", "set_not_reviewed")
+        assert weather.names() == ["tides"]
+        assert "forecast" not in site["weather"].called
+        site.together()
         weather.until_open("forecast")
         assert sorted(weather.names()) == ["forecast", "tides"]
 

@@ -27,7 +27,14 @@ def execute(site, *statements):
 
 def edit_a_row(site):
     """One byte of the approval's body."""
-    execute(site, ("UPDATE pin SET body = substr(body, 1, 40) || x'00' || substr(body, 42) WHERE seq = 1",))
+    execute(
+        site, ("UPDATE pin SET body = CAST(substr(body, 1, 40) || x'00' || substr(body, 42) AS BLOB) WHERE seq = 1",)
+    )
+
+
+def make_a_row_text(site):
+    """Of another type than the store's own: not even bytes."""
+    execute(site, ("UPDATE pin SET body = 'approved', mac = 'approved' WHERE seq = 2",))
 
 
 def swap_the_hash(site):
@@ -81,6 +88,7 @@ def other_key(site):
 
 TAMPERING = [
     edit_a_row,
+    make_a_row_text,
     swap_the_hash,
     drop_the_block,
     drop_the_block_and_set_the_head_back,
@@ -150,7 +158,7 @@ def test_the_command_names_the_row_that_was_edited(tmp_path):
         settle(site)
         site.gateway.stop()
         assert json.loads(site.command("tools", "verify", "--json"))["ok"] is True
-        execute(site, ("UPDATE pin SET body = body || x'00' WHERE seq = 3",))
+        execute(site, ("UPDATE pin SET body = CAST(body || x'00' AS BLOB) WHERE seq = 3",))
         said = json.loads(site.command("tools", "verify", "--json", status=1).partition("}")[0] + "}")
         assert (said["ok"], said["decision"]) == (False, 3)
         refused = site.command("tools", "approve", "--server", "web", "--tool", "read", "--hash", "0" * 64, status=1)

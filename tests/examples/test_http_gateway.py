@@ -96,17 +96,23 @@ def callgate(gateway, *words):
     return subprocess.run(argv, capture_output=True, check=True, timeout=60, env=env).stdout
 
 
+def until(came):
+    for _ in range(100):
+        if came():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it never came to that")
+
+
 def review(gateway, tmp_path):
     """The first calls are refused, then all that was met is approved."""
     for server, tool in (("tools", "anything"), ("notes", "write_note")):
         assert call(gateway, server, tool, {})["error"]["data"]["reason"] == "tool_not_approved"
     # What was met is written down soon after it was refused.
-    while len(listed := json.loads(callgate(gateway, "tools", "list", "--json"))) < 5:
-        time.sleep(0.05)
-    (tmp_path / "tools.json").write_text(json.dumps(listed))
+    until(lambda: len(json.loads(callgate(gateway, "tools", "list", "--json"))) == 5)
+    (tmp_path / "tools.json").write_bytes(callgate(gateway, "tools", "list", "--json"))
     callgate(gateway, "tools", "approve", "--from", str(tmp_path / "tools.json"))
-    while "error" in call(gateway, "notes", "list_notes", {}):
-        time.sleep(0.05)
+    until(lambda: "result" in call(gateway, "notes", "list_notes", {}))
 
 
 def test_each_server_is_reached_with_its_own_credentials_and_notes_stay_private(gateway, tmp_path):

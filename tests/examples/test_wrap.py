@@ -50,8 +50,8 @@ def test_after_a_review_the_client_has_the_same_and_the_call_is_on_record(tmp_pa
     assert answer == result
     assert json.loads(shown)["result"]["tools"] == json.loads(listed)["result"]["tools"]
     assert json.loads(hello)["result"]["serverInfo"] == json.loads(greeting)["result"]["serverInfo"]
-    allowed, before = map(json.loads, callgate(env, "audit", "list", "--json").splitlines())
-    assert before["decision"]["reason"] == "tool_not_approved"
+    refused, allowed = map(json.loads, callgate(env, "audit", "list", "--json").splitlines())
+    assert refused["decision"]["reason"] == "tool_not_approved"
     assert (allowed["decision"]["server"], allowed["decision"]["tool"]) == ("notes", "read_note")
     assert allowed["outcome"]["outcome"] == "result"
 

@@ -182,12 +182,20 @@ class PipeVisitor(Visitor):
         self.era = era
         self.heard: list[dict[str, Any]] = []
         self._number = 0
+        self._ended = False
         self._errors = errors.open("ab")
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors)
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        if era == "legacy":
+        try:
+            self._greet()
+        except BaseException:
+            self.close()
+            raise
+
+    def _greet(self) -> None:
+        if self.era == "legacy":
             hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw"}}
             assert "result" in self.answer("initialize", hello)
             self.send(message("notifications/initialized", {}))
@@ -204,6 +212,9 @@ class PipeVisitor(Visitor):
                 read = json.loads(line)
                 self.heard.extend(read if isinstance(read, list) else [read])
                 self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
 
     def send(self, line: bytes) -> None:
         assert self.process.stdin is not None
@@ -226,7 +237,7 @@ class PipeVisitor(Visitor):
                 found = [one for one in self.heard if one.get("id") == own]
                 if found:
                     return found[-1]
-                left = deadline - time.monotonic()
+                left = 0.0 if self._ended else deadline - time.monotonic()
                 assert left > 0, f"{method} was never answered; heard {self.heard[-3:]}"
                 self._news.wait(left)
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import callgate
+import callgate.sdk
 
 
 def test_public_names():
@@ -35,6 +36,26 @@ def test_public_names():
     ]
     for name in callgate.__all__:
         assert getattr(callgate, name) is not None
+
+
+def test_public_names_of_the_sdk():
+    assert sorted(callgate.sdk.__all__) == [
+        "ApprovalClient",
+        "BrowserAuthenticator",
+        "Cancelled",
+        "Done",
+        "Enrolled",
+        "Failed",
+        "NotCalled",
+        "Outcome",
+        "PinnedClient",
+        "RefusedByServer",
+        "SecurityKey",
+        "TimedOut",
+        "library_identity",
+    ]
+    for name in callgate.sdk.__all__:
+        assert getattr(callgate.sdk, name) is not None
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -30,15 +30,16 @@ def wrap(
     Without a command and without --url, the server NAME of the configuration is used.
     """
     from callgate.cli.showing import make_console
-    from callgate.config import load
+    from callgate.config import find, load
     from callgate.gateway.loop import new_event_loop
     from callgate.gateway.wrap_command import exit_as
-    from callgate.gateway.wrapping import run_wrap, wrapped_server
+    from callgate.gateway.wrapping import review_command, run_wrap, wrapped_server
     from callgate.telemetry.logs import configure
 
     settings = load(config)
     server = wrapped_server(settings, name, command or [], url)
     configure("warning" if settings.logging.level == "info" else settings.logging.level, settings.logging.format)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        status = runner.run(run_wrap(settings, name, server, command or [], make_console))
+        review = review_command(config or find())
+        status = runner.run(run_wrap(settings, name, server, command or [], make_console, review=review))
     sys.exit(exit_as(status))

@@ -12,7 +12,7 @@ from callgate.gateway.toolsets import Toolsets
 from callgate.pinning.judging import Toolset
 from callgate.pinning.model import TOOLSET_META
 
-_PASS: Final = Pass()
+_REVIEWED: Final = frozenset({Reason.TOOL_NOT_APPROVED, Reason.TOOL_CHANGED, Reason.SET_NOT_REVIEWED})
 
 
 class Pinning:
@@ -26,6 +26,7 @@ class Pinning:
         settle_in: Callable[[str], Awaitable[None]],
         place: Callable[[str], str],
         look: Callable[[Call], None] = lambda _call: None,
+        review: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         self._toolsets = toolsets
         # Whether the decisions have been unreadable for so long that nobody knows them.
@@ -35,6 +36,8 @@ class Pinning:
         # Why a server may not be used at all; empty where it may.
         self._place = place
         self._look = look
+        # Where tools are reviewed, in words.
+        self._review = review
 
     @property
     def stale(self) -> bool:
@@ -67,10 +70,16 @@ class Pinning:
             return Refuse(Reason.SERVER_LIMIT, over)
         standing, facts = toolset.standing(call.tool), toolset.facts(call.tool)
         if standing.reason is not None:
-            return Refuse(standing.reason, standing.detail, facts)
+            return Refuse(standing.reason, standing.detail, facts, advice=await self._advice(standing.reason))
         if (outdated := self._outdated(call, toolset)) is not None:
             return Refuse(Reason.TOOLSET_OUTDATED, outdated, facts)
         return Pass(facts)
+
+    async def _advice(self, reason: Reason) -> str:
+        """Where a reviewer finds the tool; empty where the reason's own advice says all there is."""
+        if self._review is None or reason not in _REVIEWED:
+            return ""
+        return f"A person reviews it, {await self._review()}."
 
     def _outdated(self, call: Call, toolset: Toolset) -> str | None:
         """Whether the caller goes by another list: by its own word, or because another text was shown to it."""

@@ -76,7 +76,11 @@ class PinOffice:
         self._tell = tell
         self._webhook: Webhook | None = None
         self.registrar = Registrar(
-            self.shelf, audit, tell=self._alert, growth_percent=lambda: self.settings.growth_percent
+            self.shelf,
+            audit,
+            tell=self._alert,
+            growth_percent=lambda: self.settings.growth_percent,
+            settled=self._decided,
         )
         self.bell = Bell()
         self.toolsets.altered = self.bell.ring
@@ -118,6 +122,7 @@ class PinOffice:
             settle_in=self._settle_in,
             place=self.company.refused,
             look=self._look,
+            review=self._where,
         )
         desk = PinDesk(self.toolsets, check, bell=self.bell, settle_in=self._settle_in, review=self._where)
         return Furnished(check, desk)

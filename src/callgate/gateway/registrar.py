@@ -15,7 +15,8 @@ from typing import Any, Final
 from callgate.audit import AdminRecord, AuditLog
 from callgate.errors import CallgateError, place
 from callgate.gateway.toolsets import Meeting
-from callgate.pinning.model import Change, Listed, ServerSeen, ToolSeen
+from callgate.pinning.model import Change, ServerSeen
+from callgate.pinning.sighting import sighting
 from callgate.pinning.storage import PinShelf
 
 log = logging.getLogger("callgate.pinning")
@@ -39,12 +40,17 @@ class Registrar:
         *,
         tell: Tell,
         growth_percent: Callable[[], float],
+        settled: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._shelf = shelf
         self._audit = audit
         self._tell = tell
         self._growth = growth_percent
+        # What to type to review what waits.
+        self.command = "callgate review"
+        # Told when a list was written that is not as before.
+        self._settled = settled
         self._clock = clock
         self._waiting: OrderedDict[tuple[str, str, str], Meeting] = OrderedDict()
         self._news = asyncio.Event()
@@ -100,10 +106,10 @@ class Registrar:
 
     async def _write(self, meeting: Meeting) -> None:
         now = round(self._clock() * 1000)
-        listing, server = meeting.toolset.listing, _server(meeting, now)
-        listed = [] if listing.problem else list(listing.tools.values())
-        tools = [_tool(server.server_id, tool, now) for tool in listed]
-        changes = await self._shelf.saw(server, tools, whole=not listing.problem)
+        listing, at = meeting.toolset.listing, meeting.place
+        seen = sighting(meeting.identity, listing, now, name=at.name, group=at.group, target=at.target)
+        changes = await self._shelf.saw(seen.server, seen.tools, whole=seen.whole)
+        server = seen.server
         key = (server.name, server.server_id)
         again = key in self._written and self._written[key][0] == listing.digest
         self._written[key] = listing.digest, self._clock()
@@ -112,9 +118,11 @@ class Registrar:
         self._grown(server)
         for change in changes:
             self._changed(server, change)
+        if changes or not again:
+            self._settled()
         pending = len(meeting.toolset.pending)
         if pending and (not again or meeting.fresh):
-            fields = {"server": server.name, "tools": pending, "command": "callgate review"}
+            fields = {"server": server.name, "tools": pending, "command": self.command}
             log.warning("tools wait for review", extra={"fields": fields})
 
     def _note_check(self, meeting: Meeting, now: int) -> None:
@@ -178,38 +186,3 @@ class Registrar:
         log.warning("odd arguments", extra={"fields": dict(detail)})
         self._record("pinning.arguments", detail, round(self._clock() * 1000))
         self._tell(server, "arguments", detail)
-
-
-def _server(meeting: Meeting, now: int) -> ServerSeen:
-    identity, listing, place_ = meeting.identity, meeting.toolset.listing, meeting.place
-    return ServerSeen(
-        server_id=identity.server_id,
-        lineage=identity.lineage,
-        name=place_.name,
-        group=place_.group,
-        kind=identity.kind,
-        chosen=identity.chosen,
-        target=place_.target,
-        reported=identity.reported,
-        warnings=identity.warnings,
-        problem=listing.problem,
-        digest=listing.digest,
-        tools=len(listing.tools),
-        size=listing.size,
-        first_seen=now,
-        last_seen=now,
-    )
-
-
-def _tool(server_id: str, tool: Listed, now: int) -> ToolSeen:
-    return ToolSeen(
-        server_id=server_id,
-        tool=tool.name,
-        approval_hash=tool.approval_hash,
-        raw=tool.raw,
-        beside=tool.beside,
-        problem=tool.problem,
-        size=len(tool.raw),
-        first_seen=now,
-        last_seen=now,
-    )

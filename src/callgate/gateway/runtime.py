@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -47,6 +49,8 @@ class Runtime:
         self.office: Office | None = None
         self.pinning: PinOffice | None = None
         self._starting: asyncio.Task[None] | None = None
+        # What to type to review tools: for the operator's log, and for callers.
+        self.review_command = self.told_command = "callgate review"
         # A server that only the command line names.
         self.wrapped: Place | None = None
         self.clients = Clients()
@@ -131,12 +135,20 @@ class Runtime:
                 self.store, self.audit, self._keyring, gateway=self.books.gateway, tell=self._tools_changed
             )
             self.pinning.review = self._where_to_review
+            self.pinning.registrar.command = self.review_command
             self.pinning.marked = self._marked
         return self.pinning
 
     async def _open_pinning(self, config: Config) -> None:
         if config.pinning.mode != "off":
             await self._pin_office().start()
+
+    def reviewed_with(self, command: str, *, told: bool) -> None:
+        """What to type to review tools; `told` says whether callers are told it too, who may be anywhere."""
+        self.review_command = command
+        self.told_command = command if told else self.told_command
+        if self.pinning is not None:
+            self.pinning.registrar.command = command
 
     async def _close_pinning(self) -> None:
         if self._starting is not None:
@@ -152,7 +164,7 @@ class Runtime:
             self.office.remember(server, entry)
 
     async def _where_to_review(self) -> str:
-        command = "in a terminal with `callgate review`"
+        command = f"in a terminal with `{self.told_command}`"
         url = self.config.approval.url
         if url is None and self.console_address is None:
             return command
@@ -259,6 +271,11 @@ class Runtime:
         while True:
             await self.audit.prune()
             await asyncio.sleep(_PRUNE_SECONDS)
+
+
+def review_command(path: Path | None) -> str:
+    """What to type to review tools under this configuration, from wherever."""
+    return "callgate review" if path is None else shlex.join(["callgate", "review", "-c", str(path.absolute())])
 
 
 def _arguments(config: Config) -> ArgumentsPolicy:

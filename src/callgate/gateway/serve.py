@@ -17,7 +17,7 @@ from callgate.config import Config
 from callgate.config.watch import ConfigWatch
 from callgate.gateway.app import App, Asgi, MakeConsole, Site, Upstream
 from callgate.gateway.guard import origin_of
-from callgate.gateway.runtime import Runtime
+from callgate.gateway.runtime import Runtime, review_command
 from callgate.gateway.server import HttpServer, raise_descriptor_limit
 from callgate.telemetry.logs import configure
 
@@ -118,6 +118,7 @@ async def serve(
     """Run until SIGINT or SIGTERM; `console` makes the application that shows the approval page."""
     connections = raise_descriptor_limit(config.limits.connections)
     async with Runtime.open(config) as runtime:
+        runtime.reviewed_with(review_command(path), told=False)
         shown = Console(runtime, console)
         runtime.console_address = shown.address
         current = Current(runtime)

@@ -14,11 +14,13 @@ from callgate.config import Config, Secret, Server
 from callgate.errors import ConfigError
 from callgate.gateway.app import Asgi, MakeConsole
 from callgate.gateway.places import Place, command_place, place
-from callgate.gateway.runtime import Runtime
+from callgate.gateway.runtime import Runtime, review_command
 from callgate.gateway.stdio_front import StdioFront
 from callgate.gateway.wrap import Behind, Wrap
 from callgate.gateway.wrap_command import WrappedCommand
 from callgate.gateway.wrap_url import WrappedUrl
+
+__all__ = ["review_command", "run_wrap", "wrapped_server"]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -56,10 +58,12 @@ async def run_wrap(
     server: Server | None,
     command: Sequence[str],
     console: MakeConsole | None = None,
+    *,
+    review: str = "callgate review",
 ) -> int:
     """Relay until the client or the server is done; the server's exit status.
 
-    `console` makes the application that shows the approval page, on a port of this machine, where no other gateway
+    `review` is what to type to review tools. `console` makes the application that shows the approval page, on a port of this machine, where no other gateway
     (`approval.url`) shows it.
     """
     most = config.limits.message_bytes
@@ -72,6 +76,7 @@ async def run_wrap(
         behind = WrappedCommand(command, most)
     async with Runtime.open(config) as runtime:
         runtime.metrics.know([name])
+        runtime.reviewed_with(review, told=True)
         runtime.wrapped = _place(config, name, server, command)
         front = StdioFront(most)
         if not config.has_console:

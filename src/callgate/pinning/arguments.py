@@ -6,39 +6,66 @@ A sample for alerts, not a check: it never refuses, and it never repeats what it
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 # Looked at: the beginning and the end of what may be megabytes.
 _WINDOW: Final = 65_536
 # Arguments larger than this are worth a word, whatever is usual.
 _LARGE: Final = 65_536
 
-_SHAPES: Final = {
-    "aws": (rb"(?:AKIA|ASIA|AGPA|AIDA|AROA)[A-Z0-9]{16}(?![A-Z0-9])", "an AWS access key"),
-    "github": (rb"gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{50}", "a GitHub token"),
-    "gitlab": (rb"glpat-[A-Za-z0-9_-]{20}", "a GitLab token"),
-    "slack": (rb"xox[abeoprs]-[A-Za-z0-9-]{16}|hooks\.slack\.com/services/T[A-Z0-9/]{16}", "a Slack token"),
-    "google": (rb"AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{30}", "a Google key"),
-    "stripe": (rb"[rs]k_(?:live|test)_[A-Za-z0-9]{16}", "a Stripe key"),
-    "model": (rb"sk-(?:ant-|proj-|svcacct-|or-v1-)?[A-Za-z0-9_-]{32}", "an API key of a model provider"),
-    "npm": (rb"npm_[A-Za-z0-9]{36}|pypi-AgEIcHlwaS5vcmc[A-Za-z0-9_-]{20}", "a package registry's token"),
-    "hf": (rb"hf_[A-Za-z0-9]{30}", "a Hugging Face token"),
-    "jwt": (rb"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8}", "a JSON Web Token"),
-    "pem": (rb"-----BEGIN (?:[A-Z]{2,10} ){0,3}PRIVATE KEY-----", "a private key"),
-}
-# `key=`, `"token": "`, `password: `: a value of some length after the name of a secret.
-_NAMED: Final = re.compile(
-    rb"(?i)(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|passphrase|credential|authorization|bearer)"
-    rb"[A-Za-z0-9_-]{0,20}\\?[\"']?\s{0,3}[:= ]\s{0,3}\\?[\"']?(?:bearer\s)?([A-Za-z0-9+/_.=~-]{16,512})"
-)
-_SHAPED: Final = re.compile(b"|".join(b"(?P<%s>%s)" % (name.encode(), shape) for name, (shape, _) in _SHAPES.items()))
-# Every shape above begins with one of these: most arguments have none, and are done with.
-_MARKS: Final = re.compile(
-    rb"AKIA|ASIA|AGPA|AIDA|AROA|gh[pousr]_|github_pat_|glpat-|xox|hooks\.slack|AIza|ya29\.|k_(?:live|test)_|sk-|npm_|"
-    rb"pypi-|hf_|eyJ|-----BEGIN "
-)
-_NAMES: Final = re.compile(rb"(?i)key|secret|token|passw|passphrase|credential|authorization|bearer")
+# How often one mark is followed up: nobody makes this slow by repeating it.
+_TRIES: Final = 64
 _MOST: Final = 8
+
+
+class _Shape(NamedTuple):
+    """What it is, how it begins, and what follows from there; looked for by its beginning, which is rare and quick."""
+
+    what: str
+    marks: tuple[bytes, ...]
+    pattern: re.Pattern[bytes]
+
+
+def _shape(what: str, marks: str, pattern: bytes) -> _Shape:
+    return _Shape(f"looks like {what}", tuple(mark.encode() for mark in marks.split("|")), re.compile(pattern))
+
+
+_SHAPES: Final = (
+    _shape("an AWS access key", "AKIA|ASIA|AGPA|AIDA|AROA", rb"[A-Z]{4}[A-Z0-9]{16}(?![A-Z0-9])"),
+    _shape("a GitHub token", "ghp_|gho_|ghu_|ghs_|ghr_", rb"gh[pousr]_[A-Za-z0-9]{36}"),
+    _shape("a GitHub token", "github_pat_", rb"github_pat_[A-Za-z0-9_]{50}"),
+    _shape("a GitLab token", "glpat-", rb"glpat-[A-Za-z0-9_-]{20}"),
+    _shape("a Slack token", "xox", rb"xox[abeoprs]-[A-Za-z0-9-]{16}"),
+    _shape("a Slack token", "hooks.slack.com/", rb"hooks\.slack\.com/services/T[A-Z0-9/]{16}"),
+    _shape("a Google key", "AIza|ya29.", rb"AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{30}"),
+    _shape("a Stripe key", "k_live_|k_test_", rb"(?<=[rs])k_(?:live|test)_[A-Za-z0-9]{16}"),
+    _shape(
+        "an API key of a model provider",
+        "sk-",
+        rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))sk-(?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{32}",
+    ),
+    _shape("a package registry's token", "npm_|pypi-", rb"npm_[A-Za-z0-9]{36}|pypi-AgEIcHlwaS5vcmc[A-Za-z0-9_-]{20}"),
+    _shape("a Hugging Face token", "hf_", rb"hf_[A-Za-z0-9]{30}"),
+    _shape(
+        "a JSON Web Token",
+        "eyJ",
+        rb"eyJ[A-Za-z0-9_-]{8,2000}\.eyJ[A-Za-z0-9_-]{8,8000}\.[A-Za-z0-9_-]{8}",
+    ),
+    _shape("a private key", "-----BEGIN ", rb"-----BEGIN (?:[A-Z]{2,10} ){0,3}PRIVATE KEY-----"),
+)
+# `api_key=`, `"token": "`, `password: `: a value of some length after the name of a secret; looked for in small letters.
+_NAMES: Final = tuple(
+    name.encode()
+    for name in (
+        "api_key apikey api-key access_key accesskey access-key private_key secret token passwd password passphrase "
+        "credential authorization bearer"
+    ).split()
+)
+_VALUE: Final = re.compile(
+    rb"[A-Za-z0-9_-]{0,40}\\?[\"']?\s{0,3}[:= ]\s{0,3}(?:\\?[\"']){0,2}(?:[Bb]earer\s)?([A-Za-z0-9+/_.=~-]{16,512})"
+)
+_UNDER_ITS_NAME: Final = "looks like a secret under its name"
 
 
 def odd(canonical: bytes, usual: int | None = None) -> tuple[str, ...]:
@@ -46,20 +73,34 @@ def odd(canonical: bytes, usual: int | None = None) -> tuple[str, ...]:
 
     `usual` is how many bytes they mostly have, where that is known.
     """
-    found: list[str] = []
+    found: dict[str, None] = {}
     for window in _windows(canonical):
-        if _MARKS.search(window):
-            for match in _SHAPED.finditer(window):
-                kind = match.lastgroup
-                if kind is not None and (text := f"looks like {_SHAPES[kind][1]}") not in found:
-                    found.append(text)
-        if _NAMES.search(window) and any(_is_random(match[1]) for match in _NAMED.finditer(window)):
-            text = "looks like a secret under its name"
-            if text not in found:
-                found.append(text)
+        for shape in _SHAPES:
+            for mark in shape.marks:
+                if mark in window and any(shape.pattern.match(window, at) for at in _places(window, mark)):
+                    found[shape.what] = None
+        small = window.lower()
+        for name in _NAMES:
+            if name in small and any(_is_secret(window, at) for at in _places(small, name)):
+                found[_UNDER_ITS_NAME] = None
+                break
     if len(canonical) > (_LARGE if usual is None else max(4_096, 10 * usual)):
-        found.append(f"is unusually large: {len(canonical)} bytes")
-    return tuple(found[:_MOST])
+        found[f"is unusually large: {len(canonical)} bytes"] = None
+    return tuple(found)[:_MOST]
+
+
+def _places(window: bytes, mark: bytes) -> Iterator[int]:
+    at = window.find(mark)
+    for _ in range(_TRIES):
+        if at < 0:
+            return
+        yield at
+        at = window.find(mark, at + 1)
+
+
+def _is_secret(window: bytes, at: int) -> bool:
+    match = _VALUE.match(window, at)
+    return match is not None and _is_random(match[1])
 
 
 def _windows(data: bytes) -> tuple[bytes, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 from callgate.pinning.views import Piece
@@ -32,10 +34,47 @@ def pieces(before: str, after: str, effort: Effort | None = None) -> tuple[Piece
     effort = effort or Effort()
     if before == after:
         return (Piece("same", before),) if before else ()
-    runs = _compare(_TOKENS.findall(before), _TOKENS.findall(after), effort)
-    if runs is None:
-        runs = _by_lines(before, after, effort)
+    left, right = _TOKENS.findall(before), _TOKENS.findall(after)
+    runs = _compare(left, right, effort) or _by_anchors(left, right, effort) or _by_lines(before, after, effort)
     return tuple(Piece(op, text) for op, text in _joined(_finer(_without_islands(runs), effort)))
+
+
+def _by_anchors(left: Sequence[str], right: Sequence[str], effort: Effort) -> list[Run] | None:
+    """Word by word between the words that either text has once; None where there are no such words."""
+    places = {token: at for at, token in enumerate(right)}
+    once = {token for token, count in Counter(right).items() if count == 1}
+    pairs = [(at, places[token]) for at, token in enumerate(left) if token in once]
+    seen = Counter(left[at] for at, _ in pairs)
+    anchors = _rising([(at, other) for at, other in pairs if seen[left[at]] == 1])
+    effort.left -= (len(left) + len(right)) // 8
+    if not anchors or effort.left < 0:
+        return None
+    runs: list[Run] = []
+    at = other = 0
+    for next_at, next_other in [*anchors, (len(left), len(right))]:
+        gone, new = left[at:next_at], right[other:next_other]
+        runs += _compare(gone, new, effort) or [("gone", "".join(gone)), ("new", "".join(new))]
+        runs += [("same", token) for token in left[next_at : next_at + 1]]
+        at, other = next_at + 1, next_other + 1
+    return [run for run in runs if run[1]]
+
+
+def _rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest run of pairs in which both numbers rise (patience sorting)."""
+    ends: list[int] = []
+    last: list[int] = []
+    before: list[int] = []
+    for number, (_, other) in enumerate(pairs):
+        pile = bisect_left(ends, other)
+        before.append(last[pile - 1] if pile else -1)
+        ends[pile : pile + 1] = [other]
+        last[pile : pile + 1] = [number]
+    made = []
+    number = last[-1] if last else -1
+    while number >= 0:
+        made.append(pairs[number])
+        number = before[number]
+    return made[::-1]
 
 
 def _by_lines(before: str, after: str, effort: Effort) -> list[Run]:
@@ -120,7 +159,7 @@ def _way_back(left: Sequence[str], right: Sequence[str], steps: Sequence[dict[in
                 yield "gone", left[at]
 
 
-def _joined(runs: Sequence[Run]) -> Iterator[Run]:
+def _joined(runs: Iterable[Run]) -> Iterator[Run]:
     """Runs of one kind as one, what is gone before what is new."""
     gone, new, same = "", "", ""
     for op, text in runs:

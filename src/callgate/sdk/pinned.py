@@ -213,8 +213,8 @@ class PinnedClient:
             beside = [] if shown is None else [server.seen.server_id for server in shown.servers]
             return await self._decide(choice, by, beside)
 
-    async def block(self, tool: str, *, by: str, note: str = "") -> Pin:
-        """Block one tool, whatever its text becomes, until somebody approves it or withdraws this."""
+    async def block(self, tool: str, *, by: str, note: str) -> Pin:
+        """Block one tool, whatever its text becomes, until somebody approves it or withdraws this. `note` says why."""
         return await self._put("block", tool, by, note)
 
     async def withdraw(self, tool: str, *, by: str, note: str = "") -> Pin:

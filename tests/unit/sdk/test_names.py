@@ -26,7 +26,11 @@ except ConfigError as error:
 
 @pytest.mark.parametrize(
     ("name", "call", "advice"),
-    [("ApprovalClient", "", "pip install 'callgate[sdk]'"), ("SecurityKey", "()", "pip install 'callgate[usb]'")],
+    [
+        ("ApprovalClient", "", "pip install 'callgate[sdk]'"),
+        ("PinnedClient", "", "pip install 'callgate[sdk]'"),
+        ("SecurityKey", "()", "pip install 'callgate[usb]'"),
+    ],
 )
 def test_what_is_missing_is_told_when_it_is_used(name, call, advice):
     program = BLOCKED.format(blocked=("mcp", "mcp_types", "fido2"), name=name, call=call)

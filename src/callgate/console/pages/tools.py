@@ -17,6 +17,7 @@ from callgate.console.bodies import Body, Note, Word
 from callgate.console.cards import Card, key_of, mark_of
 from callgate.console.desk import Desk, ToolDesk, Waits
 from callgate.errors import Reason, Refused
+from callgate.pinning.model import Finding
 from callgate.pinning.service import Choice
 from callgate.pinning.views import Review, ServerView, SetView, ToolView
 
@@ -216,6 +217,7 @@ def _sections(review: Review, sheet: list[ToolView]) -> list[Section]:
 
 def _spoken(one: SetView, review: Review) -> list[dict[str, Any]]:
     """What was found between the servers of a set, with who says it."""
+    between = {_spot(finding) for finding in one.findings}
     return [
         {"server": view.server, "tool": view.tool, "server_key": key_of(view.server_id), "tool_key": key_of(view.tool)}
         | {"finding": finding}
@@ -223,8 +225,13 @@ def _spoken(one: SetView, review: Review) -> list[dict[str, Any]]:
         if server.seen.name in one.servers
         for view in server.tools
         for finding in view.findings
-        if finding.server and finding in one.findings
+        if finding.server and _spot(finding) in between
     ]
+
+
+def _spot(finding: Finding) -> tuple[object, ...]:
+    """A finding by its place: a set's own sentences differ from a tool's."""
+    return finding.rule, finding.where, finding.span, finding.server, finding.tool
 
 
 def routes(desk: Desk) -> list[Route]:

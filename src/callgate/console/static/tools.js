@@ -133,6 +133,10 @@ function tellDone(text) {
 
 async function poll() {
   const review = place("review");
+  if (document.hidden) {
+    setTimeout(poll, POLL_MS);
+    return;
+  }
   try {
     const found = await get(`/tools/waiting?stamp=${review.dataset.stamp}`);
     if (review.isConnected && found.marks) offer(review, found);
