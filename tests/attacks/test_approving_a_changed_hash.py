@@ -23,7 +23,7 @@ def test_an_approval_of_what_is_no_longer_there_is_refused_and_leaves_nothing(pi
     assert visitor.names() == []
     assert "read" not in server.called
     server_id = pinned.identity(way.server).server_id
-    assert not pinned.deeds("pinning.approve", server_id=server_id, tool="read")
+    assert not pinned.deeds("pinning.approved", server_id=server_id, tool="read")
 
 
 @few_ways

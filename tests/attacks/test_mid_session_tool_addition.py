@@ -41,11 +41,11 @@ def test_a_tool_that_is_pushed_stays_closed_until_it_is_approved(patient, way):
     visitor = settled(patient, way)
     server = patient.server(way)
     extra = f"extra_{way.text}"
-    with visitor.listening() as heard:
+    with visitor.listening():
         lists = len(server.received("tools/list"))
         server.add(tool(extra))
-        server.push()
-        until(lambda: "notifications/tools/list_changed" in [one.get("method") for one in heard], "the client is told")
+        mark = server.push()
+        until(lambda: mark in visitor.sent_here, "the client is told")
         assert visitor.names() == ["read"]
         assert visitor.reason(extra) == "tool_not_approved"
         assert visitor.reason("read") == ""
@@ -92,10 +92,10 @@ def test_after_the_push_every_call_waits_for_the_check_or_is_refused(patient, wa
     """The server says that something changed, and then keeps its list to itself."""
     visitor = settled(patient, way)
     server = patient.server(way)
-    with visitor.listening() as heard:
+    with visitor.listening():
         server.be(hold=["tools/list"])
-        server.push()
-        until(lambda: "notifications/tools/list_changed" in [one.get("method") for one in heard], "the client is told")
+        mark = server.push()
+        until(lambda: mark in visitor.sent_here, "the client is told")
         before = server.called
         answers = []
         other = patient.visit(way) if way.front == "serve" else visitor

@@ -88,10 +88,13 @@ class Shifty:
         fresh.write_text(json.dumps(self.state), encoding="utf-8")
         fresh.replace(self.directory / "state.json")
 
-    def push(self, *messages: str) -> None:
-        """Messages of its own accord, by default that its tools have changed."""
+    def push(self, *messages: str) -> bytes:
+        """Messages of its own accord, and at last that its tools have changed; the mark to know that one by."""
+        mark = uuid.uuid4().hex
+        last = CHANGED.replace("}", f',"params":{{"mark":"{mark}"}}}}')
         with (self.directory / "pushes").open("ab") as pushes:
-            pushes.write("".join(message + "\n" for message in messages or (CHANGED,)).encode())
+            pushes.write("".join(message + "\n" for message in (*messages, last)).encode())
+        return mark.encode()
 
     # ---- what has reached it ----
 

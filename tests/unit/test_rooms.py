@@ -31,7 +31,8 @@ MAY_IMPORT = {
     "gateway": HOUSE,
     "sdk": HOUSE,
     "console": HOUSE | {"gateway"},
-    "cli": HOUSE | {"gateway", "sdk", "console"},
+    # `callgate demo` approves the tools of its own example
+    "cli": HOUSE | {"gateway", "sdk", "console", "demo"},
     "__init__": HOUSE | {"gateway", "sdk"},
     "__main__": {"cli"},
 }

@@ -55,9 +55,9 @@ def test_after_a_reconnect_calls_wait_for_the_check(patient, way):
         if way.server == "pipe":
             pytest.skip("the process that all share lives on")
         listener = patient.visit(way)
-        with listener.listening() as heard:
-            server.push()
-            until(lambda: len(heard) > 1, "the push has come")
+        with listener.listening():
+            mark = server.push()
+            until(lambda: mark in listener.sent_here, "the push has come")
             assert_waits(patient, listener, way, lists, before)
         return
     visitor = patient.again(visitor, way)
@@ -84,10 +84,10 @@ def assert_waits(site, visitor, way, lists, before):
 def test_while_the_list_never_comes_calls_are_refused(patient, way):
     visitor = settled(patient, way)
     server = patient.server(way)
-    with visitor.listening() as heard:
+    with visitor.listening():
         server.be(hold=["tools/list"])
-        server.push()
-        until(lambda: "notifications/tools/list_changed" in [one.get("method") for one in heard], "the client is told")
+        mark = server.push()
+        until(lambda: mark in visitor.sent_here, "the client is told")
         before = server.called
         assert visitor.reason("read") in NOT_YET
         assert server.called == before

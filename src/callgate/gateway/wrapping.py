@@ -63,8 +63,8 @@ async def run_wrap(
 ) -> int:
     """Relay until the client or the server is done; the server's exit status.
 
-    `review` is what to type to review tools. `console` makes the application that shows the approval page, on a port of this machine, where no other gateway
-    (`approval.url`) shows it.
+    `review` is what to type to review tools. `console` makes the application that shows the pages for people, on a port
+    of this machine, where no other gateway (`approval.url`) shows them.
     """
     most = config.limits.message_bytes
     behind: Behind
