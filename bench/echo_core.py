@@ -15,6 +15,8 @@ HANDSHAKE = "2025-11-25"
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE)
 
 SERVER_INFO = {"name": "echo", "version": "1"}
+# Where nobody shakes hands, results say whose they are.
+STAMP = {"_meta": {"io.modelcontextprotocol/serverInfo": SERVER_INFO}}
 CAPABILITIES = {"tools": {"listChanged": False}}
 TOOLS = [
     {
@@ -77,7 +79,7 @@ def answer(message: Message, modern: bool) -> bytes | None:
     if result is None:
         return _error(request_id, METHOD_NOT_FOUND, "Method not found")
     if modern:
-        result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public", **result}
+        result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public", **result, **STAMP}
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (request_id, _encode(result))
 
 

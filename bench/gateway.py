@@ -4,15 +4,39 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pgserver
 from processes import HERE, Running, Unavailable, free_port, spawn, wait_ok
+from wire import HANDSHAKE, MODERN, MODERN_META
 
 SERVER = "echo"
 CALLGATE = (sys.executable, "-m", "callgate")
+# A client that shakes hands and asks for the list.
+_MEET = b"".join(
+    json.dumps(message).encode() + b"\n"
+    for message in (
+        {
+            "jsonrpc": "2.0",
+            "id": 0,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": HANDSHAKE,
+                "capabilities": {},
+                "clientInfo": {"name": "bench", "version": "1"},
+            },
+        },
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+    )
+)
 
 
 def check_installed() -> None:
@@ -39,8 +63,8 @@ def _store(folder: Path, url: str = "") -> dict[str, str]:
     return {"url": url or f"sqlite:///{(folder / 'callgate.db').as_posix()}", "keys_dir": str(folder / "keys")}
 
 
-def serve(stack: ExitStack, folder: Path, upstream: str, *, on_postgres: bool) -> Running:
-    """Callgate over HTTP with its defaults: every check that needs no set-up, and the audit log, are on."""
+def serve(stack: ExitStack, folder: Path, upstream: str, *, on_postgres: bool, pinning: bool = True) -> Running:
+    """Callgate over HTTP with its defaults: every check there is and the audit log are on; the tool is approved."""
     check_installed()
     folder.mkdir(parents=True, exist_ok=True)
     database = pgserver.start(stack, folder / "pgdata") if on_postgres else None
@@ -48,14 +72,20 @@ def serve(stack: ExitStack, folder: Path, upstream: str, *, on_postgres: bool) -
     sections = {
         "gateway": {"listen": f"127.0.0.1:{port}"},
         "store": _store(folder, database.url if database else ""),
+        "pinning": {"mode": "enforce" if pinning else "off"},
         f"servers.{SERVER}": {"url": upstream},
     }
     config = _write_config(folder, sections)
     log = folder / "callgate.log"
     process = spawn(stack, [*CALLGATE, "serve", "--config", str(config)], log)
     wait_ok(process, f"http://127.0.0.1:{port}/readyz", log, seconds=40)
+    url = f"http://127.0.0.1:{port}/servers/{SERVER}/mcp"
+    if pinning:
+        # A list that passes is met, and waits for its reviewer from then on.
+        approve(config, lambda: _post(url, "tools/list", {}))
+        _until(lambda: "result" in _post(url, "tools/call", {"name": "echo", "arguments": {"text": "reviewed?"}}))
     return Running(
-        url=f"http://127.0.0.1:{port}/servers/{SERVER}/mcp",
+        url=url,
         pid=process.pid,
         store_pid=database.pid if database else None,
     )
@@ -67,4 +97,48 @@ def wrap_command(folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     config = _write_config(folder, {"store": _store(folder)})
     # Options come before the name: what follows it belongs to the wrapped command.
-    return [*CALLGATE, "wrap", "--config", str(config), SERVER, "--", sys.executable, str(HERE / "echo_stdio.py")]
+    command = [*CALLGATE, "wrap", "--config", str(config), SERVER, "--", sys.executable, str(HERE / "echo_stdio.py")]
+    approve(config, lambda: _run(command, _MEET))
+    return command
+
+
+# -- the review ------------------------------------------------------------------------------------------------
+
+
+def approve(config: Path, meet: Callable[[], object]) -> None:
+    """Have the server's tools met, and approve them as a reviewer's script does: by the texts that were listed."""
+    meet()
+    listed = config.with_name("tools.json")
+
+    def known() -> bool:
+        listed.write_bytes(_run([*CALLGATE, "tools", "list", "--json", "--config", str(config)]))
+        return bool(json.loads(listed.read_bytes()))
+
+    _until(known)
+    _run([*CALLGATE, "tools", "approve", "--from", str(listed), "--config", str(config)])
+
+
+def _run(command: Sequence[str], given: bytes = b"") -> bytes:
+    done = subprocess.run(command, input=given, capture_output=True, timeout=60, check=False, cwd=HERE.parent)
+    if done.returncode:
+        raise Unavailable(done.stderr.decode(errors="replace").strip().splitlines()[-1][:200])
+    return done.stdout
+
+
+def _post(url: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": MODERN_META}}
+    headers = {"Content-Type": "application/json", "MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+    if "name" in params:
+        headers["Mcp-Name"] = params["name"]
+    request = urllib.request.Request(url, json.dumps(message).encode(), headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def _until(came: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not came():
+        if time.monotonic() > deadline:
+            raise Unavailable("the review of its tools is not followed")
+        time.sleep(0.1)

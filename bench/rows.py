@@ -37,7 +37,7 @@ def _median(values: Sequence[float | None], digits: int) -> float | None:
     return round(median(known), digits) if known else None
 
 
-def _ratio(row: Row, base: Row | None, of: Callable[[Sample], float | None]) -> float | None:
+def ratio(row: Row, base: Row | None, of: Callable[[Sample], float | None]) -> float | None:
     """The median of the ratios within each round: both were measured seconds apart, so a slow spell hits both."""
     if base is None:
         return None
@@ -62,10 +62,10 @@ def summary(row: Row, rows: Rows) -> dict[str, Any]:
         "p99_ms": _median([sample.p99_ms for sample in samples], 3),
         "cpu_us_per_request": _median([sample.cpu_us for sample in samples], 1),
         "store_cpu_us_per_request": _median([sample.store_cpu_us for sample in samples], 1),
-        "cpu_vs_relay": _ratio(row, relay, lambda sample: sample.cpu_us),
-        "throughput_vs_relay": _ratio(row, relay, lambda sample: sample.per_second),
-        "throughput_vs_fastmcp": _ratio(row, fastmcp, lambda sample: sample.per_second),
-        "throughput_vs_fastmcp_shared": _ratio(row, shared, lambda sample: sample.per_second),
+        "cpu_vs_relay": ratio(row, relay, lambda sample: sample.cpu_us),
+        "throughput_vs_relay": ratio(row, relay, lambda sample: sample.per_second),
+        "throughput_vs_fastmcp": ratio(row, fastmcp, lambda sample: sample.per_second),
+        "throughput_vs_fastmcp_shared": ratio(row, shared, lambda sample: sample.per_second),
     }
 
 

@@ -24,6 +24,7 @@ import approval
 import audit
 import http_bench
 import inspection
+import pinning
 import report
 import sessions
 import stdio_bench
@@ -38,7 +39,7 @@ RESULTS = HERE / "results" / "latest.json"
 PARTIAL = HERE / "results" / "partial.json"
 README = HERE / "README.md"
 TABLE_WIDTH = 132
-PARTS = ("http", "modern", "sessions", "stdio", "audit", "approval", "inspection")
+PARTS = ("http", "modern", "sessions", "stdio", "audit", "approval", "inspection", "pinning")
 PACKAGES = ("callgate", "aiohttp", "uvicorn", "uvloop", "msgspec", "httptools", "cryptography", "webauthn")
 
 
@@ -178,6 +179,8 @@ def measure(plan: Plan, console: Console) -> dict[str, Any]:
             results["approval"] = approval.measure(scratch, steps.say, quick=plan.quick)
         if "inspection" in plan.parts:
             results["inspection"] = inspection.measure(steps.say, quick=plan.quick)
+        if "pinning" in plan.parts:
+            results["pinning"] = pinning.measure(scratch, steps.say, quick=plan.quick)
     results["seconds"] = round(time.monotonic() - began, 1)
     results["targets"] = report.targets(results)
     return results

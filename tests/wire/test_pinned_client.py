@@ -6,7 +6,8 @@ import asyncio
 import json
 
 import pytest
-from mcp import MCPError
+from mcp import Client, MCPError
+from mcp.server.mcpserver import MCPServer
 
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import State
@@ -314,6 +315,43 @@ async def test_each_round_of_further_input_passes_the_gate(tmp_path, road):
                     await asyncio.sleep(0.005)
             server.change("read", description="Another text.")
             assert await task == "tool_changed"
+
+
+async def test_a_server_that_goes_by_another_schema_has_to_list_it_before_the_call_is_sent_again(tmp_path):
+    """2026-07-28: -32020 means that the list is old. The SDK alone would send again whatever is on the new one."""
+    with shifty(tmp_path, "http") as server:
+        server.fresh(tool("read"))
+        async with pinning(server, "auto", tmp_path / "pins.db", settings=SELDOM) as client:
+            await approve(client, "read")
+            server.be(errors={"tools/call": -32020})
+            lists = len(server.received("tools/list"))
+            with pytest.raises(MCPError):
+                await client.call_tool("read", {"id": "1"})
+            assert len(server.called) == 2
+            assert len(server.received("tools/list")) == lists + 1
+            server.change("read", description="Another text.")
+            assert await call(client, "read") == "tool_changed"
+            assert len(server.called) == 3
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_server_in_the_same_process(tmp_path, mode):
+    made = MCPServer("notes", version="1.0.0")
+    ran = []
+
+    @made.tool()
+    def read(id: str) -> str:  # noqa: A002
+        """Reads a record."""
+        ran.append(id)
+        return id
+
+    inner = Client(made, mode=mode)
+    async with PinnedClient(inner, pins=tmp_path / "pins.db", server=library_identity("notes")) as client:
+        assert await call(client, "read") == "tool_not_approved"
+        await approve(client, "read", override=True)
+        assert await names(client) == ["read"]
+        assert await call(client, "read") == ""
+    assert ran == ["1"]
 
 
 @every_road

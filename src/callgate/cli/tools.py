@@ -66,6 +66,7 @@ def list_tools(
             return
         if views:
             _print(views)
+            _print_reasons(views)
         _what_next(opened, views, state)
 
 
@@ -148,6 +149,17 @@ def _print(views: list[ToolView]) -> None:
     )
 
 
+def _print_reasons(views: list[ToolView]) -> None:
+    """Why some of them cannot be called although nobody is asked about them now."""
+    from callgate.cli.tools_lines import print_lines, said
+
+    told = [view for view in views if view.refusal and not view.needs_review and view.state != "gone"]
+    if told:
+        typer.echo("")
+    lines = [f"{shown(view.tool)} on {shown(view.server)}: {shown(view.refusal)}" for view in told]
+    print_lines(console(), [said(line, rest="  ") for line in lines])
+
+
 def _findings(view: ToolView) -> str:
     hard = len(view.hard)
     soft = len(view.findings) - hard
@@ -162,7 +174,8 @@ def _what_next(opened: Opened, views: list[ToolView], state: Shown) -> None:
         say(f"No tool is {state.value}. `{opened.command('tools', 'list')}` lists all of them.")
     elif waiting:
         tools = "1 tool waits" if waiting == 1 else f"{waiting} tools wait"
-        say(f"\n{tools} for review: `{opened.command('review')}` shows them, and asks for a decision on each.")
+        them = "it, and asks for a decision" if waiting == 1 else "them, and asks for a decision on each"
+        say(f"\n{tools} for review: `{opened.command('review')}` shows {them}.")
 
 
 def show(

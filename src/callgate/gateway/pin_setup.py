@@ -114,6 +114,7 @@ class PinOffice:
         """The check and the desk of a configuration."""
         self.settings = settings(config.pinning)
         self.pins.settings = self.settings
+        self.pins.configured = {name: place.group for name, place in places.items()}
         self._follow_webhook(config.pinning.webhook)
         self.toolsets.configure(self.settings, places, config.limits.check_seconds)
         check = Pinning(

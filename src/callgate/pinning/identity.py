@@ -53,7 +53,7 @@ def stdio_identity(
         lineage = f"{runner}{start.scheme}#sha256:{start.name}{extras}"
         server_id = lineage
     else:
-        name = _escape(start.name, _PATH - {":"} if start.scheme != "git" else _PATH)
+        name = _escape(start.name, _PATH)
         lineage = f"{runner}{start.scheme}:{name}{extras}"
         server_id = f"{runner}{start.scheme}:{name}@{_escape(start.version) or 'unpinned'}{extras}"
     return _identity(server_id, lineage, chosen=chosen, reported=reported, warnings=start.warnings)

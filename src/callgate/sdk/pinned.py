@@ -144,7 +144,7 @@ class PinnedClient:
         try:
             await self._check.look()
         except CallgateError as error:
-            log.warning("tools not checked", extra={"fields": {"server": place.name, "error": str(error)}})
+            log.warning("the tools of %s were not checked: %s", place.name, error)
 
     @property
     def client(self) -> Client:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from callgate.pinning.judging import Toolset
 from callgate.pinning.model import Change, Listed, ServerSeen, ToolSeen
 from callgate.pinning.storage import PinShelf
 from callgate.recording import decision_record
+from callgate.sdk.client_outcome import bounded
 from callgate.sdk.pinned_line import Verified
 
 log = logging.getLogger("callgate.pinning")
@@ -58,8 +60,8 @@ class Books:
         """Make a decision durable before the call leaves."""
         await self._audit.decided(decision_record(call, decision, self._policy, self._process))
         if decision.refused is not None:
-            fields = {"call": call.id, "tool": call.tool, "reason": decision.refused.reason.value}
-            log.warning("call refused", extra={"fields": fields})
+            # Whoever called is told by an exception.
+            log.info("call of %r refused: %s", bounded(call.tool), decision.refused.reason.value)
 
     def answered(self, call: Call, result: Result, seconds: float) -> None:
         """How a call ended that was answered."""
@@ -83,7 +85,7 @@ class Books:
     def odd_arguments(self, call: Call, what: tuple[str, ...]) -> None:
         """Arguments that look like something that should not leave; they are not repeated here."""
         detail = {"server": call.context.server, "tool": call.tool, "call": call.id, "found": list(what)}
-        log.warning("odd arguments", extra={"fields": dict(detail)})
+        log.warning("odd arguments of %r: %s", call.tool, ", ".join(what), extra={"fields": dict(detail)})
         self._note("pinning.arguments", detail)
 
     # ---- lists ----
@@ -100,7 +102,7 @@ class Books:
             changes = await self._shelf.saw(server, tools, whole=not listing.problem)
         except CallgateError as error:
             # Nobody can approve what could not be kept; what was approved before goes on.
-            log.warning("tools not kept for review", extra={"fields": {"server": server.name, "error": str(error)}})
+            log.warning("tools of %s not kept for review: %s", server.name, error)
             return
         self._written = (server.server_id, listing.digest, at)
         if found.fresh or not again:
@@ -123,20 +125,21 @@ class Books:
         }
         self._note("pinning.checked", detail)
         if toolset.pending:
-            fields = {"server": server.name, "tools": len(toolset.pending), "command": self._review}
-            log.warning("tools wait for review", extra={"fields": fields})
+            count = len(toolset.pending)
+            many = ("tools", "wait") if count > 1 else ("tool", "waits")
+            log.warning("%d %s of %s %s for review: %s", count, many[0], server.name, many[1], self._review)
 
     def _alert(self, what: str, server: ServerSeen, detail: dict[str, Any]) -> None:
-        words = "tools grown" if what == "grown" else "tool changed"
+        words = "the list of %s has grown: %s" if what == "grown" else "a tool of %s has changed: %s"
         whole = {"server": server.name, "server_id": server.server_id, **detail}
-        log.warning(words, extra={"fields": dict(whole)})
+        log.warning(words, server.name, json.dumps(detail), extra={"fields": dict(whole)})
         self._note(f"pinning.{what}", whole)
 
     def _note(self, action: str, detail: dict[str, Any]) -> None:
         try:
             self._audit.store.append_soon(self._audit.admin(action, _BY, detail))
         except (CallgateError, TypeError, ValueError) as error:
-            log.error("not on record", extra={"fields": {"action": action, "error": str(error)}})
+            log.error("%s is not on record: %s", action, error)
 
 
 def seen(name: str, group: str, target: str, found: Verified, now: int) -> ServerSeen:

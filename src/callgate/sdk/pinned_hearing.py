@@ -60,7 +60,7 @@ class Hearing:
                     async for _event in subscription:
                         self._line.outdate()
             except (MCPError, SubscriptionLost, TimeoutError, RuntimeError, OSError, ValueError) as error:
-                log.debug("no stream of changes", extra={"fields": {"error": type(error).__name__}})
+                log.debug("no stream of changes: %s", type(error).__name__)
                 if not heard and isinstance(error, MCPError):
                     # It has no such stream.
                     self._settled.set()

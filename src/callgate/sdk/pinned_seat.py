@@ -82,10 +82,10 @@ class Seat:
                 try:
                     await self.join(self._server_id)
                 except CallgateError as error:
-                    log.warning("place not kept", extra={"fields": {"server": self._name, "error": str(error)}})
+                    log.warning("the place of %s was not kept: %s", self._name, error)
 
     async def leave(self) -> None:
         try:
             await self._pins.shelf.disconnect(self._holder)
         except CallgateError as error:
-            log.warning("place not given back", extra={"fields": {"server": self._name, "error": str(error)}})
+            log.warning("the place of %s was not given back: %s", self._name, error)

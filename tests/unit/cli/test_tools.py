@@ -105,6 +105,14 @@ def test_the_digits_of_the_list_are_enough_to_approve(small):
     assert small.states() == {"list_notes": "approved"}
 
 
+def test_the_list_says_why_a_tool_cannot_be_approved(small):
+    small.met("notes", {"name": "odd", "description": 7, "inputSchema": {}})
+    listed = small("tools", "list").out
+    assert "odd on notes: nobody can approve this tool: its description is no text" in listed
+    said = small("tools", "approve", "--server", "notes", "--tool", "odd", "--hash", "0" * 64, code=1).err
+    assert "(tool_unfit)" in said
+
+
 @requirement("TP-064", "TP-033")
 def test_a_tool_is_shown_whole(small):
     text = "Send a mail. " + "word " * 3000 + "the end\u202e.\x1b[31m"
@@ -182,6 +190,9 @@ def test_blocked_stays_blocked_and_withdrawn_waits_again(room):
     said = room("tools", "show", "--server", "notes", "--tool", "delete_note").out
     assert r"too\u001b[31m dangerous" in said
     assert "\x1b" not in said
+    listed = room("tools", "list").out
+    assert f"delete_note on notes: {operator()} has blocked this tool: " in listed
+    assert "\x1b" not in listed
     room("tools", "withdraw", "--server", "notes", "--tool", "delete_note")
     assert room.states()["delete_note"] == "new"
     assert "no decision" in room("tools", "withdraw", "--server", "notes", "--tool", "delete_note", code=1).err

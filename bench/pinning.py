@@ -1,0 +1,194 @@
+"""What tool pinning costs: a list of 500 tools looked at again, and a call with pinning on over one with it off."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import gateway
+import http_bench
+from inspection import LIST, rows
+from processes import Running
+from rows import Row, ratio
+from subjects import Bench, Subject, start_echo
+from wire import HANDSHAKE, MODERN
+
+SERVER = "many"
+URL = "http://127.0.0.1:9/mcp"
+ERAS = (HANDSHAKE, MODERN)
+
+
+# -- a list that is looked at again ----------------------------------------------------------------------------
+
+
+def entries() -> list[dict[str, Any]]:
+    """Tools as people publish them, until there are 500, each with a name of its own."""
+    published = [row.entry for row in rows() if row.corpus == "shared" and row.category == "published"]
+    return [{**published[at % len(published)], "name": f"tool_{at}"} for at in range(LIST)]
+
+
+def reply(tools: Sequence[dict[str, Any]]) -> bytes:
+    """As most servers write it: without blanks, letters beyond ASCII as they are."""
+    whole = {"jsonrpc": "2.0", "id": "callgate-1", "result": {"tools": list(tools)}}
+    return json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+@dataclass(slots=True)
+class Wire:
+    """The line to a server whose answers are there already."""
+
+    answers: Iterator[bytes]
+    waited: float = 0.0
+
+    async def turn(self) -> None:
+        pass
+
+    async def ask(self, _: object) -> bytes:
+        return next(self.answers)
+
+
+class Desk:
+    """A gateway's own lists, with every tool approved; its clock is so fast that each list is too old at once."""
+
+    def __init__(self, approved: bytes) -> None:
+        from callgate.gateway.places import Place
+        from callgate.gateway.toolsets import Toolsets
+        from callgate.pinning.book import Book
+        from callgate.pinning.identity import http_identity
+        from callgate.pinning.listing import Reader, read_page
+        from callgate.pinning.model import Pin
+        from callgate.pinning.settings import Settings
+
+        self._settings = Settings()
+        identity = http_identity(URL)
+        page = read_page(approved)
+        assert page is not None
+        reader = Reader(identity.server_id, self._settings)
+        pins = [
+            Pin(
+                action="approve",
+                server_id=identity.server_id,
+                lineage=identity.lineage,
+                server=SERVER,
+                tool=tool.name,
+                approval_hash=tool.approval_hash,
+                approved_at=1,
+                approved_by="bench",
+                beside=tool.beside,
+                raw=tool.raw,
+            )
+            for tool in map(reader.read, page.entries)
+        ]
+        self._book = Book(lambda: [bytes(32)])
+        sealed, head = self._book.link(pins)(None)
+        self._book.read(head, sealed)
+        self._place = Place(SERVER, "", URL, lambda _reported: identity)
+        self._make = Toolsets
+
+    def toolsets(self) -> Any:
+        clock = map(float, itertools.count(0, 1_000))
+        made = self._make(lambda: self._book, self._settings, met=lambda _: None, clock=clock.__next__)
+        made.configure(self._settings, {SERVER: self._place}, 5.0)
+        return made
+
+
+async def _timed(look: Callable[[int], Any], rounds: int) -> float:
+    """The median CPU time of a look, in milliseconds; the first is not counted."""
+    taken = []
+    for number in range(rounds + 1):
+        began = time.process_time()
+        await look(number)
+        taken.append(time.process_time() - began)
+    return round(median(taken[1:]) * 1000, 3)
+
+
+async def _lists(rounds: int) -> dict[str, Any]:
+    from callgate.gateway.line import Visit
+
+    tools = entries()
+    known = reply(tools)
+    changed = reply([{**tool, "description": "Changed."} if at == 0 else tool for at, tool in enumerate(tools)])
+    desk = Desk(known)
+    held = desk.toolsets()
+
+    def visit(session: str, answers: Iterator[bytes]) -> Any:
+        return Visit(SERVER, "http", session=session, line=Wire(answers))
+
+    same, turning = visit("same", itertools.repeat(known)), visit("turning", itertools.cycle([known, changed]))
+
+    async def first(number: int) -> None:
+        toolset = await desk.toolsets().verify(visit(str(number), iter([known])), {})
+        assert toolset.standing("tool_1").open
+
+    await held.verify(same, {})
+    await held.verify(turning, {})
+    return {
+        "tools": len(tools),
+        "kilobytes": round(len(known) / 1024),
+        "unchanged_ms": await _timed(lambda _: held.verify(same, {}), rounds),
+        "one_changed_ms": await _timed(lambda _: held.verify(turning, {}), rounds),
+        "new_session_ms": await _timed(lambda number: held.verify(visit(str(number), iter([known])), {}), rounds),
+        "first_sight_ms": await _timed(first, rounds),
+    }
+
+
+# -- a call ----------------------------------------------------------------------------------------------------
+
+
+def _subject(name: str, label: str, *, pinning: bool) -> Subject:
+    def start(stack: ExitStack, bench: Bench) -> Running:
+        return gateway.serve(stack, bench.scratch / name, bench.upstream, on_postgres=False, pinning=pinning)
+
+    return Subject(name, label, start, ERAS)
+
+
+SUBJECTS = (
+    _subject("pinning-off", "Callgate, pinning off", pinning=False),
+    _subject("pinning-on", "Callgate, pinning on", pinning=True),
+)
+
+
+def _calls(measured: dict[str, Row]) -> dict[str, Any]:
+    off, on = (measured[subject.name] for subject in SUBJECTS)
+    if not off.samples or not on.samples:
+        return {"status": "unavailable", "reason": off.reason or on.reason}
+    return {
+        "status": "ok",
+        "off_cpu_us": round(median(sample.cpu_us or 0.0 for sample in off.samples), 1),
+        "on_cpu_us": round(median(sample.cpu_us or 0.0 for sample in on.samples), 1),
+        "cpu_ratio": ratio(on, off, lambda sample: sample.cpu_us),
+        "throughput_ratio": ratio(on, off, lambda sample: sample.per_second),
+        "errors": sum(sample.errors for sample in (*off.samples, *on.samples)),
+    }
+
+
+def measure(scratch: Path, say: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
+    say("pinning, lists of 500 tools")
+    found: dict[str, Any] = {"list": asyncio.run(_lists(5 if quick else 40)), "calls": {}}
+    folder = scratch / "pinning"
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        bench = Bench(start_echo(stack, folder), folder, say)
+        where = stack.enter_context(http_bench.started(SUBJECTS, bench))
+        for era in ERAS:
+            say(f"pinning, calls of {era}")
+            count, seconds = (3, 0.5) if quick else (10, 1.0)
+            measured = http_bench.measure(SUBJECTS, where, era, count, seconds, lambda _: None)
+            found["calls"][era] = _calls(measured)
+    return found
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
+        print(json.dumps(measure(Path(made), print, quick="--quick" in sys.argv), indent=1))

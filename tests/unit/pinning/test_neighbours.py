@@ -1,0 +1,88 @@
+"""An inspection that is given only the names around a tool that matter finds what one with all names finds."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from callgate.pinning.combined import Present
+from callgate.pinning.inspection import Inspected, Surroundings, all_rules, inspect
+from callgate.pinning.model import Listed, ServerSeen, ToolSeen
+from callgate.pinning.neighbours import Neighbours
+from support.meeting import entry, raw_of
+
+
+def server(name, tools, lineage=None):
+    seen = ServerSeen(server_id=f"{name}@1", lineage=lineage or name, name=name, kind="stdio")
+    return Present(
+        seen, "", tuple(ToolSeen(server_id=seen.server_id, tool=one, approval_hash="", raw=b"") for one in tools)
+    )
+
+
+def touched(tool, others, own="own"):
+    one = server(own, [tool["name"]])
+    members = [one, *(server(name, tools) for name, tools in others.items())]
+    return Neighbours(members).of(one, Listed(tool["name"], raw_of(tool), tool))
+
+
+CASES = [
+    (rule.id, case)
+    for rule in all_rules()
+    for case in (*rule.bad, *rule.good)
+    if case.around.others and isinstance(case.entry.get("name"), str)
+]
+
+
+def test_there_are_rules_that_look_at_other_servers():
+    assert len(CASES) > 5
+
+
+@pytest.mark.parametrize(("rule", "case"), CASES, ids=[f"{rule}-{number}" for number, (rule, _) in enumerate(CASES)])
+def test_no_example_of_a_rule_is_lost(rule, case):
+    crowd = {**case.around.others, "crowd": frozenset(f"other_tool_{number}" for number in range(300))}
+    own = case.around.server
+    few = touched(case.entry, crowd, own)
+    tool = Inspected.of(case.entry)
+    assert inspect(tool, Surroundings(server=own, others=few)) == inspect(tool, Surroundings(server=own, others=crowd))
+    assert sum(map(len, few.values())) < 20
+
+
+names = st.text(alphabet="ab_-0o1lirnm.", min_size=1, max_size=7) | st.sampled_from(
+    ["send_email", "sеnd_email", "search"]
+)
+
+
+@given(names, st.frozensets(names, min_size=1, max_size=6), st.text(alphabet="ab_ `'(\n\"\\", max_size=20))
+@example("send_emall", frozenset({"send_email"}), "")
+@example("rn", frozenset({"m"}), "")
+@example("x", frozenset({"ab_a"}), '"\nab_a\\')
+def test_no_name_near_a_tool_is_lost(name, others, text):
+    tool = entry(name, text)
+    few = touched(tool, {"other": others})
+    subject = Inspected.of(tool)
+    assert inspect(subject, Surroundings(server="own", others=few)) == inspect(
+        subject, Surroundings(server="own", others={"other": others})
+    )
+
+
+def test_long_names_are_compared_too():
+    name = "a_rather_long_name_" * 6
+    for other in (name[:-1], name + "x", name[:50] + "Z" + name[51:], name.upper()):
+        assert touched(entry(name), {"other": [other]}) == {"other": frozenset({other})}
+    assert touched(entry(name), {"other": ["b" + name[1:] + "quite_another_end_of_it"]}) == {}
+
+
+def test_a_server_is_no_neighbour_of_itself_or_of_its_other_versions():
+    one = server("mail", ["send_email"])
+    newer = Present(
+        ServerSeen(server_id="mail@2", lineage="mail", name="mail", kind="stdio"),
+        "",
+        (ToolSeen(server_id="mail@2", tool="send_email", approval_hash="", raw=b""),),
+    )
+    namesake = server("mail", ["send_email"], lineage="stranger")
+    tool = entry("send_email")
+    listed = Listed("send_email", raw_of(tool), tool)
+    assert Neighbours([one, newer]).of(one, listed) == {}
+    stranger = Present(
+        ServerSeen(server_id="stranger@1", lineage="stranger", name="mail", kind="stdio"), "", namesake.tools
+    )
+    assert Neighbours([one, stranger]).of(one, listed) == {"stranger@1": frozenset({"send_email"})}
