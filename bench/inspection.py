@@ -20,6 +20,7 @@ from callgate.pinning.model import Finding
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
 SHARED = DATA / "tool-descriptions"
 OWN = DATA / "inspection"
+LATER = ("second", "third", "independent")
 LIST = 500
 MEMBERS = ("name", "title", "description", "inputSchema", "annotations")
 
@@ -61,11 +62,7 @@ def _rows(path: Path) -> Iterator[Row]:
                 others.setdefault(server, set()).add(name)
         yield Row(
             id=raw.get("id") or f"{raw['server']}/{raw['name']}",
-            corpus="shared"
-            if path.is_relative_to(SHARED)
-            else path.stem
-            if path.stem in {"second", "third"}
-            else "own",
+            corpus="shared" if path.is_relative_to(SHARED) else path.stem if path.stem in LATER else "own",
             category=raw.get("category") or "published",
             poisoned=raw.get("label") == "poisoned",
             entry={name: raw[name] for name in MEMBERS if raw.get(name) is not None},
@@ -131,7 +128,7 @@ def measure(step: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
         "shared": shared,
         "shared, half tuned on first": [row for row in shared if row.half == "tuned"],
         "shared, half kept apart at first": [row for row in shared if row.half == "kept"],
-        **{name: [row for row in all_rows if row.corpus == name] for name in ("own", "second", "third")},
+        **{name: [row for row in all_rows if row.corpus == name] for name in ("own", *LATER)},
     }
     categories = sorted({row.category for row in shared})
     published = [Inspected.of(row.entry) for row in shared if row.category == "published"]

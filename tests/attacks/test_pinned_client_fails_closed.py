@@ -126,7 +126,6 @@ async def test_an_approval_that_is_forged_under_an_open_client_opens_nothing(tmp
     assert server.called == ["read", "read"]
 
 
-@requirement("TP-060")
 @few_roads
 @pytest.mark.parametrize(
     ("table", "wanted"), [("pin", "store_unavailable"), ("audit_record", "audit_unavailable")], ids=["pins", "log"]

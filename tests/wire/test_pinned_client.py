@@ -9,6 +9,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.server.mcpserver import MCPServer
 
+from callgate.audit import AuditLog
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import State
 from callgate.pinning.settings import Settings
@@ -138,6 +139,27 @@ async def test_a_change_that_nobody_speaks_of_is_found_when_the_time_comes(tmp_p
         assert await call(client, "read") == "tool_changed"
         assert await names(client) == []
         assert server.called == []
+
+
+@every_road
+async def test_a_change_while_the_call_is_decided_keeps_it_from_leaving(tmp_path, road, server, monkeypatch):
+    pins = tmp_path / "pins.db"
+    async with pinning(server, road.mode, pins, settings=SELDOM) as client:
+        await approve(client, "read")
+        plain = AuditLog.decided
+
+        async def decided(self, record):
+            """The decision is on record, the call has not left yet, and the server says that its tools changed."""
+            await plain(self, record)
+            server.push()
+            async with asyncio.timeout(20):
+                while client._line.current(whatever_age=True) is not None:
+                    await asyncio.sleep(0.01)
+
+        monkeypatch.setattr(AuditLog, "decided", decided)
+        assert await call(client, "read") == "toolset_unverified"
+    assert server.called == []
+    assert [one["outcome"] for one in records(pins, "outcome")] == ["blocked"]
 
 
 @few_roads

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, and_, func, insert, select, update
+from sqlalchemy import Connection, Select, and_, func, insert, select, update
 
 from callgate.audit.rows import AuditRow
 from callgate.errors import Reason, Refused
@@ -16,6 +16,8 @@ from callgate.pinning.storage import Head, Link, Sealed, Wanted
 from callgate.store.approval_sql import Part, known
 from callgate.store.pin_sql import key_of
 from callgate.store.schema import pin, pin_head, tool_seen
+
+T = TypeVar("T")
 
 _pin: Final = msgspec.msgpack.Decoder(Pin)
 _ROWS: Final = select(pin.c.seq, pin.c.body, pin.c.mac).order_by(pin.c.seq)
@@ -27,15 +29,20 @@ class SqlDecisions(Part):
     """The chain in `pin`, its end in `pin_head`."""
 
     async def head(self) -> Head | None:
-        return await self._store.read(_head)
+        return await self._store.read(lambda conn: self._doubting(conn, _head))
 
     async def chain(self, after: int = 0, most: int = 10_000) -> list[Sealed]:
         query = _ROWS.where(pin.c.seq > after).limit(max(0, most))
-        return await self._store.read(lambda conn: [Sealed(*row) for row in conn.execute(query)])
+        return await self._store.read(lambda conn: self._doubting(conn, lambda c: _sealed(c, query)))
 
     async def since(self, after: int = 0) -> tuple[Head | None, list[Sealed]]:
         query = _ROWS.where(pin.c.seq > after)
-        return await self._store.read(lambda conn: (_head(conn), [Sealed(*row) for row in conn.execute(query)]))
+        return await self._store.read(lambda conn: self._doubting(conn, lambda c: (_head(c), _sealed(c, query))))
+
+    def _doubting(self, conn: Connection, read: Callable[[Connection], T]) -> T:
+        """Somebody may have written anything into these tables: what is no row of ours must be found, not raised."""
+        with self._store.backend.doubting(conn):
+            return read(conn)
 
     async def decide(self, wanted: Sequence[Wanted], link: Link, witnesses: Sequence[AuditRow] = ()) -> None:
         def add(conn: Connection) -> None:
@@ -59,7 +66,20 @@ class SqlDecisions(Part):
 
 def _head(conn: Connection) -> Head | None:
     row = conn.execute(_HEAD).first()
-    return None if row is None else Head(*row)
+    return None if row is None else Head(_number(row[0]), _blob(row[1]), _blob(row[2]))
+
+
+def _sealed(conn: Connection, query: Select[Any]) -> list[Sealed]:
+    return [Sealed(_number(seq), _blob(body), _blob(mac)) for seq, body, mac in conn.execute(query)]
+
+
+def _blob(value: object) -> bytes:
+    # SQLite keeps whatever type was written; nothing of ours is empty, so what is no blob verifies nowhere.
+    return value if isinstance(value, bytes) else b""
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else -1
 
 
 def _newest(conn: Connection, wanted: Wanted) -> ToolSeen | None:
