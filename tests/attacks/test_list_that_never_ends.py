@@ -19,13 +19,13 @@ REFUSED = (
 @pytest.fixture(scope="module")
 def _hasty(tmp_path_factory):
     tables = {name: {"timeout_seconds": 2.0} for name in ("web", "pipe")}
-    with pinned_site(tmp_path_factory.mktemp("hasty"), tables=tables) as site:
+    with pinned_site(tmp_path_factory.mktemp("hasty"), tables=tables, limits={"check_seconds": 1.5}) as site:
         yield site
 
 
 @pytest.fixture
 def hasty(_hasty):
-    """A gateway that waits two seconds for an answer."""
+    """A gateway that waits two seconds for an answer, and less for a check."""
     for server in _hasty.servers.values():
         server.fresh()
     yield _hasty

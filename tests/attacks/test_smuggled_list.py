@@ -91,11 +91,12 @@ def assert_nothing_came_of_it(pinned, way, visitor):
     assert visitor.reason("read") == ""
 
 
-@pytest.mark.parametrize("how", LISTS)
-@pytest.mark.parametrize("way", FEW, ids=[way.text for way in FEW])
+# On a pipe, a line with a byte order mark is no message: it is dropped, and nobody ever gets an answer.
+CASES = [(way, how) for way in FEW for how in LISTS if way.server == "web" or how != "with a byte order mark"]
+
+
+@pytest.mark.parametrize(("way", "how"), CASES, ids=[f"{way.text}-{how}" for way, how in CASES])
 def test_no_such_list_reaches_the_client(pinned, way, how):
-    if way.server == "pipe" and how == "with a byte order mark":
-        pytest.skip("a line that is no message is dropped, and the client waits")
     visitor = approved(pinned, way)
     messages = LISTS[how] if way.server == "web" else [text.replace("\n", " ") for text in LISTS[how]]
     pinned.server(way).be(answers={"tools/list": messages}, events=len(messages) > 1)

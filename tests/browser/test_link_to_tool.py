@@ -56,7 +56,8 @@ class Way:
 @contextmanager
 def serving(folder, **approval):
     """A gateway as a person starts it; yields the link that it prints for the first one."""
-    lines = ["[gateway]", 'listen = "127.0.0.1:0"', "[store]", 'url = "sqlite:///callgate.db"', "[approval]"]
+    lines = ["[gateway]", 'listen = "127.0.0.1:0"', "[store]", 'url = "sqlite:///callgate.db"']
+    lines += ["[pinning]", 'mode = "off"', "[approval]"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in {"user": "anna", **approval}.items()]
     command = json.dumps([sys.executable, "-I", "-S", str(VAULT), "stdio", str(folder)])
     lines += ["[servers.vault]", f"command = {command}", 'approval = { tools = ["wipe*"] }']

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import uuid
@@ -111,6 +113,10 @@ class Shifty:
         """Every message with that method."""
         found = self._lines("received")
         return [entry["message"] for entry in found if entry["message"].get("method") == method]
+
+    def kill_last(self) -> None:
+        """End the process, started by a command, that has heard the last message."""
+        os.kill(self._lines("received")[-1]["pid"], signal.SIGKILL)
 
     @property
     def connections(self) -> int:

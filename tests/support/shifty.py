@@ -197,7 +197,7 @@ def serve_stdio(shop: Shop) -> None:
     for line in sys.stdin.buffer:
         message = json.loads(line)
         for one in message if isinstance(message, list) else [message]:
-            shop.note("received", {"connection": connection, "message": one})
+            shop.note("received", {"connection": connection, "message": one, "pid": os.getpid()})
             if one.get("method") == "subscriptions/listen":
                 listeners.append(one["id"])
                 write([acknowledged(one)])

@@ -51,10 +51,11 @@ def _interactive(opened: Opened, found: Review) -> None:
     from callgate.cli.review_sitting import Sitting
 
     with Keys() as keys:
+        sitting = Sitting(opened, Screen(console(), keys), found)
         try:
-            Sitting(opened, Screen(console(), keys), found).run()
+            sitting.run()
         except KeyboardInterrupt:
-            typer.echo("\nLeft. Nothing was stored.", err=True)
+            typer.echo(f"\nLeft. {'Your decisions were' if sitting.stored else 'Nothing was'} stored.", err=True)
             raise
 
 

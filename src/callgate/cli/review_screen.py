@@ -32,7 +32,7 @@ class Screen:
 
         `late` is said where one of the other keys is pressed before everything was on the screen.
         """
-        rows = list(folded(lines, self._size[0]))
+        rows = _trimmed(list(folded(lines, self._size[0])))
         at = 0
         more = {NEXT: "", **{key: keys[key] for key in early}}
         while True:
@@ -41,8 +41,11 @@ class Screen:
                 self.console.print(row, soft_wrap=True)
             at += room
             if at >= len(rows):
+                self.console.print()
                 return self.ask(keys)
-            found = self.ask(more, f"{len(rows) - at} more lines, space shows them", set(keys) - set(more), late)
+            left = len(rows) - at
+            told = "1 more line, space shows it" if left == 1 else f"{left} more lines, space shows them"
+            found = self.ask(more, told, set(keys) - set(more), late)
             if found != NEXT:
                 return found
 
@@ -99,6 +102,13 @@ class Screen:
             self.console.control(_erase_line())
         else:
             self.console.print()
+
+
+def _trimmed(rows: list[Text]) -> list[Text]:
+    """Without empty rows at the end, which would make a page of their own."""
+    while rows and not rows[-1].plain:
+        rows.pop()
+    return rows
 
 
 def _erase_line() -> Control:

@@ -25,11 +25,14 @@ _KEYS: Final = {
     "r": "raw",
     "p": "previous",
     "?": "help",
-    "q": "quit",
+    "q": "finish",
 }
 _EARLY: Final = ("b", "s", "p", "q")
 _LATE: Final = "Read it to its end first: space shows more."
 _OVERRIDE: Final = "override"
+_MARKED: Final = {"approve": "Marked to be approved.", "block": "Marked to be blocked."}
+# Not the key that led here: whoever presses it twice would lose everything.
+_STORE: Final = {"n": "leave without storing"}
 _HELP: Final = (
     "a  approve exactly this description and this schema, from exactly this server; any change asks again",
     "b  block the tool, whatever its text becomes; you are asked for the reason",
@@ -51,6 +54,8 @@ class Sitting:
         self._choices: dict[tuple[str, str], Choice] = {}
         self._sets: dict[str, SetView] = {}
         self._shown: set[tuple[str, str]] = set()
+        # Whether what is said at the end may still be that nothing was.
+        self.stored = False
 
     def run(self) -> None:
         begin = {NEXT: "begin", "q": "quit"}
@@ -92,6 +97,7 @@ class Sitting:
                 choice = self._chosen(view, pressed)
                 if choice is not None:
                     self._choices[_key(view)] = choice
+                    self._screen.say(f"{_MARKED[choice.action]} It is stored at the end.", "dim")
                     return pressed
             else:
                 return pressed
@@ -120,7 +126,7 @@ class Sitting:
         for one in self._review.sets:
             if one.reviewed or self._covers(one):
                 continue
-            keys = {"a": "reviewed together", "s": "skip", "q": "quit"}
+            keys = {"a": "reviewed together", "s": "skip", "q": "finish"}
             pressed = self._screen.read(self._set_page(one), keys, ("s", "q"), _LATE)
             if pressed == END:
                 self._screen.say("Nothing was stored.")
@@ -145,7 +151,6 @@ class Sitting:
         for view in held_back(self._review, one):
             yield from heading(f"── held back: {shown(view.tool)} on {shown(view.server)} ──")
             yield from tool_lines(view, raw=False)
-        yield blank()
 
     # -- the end -----------------------------------------------------------------------------------------------
 
@@ -156,7 +161,7 @@ class Sitting:
             self._screen.say("Nothing was decided, and nothing was stored.")
             return False
         what = "this decision" if count == 1 else f"these {count} decisions"
-        pressed = self._screen.read(self._summary(), {"y": f"store {what}", "q": "leave without storing"}, ("q",))
+        pressed = self._screen.read(self._summary(), {"y": f"store {what}", **_STORE}, ("n",))
         if pressed != "y":
             self._screen.say("Nothing was stored.")
             return False
@@ -193,7 +198,7 @@ class Sitting:
         self._review = fresh
         if not any(_key(view) not in self._choices for view in fresh.pending):
             return self._store()
-        return self._screen.ask({"y": "look at what changed", "q": "leave without storing"}) == "y"
+        return self._screen.ask({"y": "look at what changed", **_STORE}) == "y"
 
     def _moved(self, fresh: Review) -> Iterator[tuple[tuple[str, str], str]]:
         """Tools that changed, or that somebody else decided on, since they were shown."""
@@ -212,13 +217,29 @@ class Sitting:
         pins = self._opened.pins
         if self._choices:
             self._opened.wait(pins.decide(list(self._choices.values()), by=operator(), together=self._together))
-        for one in self._sets.values():
-            self._opened.wait(pins.review_set(one.group, one.version, by=operator()))
-        done = len(self._choices) + len(self._sets)
-        self._screen.say(f"Stored: {done} decision{'' if done == 1 else 's'}. They are in force now.", "bold green")
+            self.stored = True
+        done = len(self._choices) + self._write_sets()
+        if done:
+            force = "It is in force now." if done == 1 else "They are in force now."
+            self._screen.say(f"Stored: {done} decision{'' if done == 1 else 's'}. {force}", "bold green")
         left = self._opened.wait(pins.review()).waits
         if left:
             self._screen.say(f"{left} still {'waits' if left == 1 else 'wait'}: `{self._opened.command('review')}`.")
+
+    def _write_sets(self) -> int:
+        """Sets come after the tools, each by itself: one that has changed takes nothing back that is stored."""
+        from callgate.errors import Refused
+
+        done = 0
+        for one in self._sets.values():
+            try:
+                self._opened.wait(self._opened.pins.review_set(one.group, one.version, by=operator()))
+                done += 1
+            except Refused as refused:
+                names = ", ".join(map(shown, one.servers))
+                why = f"{shown(refused.message)} ({refused.reason.value})"
+                self._screen.say(f"Not recorded as reviewed together, {names}: {why}", "bold red")
+        return done
 
     def _refused(self, refused: Refused) -> bool:
         self._screen.say(f"Nothing was stored: {shown(refused.message)} ({refused.reason.value})", "bold red")
@@ -252,7 +273,6 @@ def _page(view: ToolView, number: int, count: int) -> Iterator[Line]:
     yield blank()
     yield said(f"── {number} of {count} ── {shown(view.tool)} on {shown(view.server)} ──", "bold reverse")
     yield from tool_lines(view, raw=False)
-    yield blank()
 
 
 def _key(view: ToolView) -> tuple[str, str]:

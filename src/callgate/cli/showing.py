@@ -26,5 +26,5 @@ def make_console(config: Config, approvals: Approvals, origin: str, pins: Pins |
         describe_server=describe,
         pins=pins,
         reviewers=config.pinning.reviewers,
-        configured=lambda: {name: server.pinning.group or "" for name, server in config.servers.items()},
+        configured=lambda: {name: server.pinning.group or "" for name, server in config.servers.items()} or None,
     )

@@ -81,13 +81,19 @@ def decided(pin: Pin) -> str:
 def finding_lines(finding: Finding, entry: Any = None) -> Iterator[Line]:
     """What was found, where and why it matters, with the place itself."""
     style = "bold red" if finding.tier == "hard" else "yellow"
-    span = "" if finding.span is None else f", characters {finding.span[0] + 1}–{finding.span[1]}"
-    where = f"  {shown(finding.where)}{span}" if finding.where else ""
+    where = f"  {shown(finding.where)}{_characters(finding.span)}" if finding.where else ""
     yield said(f"{finding.tier.upper():<5} {shown(finding.rule)}{where}", style, lead="  ", rest="        ")
     yield said(f"{shown(finding.what)} {shown(finding.why)}", lead=" " * 8)
     text = at(entry, finding.where)
     if finding.span is not None and isinstance(text, str):
         yield Line(_excerpt(text, finding.span), "      │ ")
+
+
+def _characters(span: tuple[int, int] | None) -> str:
+    if span is None:
+        return ""
+    first, last = span[0] + 1, span[1]
+    return f", character {first}" if last <= first else f", characters {first}–{last}"
 
 
 def _excerpt(text: str, span: tuple[int, int]) -> Text:
@@ -125,6 +131,10 @@ def _beside(raw: str) -> Iterator[Line]:
     if others:
         yield from heading("Beside it (a change here is reported, and asks for no new approval by default)")
         for name, value in others.items():
+            if name == "outputSchema" and isinstance(value, dict):
+                yield said("outputSchema:", lead="  ")
+                yield from schema_tree(value, "    ")
+                continue
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             yield Line(marked(f"{name}: {text}", keep_lines=False), "  ", "    ")
 

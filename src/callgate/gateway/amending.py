@@ -32,8 +32,8 @@ class Amends:
         try:
             several = elements(raw)
         except MessageError:
-            # No reader takes it apart.
-            return raw
+            # We cannot take it apart; another reader may.
+            return self._otherwise(raw)
         if several is None:
             return self._one(raw)
         amended = [self._one(part) for part in several]

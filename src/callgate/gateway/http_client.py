@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import ssl
 from collections.abc import AsyncIterator, Iterable
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from callgate.config import Server
@@ -13,6 +14,9 @@ from callgate.gateway.http1 import Answer, BrokenAnswer, Connection, Pool
 from callgate.gateway.sse import Event, EventCutter
 
 Headers = Iterable[tuple[bytes, bytes]]
+
+# RFC 8259 §8.1, WHATWG HTML §9.2.5: JSON and event streams are UTF-8. Some readers follow a charset all the same.
+_PLAIN: Final = frozenset({b"utf-8", b"utf8", b"us-ascii", b"ascii"})
 
 
 class HttpClient:
@@ -44,6 +48,9 @@ class HttpClient:
         if answer.fields.get(b"content-encoding", b"identity").lower() != b"identity":
             answer.close()
             raise UpstreamError(Reason.UPSTREAM_ENCODING)
+        if answer.status < 300 and (why := _unclear_type(answer)):
+            answer.close()
+            raise UpstreamError(Reason.UPSTREAM_GARBAGE, why)
         return answer
 
     async def _send(self, method: bytes, body: bytes | None, headers: Headers) -> Answer:
@@ -123,6 +130,18 @@ def _check_status(answer: Answer) -> None:
         # RFC 9110 §15: outside 100 to 599 there is no status.
         answer.close()
         raise UpstreamError(Reason.UPSTREAM_GARBAGE)
+
+
+def _unclear_type(answer: Answer) -> str:
+    """Why a client could read an answer otherwise than we do: in another alphabet, or as another kind of thing."""
+    types = [value for name, value in answer.headers if name.lower() == b"content-type"]
+    if len(types) > 1 or (types and b"," in types[0]):
+        return "the server gave its answer two content types"
+    for parameter in types[0].lower().split(b";")[1:] if types else ():
+        name, _, value = parameter.partition(b"=")
+        if name.strip() == b"charset" and value.strip().strip(b"\"'") not in _PLAIN:
+            return "the server's answer is not in UTF-8"
+    return ""
 
 
 def is_stream(answer: Answer) -> bool:

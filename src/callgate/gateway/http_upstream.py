@@ -17,7 +17,7 @@ from callgate.gateway.headers import Upward, forward_down
 from callgate.gateway.http1 import Answer
 from callgate.gateway.http_client import HttpClient, is_stream
 from callgate.gateway.patience import Watch
-from callgate.gateway.sse import Event, encode_event, replace_data
+from callgate.gateway.sse import Event, encode_event, passed_on, replace_data
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, parts, peek, with_id
 
 _DETACHED_MAX: Final = 10_000
@@ -110,6 +110,9 @@ class HttpUpstream:
             answer = await self._open(b"GET", exchange, None)
             try:
                 if not is_stream(answer):
+                    if answer.status < 300:
+                        # Some clients take whatever answers a GET for a stream of events, whatever its type.
+                        raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than a stream")
                     await self._plain(exchange, answer)
                     return
                 watch.patient()
@@ -161,11 +164,11 @@ class HttpUpstream:
     def _passing(self, event: Event, amend: Amend | None) -> bytes:
         """What the client gets of an event: its own bytes, unless something in it has to change."""
         if event.data is None:
-            return event.raw
+            return passed_on(event)
         if self._hear is not None:
             self._hear(self.name, event.data)
         amended = event.data if amend is None else amend(event.data)
-        return event.raw if amended is event.data else replace_data(event, amended)
+        return passed_on(event) if amended is event.data else replace_data(event, amended)
 
     async def _open(self, method: bytes, exchange: Exchange, body: bytes | None) -> Answer:
         return await self._client.open(method, body, self._upward.headers(exchange))

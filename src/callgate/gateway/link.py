@@ -100,7 +100,7 @@ class Link:
         *,
         shared: bool,
         unclaimed: Callable[[bytes], None],
-        ended: Callable[[], None] = lambda: None,
+        ended: Callable[[], object] = lambda: None,
         hear: Hear | None = None,
     ) -> None:
         self._process = process

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.errors import Reason, Refused, UpstreamError, place
+from callgate.errors import MessageError, Reason, Refused, UpstreamError, place
 from callgate.gate import Call, Context
 from callgate.gateway.amending import Amends, add_list_changed
 from callgate.gateway.bell import Bell
@@ -22,7 +22,7 @@ from callgate.gateway.pin_pending import ENTRY, answer
 from callgate.gateway.toolsets import Toolsets
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, member_span, peek, put_member
 from callgate.pinning.judging import Toolset
-from callgate.pinning.listing import Page, read_page
+from callgate.pinning.listing import Page, check_readable, read_page
 from callgate.pinning.model import PENDING_TOOL, TOOLSET_META
 
 log = logging.getLogger("callgate.pinning")
@@ -105,6 +105,8 @@ class PinDesk:
             return raw
         try:
             page = read_page(raw)
+            if page is None:
+                check_readable(raw)
         except UpstreamError as refused:
             return self._garbled(raw, refused)
         if page is None or not self._enforcing:
@@ -140,8 +142,13 @@ class PinDesk:
         result = message.get("result") if isinstance(message, dict) else None
         if isinstance(result, dict) and method == "initialize":
             self._heard(context, result.get("serverInfo"))
+        if not self._enforcing:
+            return raw
         # A greeting that holds a list is no way around the review either.
-        return self._screen(context, add_list_changed(raw)) if self._enforcing else raw
+        try:
+            return self._screen(context, add_list_changed(raw))
+        except MessageError as error:
+            return self._garbled(raw, UpstreamError(Reason.UPSTREAM_GARBAGE, f"the server's greeting: {error.message}"))
 
     def _heard(self, context: Context, info: object) -> None:
         opening = context.opening if isinstance(context, Visit) else None

@@ -231,7 +231,16 @@ class Runtime:
         most = config.limits.message_bytes
         if server.kind == "http":
             return HttpUpstream(name, server, most, self.hear)
-        return StdioUpstream(name, server, config.server_limits(name), most, self._process_started, hear=self.hear)
+        return StdioUpstream(
+            name, server, config.server_limits(name), most, self._process_started, hear=self.hear, renewed=self._renewed
+        )
+
+    def _renewed(self, name: str) -> bool:
+        """The process that callers without a session share is another one: its tools are looked at again."""
+        if self.pinning is None or self.config.pinning.mode != "enforce":
+            return False
+        self.pinning.toolsets.renewed(name)
+        return True
 
     def _process_started(self, name: str) -> None:
         self.metrics.process_starts.at(name).inc()

@@ -17,6 +17,10 @@ _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 # How much of what is left can be the beginning of an end.
 _UNFINISHED_END: Final = 2
 _BOM: Final = b"\xef\xbb\xbf"
+# A line that every reader takes for what we take it for. Some strip odd letters before the first one, and some end a
+# line where only str.splitlines() does: beside the data, which is JSON, no line needs such a letter.
+_KNOWN: Final = re.compile(rb"(?:data|event|id|retry)?(?::|\Z)")
+_ODD: Final = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -26,6 +30,8 @@ class Event(msgspec.Struct, frozen=True):
     data: bytes | None
     id: str | None = None
     retry: float | None = None
+    # Whether a byte order mark opens it, which is no part of its first line.
+    marked: bool = False
 
 
 class EventCutter:
@@ -55,30 +61,50 @@ class EventCutter:
 
     def _event(self, raw: bytes) -> Event:
         # §9.2.5: one byte order mark may open the stream, and is no part of its first line.
-        text = raw.removeprefix(_BOM) if self._first else raw
+        marked = self._first and raw.startswith(_BOM)
         self._first = False
-        return _event(raw, text)
+        return _event(raw, marked=marked)
 
 
 def encode_event(data: bytes, event_id: str | None = None) -> bytes:
-    """A message as an event; JSON of one line stays on one line."""
+    """A message as an event; JSON of one line stays on one line, and a raw CR in it is a blank."""
+    data = data.replace(b"\r", b" ") if b"\r" in data else data
     head = b"" if event_id is None else b"id: " + event_id.encode() + b"\n"
     return head + b"event: message\ndata: " + data + b"\n\n"
 
 
 def replace_data(event: Event, data: bytes) -> bytes:
     """The event with other data; its id, its type and whatever else it has stay."""
-    others = [line for line in _LINE_END.split(event.raw) if line and line.partition(b":")[0] != b"data"]
+    others = [line for line in _lines(event) if line.partition(b":")[0] != b"data"]
     lines = [*others, *(b"data: " + line for line in data.split(b"\n"))]
     return b"\n".join(lines) + b"\n\n"
 
 
-def _event(raw: bytes, text: bytes) -> Event:
+def passed_on(event: Event) -> bytes:
+    """The event as it came, without lines that another reader could take for data."""
+    given = _split(event.raw, marked=event.marked)
+    plain = _lines(event)
+    return event.raw if len(plain) == len(given) else b"".join(line + b"\n" for line in plain) + b"\n"
+
+
+def _split(raw: bytes, *, marked: bool) -> list[bytes]:
+    return [line for line in _LINE_END.split(raw.removeprefix(_BOM) if marked else raw) if line]
+
+
+def _lines(event: Event) -> list[bytes]:
+    return [line for line in _split(event.raw, marked=event.marked) if _is_plain(line)]
+
+
+def _is_plain(line: bytes) -> bool:
+    return _KNOWN.match(line) is not None and (line.startswith(b"data") or _ODD.search(line) is None)
+
+
+def _event(raw: bytes, *, marked: bool) -> Event:
     """§9.2.6: a field's name ends at the first colon, and one blank after that is not part of its value."""
     data: list[bytes] = []
     event_id: str | None = None
     retry: float | None = None
-    for line in _LINE_END.split(text):
+    for line in _split(raw, marked=marked):
         name, _, value = line.partition(b":")
         if name == b"data":
             data.append(value.removeprefix(b" "))
@@ -86,4 +112,4 @@ def _event(raw: bytes, text: bytes) -> Event:
             event_id = value.removeprefix(b" ").decode("utf-8", "replace")
         elif name == b"retry" and value.strip().isdigit():
             retry = int(value.strip()[:9]) / 1000
-    return Event(raw, b"\n".join(data) if any(data) else None, event_id, retry)
+    return Event(raw, b"\n".join(data) if any(data) else None, event_id, retry, marked)

@@ -79,7 +79,8 @@ class Session:
         await exchange.start(200, [*EVENT_STREAM, (b"mcp-session-id", self.id.encode())])
         while self._turn == turn:
             for number, line in [event for event in self._events if event[0] > after]:
-                await exchange.write(encode_event(line, str(number)))
+                screened = line if exchange.screen is None else exchange.screen(line)
+                await exchange.write(encode_event(screened, str(number)))
                 after = number
                 self._delivered = max(self._delivered, number)
             if not self.link.alive and self._last <= after:
@@ -108,6 +109,7 @@ class StdioUpstream:
         on_start: Callable[[str], None] = lambda _name: None,
         *,
         hear: Callable[[str, bytes], None] | None = None,
+        renewed: Callable[[str], bool] = lambda _name: False,
     ) -> None:
         self.name = name
         self.busy = 0
@@ -115,6 +117,8 @@ class StdioUpstream:
         self._limits = limits
         self._max = max_bytes
         self._on_start = on_start
+        # Told when the process that all share has ended; says whether what was decided for it must not reach the next.
+        self._renewed = renewed
         self._hear = None if hear is None else partial(hear, name)
         self._sessions: dict[str, Session] = {}
         self._starting = 0
@@ -277,7 +281,13 @@ class StdioUpstream:
                 ending = self._retire(link)
                 if self._processes > self._limits.processes:
                     await asyncio.shield(ending)
-            self._shared = Link(await self._start(), shared=True, unclaimed=lambda _line: None, hear=self._hear)
+            self._shared = Link(
+                await self._start(),
+                shared=True,
+                unclaimed=lambda _line: None,
+                ended=partial(self._renewed, self.name),
+                hear=self._hear,
+            )
             return self._shared
 
     def _keep_sweeping(self) -> None:
@@ -305,7 +315,11 @@ class StdioUpstream:
             # 2026-07-28 has no notifications from the client over HTTP; a shared process must not see a stray one.
             await exchange.respond(202)
             return
-        await self._relay(exchange, await self._shared_link(message), entry, [], modern=True)
+        before = self._shared
+        link = await self._shared_link(message)
+        if entry.calls and link is not before and self._renewed(self.name):
+            raise Refused(Reason.TOOLSET_UNVERIFIED, "the server was started anew after the call was let through")
+        await self._relay(exchange, link, entry, [], modern=True)
 
     async def _relay(
         self,

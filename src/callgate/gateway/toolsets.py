@@ -162,13 +162,16 @@ class Toolsets:
         reported = reported_as(about.get("name"), about.get("version"))
         self._reported[server] = reported
         if session is None:
-            # Nobody can tell callers apart: what they share is looked at again.
-            for (name, known), line in self._lines.items():
-                if name == server and (not known or known.startswith(_CALLER)):
-                    line.checked = float("-inf")
+            self.renewed(server)
             return
         self._lines[(server, session)] = line = Line()
         line.reported = reported
+
+    def renewed(self, server: str) -> None:
+        """Nobody can tell callers without a session apart: what they share is looked at again."""
+        for (name, known), line in self._lines.items():
+            if name == server and (not known or known.startswith(_CALLER)):
+                line.checked, line.generation = float("-inf"), -1
 
     def forget(self, server: str) -> None:
         """The server of that name is another one now."""

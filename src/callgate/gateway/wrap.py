@@ -19,6 +19,7 @@ from callgate.gate import Context
 from callgate.gateway.bell import changed, wants_changes
 from callgate.gateway.door import Amend, Answered, Door, Entry, InFlight, Turned, session_digest
 from callgate.gateway.line import NOBODY_KNOWN, Visit, greeting_client
+from callgate.gateway.lines import one_line
 from callgate.gateway.routing import VERSION_META
 from callgate.gateway.stdio_front import StdioFront
 from callgate.gateway.tracing import span_of
@@ -254,6 +255,9 @@ class Wrap:
 
     async def _deliver(self, line: bytes) -> None:
         """A message of the server, on its way to the client."""
+        if b"\r" in line:
+            # To some readers of lines a CR ends one: what stands between two must not be a message of its own.
+            line = one_line(line.rstrip(b"\r"))[:-1] + b"\r" * line.endswith(b"\r")
         screen = self._screen
         if self._calls or self._amends or self._asked:
             seen = peek(line)

@@ -70,6 +70,23 @@ def read_page(reply: bytes) -> Page | None:
         raise _garbled(str(error)) from None
 
 
+def check_readable(text: bytes) -> None:
+    """UpstreamError where a text is no message to us, and one to readers that forgive a mark or bytes that are no text.
+
+    WHATWG Encoding §6: a browser's decoder, and so JavaScript's, drops the mark and puts U+FFFD for such bytes.
+    """
+    if text.lstrip(b" \t\r\n")[:1] == b"{":
+        return
+    # Some readers of event streams end a line wherever str.splitlines() does.
+    for part in text.decode(errors="replace").splitlines():
+        try:
+            value = json.loads(part.removeprefix("data:").strip(" \ufeff"))
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, (dict, list)):
+            raise _garbled("it is not written in plain UTF-8")
+
+
 def _check_spelling(outer: Iterable[str], inner: Iterable[str]) -> None:
     for names, spelling in ((outer, _REPLY), (inner, _RESULT)):
         if (other := _misspelt(names, spelling)) is not None:
@@ -261,4 +278,4 @@ def _costly(texts: Sequence[bytes], most: int) -> str:
     return f"about {cost} tokens; {most} are taken" if cost > most else ""
 
 
-__all__ = ["Listing", "Page", "Reader", "bound", "read_page"]
+__all__ = ["Listing", "Page", "Reader", "bound", "check_readable", "read_page"]

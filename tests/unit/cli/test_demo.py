@@ -38,7 +38,7 @@ def review(demo, key):
         seen.expect("[q] quit")
         seen.press(" ")
         seen.expect("1 of 1")
-        assert "Delete one note for good." in seen.expect("[q] quit")
+        assert "Delete one note for good." in seen.expect("[q] finish")
         seen.press(key)
         seen.expect("[y] store this decision")
         seen.press("y")
