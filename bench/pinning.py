@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import gateway
 import http_bench
@@ -112,7 +112,7 @@ async def _timed(look: Callable[[int], Any], rounds: int) -> float:
 
 
 async def _lists(rounds: int) -> dict[str, Any]:
-    from callgate.gateway.line import Visit
+    from callgate.gateway.line import Line, Visit
 
     tools = entries()
     known = reply(tools)
@@ -121,7 +121,7 @@ async def _lists(rounds: int) -> dict[str, Any]:
     held = desk.toolsets()
 
     def visit(session: str, answers: Iterator[bytes]) -> Any:
-        return Visit(SERVER, "http", session=session, line=Wire(answers))
+        return Visit(SERVER, "http", session=session, line=cast("Line", Wire(answers)))
 
     same, turning = visit("same", itertools.repeat(known)), visit("turning", itertools.cycle([known, changed]))
 

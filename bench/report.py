@@ -18,6 +18,8 @@ APPROVAL_LIMIT = 0.6
 RECALL_LIMIT = 0.85
 FALSE_LIMIT = 0.02
 HARD_LIMIT = 0.003
+RECHECK_LIMIT = 5.0
+PINNING_LIMIT = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,27 @@ def _inspection(found: dict[str, Any]) -> Iterator[Grid]:
     yield Grid("Inspection of tool definitions, cost", ("", "a tool", "500 tools"), (("CPU", *cost),))
 
 
+def _pinning(found: dict[str, Any]) -> Iterator[Grid]:
+    read = found["list"]
+    kinds = ("unchanged", "one_changed", "new_session", "first_sight")
+    times = tuple(f"{read[f'{kind}_ms']:.2f} ms" for kind in kinds)
+    heads = ("", "unchanged", "one entry changed", "on a new session", "at first sight")
+    yield Grid("Tool pinning, a list read and held against the decisions", heads, ((_list_label(read), *times),))
+    rows: list[tuple[str, ...]] = []
+    for era, row in found["calls"].items():
+        if row["status"] != "ok":
+            rows.append((era, row["reason"], "", "", ""))
+            continue
+        each = (_number(row["off_cpu_us"], 0), _number(row["on_cpu_us"], 0))
+        rows.append((era, *each, _times(row["cpu_ratio"]), _times(row["throughput_ratio"])))
+    columns = ("", "CPU µs/call, off", "CPU µs/call, on", "CPU on ÷ off", "speed on ÷ off")
+    yield Grid("Tool pinning, a call over HTTP, SQLite", columns, tuple(rows))
+
+
+def _list_label(read: dict[str, Any]) -> str:
+    return f"{read['tools']} tools, {read['kilobytes']} kB"
+
+
 def grids(results: dict[str, Any]) -> Iterator[Grid]:
     for key, title in TRANSPORTS.items():
         if results.get(key):
@@ -158,6 +181,8 @@ def grids(results: dict[str, Any]) -> Iterator[Grid]:
         yield from _approval(results["approval"])
     if results.get("inspection"):
         yield from _inspection(results["inspection"])
+    if results.get("pinning"):
+        yield from _pinning(results["pinning"])
 
 
 def targets(results: dict[str, Any]) -> dict[str, Any]:
@@ -175,7 +200,20 @@ def targets(results: dict[str, Any]) -> dict[str, Any]:
         "inspection_recall": _at_least(RECALL_LIMIT, shared.get("recall")),
         "inspection_false_positives": _at_most(FALSE_LIMIT, shared.get("false_positives")),
         "inspection_hard_false_positives": _at_most(HARD_LIMIT, shared.get("hard_false_positives")),
+        "pinning_recheck_ms": _at_most(RECHECK_LIMIT, _worst_look(results)),
+        "pinning_cpu_ratio": _at_most(PINNING_LIMIT, _worst_call(results)),
     }
+
+
+def _worst_look(results: dict[str, Any]) -> float | None:
+    """A list that is looked at again, whether it is as before or not."""
+    read = results.get("pinning", {}).get("list", {})
+    return max((read[key] for key in ("unchanged_ms", "one_changed_ms") if key in read), default=None)
+
+
+def _worst_call(results: dict[str, Any]) -> float | None:
+    calls = results.get("pinning", {}).get("calls", {}).values()
+    return max((row["cpu_ratio"] for row in calls if row.get("cpu_ratio") is not None), default=None)
 
 
 def _at_least(limit: float, measured: float | None) -> dict[str, Any]:
@@ -186,13 +224,28 @@ def _at_most(limit: float, measured: float | None) -> dict[str, Any]:
     return {"limit": limit, "measured": measured, "met": None if measured is None else measured <= limit}
 
 
+_AT_MOST = frozenset(
+    {
+        "cpu_vs_relay",
+        "inspection_false_positives",
+        "inspection_hard_false_positives",
+        "pinning_recheck_ms",
+        "pinning_cpu_ratio",
+    }
+)
+
+
 def _verdicts(results: dict[str, Any]) -> Iterator[str]:
     words = {True: "met", False: "MISSED", None: "not measured"}
     for name, target in results["targets"].items():
-        sign = "≤" if name == "cpu_vs_relay" or name.endswith("false_positives") else "≥"
         limit, measured = target["limit"], target["measured"]
-        share = name.startswith("inspection")
-        shown = (_percent(limit), _percent(measured)) if share else (f"{limit:g}", _times(measured))
+        sign = "≤" if name in _AT_MOST else "≥"
+        if name.startswith("inspection"):
+            shown = (_percent(limit), _percent(measured))
+        elif name.endswith("_ms"):
+            shown = (f"{limit:g}", _number(measured, 2))
+        else:
+            shown = (f"{limit:g}", _times(measured))
         yield f"{name} {sign} {shown[0]}: {words[target['met']]} ({shown[1]})"
 
 

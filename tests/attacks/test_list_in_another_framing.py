@@ -42,7 +42,14 @@ ANSWERS = {
     **{
         f"behind {mark!a} in {field.decode()!r}": (
             EVENTS,
-            field + f"x{mark}data: ".encode() + listing() + f"{mark}{mark}".encode() + b"\ndata: " + NOTE + b"\n\n" + good(),
+            field
+            + f"x{mark}data: ".encode()
+            + listing()
+            + f"{mark}{mark}".encode()
+            + b"\ndata: "
+            + NOTE
+            + b"\n\n"
+            + good(),
         )
         for mark in ("\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e")
         for field in (b": ", b"id: ", b"event: ")
@@ -105,7 +112,9 @@ def test_no_reader_finds_a_list(server, port, how):
     assert not any(POISON in text for text in readings(got)), got
 
 
-@pytest.mark.parametrize("kinds", [("application/json", EVENTS), (EVENTS, "application/json"), (f"application/json, {EVENTS}",)])
+@pytest.mark.parametrize(
+    "kinds", [("application/json", EVENTS), (EVENTS, "application/json"), (f"application/json, {EVENTS}",)]
+)
 def test_an_answer_of_two_types(server, port, kinds):
     """JSON to one reader, to the other a stream without an event."""
     server.behaviours[""] = behave(kinds[0], listing() + b"\n\n", extra=[f"content-type: {kind}" for kind in kinds[1:]])

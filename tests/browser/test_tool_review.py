@@ -32,6 +32,14 @@ async def choose(stage, name, what):
     await card(stage, name).locator(f".pick-{what}").click()
 
 
+async def asked_at(field):
+    """What the browser says at a field that it has taken the reader to."""
+    assert await field.evaluate("(one) => document.activeElement === one")
+    box, size = await field.bounding_box(), field.page.viewport_size
+    assert 0 <= box["y"] <= size["height"]
+    return await field.evaluate("(one) => one.validationMessage")
+
+
 async def states(pins):
     return {view.tool: view.state for server in (await pins.review()).servers for view in server.tools}
 
@@ -108,7 +116,7 @@ async def test_tools_of_two_servers_are_marked_and_sent_in_one_step(stage_of):
         assert bar == "2 tools to approve, 1 to block. Nothing is decided until you send it."
         assert set((await states(pins)).values()) == {State.NEW}
         await send.click()
-        assert "Blocking a tool needs a reason" in await stage.problem()
+        assert "Blocking a tool needs a reason" in await asked_at(card(stage, "drop_all").locator("textarea"))
         assert set((await states(pins)).values()) == {State.NEW}
         await card(stage, "drop_all").locator("textarea").fill("Nobody needs it")
         await send.click()
@@ -202,6 +210,20 @@ async def test_more_tools_are_announced_and_shown_only_when_asked_for(stage_of):
         assert await stage.page.locator("#fresh").is_hidden()
 
 
+async def test_who_asks_for_what_has_come_is_taken_to_it(stage_of):
+    many = [tool(f"tool_{number:02}") for number in range(12)]
+    async with reviewing(stage_of, ("files", FILES_ID, many)) as (stage, pins):
+        await stage.open("/tools")
+        changed = [*many[:9], tool("tool_09", "Another text now."), *many[10:]]
+        await meet(pins.shelf, "files", FILES_ID, changed)
+        await stage.page.locator("#fresh:not([hidden])").locator("text=1 more tool waits.").wait_for()
+        await stage.page.click("#fresh-show")
+        await card(stage, "tool_09").locator("text=Another text now.").first.wait_for()
+        assert await stage.page.evaluate("document.activeElement.textContent") == "tool_09"
+        box = await card(stage, "tool_09").bounding_box()
+        assert 0 <= box["y"] < stage.page.viewport_size["height"] / 2
+
+
 async def test_servers_are_reviewed_together(stage_of):
     servers = [
         ("files", FILES_ID, [tool("read_file")]),
@@ -229,7 +251,7 @@ async def test_the_page_of_a_tool_takes_an_approval_back_and_blocks(stage_of):
         await stage.shows('[data-act="approve"]')
         assert await states(pins) == {"read_file": "new"}
         await stage.page.click('[data-act="block"]')
-        assert "needs a reason" in await stage.problem()
+        assert "needs a reason" in await asked_at(stage.page.locator("#note"))
         await stage.page.fill("#note", "It reads too much")
         await stage.page.click('[data-act="block"]')
         await stage.page.locator(".badge.blocked").wait_for()

@@ -110,7 +110,7 @@ def is_listening(url: str) -> bool:
 
 def how_to_serve(config: Config, path: Path | None, store: str | None, url: str | None) -> str:
     """What is left to do before a link of the console opens; empty if nothing is."""
-    if not config.approves:
+    if not config.has_console:
         return "The console is off here: write `enabled = true` under [approval] in callgate.toml first."
     if url is None:
         return "The gateway takes any free port here: put the one that it names at its start in the place of PORT."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from callgate.approval.service import Approvals
 from callgate.console.address import Address
+from callgate.console.brief import NOTHING
 from callgate.console.desk import Desk, ToolDesk
 from callgate.console.guard import HEADERS, check_host
 from callgate.console.pages import approve, enrol, home, passkeys, recover, sign_in, tool, tools
@@ -97,11 +99,12 @@ class Console:
             if request.method == "GET" and self._desk.address.is_this_machine(host):
                 return self._desk.page("elsewhere", status=421, path=quote(request.scope["path"]))
             return self._desk.refusal(request, refused)
-        try:
+        session, waits = None, NOTHING
+        with contextlib.suppress(StoreError, Refused):
             session = await self._desk.person(request)
-        except StoreError:
-            session = None
-        return self._desk.refusal(request, refused, session)
+            if "text/html" in request.headers.get("accept", ""):
+                waits = await self._desk.tools_wait(session)
+        return self._desk.refusal(request, refused, session, waits)
 
 
 def _add_headers(message: Message) -> None:

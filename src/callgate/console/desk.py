@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -15,10 +14,11 @@ from callgate.approval.service import Approvals
 from callgate.console.address import Address
 from callgate.console.assets import Assets
 from callgate.console.bodies import Body, read
+from callgate.console.brief import NOTHING, Brief, Briefing, Waits
 from callgate.console.guard import check_change, check_token
 from callgate.console.rendering import environment
 from callgate.errors import Reason, Refused
-from callgate.pinning.service import Pins
+from callgate.pinning.service import Configured, Pins
 from callgate.pinning.views import Review
 
 _SECRET_CHARS: Final = 512
@@ -34,28 +34,19 @@ _STATUS: Final = {
 _Body = TypeVar("_Body", bound=Body)
 
 
-class Waits(NamedTuple):
-    """How much waits for a reviewer: tools, and sets of servers that nobody has reviewed together."""
-
-    tools: int = 0
-    sets: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.tools + self.sets
-
-    @classmethod
-    def of(cls, review: Review) -> Waits:
-        return cls(len(review.pending), sum(not one.reviewed for one in review.sets))
-
-
-@dataclass(frozen=True)
 class ToolDesk:
     """What tools are reviewed with: the pins, who may decide (empty: everybody who signs in), what is configured."""
 
-    pins: Pins
-    reviewers: tuple[str, ...] = ()
-    configured: Callable[[], Mapping[str, str] | None] = lambda: None
+    def __init__(
+        self,
+        pins: Pins,
+        reviewers: tuple[str, ...] = (),
+        configured: Callable[[], Configured | None] = lambda: None,
+    ) -> None:
+        self.pins = pins
+        self.reviewers = reviewers
+        self.configured = configured
+        self._briefing = Briefing(pins)
 
     def may_decide(self, session: Session) -> bool:
         return not self.reviewers or session.user in self.reviewers
@@ -69,9 +60,9 @@ class ToolDesk:
         """What `callgate review` shows."""
         return await self.pins.review(self.configured())
 
-    async def waiting(self, session: Session) -> Waits:
-        """How much waits for this person."""
-        return Waits.of(await self.review()) if self.may_decide(session) else Waits()
+    async def brief(self) -> Brief:
+        """What waits, without the work of a review where nothing has happened since the last one."""
+        return await self._briefing.now(self.configured())
 
 
 class Desk:
@@ -109,6 +100,12 @@ class Desk:
         if session is None:
             raise Refused(Reason.SIGN_IN_NEEDED)
         return session
+
+    async def tools_wait(self, session: Session | None) -> Waits:
+        """How many tools wait for this person: the badge of every page."""
+        if session is None or self.tools is None or not self.tools.may_decide(session):
+            return Waits()
+        return (await self.tools.brief()).waits
 
     async def open_change(self, request: Request, kind: type[_Body]) -> _Body:
         """What a script of ours sends for somebody who need not be signed in."""
@@ -155,7 +152,9 @@ class Desk:
         """Take the secret back from the browser."""
         response.delete_cookie(self.address.cookie, path="/", secure=self.address.secure, httponly=True, samesite="lax")
 
-    def refusal(self, request: Request, refused: Refused, session: Session | None = None) -> Response:
+    def refusal(
+        self, request: Request, refused: Refused, session: Session | None = None, waits: Waits = NOTHING
+    ) -> Response:
         """A refusal as a script reads it, or as a page."""
         status = _STATUS.get(refused.reason, refused.status if refused.status >= 400 else 403)
         if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("accept", ""):
@@ -163,4 +162,4 @@ class Desk:
             wait = refused.data.get("retryAfter")
             headers = {} if wait is None else {"retry-after": str(wait)}
             return JSONResponse({"error": error}, status_code=status, headers=headers)
-        return self.page("error", session, status=status, refused=refused)
+        return self.page("error", session, status=status, refused=refused, tools_wait=waits)

@@ -60,6 +60,7 @@ class Company:
         self._refused: dict[str, str] = {}
         self._held: Held = {}
         self._turn = asyncio.Lock()
+        self._look = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -119,10 +120,12 @@ class Company:
 
     async def look_again(self) -> None:
         """Work out anew what has to wait: something was decided, met, or somebody came."""
-        held = await self._hold()
-        if held != self._held:
-            self._held = held
-            self.version += 1
+        # One after the other: of two looks, the one that began later has the last word.
+        async with self._look:
+            held = await self._hold()
+            if held != self._held:
+                self._held = held
+                self.version += 1
 
     async def _renew(self) -> None:
         while True:

@@ -136,6 +136,10 @@ class ApprovalDesk:
         """No tool is ours."""
         return None
 
+    async def look_anew(self, _call: Call) -> Refused | None:
+        """The tool was looked at again when its person had decided."""
+        return None
+
     def last_look(self, _call: Call) -> Refused | None:
         """What an approval stood on is used up with the decision's record."""
         return None

@@ -34,6 +34,9 @@ class Desks:
     async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
         return await self._pins.answer_call(message, call)
 
+    async def look_anew(self, call: Call) -> Refused | None:
+        return await self._pins.look_anew(call)
+
     def last_look(self, call: Call) -> Refused | None:
         return self._pins.last_look(call)
 

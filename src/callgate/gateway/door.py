@@ -157,6 +157,9 @@ class Desk(Protocol):
     async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
         """The result of a call of a tool that is the gateway's own; None for every other. Raises Refused."""
 
+    async def look_anew(self, call: Call) -> Refused | None:
+        """The same for a call that has waited for a person: what it was let through by may be out of date."""
+
     def last_look(self, call: Call) -> Refused | None:
         """Why a call that was let through must not leave after all."""
 
@@ -238,6 +241,9 @@ class Door:
         flights = (self._in_flight(call, message),)
         if self.desk is None:
             return Entry(message, flights)
+        if _waited(call) and (changed := await self.desk.look_anew(call)) is not None:
+            flights[0].finish("blocked", code=changed.code)
+            raise Turned(changed, error_reply(message.id, changed, call=call.id))
         outgoing = self.desk.outgoing(message, call, decision)
         return Entry(outgoing, flights, self.desk.amend_call(message, call, decision))
 
@@ -302,8 +308,7 @@ class Door:
         started = time.perf_counter()
         decision = await self.gate.decide(call)
         # The time that a person took says nothing of the gate.
-        waited = call.context.line.waited if isinstance(call.context, Visit) else 0.0
-        self._ledger.decided(call, decision, time.perf_counter() - started - waited)
+        self._ledger.decided(call, decision, time.perf_counter() - started - _waited(call))
         return decision
 
     def _call(self, message: Message, context: Context) -> Call:
@@ -323,6 +328,10 @@ class Door:
     def _in_flight(self, call: Call, message: Message) -> InFlight:
         assert message.id is not None
         return InFlight(call, message.id, self._ledger, self._clock)
+
+
+def _waited(call: Call) -> float:
+    return call.context.line.waited if isinstance(call.context, Visit) else 0.0
 
 
 def _turned(message: Message, call: Call, refused: Refused) -> Turned:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from callgate.errors import Reason, Refused
+from callgate.errors import Reason, Refused, place
 from callgate.gate import Call, Pass, Refuse, Verdict
 from callgate.gateway.line import Visit
 from callgate.gateway.toolsets import Toolsets
 from callgate.pinning.judging import Toolset
 from callgate.pinning.model import TOOLSET_META
+
+log = logging.getLogger("callgate.pinning")
 
 _REVIEWED: Final = frozenset({Reason.TOOL_NOT_APPROVED, Reason.TOOL_CHANGED, Reason.SET_NOT_REVIEWED})
 
@@ -95,6 +98,20 @@ class Pinning:
         if before.open and before.approval_hash != toolset.standing(call.tool).approval_hash:
             return "the tool was approved anew with another text since the caller was shown its description"
         return None
+
+    async def look_anew(self, call: Call) -> Refused | None:
+        """After a person has taken their time: the list is read again where it has grown old meanwhile."""
+        if self._toolsets.settings.mode == "observe" or not isinstance(call.context, Visit):
+            return None
+        try:
+            if self._toolsets.current(call.context) is None:
+                await self._toolsets.verify(call.context, call.meta)
+        except Refused as refused:
+            return refused
+        except Exception as error:  # noqa: BLE001 - not knowing is no reason to let it pass, whatever broke
+            log.error("call not looked at again", extra={"fields": {"call": call.id, "error": place(error)}})
+            return Refused(Reason.TOOLSET_UNVERIFIED)
+        return self.last_look(call)
 
     def last_look(self, call: Call) -> Refused | None:
         """Before a call leaves: what it was let through by may have ended since."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.errors import MessageError, Reason, Refused, UpstreamError, place
+from callgate.errors import CallgateError, MessageError, Reason, Refused, UpstreamError, place
 from callgate.gate import Call, Context
 from callgate.gateway.amending import Amends, add_list_changed
 from callgate.gateway.bell import Bell
@@ -22,7 +22,7 @@ from callgate.gateway.pin_pending import ENTRY, answer
 from callgate.gateway.toolsets import Toolsets
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, member_span, peek, put_member
 from callgate.pinning.judging import Toolset
-from callgate.pinning.listing import Page, check_readable, read_page
+from callgate.pinning.listing import Page, check_readable
 from callgate.pinning.model import PENDING_TOOL, TOOLSET_META
 
 log = logging.getLogger("callgate.pinning")
@@ -65,7 +65,13 @@ class PinDesk:
         if self._check.stale and self._enforcing:
             raise Refused(Reason.STORE_UNAVAILABLE)
         await self._toolsets.warm(context)
-        await self._settle_in(context.server)
+        try:
+            await self._settle_in(context.server)
+        except CallgateError as error:
+            # Whoever only looks on keeps nobody from anything.
+            if self._enforcing:
+                raise
+            log.warning("no place for a server", extra={"fields": {"server": context.server, "error": str(error)}})
 
     async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
         """The gateway's own tool; None for every other."""
@@ -76,6 +82,9 @@ class PinDesk:
         assert isinstance(visit, Visit)
         toolset = self._toolsets.current(visit) or await self._toolsets.verify(visit, message.meta)
         return answer(visit.server, toolset, await self._review(), modern=visit.modern)
+
+    async def look_anew(self, call: Call) -> Refused | None:
+        return await self._check.look_anew(call)
 
     def last_look(self, call: Call) -> Refused | None:
         return self._check.last_look(call)
@@ -104,7 +113,7 @@ class PinDesk:
         if len(raw) < _SHORT and _LIST_LIKE.search(raw) is None:
             return raw
         try:
-            page = read_page(raw)
+            page = self._toolsets.page(raw)
             if page is None:
                 check_readable(raw)
         except UpstreamError as refused:
@@ -118,7 +127,7 @@ class PinDesk:
     def _list(self, context: Context, cursor: Any, raw: bytes) -> bytes:
         """A reply to `tools/list`: only what was approved goes on, each entry as the bytes it came as."""
         try:
-            page = read_page(raw)
+            page = self._toolsets.page(raw)
             if page is None:
                 return raw
             kept = self._toolsets.passing(context, page, cursor if isinstance(cursor, str) else None)
@@ -132,7 +141,7 @@ class PinDesk:
         toolset = self._toolsets.current(context, whatever_age=True)
         if toolset is None or page.cursor is not None:
             return _with_entries(raw, page, kept)
-        if toolset.pending and self._toolsets.settings.pending_tool:
+        if toolset.waits and self._toolsets.settings.pending_tool:
             kept.append(ENTRY)
         return _with_version(_with_entries(raw, page, kept), toolset)
 
@@ -166,7 +175,7 @@ class PinDesk:
 
 
 def _with_entries(raw: bytes, page: Page, kept: list[bytes]) -> bytes:
-    if tuple(kept) == page.entries:
+    if kept and tuple(kept) == page.entries:
         return raw
     return raw[: page.span[0]] + b"[" + b",".join(kept) + b"]" + raw[page.span[1] :]
 

@@ -88,6 +88,7 @@ class PinOffice:
         self.toolsets.sets_version = lambda: self.company.version
         self._keyring = keyring
         self._looking: set[asyncio.Task[None]] = set()
+        self._unseen = self._seeing = False
 
     async def start(self) -> None:
         """Until this is done the decisions count as unknown, and nothing passes."""
@@ -171,7 +172,11 @@ class PinOffice:
             log.warning("no place for a server", extra={"fields": {"server": meeting.place.name, "error": str(error)}})
 
     def _decided(self) -> None:
-        self._later(self._look_quietly())
+        """Look again; however often it is said, one look is under way and one more waits at most."""
+        self._unseen = True
+        if not self._seeing:
+            self._seeing = True
+            self._later(self._look_quietly())
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -180,10 +185,15 @@ class PinOffice:
 
     async def _look_quietly(self) -> None:
         try:
-            await self.company.look_again()
-        except CallgateError as error:
-            log.warning("sets not looked at", extra={"fields": {"error": str(error)}})
-        self.toolsets.look_again()
+            while self._unseen:
+                self._unseen = False
+                try:
+                    await self.company.look_again()
+                except CallgateError as error:
+                    log.warning("sets not looked at", extra={"fields": {"error": str(error)}})
+                self.toolsets.look_again()
+        finally:
+            self._seeing = False
 
     async def _where(self) -> str:
         return await self.review()

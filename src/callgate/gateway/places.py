@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -26,6 +26,7 @@ class Place(msgspec.Struct, frozen=True):
     identify: Callable[[str], Identity]
     # Whether the server is given the caller's own credentials, and may show each caller another list.
     by_caller: bool = False
+    kind: Literal["http", "stdio"] = "stdio"
 
 
 def places(config: Config) -> dict[str, Place]:
@@ -43,7 +44,8 @@ def place(name: str, server: Server) -> Place:
         path = server.environment(os.environ).get("PATH")
         cwd = None if server.cwd is None else str(server.cwd)
         identify = _command(server.argv, cwd, path)
-    return Place(name, server.pinning.group or "", server.target, identify, server.forward_authorization)
+    group = server.pinning.group or ""
+    return Place(name, group, server.target, identify, server.forward_authorization, server.kind)
 
 
 def command_place(name: str, argv: Sequence[str], target: str, pinning: ServerPinning | None = None) -> Place:

@@ -10,7 +10,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from callgate.audit import AdminRecord, AuditLog
 from callgate.errors import CallgateError, place
@@ -24,8 +24,14 @@ log = logging.getLogger("callgate.pinning")
 _WAITING_MAX: Final = 1_000
 _TOUCH_SECONDS: Final = 10.0
 _TOLD_MAX: Final = 1_000
+_TOLD_BYTES: Final = 65_536
+_WAITING_FEW: Final = 16
+_WAITING_BYTES: Final = 64 * 1024 * 1024
+_REMEMBERED: Final = 4_096
 _BY: Final = "gateway"
 
+K = TypeVar("K")
+V = TypeVar("V")
 # Told of everything that changed, with the server's name: the metrics, a webhook.
 Tell = Callable[[str, str, dict[str, Any]], None]
 
@@ -52,10 +58,11 @@ class Registrar:
         # Told when a list was written that is not as before.
         self._settled = settled
         self._clock = clock
-        self._waiting: OrderedDict[tuple[str, str, str], Meeting] = OrderedDict()
+        self._waiting: OrderedDict[tuple[str, str, str, str], Meeting] = OrderedDict()
         self._news = asyncio.Event()
-        self._written: dict[tuple[str, str], tuple[str, float]] = {}
-        self._sizes: dict[str, int] = {}
+        # A server may call itself something else every time: the oldest are forgotten.
+        self._written: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
+        self._sizes: OrderedDict[str, int] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
 
     def met(self, meeting: Meeting) -> None:
@@ -65,11 +72,19 @@ class Registrar:
         now = self._clock()
         if not meeting.fresh and written is not None and written[0] == digest and now - written[1] < _TOUCH_SECONDS:
             return
-        key = (place_.name, meeting.identity.server_id, meeting.line if meeting.fresh else "")
+        # With its digest: a list that was there for a moment only is written all the same.
+        key = (place_.name, meeting.identity.server_id, meeting.line if meeting.fresh else "", digest)
         self._waiting[key] = meeting
-        while len(self._waiting) > _WAITING_MAX:
-            self._waiting.popitem(last=False)
+        if len(self._waiting) > _WAITING_MAX or self._held() > _WAITING_BYTES:
+            (name, *_), _ = self._waiting.popitem(last=False)
+            log.error("list not kept for review: too many wait", extra={"fields": {"server": name}})
         self._news.set()
+
+    def _held(self) -> int:
+        """How many bytes of lists wait; those that several lines showed count once."""
+        if len(self._waiting) <= _WAITING_FEW:
+            return 0
+        return sum({id(one.toolset.listing): one.toolset.listing.size for one in self._waiting.values()}.values())
 
     async def start(self) -> None:
         for seen in reversed(await self._shelf.servers()):
@@ -112,7 +127,7 @@ class Registrar:
         server = seen.server
         key = (server.name, server.server_id)
         again = key in self._written and self._written[key][0] == listing.digest
-        self._written[key] = listing.digest, self._clock()
+        _remember(self._written, key, (listing.digest, self._clock()))
         if meeting.fresh or not again:
             self._note_check(meeting, now)
         self._grown(server)
@@ -128,13 +143,19 @@ class Registrar:
     def _note_check(self, meeting: Meeting, now: int) -> None:
         """What every tool of a connection came to."""
         standings = meeting.toolset.standings
-        told = {name: standings[name].state.value for name in sorted(standings)[:_TOLD_MAX]}
+        told: dict[str, str] = {}
+        room = _TOLD_BYTES
+        for name in sorted(standings)[:_TOLD_MAX]:
+            room -= len(name)
+            if room < 0:
+                break
+            told[name] = standings[name].state.value
         detail = {
             "server": meeting.place.name,
             "server_id": meeting.identity.server_id,
             "line": meeting.line or None,
             "toolset": meeting.toolset.version,
-            "count": len(standings),
+            "count": meeting.toolset.listing.count,
             "problem": meeting.toolset.listing.problem or None,
             "tools": told,
         }
@@ -143,7 +164,7 @@ class Registrar:
     def _grown(self, server: ServerSeen) -> None:
         """A list that costs more than before is worth a word, even if all of it was approved."""
         before = self._sizes.get(server.lineage)
-        self._sizes[server.lineage] = server.size
+        _remember(self._sizes, server.lineage, server.size)
         if not before or server.size <= before * (1 + self._growth() / 100):
             return
         detail = {"server": server.name, "server_id": server.server_id, "before": before, "after": server.size}
@@ -186,3 +207,10 @@ class Registrar:
         log.warning("odd arguments", extra={"fields": dict(detail)})
         self._record("pinning.arguments", detail, round(self._clock() * 1000))
         self._tell(server, "arguments", detail)
+
+
+def _remember(where: OrderedDict[K, V], key: K, value: V) -> None:
+    where[key] = value
+    where.move_to_end(key)
+    while len(where) > _REMEMBERED:
+        where.popitem(last=False)

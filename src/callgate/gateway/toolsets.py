@@ -8,12 +8,9 @@ or the time to look again has come. Nothing here is a decision of its own: the b
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -21,23 +18,21 @@ import msgspec
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.gate import Context
 from callgate.gateway.catalogue import CHANGED, result_of
+from callgate.gateway.known_lines import Line, Lines, Partial, caller, is_shared
 from callgate.gateway.line import Visit, own_request
 from callgate.gateway.places import Place
-from callgate.jsonrpc import peek
+from callgate.jsonrpc import parts, peek
 from callgate.pinning.book import Book
 from callgate.pinning.identity import reported_as
 from callgate.pinning.judging import Toolset, judge
-from callgate.pinning.listing import Listing, Page, Reader, bound, read_page
+from callgate.pinning.listing import Listing, Measure, Page, Reader, read_page
 from callgate.pinning.model import Identity, Listed
 from callgate.pinning.settings import Settings
 
 SERVER_INFO_META: Final = "io.modelcontextprotocol/serverInfo"
-_LINES_MAX: Final = 20_000
 _PAGES_MAX: Final = 200
 _READ_BYTES: Final = 64 * 1024 * 1024
 _TRIES: Final = 3
-# No digest of a session begins like this.
-_CALLER: Final = "caller:"
 
 
 class Meeting(msgspec.Struct, frozen=True):
@@ -48,48 +43,6 @@ class Meeting(msgspec.Struct, frozen=True):
     toolset: Toolset
     line: str
     fresh: bool
-
-
-class _Partial(msgspec.Struct):
-    """A list that passes page by page: what was read so far, and the cursor that goes on with it."""
-
-    cursor: str
-    identity: Identity
-    listed: list[Listed]
-    arrays: list[bytes]
-    generation: int
-
-
-class Line:
-    """What is known of the tools on one line."""
-
-    __slots__ = (
-        "asking",
-        "checked",
-        "generation",
-        "identity",
-        "listing",
-        "partial",
-        "reported",
-        "shown",
-        "told",
-        "toolset",
-    )
-
-    def __init__(self) -> None:
-        self.asking = asyncio.Lock()
-        # What the server said of itself at its greeting; None until it did.
-        self.reported: str | None = None
-        self.identity: Identity | None = None
-        self.listing: Listing | None = None
-        self.toolset: Toolset | None = None
-        # What the client was given last.
-        self.shown: Toolset | None = None
-        # What that list came to: its version, and whether something waited.
-        self.told: tuple[str, bool] | None = None
-        self.partial: _Partial | None = None
-        self.checked = float("-inf")
-        self.generation = -1
 
 
 class Toolsets:
@@ -114,7 +67,7 @@ class Toolsets:
         self._book = book
         self._met = met
         self._clock = clock
-        self._lines: OrderedDict[tuple[str, str], Line] = OrderedDict()
+        self._lines = Lines()
         self._generations: dict[str, int] = {}
         self._reported: dict[str, str] = {}
         self._listings: weakref.WeakValueDictionary[tuple[str, str], Listing] = weakref.WeakValueDictionary()
@@ -133,28 +86,16 @@ class Toolsets:
     # ---- lines ----
 
     def _key(self, context: Context) -> tuple[str, str]:
-        """A session; without one, whoever shares the credentials that the server is given."""
+        """A session; without one, whoever looks the same to the server."""
         if context.session is not None:
             return context.server, context.session
         place = self.places.get(context.server)
-        given = context.headers.get(b"authorization") if place is not None and place.by_caller else None
-        return context.server, "" if given is None else _caller(given)
+        if place is None or place.kind != "http":
+            return context.server, ""
+        return context.server, caller(context.headers, credentials=place.by_caller)
 
     def line(self, context: Context) -> Line:
-        return self._line(self._key(context))
-
-    def _line(self, key: tuple[str, str]) -> Line:
-        found = self._lines.get(key)
-        if found is None:
-            found = self._lines[key] = Line()
-            if len(self._lines) > _LINES_MAX:
-                self._lines.popitem(last=False)
-        else:
-            self._lines.move_to_end(key)
-        return found
-
-    def lines(self, server: str) -> list[Line]:
-        return [line for (name, _), line in self._lines.items() if name == server]
+        return self._lines.at(self._key(context))
 
     def greeted(self, server: str, session: str | None, info: object) -> None:
         """A greeting of the server's: a line begins, whatever was known of it before."""
@@ -164,19 +105,18 @@ class Toolsets:
         if session is None:
             self.renewed(server)
             return
-        self._lines[(server, session)] = line = Line()
+        line = Line()
         line.reported = reported
+        self._lines.put((server, session), line)
 
     def renewed(self, server: str) -> None:
         """Nobody can tell callers without a session apart: what they share is looked at again."""
-        for (name, known), line in self._lines.items():
-            if name == server and (not known or known.startswith(_CALLER)):
-                line.checked, line.generation = float("-inf"), -1
+        for line in self._lines.shared(server):
+            line.checked, line.generation = float("-inf"), -1
 
     def forget(self, server: str) -> None:
         """The server of that name is another one now."""
-        for key in [key for key in self._lines if key[0] == server]:
-            del self._lines[key]
+        self._lines.forget(server)
         self._reported.pop(server, None)
 
     def hear(self, server: str, message: bytes) -> None:
@@ -184,9 +124,10 @@ class Toolsets:
         # Letters may be written as escapes; what has neither the word nor an escape is not worth a closer look.
         if b"list_changed" not in message and b"\\u" not in message:
             return
-        seen = peek(message)
-        if seen is not None and seen.method == CHANGED:
-            self._generations[server] = self.generation(server) + 1
+        for part in parts(message) or [message]:
+            seen = peek(part)
+            if seen is not None and seen.method == CHANGED:
+                self._generations[server] = self.generation(server) + 1
 
     def generation(self, server: str) -> int:
         return self._generations.get(server, 0)
@@ -221,7 +162,7 @@ class Toolsets:
 
     def look_again(self) -> None:
         """Something was decided: whoever would see another list now is told."""
-        for (server, session), line in list(self._lines.items()):
+        for (server, session), line in self._lines.items():
             if line.told is not None and line.identity is not None and line.listing is not None:
                 self._tell(server, session, line, self._compile(line, line.identity, line.listing))
 
@@ -230,10 +171,10 @@ class Toolsets:
         return {name: len(line.toolset.pending) for (name, _), line in self._lines.items() if line.toolset is not None}
 
     def _tell(self, server: str, session: str, line: Line, toolset: Toolset) -> None:
-        now = (toolset.version, bool(toolset.pending))
+        now = (toolset.version, toolset.waits)
         if line.told is not None and line.told != now:
             line.told = now
-            self.altered(server, None if not session or session.startswith(_CALLER) else session)
+            self.altered(server, None if is_shared(session) else session)
 
     # ---- reading a list ----
 
@@ -259,32 +200,44 @@ class Toolsets:
         """Every page; None where the server said meanwhile that its list changed."""
         generation = self.generation(visit.server)
         await self.warm(visit)
-        identity: Identity | None = None
-        listed: list[Listed] = []
-        arrays: list[bytes] = []
+        part: Partial | None = None
         params: dict[str, Any] = {}
         size = 0
         for _ in range(_PAGES_MAX):
             reply = await visit.line.ask(own_request("tools/list", params, meta if visit.modern else {}))
-            page = read_page(reply)
+            page = self.page(reply)
             if page is None:
                 _check_none(reply)
-            found = self.identity(visit.server, line, page)
-            if identity is not None and found != identity:
+            identity = self.identity(visit.server, line, page)
+            if part is not None and part.identity != identity:
                 return None
-            identity = found
-            if page is None:
-                return self._settle(visit, line, _Partial("", identity, listed, arrays, generation))
+            part = part or self._begin(identity, generation)
             size += len(reply)
-            arrays.append(page.array)
-            listed += self._listed(line, identity, page)
+            if page is not None:
+                self._take(line, part, page)
             # Beyond its bounds the list is not used, so the rest of it need not be read.
-            if page.cursor is None or size > _READ_BYTES or bound(listed, self.settings):
-                if self.generation(visit.server) != generation:
-                    return None
-                return self._settle(visit, line, _Partial("", identity, listed, arrays, generation))
+            if page is None or page.cursor is None or size > _READ_BYTES or part.measure.problem:
+                return self._settle(visit, line, part) if self.generation(visit.server) == generation else None
             params = {"cursor": page.cursor}
         raise UpstreamError(Reason.UPSTREAM_TOO_LARGE, "the server's list of tools does not end")
+
+    def page(self, reply: bytes) -> Page | None:
+        """The page in a reply, as far as it is read; UpstreamError where nobody can tell."""
+        return read_page(reply, self.settings.list_bytes)
+
+    def _begin(self, identity: Identity, generation: int, cursor: str = "") -> Partial:
+        return Partial(cursor, identity, [], [], generation, Measure(self.settings))
+
+    def _take(self, line: Line, part: Partial, page: Page) -> list[Listed]:
+        """Read a page's entries; none of a list that is too large already."""
+        if not part.measure.announce(len(page.entries), len(page.array)):
+            return []
+        listed = self._listed(line, part.identity, page)
+        part.listed += listed
+        part.arrays.append(page.array)
+        part.measure.count(listed)
+        self._lines.grown(len(page.array))
+        return listed
 
     async def warm(self, context: Context) -> None:
         """Read a server's program where that has to be read, on a thread: from then on its identity is at hand."""
@@ -316,9 +269,9 @@ class Toolsets:
         reader = Reader(identity.server_id, self.settings, known)
         return [reader.read(entry) for entry in page.entries]
 
-    def _settle(self, context: Context, line: Line, whole: _Partial) -> Toolset:
+    def _settle(self, context: Context, line: Line, whole: Partial) -> Toolset:
         """A list that was read to its end is what holds on this line from now on."""
-        listing = self._listing(whole.identity, whole.listed, whole.arrays, line)
+        listing = self._listing(whole, line)
         fresh = line.identity is None
         line.identity, line.listing, line.partial = whole.identity, listing, None
         line.checked, line.generation = self._clock(), whole.generation
@@ -328,12 +281,15 @@ class Toolsets:
         self._met(Meeting(self.place(context.server), whole.identity, toolset, key[1], fresh))
         return toolset
 
-    def _listing(self, identity: Identity, listed: Sequence[Listed], arrays: Sequence[bytes], line: Line) -> Listing:
-        known = line.listing
-        if known is not None and line.identity == identity and known.arrays == tuple(arrays):
+    def _listing(self, whole: Partial, line: Line) -> Listing:
+        known, identity, measure = line.listing, whole.identity, whole.measure
+        if measure.problem:
+            # Nothing of it is used, so nothing of it is kept.
+            return Listing((), problem=measure.problem, count=measure.tools, size=measure.size)
+        if known is not None and line.identity == identity and known.arrays == tuple(whole.arrays):
             return known
-        made = Listing(listed, problem=bound(listed, self.settings))
-        made.arrays = tuple(arrays)
+        made = Listing(whole.listed)
+        made.arrays = tuple(whole.arrays)
         key = (identity.server_id, made.digest)
         shared = self._listings.get(key)
         if shared is not None and shared.arrays == made.arrays:
@@ -350,42 +306,39 @@ class Toolsets:
         """
         line = self.line(context)
         identity = self.identity(context.server, line, page)
-        listed = self._listed(line, identity, page)
-        part = self._gather(context, line, _Partial(cursor or "", identity, listed, [page.array], -1), page.cursor)
-        if bound(part.listed, self.settings):
+        part = self._follow(context, line, identity, cursor or "")
+        listed = self._take(line, part, page)
+        if line.partial is part:
+            self._gather(context, line, part, page.cursor)
+        if part.measure.problem:
             return []
         book, held = self._book(), self.held(identity.server_id)
         return [
             tool.raw for tool in listed if judge(tool, identity, book, self.settings).open and tool.name not in held
         ]
 
-    def _gather(self, context: Context, line: Line, page: _Partial, onward: str | None) -> _Partial:
+    def _follow(self, context: Context, line: Line, identity: Identity, cursor: str) -> Partial:
         """What was read of a list so far; a page that does not follow the one before stands for itself."""
-        generation = self.generation(context.server)
         part = line.partial
-        if not page.cursor:
-            part = line.partial = _Partial("", page.identity, [], [], generation)
-        if part is None or part.cursor != page.cursor or part.identity != page.identity:
+        if not cursor:
+            part = line.partial = self._begin(identity, self.generation(context.server))
+        elif part is None or part.cursor != cursor or part.identity != identity:
             line.partial = None
-            return page
-        part.listed += page.listed
-        part.arrays += page.arrays
-        if onward is not None and len(part.arrays) < _PAGES_MAX and not bound(part.listed, self.settings):
+            return self._begin(identity, -1, cursor)
+        return part
+
+    def _gather(self, context: Context, line: Line, part: Partial, onward: str | None) -> None:
+        """One page more; with the last one the list is whole."""
+        if onward is not None and len(part.arrays) < _PAGES_MAX and not part.measure.problem:
             part.cursor = onward
-            return part
+            return
         line.partial = None
-        if part.generation == generation:
+        if part.generation == self.generation(context.server):
             # The client gets this very list: it needs no telling.
             line.told = None
             toolset = self._settle(context, line, part)
             line.shown = toolset
-            line.told = (toolset.version, bool(toolset.pending))
-        return part
-
-
-@lru_cache(maxsize=4096)
-def _caller(credentials: bytes) -> str:
-    return _CALLER + hashlib.sha256(b"callgate caller\x00" + credentials).hexdigest()[:32]
+            line.told = (toolset.version, toolset.waits)
 
 
 def _check_none(reply: bytes) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from callgate.errors import Reason
 from callgate.pinning.book import Book
 from callgate.pinning.document import digest
-from callgate.pinning.listing import Listing
+from callgate.pinning.listing import MEMBERS, Listing
 from callgate.pinning.model import Identity, Listed, Pin, State
 from callgate.pinning.settings import Settings
 
@@ -52,9 +52,15 @@ def judge(tool: Listed, identity: Identity, book: Book, settings: Settings) -> S
     if dict(pin.beside) != dict(tool.beside):
         changed = changed_members(pin.beside, tool.beside)
         if settings.beside == "block" or _poisoned(tool, pin, changed):
-            text = f"the tool's {', '.join(changed)} changed since it was approved"
+            text = f"the tool's {_named(changed)} changed since it was approved"
             return Standing(State.CHANGED, Reason.TOOL_CHANGED, text, pin.approval_hash)
     return _current(pin, identity, book, settings)
+
+
+def _named(members: Sequence[str]) -> str:
+    """Members in a sentence that reaches the model: names that the specification knows, and no word of the server's."""
+    known = [name for name in members if name in MEMBERS]
+    return ", ".join([*known, *(["other members"] if len(known) < len(members) else [])])
 
 
 def _poisoned(tool: Listed, pin: Pin, changed: Sequence[str]) -> bool:
@@ -149,6 +155,11 @@ class Toolset:
                 if found.state in waiting or (found.open and name in self._held)
             )
         )
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to say to a person: a tool that waits, or a list of which nothing can be used."""
+        return bool(self.pending or self.listing.problem)
 
     def facts(self, name: str) -> dict[str, Any]:
         """What the record of a call says of its tool."""

@@ -7,6 +7,7 @@ not repaired: the entry is unfit, and the list goes on without it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -21,8 +22,9 @@ from callgate.pinning.settings import Settings
 
 NAME_BYTES: Final = 512
 _DEPTH: Final = 100
+_TWICE: Final = "the server lists two tools of this name"
 # How the specification spells the members; a careless reader could take another spelling for one of them.
-_ENTRY: Final = frozenset(
+MEMBERS: Final = frozenset(
     {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta", "icons", "execution"}
 )
 _REPLY: Final = frozenset({"jsonrpc", "id", "result", "error"})
@@ -41,10 +43,11 @@ class Page(msgspec.Struct, frozen=True):
     meta: Mapping[str, Any] = {}
 
 
-def read_page(reply: bytes) -> Page | None:
+def read_page(reply: bytes, most: int | None = None) -> Page | None:
     """The page in a reply; None where the reply holds no list at all.
 
-    UpstreamError where it holds one that two readers could read differently.
+    UpstreamError where it holds one that two readers could read differently. An array of more than `most` bytes is not
+    taken apart: the page has no entries then.
     """
     try:
         outer = member_spans(reply) or {}
@@ -58,7 +61,7 @@ def read_page(reply: bytes) -> Page | None:
         _check_spelling(outer, inner)
         start, end = inner["tools"]
         array = result[start:end]
-        entries = elements(array)
+        entries = elements(array) if most is None or len(array) <= most else [] if array[:1] == b"[" else None
         if entries is None:
             raise _garbled("its tools are no array")
         cursor, meta = (_value(result, inner, name) for name in ("nextCursor", "_meta"))
@@ -67,7 +70,8 @@ def read_page(reply: bytes) -> Page | None:
         span = (at + start, at + end)
         return Page(tuple(entries), span, array, cursor or None, meta if isinstance(meta, dict) else {})
     except MessageError as error:
-        raise _garbled(str(error)) from None
+        # Not the error's own sentence: it may quote the server, and ours reach the model.
+        raise _garbled(error.reason.meaning) from None
 
 
 def check_readable(text: bytes) -> None:
@@ -90,13 +94,13 @@ def check_readable(text: bytes) -> None:
 def _check_spelling(outer: Iterable[str], inner: Iterable[str]) -> None:
     for names, spelling in ((outer, _REPLY), (inner, _RESULT)):
         if (other := _misspelt(names, spelling)) is not None:
-            raise _garbled(f"it holds {other!r}")
+            raise _garbled(f"it holds another spelling of {other!r}")
 
 
 def _misspelt(names: Iterable[str], spelling: frozenset[str]) -> str | None:
-    """A name that some reader takes for another one: by case, as Go does, or by words, as Python's SDK does."""
+    """The member that some reader takes another name for: by case, as Go does, or by words, as Python's SDK does."""
     folded = _FOLDED[spelling]
-    return next((name for name in names if name not in spelling and _folded(name) in folded), None)
+    return next((folded[other] for name in names if name not in spelling and (other := _folded(name)) in folded), None)
 
 
 def _garbled(why: str) -> UpstreamError:
@@ -134,12 +138,15 @@ class Reader:
         try:
             entry = _strictly(raw)
             _check(entry)
-            if costly := _costly([raw], self._settings.tool_tokens):
+            if costly := _costly(raw, self._settings.tool_tokens):
                 return Listed(entry["name"], raw, entry, problem=f"its definition costs {costly}")
             made = approval_hash(self._server_id, entry["name"], entry.get("description"), entry.get("inputSchema"))
             return Listed(entry["name"], raw, entry, made, beside(entry))
-        except MessageError as error:
+        except _Unfit as error:
             return Listed(_name_in(raw), raw, {}, problem=str(error))
+        except MessageError as error:
+            # Its sentence may quote the server, and ours reach the model.
+            return Listed(_name_in(raw), raw, {}, problem=error.reason.meaning)
 
 
 class _Unfit(MessageError):
@@ -189,8 +196,8 @@ def _check(entry: dict[str, Any]) -> None:
         raise _Unfit("its description is no text")
     if schema is not None and not isinstance(schema, dict):
         raise _Unfit("its input schema is no object")
-    if (other := _misspelt(entry, _ENTRY)) is not None:
-        raise _Unfit(f"it holds {other!r}, which some readers take for another member")
+    if (other := _misspelt(entry, MEMBERS)) is not None:
+        raise _Unfit(f"it holds another spelling of {other!r}, which some readers take for it")
     _check_depth(entry)
 
 
@@ -221,13 +228,16 @@ def _folded(text: str) -> str:
     return text.partition("\0")[0].strip().casefold().replace("_", "").replace("-", "")
 
 
-_FOLDED: Final = {names: frozenset(map(_folded, names)) for names in (_ENTRY, _REPLY, _RESULT)}
+_FOLDED: Final = {names: {_folded(name): name for name in names} for names in (MEMBERS, _REPLY, _RESULT)}
 
 
 class Listing:
-    """A whole list, every page of it, under one identity. `problem` says why none of it can be used."""
+    """A whole list, every page of it, under one identity.
 
-    def __init__(self, tools: Iterable[Listed], *, problem: str = "") -> None:
+    `problem` says why none of it can be used; then nothing of it need be here but how much it was.
+    """
+
+    def __init__(self, tools: Iterable[Listed], *, problem: str = "", count: int = 0, size: int = 0) -> None:
         self.problem = problem
         # For whoever reads lists again and again: the arrays it was read from, and what it came to.
         self.arrays: tuple[bytes, ...] = ()
@@ -235,9 +245,10 @@ class Listing:
         self.tools: dict[str, Listed] = {}
         self.nameless = 0
         self.known: dict[bytes, Listed] = {}
-        self.size = 0
+        self.size = size
         for tool in tools:
             self._add(tool)
+        self.count = count or len(self.tools)
         # Two lists with the same digest are the same list; the order of tools is no part of it.
         parts = sorted([t.name, t.approval_hash, t.problem, *sorted(t.beside.values())] for t in self.tools.values())
         self.digest = digest([problem, parts])
@@ -250,32 +261,76 @@ class Listing:
             self.nameless += 1
             return
         other = self.tools.get(tool.name)
-        if other is not None and other.raw != tool.raw:
-            text = "the server lists two tools of this name"
-            tool = msgspec.structs.replace(tool, problem=text, approval_hash="")
+        if other is not None and (other.raw != tool.raw or other.problem == _TWICE):
+            tool = msgspec.structs.replace(tool, problem=_TWICE, approval_hash="")
         self.tools[tool.name] = tool
+
+
+class Measure:
+    """How large a list is so far; each text is counted once, however many pages there are.
+
+    `problem` says why the list is larger than may be; empty where it is not.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.problem = ""
+        self.tools = 0
+        self.size = 0
+        self._settings = settings
+        self._tokens = 0
+        self._uncounted: list[bytes] = []
+
+    def announce(self, tools: int, size: int) -> bool:
+        """Whether so many more may be read at all: nobody has to read a million entries to count them."""
+        settings = self._settings
+        self.tools += tools
+        self.size += size
+        if not self.problem and self.tools > settings.list_tools:
+            self.problem = f"the server lists {self.tools} tools; {settings.list_tools} are taken"
+        if not self.problem and self.size > settings.list_bytes:
+            self.problem = f"the server's tools have {self.size} bytes together; {settings.list_bytes} are taken"
+        return not self.problem
+
+    def count(self, tools: Iterable[Listed]) -> None:
+        """Entries that were announced, and read. No text has more tokens than bytes: few need counting."""
+        most = self._settings.list_tokens
+        self._uncounted += [tool.raw for tool in tools]
+        if self.problem or self.size <= most:
+            return
+        self._tokens += sum(map(_tokens, self._uncounted))
+        self._uncounted = []
+        if self._tokens > most:
+            self.problem = f"the server's tools together cost about {self._tokens} tokens; {most} are taken"
 
 
 def bound(tools: Sequence[Listed], settings: Settings) -> str:
     """Why a list is larger than may be; empty where it is not."""
-    size = sum(len(tool.raw) for tool in tools)
-    if len(tools) > settings.list_tools:
-        return f"the server lists {len(tools)} tools; {settings.list_tools} are taken"
-    if size > settings.list_bytes:
-        return f"the server's tools have {size} bytes together; {settings.list_bytes} are taken"
-    if costly := _costly([tool.raw for tool in tools], settings.list_tokens):
-        return f"the server's tools together cost {costly}"
-    return ""
+    measure = Measure(settings)
+    measure.announce(len(tools), sum(len(tool.raw) for tool in tools))
+    measure.count(tools)
+    return measure.problem
 
 
-def _costly(texts: Sequence[bytes], most: int) -> str:
-    """How many tokens too many; empty where they are not. No text has more tokens than bytes: few need counting."""
-    if sum(map(len, texts)) <= most:
-        return ""
-    from callgate.pinning.inspection import tokens
-
-    cost = sum(tokens(text.decode(errors="replace")) for text in texts)
+def _costly(text: bytes, most: int) -> str:
+    """How many tokens too many a definition has; empty where it has not."""
+    cost = 0 if len(text) <= most else _tokens(text)
     return f"about {cost} tokens; {most} are taken" if cost > most else ""
 
 
-__all__ = ["Listing", "Page", "Reader", "bound", "check_readable", "read_page"]
+def _tokens(text: bytes) -> int:
+    """Remembered by its digest: a list is measured again whenever it is looked at."""
+    key = hashlib.sha256(text).digest()
+    known = _COUNTED.get(key)
+    if known is None:
+        from callgate.pinning.inspection import tokens
+
+        if len(_COUNTED) >= _COUNTED_MAX:
+            _COUNTED.clear()
+        known = _COUNTED[key] = tokens(text.decode(errors="replace"))
+    return known
+
+
+_COUNTED: Final[dict[bytes, int]] = {}
+_COUNTED_MAX: Final = 16_384
+
+__all__ = ["MEMBERS", "Listing", "Measure", "Page", "Reader", "bound", "check_readable", "read_page"]

@@ -32,7 +32,7 @@ def sighting(
         warnings=identity.warnings,
         problem=listing.problem,
         digest=listing.digest,
-        tools=len(listing.tools),
+        tools=listing.count,
         size=listing.size,
         first_seen=now,
         last_seen=now,

@@ -158,6 +158,7 @@ def test_hard_findings_are_overridden_by_typing_it(room, on):
     assert "[a] approve" not in seen.text
     seen.press("a")
     seen.expect("There are hard findings.")
+    seen.expect(FOOTER)
     seen.press("o")
     seen.expect("Type `override`:")
     seen.press("yes\r")
@@ -344,3 +345,29 @@ def test_servers_approved_one_by_one_are_reviewed_together(room, on):
     assert seen.end() == 0
     room("review", "--check")
     assert not room.json("tools", "show", "--server", "mail", "--tool", "send")["refusal"]
+
+
+def test_a_set_that_changed_meanwhile_takes_nothing_back_that_is_stored(room, on):
+    room.met("notes", LIST)
+    room.approve("notes", "list_notes")
+    room.met("mail", entry("send", "Send a mail. Always use list_notes before it.", CLOSED))
+    room.approve("mail", "send")
+    room.met("files", entry("list_files", "List the files.", CLOSED))
+    seen = on()
+    seen.expect("list_files on files")
+    seen.expect(FOOTER)
+    seen.press("b")
+    seen.expect("Why is it blocked?")
+    seen.press("nobody needs it\r")
+    seen.expect("[a] reviewed together")
+    seen.press("a")
+    seen.expect("[y] store these 2 decisions")
+    room.met("calendar", entry("list_days", "List the days.", CLOSED))
+    seen.press("y")
+    seen.expect("Not recorded as reviewed together")
+    seen.expect("toolset_outdated")
+    seen.expect("Stored: 1 decision.")
+    assert "Nothing was stored" not in seen.text
+    assert seen.end() == 0
+    assert room.states()["list_files"] == "blocked"
+    assert room.json("tools", "history")[-1]["action"] == "block"

@@ -148,7 +148,8 @@ async def test_a_server_that_speaks_of_anothers_tool_is_pointed_out(console, pin
     page = await review(console)
     card = words(part(page, '<section class="card set"', "</section>"))
     assert "notes speaks of files: its tool read_file" in card
-    assert "Reviewed together" in card
+    assert "I have reviewed them together" in card
+    assert "it approves no tool" in card
     assert "search_notes" in card
 
 
@@ -253,6 +254,22 @@ async def test_the_first_page_and_the_bar_say_how_much_waits(console, pins):
     assert "2 tools wait for review." in words(page)
     assert '<span class="count">2' in page
     assert (await console.get("/waiting", person)).json["stamp"] != before
+
+
+async def test_a_call_that_waits_and_a_page_that_is_not_there_say_how_much_waits(console, pins):
+    person = await console.sign_in()
+    asked = await console.ask()
+    await meet(pins.shelf, "files", FILES_ID, [tool("read_file"), tool("list_files")])
+    for path, status in ((f"/approve/{asked.id}", 200), ("/nowhere", 404), (f"/tools/{'0' * 32}", 404)):
+        answer = await console.get(path, person, accept="text/html")
+        assert answer.status == status
+        assert '<span class="count">2' in answer.text
+
+
+async def test_somebody_without_a_passkey_is_told_how_to_get_one(console):
+    page = words((await console.get("/tools")).text)
+    assert "Tools are reviewed by people" in page
+    assert "callgate enroll NAME" in page
 
 
 async def test_a_console_without_pins_has_no_review():

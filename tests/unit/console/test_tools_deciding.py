@@ -6,6 +6,7 @@ from callgate.console.cards import key_of
 from callgate.errors import StoreUnavailable
 from callgate.pinning.memory import MemoryPins
 from callgate.pinning.model import State
+from callgate.pinning.service import Choice
 from callgate.store import SqlPins, Store
 from support.console import live_console
 from support.registry import requirement
@@ -222,6 +223,34 @@ async def test_open_pages_learn_what_waits(console, pins):
     later = (await console.get(f"/tools/waiting?stamp={first['stamp']}", person)).json
     assert later["waiting"] == 2
     assert not set(later["marks"]) & set(first["marks"])
+
+
+async def test_open_pages_that_ask_again_and_again_make_no_work_while_nothing_happens(console, pins, monkeypatch):
+    (made,) = await meet(pins.shelf, "files", FILES_ID, [tool("read_file")])
+    person = await console.sign_in()
+    reviews = 0
+    real = pins.review
+
+    async def counted(*arguments):
+        nonlocal reviews
+        reviews += 1
+        return await real(*arguments)
+
+    monkeypatch.setattr(pins, "review", counted)
+
+    async def waiting():
+        return (await console.get("/tools/waiting", person)).json["waiting"], reviews
+
+    assert [await waiting() for _ in range(3)] == [(1, 1)] * 3
+    # The badge of the other pages is made of the same.
+    assert "1 tool waits" in (await console.get("/", person)).text
+    assert reviews == 1
+    await meet(pins.shelf, "notes", NOTES_ID, [tool("search_notes")])
+    assert await waiting() == (3, 2)
+    await pins.decide([Choice("approve", FILES_ID, "read_file", made)], by="berta")
+    assert await waiting() == (2, 3)
+    await pins.shelf.disconnect("gateway")
+    assert (await waiting())[1] == 4
 
 
 async def test_a_store_that_does_not_answer_decides_nothing(console, pins):

@@ -56,6 +56,7 @@ class Approve:
             seen={_SEEN[name]: value for name, value in asked.agent.items() if name in _SEEN},
             said={name.capitalize(): value for name, value in asked.agent.items() if name not in _SEEN},
             happened=_happened(asked, now),
+            tools_wait=await self._desk.tools_wait(session),
         )
 
     async def state(self, request: Request) -> Response:

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.model import Session
 from callgate.approval.overview import RequestRow, passkeys, requests
-from callgate.console.desk import Desk, Waits
+from callgate.console.brief import Waits
+from callgate.console.desk import Desk
 from callgate.console.rendering import Shown, statement
 
 _RECENT: Final = 10
@@ -36,7 +36,7 @@ class Home:
             requests(shelf, now, session.user, everything=True),
             passkeys(shelf, session.user),
             shelf.recovery_codes(session.user),
-            self._tools(session),
+            self._desk.tools_wait(session),
         )
         return self._desk.page(
             "home",
@@ -53,11 +53,8 @@ class Home:
         """Changes whenever what waits does: open pages ask for it now and then."""
         session = await self._desk.signed_in(request)
         waiting = await requests(self._desk.approvals.shelf, self._desk.now(), session.user)
-        stamp = _stamp(waiting, await self._tools(session))
+        stamp = _stamp(waiting, await self._desk.tools_wait(session))
         return JSONResponse({"waiting": len(waiting), "stamp": stamp})
-
-    async def _tools(self, session: Session) -> Waits:
-        return await self._desk.tools.waiting(session) if self._desk.tools else Waits()
 
 
 def _card(row: RequestRow) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from callgate.console.brief import Waits
 from callgate.console.cards import Card, key_of
-from callgate.console.desk import Desk, ToolDesk, Waits
+from callgate.console.desk import Desk, ToolDesk
 from callgate.console.rendering import Shown, exact, statement
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import Pin, ToolSeen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
@@ -14,8 +13,9 @@ from starlette.routing import Route
 
 from callgate.approval.display import escape
 from callgate.console.bodies import Body, Note, Word
-from callgate.console.cards import Card, key_of, mark_of
-from callgate.console.desk import Desk, ToolDesk, Waits
+from callgate.console.brief import Brief
+from callgate.console.cards import Card, key_of
+from callgate.console.desk import Desk, ToolDesk
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import Finding
 from callgate.pinning.service import Choice
@@ -85,6 +85,7 @@ class Tools:
         if session is None:
             return self._desk.sign_in_page(onward="/tools", status=401)
         review = await self._tools.review()
+        brief = Brief.of(review)
         sheets = _sheets(review)
         number = _number(request, len(sheets))
         return self._desk.page(
@@ -98,19 +99,18 @@ class Tools:
             before=sum(len(sheet) for sheet in sheets[: number - 1]),
             may_decide=self._tools.may_decide(session),
             broken=self._tools.pins.book.broken,
-            tools_wait=Waits.of(review),
-            marks=" ".join(map(mark_of, review.pending)),
-            stamp=stamp_of(review),
+            tools_wait=brief.waits,
+            marks=" ".join(brief.marks),
+            stamp=brief.stamp,
         )
 
     async def waiting(self, request: Request) -> Response:
         """What open pages ask now and then; the marks of all texts that wait only if they are others than before."""
         await self._desk.signed_in(request)
-        review = await self._tools.review()
-        stamp = stamp_of(review)
-        answer: dict[str, Any] = {"waiting": review.waits, "stamp": stamp}
-        if request.query_params.get("stamp") != stamp:
-            answer["marks"] = [mark_of(view) for view in review.pending]
+        brief = await self._tools.brief()
+        answer: dict[str, Any] = {"waiting": brief.waits.total, "stamp": brief.stamp}
+        if request.query_params.get("stamp") != brief.stamp:
+            answer["marks"] = list(brief.marks)
         return JSONResponse(answer)
 
     async def decide(self, request: Request) -> Response:
@@ -139,12 +139,6 @@ class Tools:
                 await self._tools.pins.review_set(one.group, body.version, by=session.user)
                 return JSONResponse({})
         raise Refused(Reason.PAGE_UNKNOWN, "There is no such set of servers.", advice="Load the page again.")
-
-
-def stamp_of(review: Review) -> str:
-    """Changes whenever what waits does."""
-    parts = [*map(mark_of, review.pending), *(f"{one.group}\0{one.version}" for one in review.sets if not one.reviewed)]
-    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def named(view: ToolView) -> str:

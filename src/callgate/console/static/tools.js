@@ -66,15 +66,20 @@ async function redraw() {
   const next = fresh.getElementById("review");
   if (next === null) {
     location.reload();
-    return;
+    return null;
   }
   localTimes(next);
   const kept = new Map(all("#review .tool").map((card) => [card.dataset.mark, card]));
   const met = new Set([...kept.values()].map(({ dataset }) => `${dataset.server}/${dataset.tool}`));
+  let first = null;
   for (const card of all(".tool", next)) {
     const old = kept.get(card.dataset.mark);
-    if (old) card.replaceWith(old);
-    else if (met.has(`${card.dataset.server}/${card.dataset.tool}`)) newer(card);
+    if (old) {
+      card.replaceWith(old);
+      continue;
+    }
+    first ??= card;
+    if (met.has(`${card.dataset.server}/${card.dataset.tool}`)) newer(card);
   }
   for (const open of all("#review details.settled[open]")) {
     const twin = next.querySelector(`#${open.closest(".server").id} details.settled`);
@@ -86,6 +91,14 @@ async function redraw() {
   document.title = fresh.title;
   place("fresh").hidden = true;
   draw();
+  return first;
+}
+
+// Who asked for what has come is taken to it: it stands among the others of its server.
+async function showFresh() {
+  const first = await redraw();
+  first?.scrollIntoView({ block: "start" });
+  first?.querySelector("h3")?.focus({ preventScroll: true });
 }
 
 function newer(card) {
@@ -97,13 +110,21 @@ function newer(card) {
 
 // ---- sending ----
 
+// Said at the field itself, which may be far down the page.
+function reasoned(note) {
+  const missing = !note.value.trim();
+  note.setCustomValidity(missing ? "Blocking a tool needs a reason. Say why; others read it." : "");
+  if (!missing) return true;
+  note.scrollIntoView({ block: "center" });
+  note.addEventListener("input", () => note.setCustomValidity(""), { once: true });
+  note.reportValidity();
+  return false;
+}
+
 async function send() {
   const cards = marked();
-  const silent = cards.find((card) => choice(card) === "block" && !card.querySelector("[data-note]").value.trim());
-  if (silent) {
-    silent.querySelector("[data-note]").focus();
-    throw new Failure("invalid_params", "Blocking a tool needs a reason.", "Say why; others read it.");
-  }
+  const notes = cards.filter((card) => choice(card) === "block").map((card) => card.querySelector("[data-note]"));
+  if (!notes.every(reasoned)) return;
   const decisions = cards.map(decision);
   const together = all("#review .server[data-whole]").map((server) => server.dataset.server);
   try {
@@ -175,10 +196,7 @@ function single(tool) {
       attempt(button, async () => {
         const action = button.dataset.act;
         const note = place("note").value;
-        if (action === "block" && !note.trim()) {
-          place("note").focus();
-          throw new Failure("invalid_params", "Blocking a tool needs a reason.", "Say why; others read it.");
-        }
+        if (action === "block" && !reasoned(place("note"))) return;
         await post("/tools/decide", { decisions: [{ action, server, tool: name, hash, note, override: override?.checked ?? false }] });
         location.reload();
       }),
@@ -196,7 +214,7 @@ if (place("review")) {
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (button?.id === "send") attempt(button, send);
-    if (button?.id === "fresh-show") attempt(button, redraw);
+    if (button?.id === "fresh-show") attempt(button, showFresh);
     if (button?.dataset.group) {
       const { group, version } = button.dataset;
       attempt(button, async () => {

@@ -13,14 +13,16 @@ from callgate.pinning.inspection.vocabulary import concept
 PRIVATE: Final = concept(
     "PRIVATE",
     "cookie cookies keyring clipboard contacts inbox mailbox passport payroll salary salaries iban cvv ssn wallet "
-    "wallets correspondence diary medical bookmarks",
-    "shell history, browser history, browsing history, browser profile, home directory, home folder, address book, "
-    "profile folder, contact list, session cookie, access token, personal information, personal details, personal "
-    "data, location history, date of birth, home address, card number, card numbers, bank details, recovery phrase, "
-    "seed phrase, one time code, one time password, connection string, connection strings, connection details, "
-    "customer record, customer records, customer data, private messages, private details, employee data, phone "
-    "book, private repositories, recently opened, open documents, internal documents, browser cookies, user "
-    "profile, user's files, local files, source code",
+    "wallets correspondence diary medical bookmarks taxes",
+    "shell history, browser history, browsing history, browser profile, home directory, home folder, address "
+    "book, profile folder, contact list, session cookie, access token, personal information, personal details, "
+    "personal data, location history, date of birth, home address, card number, card numbers, bank details, "
+    "recovery phrase, seed phrase, one time code, one time password, connection string, connection strings, "
+    "connection details, customer record, customer records, customer data, private messages, private details, "
+    "employee data, phone book, private repositories, recently opened, open documents, internal documents, "
+    "browser cookies, user profile, user's files, local files, source code, maiden name, passport number, tax "
+    "return, tax returns, bank statement, bank statements, health records, medical records, salary data, personal "
+    "documents",
 )
 HOST: Final = concept(
     "HOST",
@@ -64,23 +66,25 @@ ELSEWHERE: Final = concept(
 WHOLE: Final = concept(
     "WHOLE",
     "entire whole verbatim unredacted unabridged everything unmodified uncensored unmasked wholesale anything whatever",
-    "full text, full content, full contents, full output, word for word, in full, complete text, complete content, "
-    "every line, all lines, all files, as is, as it is, as they are, complete contents, all of it, raw contents, "
-    "its contents, their contents, the contents of, contents of, content of, text of, value of, a copy, copies of, "
-    "a snapshot",
+    "full text, full content, full contents, full output, word for word, in full, complete text, complete "
+    "content, every line, all lines, all files, as is, as it is, as they are, complete contents, all of it, raw "
+    "contents, its contents, their contents, the contents of, contents of, content of, text of, value of, a copy, "
+    "copies of, a snapshot, all documents, all tenants, all users, all customers, all records, all messages, all "
+    "emails, all data, all accounts, all rows, every document, every file, every record, the rest of the",
 )
 # What is done with it.
 MOVED: Final = concept(
     "MOVED",
     "attach attached attaching accompany accompanies accompanied enclose enclosed supply supplied hand handed "
-    "append appended prepend include included including embed embedded insert paste pasted pass passed passing put "
-    "provide forward forwarded forwards send sent submit submitted upload uploaded transmit relay share shared "
-    "shares deliver delivered copy copied mirror report reported leak expose post posted resend export exported "
-    "stash deposit ubergib envia envoie отправь передай incluye transmets reenvia",
+    "append appended prepend include included including embed embedded insert paste pasted pass passed passing "
+    "put provide forward forwarded forwards send sent submit submitted upload uploaded transmit relay share "
+    "shared shares deliver delivered copy copied mirror report reported leak expose post posted resend export "
+    "exported stash deposit ubergib envia envoie отправь передай incluye transmets reenvia merge merged mirrored "
+    "posts sends uploads transmits copies smuggle piggyback",
     "come along, comes along, goes with, go with, goes into, go into, goes in, belongs in, belong in, send along, "
-    "along with, pass on, hand in, hand over, goes here, go here, list them, in the field, in the parameter, in the "
-    "argument, added to, add it, add them, put here, write it, write them, serves as, serve as, used as the, as the "
-    "value",
+    "along with, pass on, hand in, hand over, goes here, go here, list them, in the field, in the parameter, in "
+    "the argument, added to, add it, add them, put here, write it, write them, serves as, serve as, used as the, "
+    "as the value, merge them, fold them into, tuck, add their, add its, echo every, echo all",
     "发送 传入 放入 附加 提交",
 )
 FETCHED: Final = concept(
@@ -100,22 +104,25 @@ OUTWARD: Final = concept(
 # How it is to be kept from people.
 CONCEALED: Final = concept(
     "CONCEALED",
-    "hide hidden conceal quietly silently secretly discreetly unnoticed undisclosed unannounced covertly tacitly "
+    "conceal quietly silently secretly discreetly unnoticed undisclosed unannounced covertly tacitly "
     "unobtrusively stillschweigend",
-    "stay out of, leave out, leave it out, leave them out, keep quiet, internal matter, no one needs, nobody needs, "
-    "no mention, confused by, without saying, without mentioning, without telling, without showing, without remark, "
-    "without comment, without notice, no warning, not worth mentioning, keep it out, stays between, between us, "
-    "between you, say nothing, nothing about, need not, in the background, behind the scenes, out of sight, no need "
-    "to, not necessary to, do not bring, don't bring, out of your, not be mentioned, not be shown, be told, keep "
-    "this, not for the user, leave no, no trace, omit it, not refer to, avoid mentioning, avoid referring, it is "
-    "best if, not to mention, unaware of, not be aware",
+    "stay out of, leave out, leave it out, leave them out, keep quiet, internal matter, no one needs, nobody "
+    "needs, no mention, confused by, without saying, without mentioning, without telling, without showing, "
+    "without remark, without comment, without notice, no warning, not worth mentioning, keep it out, stays "
+    "between, between us, between you, say nothing, nothing about, need not, in the background, behind the "
+    "scenes, out of sight, no need to, not necessary to, do not bring, don't bring, out of your, not be "
+    "mentioned, not be shown, be told, keep this, not for the user, leave no, no trace, omit it, not refer to, "
+    "avoid mentioning, avoid referring, it is best if, not to mention, unaware of, not be aware, hidden from, "
+    "hide from, nothing remains, no record, keep this from, keep it from, stay unaware, remain unaware, not need "
+    "to know, kept from, off the record",
 )
 TOLD: Final = concept(
     "TOLD",
-    "claim pretend assure reassure describe say reply respond present persuade convince insist recommend promote "
-    "encourage",
+    "claim pretend assure reassure persuade convince insist promote encourage",
     "reply that, say that, say it, tell them that, tell the user, explain that, answer that, as if it, as if the, "
-    "if asked, should the user, if the user asks, when asked, present it as, describe it as, respond with",
+    "if asked, should the user, if the user asks, when asked, present it as, describe it as, respond with, tell "
+    "users, tell customers, tell the customer, tell people, the only option, was the only, attribute it to, "
+    "blame, make it look, make it seem, as though, say that you",
 )
 # Whose will it passes for.
 CONSENT: Final = concept(
@@ -132,11 +139,14 @@ UNASKED: Final = concept(
     "UNASKED_FOR",
     "auto_approve autoapprove unprompted",
     "do not ask, don't ask, so do not ask, without asking, without confirmation, without confirming, without "
-    "approval, without prompting, without consulting, no pidas, ohne nachzufragen, sans demander, not bothered, be "
-    "bothered, not be asked, need to ask, need to confirm, do not confirm, don't confirm, do not wait for, don't "
-    "wait for, do not prompt, confirmation dialogs, are to be skipped, skip the confirmation, skip confirmation, "
-    "auto approve, do not bother, even if the user, even when the user, even if they, whether or not the, user "
-    "objects, user refuses, user declines, regardless of what, no matter what, whatever the user",
+    "approval, without prompting, without consulting, no pidas, ohne nachzufragen, sans demander, not bothered, "
+    "be bothered, not be asked, need to ask, need to confirm, do not confirm, don't confirm, do not wait for, "
+    "don't wait for, do not prompt, confirmation dialogs, are to be skipped, skip the confirmation, skip "
+    "confirmation, auto approve, do not bother, even if the user, even when the user, even if they, whether or "
+    "not the, user objects, user refuses, user declines, regardless of what, no matter what, whatever the user, "
+    "without being asked, even if the question, even if unrelated, even those unrelated, even if it is, even when "
+    "it is, being asked, would agree, would approve, assume the user, assume they, assume that the user, on your "
+    "own initiative, do not wait, without waiting",
 )
 OFFICE: Final = concept(
     "OFFICE_OF",
@@ -151,18 +161,22 @@ OFFICE: Final = concept(
 HEEDED: Final = concept(
     "HEEDED",
     "obey comply heed outrank outranks precedence",
-    "carry out, carry them out, carry it out, act on it, act on them, act on those, do as, do what, as it says, as "
-    "instructed, what it says, meant for you, as if the user, at once, be executed, to be executed, execute it, "
-    "execute them, run it, run them, decode it, decode this, follow it, follow them, follow the steps, follow "
-    "every, treat it as, treat them as, treat this as, replaces your, take them as, take it as",
+    "carry out, carry them out, carry it out, act on it, act on them, act on those, do as, do what, as it says, "
+    "as instructed, what it says, meant for you, as if the user, at once, be executed, to be executed, execute "
+    "it, execute them, run it, run them, decode it, decode this, follow it, follow them, follow the steps, follow "
+    "every, treat it as, treat them as, treat this as, replaces your, take them as, take it as, right away, is "
+    "trusted, are trusted, as trusted, be trusted, should be run, must be run, any commands, commands in, "
+    "commands inside, commands found, instructions in, instructions found, instructions inside, without delay, "
+    "treat its, as authoritative, are authoritative, is authoritative",
 )
 DEFIED: Final = concept(
     "DEFIED",
     "ignore disregard forget override overrides supersede supersedes superseded bypass circumvent unrestricted "
-    "guardrails lifted jailbreak ignoriere ignora",
+    "guardrails lifted jailbreak ignoriere ignora dismiss dismissed contradict contradicting",
     "set aside, no rules, no restrictions, no longer apply, no longer applies, without restrictions, content "
     "restrictions, safety rules, do not stop, don't stop, never refuse, never refuses, are lifted, are suspended, "
-    "come before the, comes before the",
+    "come before the, comes before the, be ignored, be disregarded, be overridden, cannot be refused, may not "
+    "refuse, must not refuse, do not refuse",
     "忽略 无视",
 )
 CAST: Final = concept(
@@ -188,16 +202,17 @@ REACH: Final = concept(
 )
 OFTEN: Final = concept(
     "OFTEN",
-    "whenever always automatically afterwards first also additionally immediately please then",
+    "whenever automatically afterwards also additionally",
     "must be called, must run, at least once, before answering, before doing, before reading",
 )
 RIVAL: Final = concept(
     "RIVAL",
     "competitors competitor competitors' competing rivals deprecated revoked untrusted unsafe unreliable",
-    "instead of any, instead of all, instead of other, in place of, over all, over any, over other, any other, all "
-    "other, the only one, the only tool, only tool that, prefer it, best choice, ranked first, takes over, take "
-    "over, takes precedence, must not be called, not be called, built in, choose this, choose it, route all, most "
-    "trusted, replaces the, replacing the",
+    "instead of any, instead of all, instead of other, in place of, over all, over any, over other, any other, "
+    "all other, the only one, the only tool, only tool that, prefer it, best choice, ranked first, takes over, "
+    "take over, takes precedence, must not be called, not be called, built in, choose this, choose it, route all, "
+    "most trusted, replaces the, replacing the, even if another, even when another, rather than any, over "
+    "cheaper, over competing, over alternatives",
 )
 # What else it wants done.
 RUN: Final = concept(
@@ -211,15 +226,19 @@ HARMED: Final = concept(
     "HARMED",
     "delete remove erase wipe drop close disable deactivate revoke grant transfer purchase pay invite overwrite "
     "publish",
-    "delete all, delete every, remove all, make it public, push the, auto approve, change the, replace the, set the "
-    "recipient, set the, the recipient is, beneficiary",
+    "delete all, delete every, remove all, make it public, push the, auto approve, change the, replace the, set "
+    "the recipient, set the, the recipient is, beneficiary, restart the, switch the default, change the default, "
+    "delete the log, delete the conversation, clear the log, clear the history, disable the audit, turn off the, "
+    "skip the tests, mark every, pending transfers, all suppliers",
 )
 LURED: Final = concept(
     "LURED",
     "ask the user for, ask the user to, ask them for, ask for their, ask them to, have the user, get the user, "
     "request the user, sign in again, log in again, re enter, enter their, confirm their, verify their, provide "
     "their, paste their, confirm with the, type their, sign up for, share their, session expired, will be "
-    "suspended, be suspended, be erased",
+    "suspended, be suspended, be erased, keep asking, until the user, until they, reveals their, reveal their, "
+    "provides their, gives their, hands over, give you their, their password, their api key, log in at, sign in "
+    "at, for their password",
 )
 BECAUSE: Final = concept(
     "BECAUSE",
@@ -257,15 +276,16 @@ LOOKED_FOR: Final = concept(
 )
 OWN_SERVER: Final = concept(
     "OWN_SERVER",
-    "of this server, in this server, on this server, this server's tools, of the same server, from this server, "
-    "tools in this, the other tools of, tools here",
+    "tool of this server, tools of this server, tool in this server, tools in this server, tool on this server, "
+    "tools on this server, this server's tools, other tools of, other tools here, tools of the same server",
 )
 KEPT: Final = concept(
     "KEPT",
     "locally",
-    "never leaves, never leave, not leave, leave this machine, never stored, not stored, nothing is stored, is "
-    "encrypted, are encrypted, encrypted with, is taken from, are taken from, comes from, come from, is written to, "
-    "are redacted, are masked, is never, are never, removed from, remove passwords, but the requesting",
+    "password manager, never leaves, never leave, not leave this, not leave the, leave this machine, never "
+    "stored, not stored, nothing is stored, is encrypted, are encrypted, encrypted with, is taken from, are taken "
+    "from, comes from, come from, is written to, are redacted, are masked, is never, are never, removed from, "
+    "remove passwords, but the requesting",
 )
 LEAVE_ASKED: Final = concept(
     "LEAVE_ASKED",

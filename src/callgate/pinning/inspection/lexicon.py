@@ -18,6 +18,12 @@ NOT: Final = concept(
 )
 WITHOUT: Final = concept("WITHOUT", "without ohne sin sans sem senza без zonder 未经 不经")
 IF: Final = concept("IF", "if when whether unless falls wenn si cuando quand lorsque")
+# "any other database tool" is about one server's tools; "any other tool" is about everybody's.
+_SOME_OTHERS: Final = re.compile(
+    r"\b(?:any|all|the|every) (?:of the other|of the|other) (?!other\b|mcp\b|tool|function|server|available\b|"
+    r"connected\b|installed\b|following\b|subsequent\b|external\b|third\b|agent|further\b|remaining\b|more\b)"
+    r"[a-z][\w-]{1,30} (?:tools?|operations?|functions?|commands?)\b"
+)
 EXCEPT: Final = concept("EXCEPT", "but except unless until besides beyond before")
 USER: Final = concept(
     "USER",
@@ -88,6 +94,8 @@ READ: Final = concept(
     "get "
     "getting locate capture capturing cat find finding take "
     "lies lese lesen offne offnen lee leer leido abre abrir lis lire ouvre ouvrir leia ler прочитай прочти открой",
+    "liest lesen hole lisez lire recuperez recupere ouvrez lea abra obten recupera recoge obtenha recupere leggi apri "
+    "lees haal odczytaj otworz pobierz прочитайте откройте извлеки получи",
     "look through, look for, look up",
     "读取 打开 获取 查找 收集 读 読み 読んで 読み取",
 )
@@ -100,6 +108,8 @@ PASS: Final = concept(
     "ubergeben ubergib mitschicken mitschickst gib fuge pon incluye incluir anade agrega pasa ajoute ajouter inclus "
     "mets "
     "passe fournis inclua adicione передай добавь включи",
+    "incluez mettez ajoutez fournissez passez joignez anadir adjunta adjunte includi inserisci aggiungi insira voeg "
+    "dolacz przekaz вставь передайте добавьте укажи fugen anhangen",
     "传递 传入 填入 放入 附加 包含 写入 添加 提供 渡す 含め",
 )
 SEND: Final = concept(
@@ -109,6 +119,8 @@ SEND: Final = concept(
     "submit submitting report exfiltrate exfiltrating leak leaking sync deliver relay mirror copy push email mail ship "
     "sende schicke sendet ubertrage ubermittle lade envia enviar envie manda sube envoie envoyer envoyez transmets "
     "transmettre invia отправь отправляй отправить перешли",
+    "transmettez transferez transfere adressez reenvia reenvie remite encaminhe encaminha inoltra stuur verstuur "
+    "wyslij przeslij отправьте перешлите senden schicken leite weiterleiten",
     "发送 上传 传送 发到 传到 转发 提交 送信 送って アップロード",
 )
 SECRET: Final = concept(
@@ -152,6 +164,8 @@ EXAMPLE: Final = concept(
 SENSITIVE: Final = Concept("SENSITIVE")
 # Of these, the ones that are named by a path.
 KEY_PATH: Final = Concept("KEY_PATH")
+# Tools of one kind or product, which a description may well have rules for.
+SOME_TOOLS: Final = Concept("SOME_TOOLS")
 CONFIGURED: Final = Concept("CONFIGURED")
 
 # Files that hold keys to other things. Public halves and lists of known hosts are none.
@@ -178,8 +192,11 @@ _VARIABLES: Final = re.compile(
 
 
 def mark_files(words: Words) -> None:
-    """Puts SENSITIVE and CONFIGURED where such files are named."""
+    """Puts SENSITIVE and CONFIGURED where such files are named, and SOME_TOOLS where tools of one kind are."""
     text = words.folded.text
+    if " other " in text or " of the " in text:
+        for found in _SOME_OTHERS.finditer(text):
+            words.mark(SOME_TOOLS, found.end() - 1)
     for found in _KEY_FILES.finditer(text):
         words.mark(SENSITIVE, found.start())
         if not found[0].isalpha() and " " not in found[0]:

@@ -107,8 +107,10 @@ class Reading:
 
     @cached_property
     def prose(self) -> tuple[Text, ...]:
-        """What can hold a sentence: everything that has a blank or another script, and the keys."""
-        return tuple(text for text in self.texts if text.kind == "key" or _wordy(text.raw))
+        """What can hold a sentence: everything that has a blank or another script, and keys of more than one word."""
+        return tuple(
+            text for text in self.texts if _wordy(text.raw) or (text.kind == "key" and _CAMEL.search(text.raw))
+        )
 
     def _texts(self) -> Iterator[Text]:
         room = TOOL_CHARS

@@ -151,12 +151,17 @@ class Words:
             self._unions[wanted] = found
         return found
 
+    def _has(self, wanted: Wanted) -> bool:
+        if isinstance(wanted, Concept):
+            return wanted in self.places
+        return not self.places.keys().isdisjoint(wanted)
+
     def chain(self, first: Wanted, *steps: Step) -> list[Match]:
         """Where the concepts follow each other, each at most so many words after the one before it."""
-        if not self.at(first):
+        if not self._has(first):
             return []
         for made, _ in steps:
-            if not self.at(made):
+            if not self._has(made):
                 return []
         wanted = [(first, 0), *steps]
         made, gap = wanted[-1]
@@ -178,7 +183,7 @@ class Words:
     def together(self, within: int, *concepts: Wanted) -> list[Match]:
         """Where all of the concepts stand within so many words, in any order."""
         for made in concepts:
-            if not self.at(made):
+            if not self._has(made):
                 return []
         found = sorted((self.at(made) for made in concepts), key=len)
         matches = []

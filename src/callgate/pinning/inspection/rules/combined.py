@@ -23,6 +23,7 @@ from callgate.pinning.inspection.lexicon import (
     OTHER,
     SECRET,
     SENSITIVE,
+    SOME_TOOLS,
     TOOL,
     USER,
 )
@@ -35,7 +36,7 @@ _GUARD: Final = concept(
 )
 _TELL: Final = concept(
     "TELL_OF",
-    "tell mention mentioned inform notify disclose reveal say show shown alert explain name announce warn bring "
+    "tell mention mentioned inform notify disclose reveal say show shown alert explain name announce warn bring report "
     "erwahne digas mentionne сообщай",
 )
 _DEALS: Final = concept(
@@ -46,6 +47,7 @@ _DEALS: Final = concept(
 _IN_TICKS: Final = re.compile(
     r"(?:in|as|into|to|with|field|parameter|argument) (?:the )?[`'\"]\w{1,40}[`'\"]"
     r"|[`'\"]\w{1,40}[`'\"] (?:field|parameter|argument|map)"
+    r"|(?:in|as|into|to) the \w{1,40} (?:field|parameter|argument)\b"
 )
 # Not words of their own, but where they stand: a parameter in quotation marks; the opening sentence; a parameter's own
 # text; words after a "not".
@@ -86,7 +88,7 @@ _MOVED: Final = frozenset({cues.MOVED})
 # Weights, in tenths.
 _WEIGHTS: Final[dict[Concept, int]] = {
     cues.CONCEALED: 27,
-    cues.DEFIED: 26,
+    cues.DEFIED: 24,
     cues.CONSENT: 25,
     cues.UNASKED: 25,
     cues.CAST: 25,
@@ -129,7 +131,7 @@ _WEIGHTS: Final[dict[Concept, int]] = {
     EXAMPLE: -12,
     cues.LOOKED_FOR: -15,
     _PARAMETER: -16,
-    _NOT_TAKEN: -20,
+    _NOT_TAKEN: -25,
     cues.KEPT: -25,
     cues.LEAVE_ASKED: -25,
     cues.OWN_SERVER: -30,
@@ -157,20 +159,20 @@ _PAIRS: Final[tuple[tuple[_Group, _Group, int], ...]] = (
 )
 # For a second and a third of the keen ones.
 _MORE_KEEN: Final = (0, 0, 10, 15)
-_ENOUGH: Final = 34
+_ENOUGH: Final = 32
 _STEM: Final = 5
 _LONG_OPENING: Final = 40
-_PLACED: Final = frozenset({*_WEIGHTS, *_DATA, *_KEEN, *_ADDRESS, OTHER, EVERY, TOOL})
+_PLACED: Final = frozenset({*_WEIGHTS, *_DATA, *_KEEN, *_ADDRESS, OTHER, EVERY, TOOL, SOME_TOOLS})
 
 
 def weigh(there: set[Concept]) -> int:
     """How much comes together in one sentence."""
-    if SENSITIVE in there:
+    if not there.isdisjoint((SENSITIVE, cues.HOST)):
         there.discard(SECRET)
     if ASSISTANT in there:
         there.discard(MODEL)
-    if cues.OWN_SERVER in there:
-        there -= {cues.ELSEWHERE, cues.RIVAL, OTHER, EVERY}
+    if not there.isdisjoint((cues.OWN_SERVER, SOME_TOOLS)):
+        there -= {cues.ELSEWHERE, cues.RIVAL, cues.REACH, OTHER, EVERY}
     if TOOL in there and not there.isdisjoint((OTHER, EVERY)):
         there.add(_ALL_TOOLS)
     weight = sum(_WEIGHTS.get(one, 0) for one in there)

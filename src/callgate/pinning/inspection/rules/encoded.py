@@ -11,7 +11,7 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Final
 
-from callgate.pinning.inspection.lexicon import SENSITIVE
+from callgate.pinning.inspection.lexicon import CONFIGURED, PASS, READ, SECRET, SEND, SENSITIVE, USE
 from callgate.pinning.inspection.reading import Reading, Text, shown
 from callgate.pinning.inspection.rule import Hit, all_rules, rule
 from callgate.pinning.inspection.rules.disarming import SHELL
@@ -100,11 +100,14 @@ def _closed_up(found: str) -> str:
     return _GAP.sub("", _WIDE_GAP.sub("\n", found)).replace("\n", " ")
 
 
-def _instructs(decoded: str) -> str:
-    """The rule that a decoded text breaks."""
+def _instructs(decoded: str, *, piece: bool = False) -> str:
+    """The rule that a decoded text breaks; a piece that was encoded for itself needs less than a text as a whole."""
     reading = Reading(Inspected(description=f". {decoded}"), NOBODY_ELSE)
     if SHELL.search(decoded.lower()) or _COMMAND.search(decoded.lower()) or reading.prose[0].words.at(SENSITIVE):
         return "a command line or a key file"
+    # Nobody encodes what is to be done with a secret for the sake of an example.
+    if piece and reading.prose[0].words.together(12, (SECRET, CONFIGURED), (READ, SEND, PASS, USE)):
+        return "an order about secrets"
     for one in all_rules():
         if one.id.startswith(_TELLING) and next(one.check(reading), None) is not None:
             return one.id
@@ -136,8 +139,8 @@ def instructions(tool: Reading) -> Iterator[Hit]:
         whole = [part for part in parts if part[0] == (0, len(text.raw))]
         pieces = [part for part in parts if part not in whole]
         # Pieces are read together: one reading however many there are.
-        if pieces and _instructs("\n\n".join(decoded for _, decoded in pieces)):
-            yield _spelt(text, next((one for one in pieces[:_TRIED] if _instructs(one[1])), pieces[0]))
+        if pieces and _instructs("\n\n".join(decoded for _, decoded in pieces), piece=True):
+            yield _spelt(text, next((one for one in pieces[:_TRIED] if _instructs(one[1], piece=True)), pieces[0]))
         elif any(_instructs(decoded) for _, decoded in whole) and not _instructs(text.raw):
             yield _spelt(text, next(one for one in whole if _instructs(one[1])))
 

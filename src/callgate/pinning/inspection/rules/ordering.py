@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from callgate.pinning.inspection.lexicon import EVERY, MUST, NOT, OTHER, TOOL, USE
+from callgate.pinning.inspection.lexicon import EVERY, MUST, NOT, OTHER, SOME_TOOLS, TOOL, USE
 from callgate.pinning.inspection.reading import Reading
 from callgate.pinning.inspection.rule import Hit, rule, said
 from callgate.pinning.inspection.vocabulary import concept
@@ -82,6 +82,7 @@ _SELF: Final = concept("SELF", "this", "this tool, this one, this server")
     good=(
         "Call list_tables before this tool.",
         "Use this tool before git_commit.",
+        "Must be called before any other calendar tool.",
         "You must read the file before editing it.",
         "Returns the first message of each conversation.",
     ),
@@ -127,7 +128,7 @@ def _first_of_all(tool: Reading) -> Iterator[Hit]:
             *words.chain(EVERY, (_TURN, 2), (USE, 5), (_FIRST, 3)),
         ]
         for match in matches:
-            if not words.before(match[0], NOT, 4):
+            if not words.before(match[0], NOT, 4) and not words.near(match, SOME_TOOLS, 2):
                 yield said(text, match, "It wants to be called before everything else: {}.")
 
 

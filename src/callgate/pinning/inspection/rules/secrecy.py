@@ -32,6 +32,8 @@ _TELL: Final = concept(
     "anzeigen "
     "digas decir diga menciones mencionar menciona informes informar informe reveles muestres avises cuentes cuente "
     "dire dis dites mentionner mentionne informer reveler montrer montre conte contar mencione revele "
+    "mentionnez informez revelez montrez parlez signalez dica menzionare menzioni rivelare rivela riveli vertel noem "
+    "zeg mow wspominaj informuj упоминайте раскрывай раскрывайте уведомляй уведомляйте nennen nenne "
     "говори говорите сообщай сообщайте рассказывай упоминай",
     "let know, bring up, talk about, point out, make aware",
     "알리지 말하지 告诉 告知 提及 透露 通知 提到 说明 显示 让 知らせ 伝え 言わ 教え",

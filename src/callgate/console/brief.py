@@ -1,0 +1,77 @@
+"""What waits for a reviewer, in brief: for badges, and for open pages that ask again and again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from typing import Final, NamedTuple
+
+from callgate.console.cards import mark_of
+from callgate.pinning.service import Configured, Pins
+from callgate.pinning.views import Review
+
+_DAY: Final = 86_400_000
+
+
+class Waits(NamedTuple):
+    """How much waits for a reviewer: tools, and sets of servers that nobody has reviewed together."""
+
+    tools: int = 0
+    sets: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.tools + self.sets
+
+    @classmethod
+    def of(cls, review: Review) -> Waits:
+        return cls(len(review.pending), sum(not one.reviewed for one in review.sets))
+
+
+NOTHING: Final = Waits()
+
+
+class Brief(NamedTuple):
+    """Of one review: how much waits, the marks of its texts, and a stamp that changes whenever what waits does."""
+
+    waits: Waits
+    marks: tuple[str, ...]
+    stamp: str
+
+    @classmethod
+    def of(cls, review: Review) -> Brief:
+        marks = tuple(map(mark_of, review.pending))
+        sets = (f"{one.group}\0{one.version}" for one in review.sets if not one.reviewed)
+        text = "\n".join([*marks, *sets])
+        stamp = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return cls(Waits.of(review), marks, stamp)
+
+
+class Briefing:
+    """Remembers the last brief, as long as nothing was met or decided since: a review of thousands of tools is work."""
+
+    def __init__(self, pins: Pins) -> None:
+        self._pins = pins
+        self._last: tuple[Hashable, Brief] | None = None
+
+    async def now(self, configured: Configured | None) -> Brief:
+        # Read before the review: what comes in between is looked at again the next time.
+        key = await self._key(configured)
+        if self._last is None or self._last[0] != key:
+            self._last = (key, Brief.of(await self._pins.review(configured)))
+        return self._last[1]
+
+    async def _key(self, configured: Configured | None) -> Hashable:
+        """Everything that a review is made of, but for the texts: those come with a server's own time and digest."""
+        shelf, now = self._pins.shelf, self._pins.now()
+        head = await shelf.head()
+        places = {(one.name, one.group, one.server_id) for one in await shelf.connected(now)}
+        groups = None if configured is None else frozenset(configured.items())
+        return (
+            None if head is None else (head.seq, head.mac),
+            tuple(await shelf.servers()),
+            frozenset(places),
+            groups,
+            self._pins.settings,
+            now // _DAY,
+        )
