@@ -129,6 +129,10 @@ def measure(step: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
         "shared, half tuned on first": [row for row in shared if row.half == "tuned"],
         "shared, half kept apart at first": [row for row in shared if row.half == "kept"],
         **{name: [row for row in all_rows if row.corpus == name] for name in ("own", *LATER)},
+        **{
+            f"independent, half {half}": [row for row in all_rows if row.corpus == "independent" and row.half == name]
+            for half, name in (("A", "tuned"), ("B", "kept"))
+        },
     }
     categories = sorted({row.category for row in shared})
     published = [Inspected.of(row.entry) for row in shared if row.category == "published"]

@@ -48,6 +48,7 @@ class Wire:
 
     answers: Iterator[bytes]
     waited: float = 0.0
+    caller: str | None = None
 
     async def turn(self) -> None:
         pass

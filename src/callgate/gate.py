@@ -121,6 +121,10 @@ async def no_objection(_call: Call) -> Verdict:
     return Pass()
 
 
+def _not_at_once(_call: Call) -> None:
+    """A check that has to be waited for."""
+
+
 class Gate:
     """The order of the checks. One gate serves every transport and the library."""
 
@@ -138,8 +142,9 @@ class Gate:
     ) -> None:
         self.closed = kill_switch
         self._record = record
+        # A check may have an answer at once (`at_once`), and then needs no clock.
         self._checks = tuple(
-            (name, check)
+            (name, check, getattr(check, "at_once", _not_at_once))
             for name, check in (("agents", agents), ("pinning", pinning), ("trust", trust))
             if check is not no_objection
         )
@@ -179,15 +184,19 @@ class Gate:
         running = "approval"
         asks: list[Ask] = []
         try:
-            if self._checks:
-                async with asyncio.timeout(self._limit):
-                    for running, check in self._checks:
+            deadline: float | None = None
+            for running, check, at_once in self._checks:
+                verdict = at_once(call)
+                if verdict is None:
+                    # One clock for all checks: it runs from the first that has to wait.
+                    deadline = deadline or asyncio.get_running_loop().time() + self._limit
+                    async with asyncio.timeout_at(deadline):
                         verdict = await check(call)
-                        answers.append(Answer(running, verdict))
-                        if isinstance(verdict, Ask):
-                            asks.append(verdict)
-                        elif not isinstance(verdict, Pass):
-                            return _refusal(running, verdict)
+                answers.append(Answer(running, verdict))
+                if isinstance(verdict, Ask):
+                    asks.append(verdict)
+                elif not isinstance(verdict, Pass):
+                    return _refusal(running, verdict)
             running = "approval"
             if asks or self._approval is not nobody_to_ask:
                 async with asyncio.timeout(self._patience):

@@ -120,5 +120,5 @@ async def furnish(pins: Pins) -> None:
         "search_notes", POISONED, {"type": "object", "properties": {"query": {}, "context": {"type": "string"}}}
     )
     warnings = ("Its version is the server's own word. Give servers.notes.pinning.identity to say who it has to be.",)
-    about = {"target": "https://notes.example/mcp", "reported": "notes 2.0.1", "warnings": warnings}
-    await meet(pins.shelf, "notes", NOTES_ID, [search], **about)
+    where, who = "https://notes.example/mcp", "notes 2.0.1"
+    await meet(pins.shelf, "notes", NOTES_ID, [search], target=where, reported=who, warnings=warnings)

@@ -60,17 +60,23 @@ def demo(
 ) -> None:
     """Run the gateway in front of an example server, and print what to try. Ctrl-C stops it."""
     ignored = _leave_user_settings()
-    with _ending_calmly(), _state(folder) as state:
+    with _ending_calmly() as asked, _state(folder) as state:
         config, command = state / "callgate.toml", _command(state)
         _configure(config, command)
+        asked.check()
         review(config, command)
-        _run(config, ignored, kept=folder is not None)
+        asked.check()
+        _run(config, ignored, asked, kept=folder is not None)
 
 
-def _run(config: Path, ignored: list[str], *, kept: bool) -> None:
+def _run(config: Path, ignored: list[str], asked: _Asked, *, kept: bool) -> None:
     from callgate.errors import ConfigError
 
     def listening(address: str) -> None:
+        if asked.to_stop:
+            # From here on the gateway hears it itself.
+            signal.raise_signal(signal.SIGTERM)
+            return
         _introduce(f"{address}/servers/notes/mcp", config, ignored, kept=kept)
 
     try:
@@ -105,20 +111,37 @@ def _leave_user_settings() -> list[str]:
     return sorted(found)
 
 
+class _Asked:
+    """Whether somebody asked it to stop while it starts.
+
+    That is looked at between steps: an exception out of nowhere may be lost in somebody's destructor.
+    """
+
+    def __init__(self) -> None:
+        self.to_stop = False
+
+    def hear(self, _number: int, _frame: object) -> None:
+        if self.to_stop:
+            raise KeyboardInterrupt  # asked again: whatever hangs is not waited for
+        self.to_stop = True
+
+    def check(self) -> None:
+        if self.to_stop:
+            raise KeyboardInterrupt
+
+
 @contextmanager
-def _ending_calmly() -> Iterator[None]:
+def _ending_calmly() -> Iterator[_Asked]:
     """Being asked to stop is how a demo ends: status 0, and the folder is cleared away, at whatever moment it comes."""
-
-    def stop(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
+    asked = _Asked()
+    before = {number: signal.signal(number, asked.hear) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield asked
     except KeyboardInterrupt:
         pass
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

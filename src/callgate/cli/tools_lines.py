@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 # Stands before every line of a server's own text, so that none of them passes for a line of ours.
 GUTTER: Final = "  │ "
 HIDDEN: Final = "black on yellow"
-POINTED: Final = "bold red underline"
+# Not underlined: a line there would hide every underscore, and id_rsa would be two words.
+POINTED: Final = "bold red reverse"
 _NARROWEST: Final = 8
 # In text that is escaped, a backslash always begins one of these.
 _SPELT: Final = re.compile(r"\\(?:u[0-9a-f]{4}|u\{[0-9a-f]+\}|[nrt])|\\\\")

@@ -29,6 +29,8 @@ class Amends:
         self._otherwise = otherwise
 
     def __call__(self, raw: bytes) -> bytes:
+        if raw[:1] == b"{":
+            return self._one(raw)
         try:
             several = elements(raw)
         except MessageError:

@@ -269,7 +269,8 @@ class App:
                 raise closed
             context = _context(upstream.name, exchange, routing)
             if door.desk is not None:
-                exchange.hearing = partial(door.desk.heard_by, context, subscription=_id_of(message))
+                if isinstance(message, Message) and message.method == _SUBSCRIBE:
+                    exchange.hearing = partial(door.desk.heard_by, context, subscription=message.id)
                 context = visit(HttpLine(exchange, upstream, self), message, context, self._clients)
                 if await door.takes(message, context):
                     await exchange.respond(202)

@@ -132,6 +132,9 @@ class ApprovalDesk:
     async def prepare(self, message: Message, context: Context) -> None:
         """Nothing to do."""
 
+    def owns(self, _tool: str) -> bool:
+        return False
+
     async def answer_call(self, _message: Message, _call: Call) -> dict[str, Any] | None:
         """No tool is ours."""
         return None

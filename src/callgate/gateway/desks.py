@@ -11,6 +11,7 @@ from callgate.gate import Call, Context, Decision
 from callgate.gateway.door import Amend
 from callgate.gateway.pin_desk import PinDesk
 from callgate.jsonrpc import Batch, Message, RequestId
+from callgate.pinning.model import PENDING_TOOL
 
 if TYPE_CHECKING:
     from callgate.gateway.desk import ApprovalDesk
@@ -30,6 +31,9 @@ class Desks:
 
     async def answer(self, message: Message, context: Context) -> dict[str, Any] | None:
         return None if self._approval is None else await self._approval.answer(message, context)
+
+    def owns(self, tool: str) -> bool:
+        return tool == PENDING_TOOL
 
     async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
         return await self._pins.answer_call(message, call)

@@ -154,6 +154,9 @@ class Desk(Protocol):
     async def prepare(self, message: Message, context: Context) -> None:
         """Get ready for the reply to a request; raises Refused where it must not go on."""
 
+    def owns(self, tool: str) -> bool:
+        """Whether a tool may be the gateway's own."""
+
     async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
         """The result of a call of a tool that is the gateway's own; None for every other. Raises Refused."""
 
@@ -233,7 +236,7 @@ class Door:
 
     async def _admit_call(self, message: Message, context: Context) -> Entry:
         call = self._call(message, context)
-        if self.desk is not None and self.gate.closed() is None:
+        if self.desk is not None and self.desk.owns(call.tool) and self.gate.closed() is None:
             await self._answer(message, self.desk.answer_call(message, call))
         decision = await self._decide(call)
         if decision.refused is not None:
@@ -274,8 +277,8 @@ class Door:
         """Before a message leaves: what it was decided by may have changed since; raises Turned."""
         closed = self.gate.closed()
         if closed is None and self.desk is not None:
-            refusals = (self.desk.last_look(flight.call) for flight in entry.calls)
-            closed = next((refused for refused in refusals if refused is not None), None)
+            for flight in entry.calls:
+                closed = closed or self.desk.last_look(flight.call)
         if closed is None or all(message.kind is not Kind.REQUEST for message in entry.messages):
             return
         for flight in entry.calls:

@@ -34,13 +34,14 @@ class Gateway(Protocol):
 class HttpLine:
     """The line of one exchange."""
 
-    __slots__ = ("_gateway", "_server", "exchange", "waited")
+    __slots__ = ("_gateway", "_server", "caller", "exchange", "waited")
 
     def __init__(self, exchange: Exchange, server: Server, gateway: Gateway) -> None:
         self.exchange = exchange
         self._server = server
         self._gateway = gateway
         self.waited = 0.0
+        self.caller: str | None = None
 
     @property
     def stopping(self) -> bool:

@@ -236,6 +236,8 @@ class HttpUpstream:
 
     async def _plain(self, exchange: Exchange, answer: Answer) -> None:
         body = await self._client.read(answer)
+        if exchange.screen is not None and body:
+            body = exchange.screen(body)
         await exchange.respond(answer.status, body, forward_down(answer.headers))
 
 

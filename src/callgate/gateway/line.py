@@ -97,6 +97,8 @@ class Line(Protocol):
 
     # How long the call has waited for a person so far.
     waited: float
+    # Whom a caller without a session looks like to the server, once somebody has asked.
+    caller: str | None
 
     @property
     def can_say(self) -> bool:

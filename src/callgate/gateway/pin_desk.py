@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
@@ -29,9 +28,6 @@ log = logging.getLogger("callgate.pinning")
 
 LIST: Final = "tools/list"
 _GREETINGS: Final = frozenset({"initialize", "server/discover"})
-# Names of members may be spelt with escapes, or in another case for readers that do not mind.
-_LIST_LIKE: Final = re.compile(rb"(?i)tools|\\u")
-_SHORT: Final = 8192
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -109,8 +105,8 @@ class PinDesk:
         return Amends({}, partial(self._screen, context))
 
     def _screen(self, context: Context, raw: bytes) -> bytes:
-        # Beyond a few thousand bytes, reading the names of the members is faster than looking for the word.
-        if len(raw) < _SHORT and _LIST_LIKE.search(raw) is None:
+        # Names of members may be spelt with escapes, or in another case for readers that do not mind.
+        if b"tools" not in raw.lower() and b"\\u" not in raw:
             return raw
         try:
             page = self._toolsets.page(raw)

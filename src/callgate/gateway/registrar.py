@@ -122,11 +122,15 @@ class Registrar:
     async def _write(self, meeting: Meeting) -> None:
         now = round(self._clock() * 1000)
         listing, at = meeting.toolset.listing, meeting.place
+        key = (at.name, meeting.identity.server_id)
+        again = key in self._written and self._written[key][0] == listing.digest
+        if again and self._clock() - self._written[key][1] < _TOUCH_SECONDS:
+            # One more line with the list that was written a moment ago.
+            self._note_check(meeting, now)
+            return
         seen = sighting(meeting.identity, listing, now, name=at.name, group=at.group, target=at.target)
         changes = await self._shelf.saw(seen.server, seen.tools, whole=seen.whole)
         server = seen.server
-        key = (server.name, server.server_id)
-        again = key in self._written and self._written[key][0] == listing.digest
         _remember(self._written, key, (listing.digest, self._clock()))
         if meeting.fresh or not again:
             self._note_check(meeting, now)

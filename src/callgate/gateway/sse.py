@@ -32,6 +32,8 @@ class Event(msgspec.Struct, frozen=True):
     retry: float | None = None
     # Whether a byte order mark opens it, which is no part of its first line.
     marked: bool = False
+    # Whether each of its lines is to every reader what it is to us.
+    plain: bool = True
 
 
 class EventCutter:
@@ -82,9 +84,7 @@ def replace_data(event: Event, data: bytes) -> bytes:
 
 def passed_on(event: Event) -> bytes:
     """The event as it came, without lines that another reader could take for data."""
-    given = _split(event.raw, marked=event.marked)
-    plain = _lines(event)
-    return event.raw if len(plain) == len(given) else b"".join(line + b"\n" for line in plain) + b"\n"
+    return event.raw if event.plain else b"".join(line + b"\n" for line in _lines(event)) + b"\n"
 
 
 def _split(raw: bytes, *, marked: bool) -> list[bytes]:
@@ -104,7 +104,8 @@ def _event(raw: bytes, *, marked: bool) -> Event:
     data: list[bytes] = []
     event_id: str | None = None
     retry: float | None = None
-    for line in _split(raw, marked=marked):
+    lines = _split(raw, marked=marked)
+    for line in lines:
         name, _, value = line.partition(b":")
         if name == b"data":
             data.append(value.removeprefix(b" "))
@@ -112,4 +113,5 @@ def _event(raw: bytes, *, marked: bool) -> Event:
             event_id = value.removeprefix(b" ").decode("utf-8", "replace")
         elif name == b"retry" and value.strip().isdigit():
             retry = int(value.strip()[:9]) / 1000
-    return Event(raw, b"\n".join(data) if any(data) else None, event_id, retry, marked)
+    whole = b"\n".join(data) if any(data) else None
+    return Event(raw, whole, event_id, retry, marked, all(map(_is_plain, lines)))

@@ -71,6 +71,8 @@ class Toolsets:
         self._generations: dict[str, int] = {}
         self._reported: dict[str, str] = {}
         self._listings: weakref.WeakValueDictionary[tuple[str, str], Listing] = weakref.WeakValueDictionary()
+        # The list that was read last of each identity, for as long as some line has it.
+        self._latest: weakref.WeakValueDictionary[str, Listing] = weakref.WeakValueDictionary()
         # Moves with every configuration.
         self._changes = 0
 
@@ -78,6 +80,8 @@ class Toolsets:
         """Follow a configuration."""
         self.settings, self.places, self.ask_seconds = settings, places, ask_seconds
         self._changes += 1
+        # Other bounds may make another list of the same bytes.
+        self._latest.clear()
 
     def recall(self, server: str, reported: str) -> None:
         """What a server said of itself to an earlier gateway: for sessions that go on without a new greeting."""
@@ -92,7 +96,13 @@ class Toolsets:
         place = self.places.get(context.server)
         if place is None or place.kind != "http":
             return context.server, ""
-        return context.server, caller(context.headers, credentials=place.by_caller)
+        if not isinstance(context, Visit):
+            return context.server, caller(context.headers, credentials=place.by_caller)
+        # Worked out once for each message: it is asked for more than once.
+        known = context.line.caller
+        if known is None:
+            known = context.line.caller = caller(context.headers, credentials=place.by_caller)
+        return context.server, known
 
     def line(self, context: Context) -> Line:
         return self._lines.at(self._key(context))
@@ -153,10 +163,12 @@ class Toolsets:
         if toolset is not None and toolset.listing is listing and toolset.stamp == state:
             return toolset
         # Lines that show the same list share what it comes to.
-        shared = listing.compiled
+        shared = None if listing.compiled is None else listing.compiled()
         if not isinstance(shared, Toolset) or shared.stamp != state:
             held = self.held(identity.server_id)
-            shared = listing.compiled = Toolset(identity, listing, book, self.settings, held, stamp=state)
+            shared = Toolset(identity, listing, book, self.settings, held, stamp=state)
+            # Not the other way round too: megabytes in a circle stay until somebody looks for circles.
+            listing.compiled = weakref.ref(shared)
         line.toolset = shared
         return shared
 
@@ -265,8 +277,9 @@ class Toolsets:
         return self.place(server).identify(reported)
 
     def _listed(self, line: Line, identity: Identity, page: Page) -> list[Listed]:
-        known = line.listing.known if line.listing is not None and line.identity == identity else None
-        reader = Reader(identity.server_id, self.settings, known)
+        listing = line.listing if line.identity == identity else self._latest.get(identity.server_id)
+        # What another line has read, byte for byte, need not be read again.
+        reader = Reader(identity.server_id, self.settings, None if listing is None else listing.known)
         return [reader.read(entry) for entry in page.entries]
 
     def _settle(self, context: Context, line: Line, whole: Partial) -> Toolset:
@@ -282,20 +295,21 @@ class Toolsets:
         return toolset
 
     def _listing(self, whole: Partial, line: Line) -> Listing:
-        known, identity, measure = line.listing, whole.identity, whole.measure
+        identity, measure = whole.identity, whole.measure
+        known = line.listing if line.identity == identity else self._latest.get(identity.server_id)
         if measure.problem:
             # Nothing of it is used, so nothing of it is kept.
             return Listing((), problem=measure.problem, count=measure.tools, size=measure.size)
-        if known is not None and line.identity == identity and known.arrays == tuple(whole.arrays):
+        if known is not None and not known.problem and known.arrays == tuple(whole.arrays):
             return known
         made = Listing(whole.listed)
         made.arrays = tuple(whole.arrays)
         key = (identity.server_id, made.digest)
         shared = self._listings.get(key)
-        if shared is not None and shared.arrays == made.arrays:
-            return shared
-        self._listings[key] = made
-        return made
+        if shared is None or shared.arrays != made.arrays:
+            shared = self._listings[key] = made
+        self._latest[identity.server_id] = shared
+        return shared
 
     # ---- a list that passes ----
 

@@ -35,6 +35,8 @@ class Webhook:
         self._task = asyncio.create_task(self._work(), name="callgate-webhook")
 
     def send(self, message: dict[str, Any]) -> None:
+        if len(self._waiting) == _WAITING_MAX:
+            log.error("alert not delivered", extra={"fields": {"error": "too many alerts wait"}})
         self._waiting.append(_encode(message))
         self._news.set()
 
@@ -55,8 +57,11 @@ class Webhook:
             await self._news.wait()
             self._news.clear()
             while self._waiting:
-                await self._deliver(self._waiting[0], tries=_TRIES)
-                self._waiting.popleft()
+                first = self._waiting[0]
+                await self._deliver(first, tries=_TRIES)
+                # Where too many came meanwhile, it was dropped already.
+                if self._waiting and self._waiting[0] is first:
+                    self._waiting.popleft()
 
     async def _deliver(self, body: bytes, *, tries: int) -> None:
         why = ""

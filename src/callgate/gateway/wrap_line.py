@@ -53,6 +53,7 @@ class WrapLine:
         self._write = write
         self._ended = ended
         self.waited = 0.0
+        self.caller: str | None = None
 
     async def turn(self) -> None:
         await self._turn.wait_reached()

@@ -59,10 +59,9 @@ _NAMES: Final = (
     *(b"api_key", b"apikey", b"api-key", b"access_key", b"accesskey", b"access-key", b"private_key", b"secret"),
     *(b"token", b"passwd", b"password", b"passphrase", b"credential", b"authorization", b"bearer"),
 )
-# Most arguments are short, and have none of all these: that is found out in one go.
+# Every shape has so many of these letters in a row, or is a private key's head; most arguments have neither.
 _SHORT: Final = 400
-_ANY_MARK: Final = re.compile(b"|".join(re.escape(mark) for shape in _SHAPES for mark in shape.marks))
-_ANY_NAME: Final = re.compile(b"|".join(map(re.escape, _NAMES)), re.IGNORECASE)
+_RUN: Final = re.compile(rb"[A-Za-z0-9+/_.=~-]{16}|-----BEGIN ")
 _VALUE: Final = re.compile(
     rb"[A-Za-z0-9_-]{0,40}\\?[\"']?\s{0,3}[:= ]\s{0,3}(?:\\?[\"']){0,2}(?:[Bb]earer\s)?([A-Za-z0-9+/_.=~-]{16,512})"
 )
@@ -75,8 +74,9 @@ def odd(canonical: bytes, usual: int | None = None) -> tuple[str, ...]:
     `usual` is how many bytes they mostly have, where that is known.
     """
     found: dict[str, None] = {}
-    short = len(canonical) <= _SHORT and not _ANY_MARK.search(canonical) and not _ANY_NAME.search(canonical)
-    for window in () if short else _windows(canonical):
+    if len(canonical) <= _SHORT and _RUN.search(canonical) is None:
+        return ()
+    for window in _windows(canonical):
         for shape in _SHAPES:
             for mark in shape.marks:
                 if mark in window and any(shape.pattern.match(window, at) for at in _places(window, mark)):

@@ -166,15 +166,16 @@ class Toolset:
         made = self._facts.get(name)
         if made is None:
             listed = self.listing.tools.get(name)
-            made = {
-                "pin": {
-                    "server_id": self.identity.server_id,
-                    "approval_hash": self.standing(name).approval_hash or None,
-                    "listed_hash": (listed.approval_hash or None) if listed is not None else None,
-                    "state": self.standing(name).state.value,
-                    "toolset": self.version,
-                }
+            standing = self.standing(name)
+            pin: dict[str, Any] = {
+                "server_id": self.identity.server_id,
+                "approval_hash": standing.approval_hash or None,
+                "state": standing.state.value,
+                "toolset": self.version,
             }
+            if listed is not None and listed.approval_hash != standing.approval_hash:
+                pin["listed_hash"] = listed.approval_hash or None
+            made = {"pin": pin}
             if listed is not None:
                 self._facts[name] = made
         return made

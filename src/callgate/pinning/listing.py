@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -241,7 +241,7 @@ class Listing:
         self.problem = problem
         # For whoever reads lists again and again: the arrays it was read from, and what it came to.
         self.arrays: tuple[bytes, ...] = ()
-        self.compiled: object = None
+        self.compiled: Callable[[], object] | None = None
         self.tools: dict[str, Listed] = {}
         self.nameless = 0
         self.known: dict[bytes, Listed] = {}

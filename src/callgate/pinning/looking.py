@@ -14,6 +14,7 @@ from callgate.pinning.neighbours import Neighbours, Stands
 from callgate.pinning.settings import Settings
 
 _KEPT: Final = 50_000
+_KEPT_BYTES: Final = 32 * 1024 * 1024
 _GROUPS: Final = 32
 K = TypeVar("K")
 V = TypeVar("V")
@@ -24,6 +25,7 @@ class Looking:
 
     def __init__(self) -> None:
         self._listed: dict[tuple[str, str, bytes], Listed] = {}
+        self._listed_bytes = 0
         self._findings: dict[tuple[bytes, bytes, str], tuple[Finding, ...]] = {}
         self._tokens: dict[bytes, int] = {}
         self._open: dict[bytes, str] = {}
@@ -41,6 +43,11 @@ class Looking:
             if not made.problem and (made.name != tool.tool or made.approval_hash != tool.approval_hash):
                 why = "what is stored of it is not what was met; let the server be asked again"
                 made = Listed(tool.tool, tool.raw, made.entry, problem=why)
+            # Texts are as large as a server likes: what is remembered of them is bounded in bytes too.
+            self._listed_bytes += len(tool.raw)
+            if self._listed_bytes > _KEPT_BYTES:
+                self._listed.clear()
+                self._listed_bytes = len(tool.raw)
             _keep(self._listed, key, made)
         return made
 

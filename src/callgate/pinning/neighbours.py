@@ -6,6 +6,7 @@ the few that matter costs less, and stays true when servers come and go that do 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -23,6 +24,7 @@ _SAME: Final = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "-": None,
 # Up to here a name is found by leaving out each of its letters; beyond, by its beginning or its end.
 _SHORT: Final = 65
 _HALF: Final = 30
+_FOUND: Final = 20_000
 
 
 class Stands(Protocol):
@@ -48,7 +50,7 @@ class Neighbours:
             for tool in one.tools:
                 if not tool.gone:
                     self._owners.setdefault(tool.tool, []).append(one.seen.server_id)
-        self._found: dict[tuple[str, bytes], dict[str, frozenset[str]]] = {}
+        self._found: dict[bytes, dict[str, frozenset[str]]] = {}
 
     @cached_property
     def _near(self) -> dict[str, list[str]]:
@@ -69,9 +71,12 @@ class Neighbours:
         """By the name of their server the tools of others that this one may touch; more than it does, never fewer."""
         if all(seen.lineage == one.seen.lineage for seen in self._servers.values()):
             return {}
-        key = (one.seen.server_id, listed.raw)
+        # By its digest, and not for ever: a text may change with every look.
+        key = hashlib.sha256(one.seen.server_id.encode("utf-8", "surrogatepass") + b"\0" + listed.raw).digest()
         made = self._found.get(key)
         if made is None:
+            if len(self._found) >= _FOUND:
+                self._found.clear()
             made = self._found[key] = self._touched(one.seen, listed)
         return made
 

@@ -25,7 +25,7 @@ def require_current(found: str | None) -> None:
     if found in VERSIONS:
         raise StoreTooOld(
             f"the store has schema {found}, this Callgate needs {HEAD}",
-            advice="Stop the gateways on it, make a copy with `callgate store backup`, "
+            advice="Stop the gateways on it, make a copy with `callgate store backup FILE`, "
             "then run `callgate store upgrade`.",
         )
     raise StoreTooNew(

@@ -70,6 +70,9 @@ def test_modern_results_say_their_type_and_handshake_results_do_not(ask):
     assert ask("tools/list", modern())["result"]["resultType"] == "complete"
     assert ask("tools/call", modern(name="list_notes"))["result"]["resultType"] == "complete"
     assert "resultType" not in ask("tools/list")["result"]
+    about = ask("server/discover", modern())["result"]["serverInfo"]
+    assert ask("tools/list", modern())["result"]["_meta"] == {"io.modelcontextprotocol/serverInfo": about}
+    assert "_meta" not in ask("tools/list")["result"]
     assert ask("server/discover", modern())["result"]["supportedVersions"][0] == MODERN
 
 

@@ -22,7 +22,9 @@ PRIVATE: Final = concept(
     "employee data, phone book, private repositories, recently opened, open documents, internal documents, "
     "browser cookies, user profile, user's files, local files, source code, maiden name, passport number, tax "
     "return, tax returns, bank statement, bank statements, health records, medical records, salary data, personal "
-    "documents",
+    "documents, downloads folder, documents folder, desktop folder, user's downloads, user's documents, user's "
+    "desktop, photo library, call history, text messages, search history, one time codes, verification code, "
+    "verification codes, bank login, online banking, id card",
 )
 HOST: Final = concept(
     "HOST",
@@ -54,14 +56,14 @@ ELSEWHERE: Final = concept(
     "ELSEWHERE",
     "elsewhere connectors connector",
     "other tools, other tool, other servers, other server, another tool, another server, other connectors, other "
-    "integrations, other plugins, other providers, other providers', other vendors, other sources, other data, any "
-    "tool, every tool, whatever tool, no tool, each tool, all tool, tool calls, tool call, tool output, tool "
+    "integrations, other plugins, other providers, other providers', other vendors, other sources, other data, "
+    "any tool, every tool, whatever tool, no tool, each tool, all tool, tool calls, tool call, tool output, tool "
     "outputs, tool results, so far, seen in, came across, at hand, you last, you have opened, you have read, you "
-    "have seen, earlier in, previously in, email tool, mail tool, file tool, filesystem tool, terminal tool, shell "
-    "tool, browser tool, calendar tool, database tool, upload tool, messaging tool, payment tool, search tool, "
-    "filesystem server, github server, of the session, in this session, in the session, during the session, this "
-    "session, the workspace, those of other, other assistants, other agents, any other, whatever else, everything "
-    "else",
+    "have seen, earlier in, previously in, email tool, mail tool, file tool, filesystem tool, terminal tool, "
+    "shell tool, browser tool, calendar tool, database tool, upload tool, messaging tool, payment tool, search "
+    "tool, filesystem server, github server, of the session, in this session, in the session, during the session, "
+    "this session, the workspace, those of other, other assistants, other agents, whatever else, everything else, "
+    "any other tool, any other server, any other search, any other provider",
 )
 WHOLE: Final = concept(
     "WHOLE",
@@ -138,15 +140,17 @@ CONSENT: Final = concept(
 UNASKED: Final = concept(
     "UNASKED_FOR",
     "auto_approve autoapprove unprompted",
-    "do not ask, don't ask, so do not ask, without asking, without confirmation, without confirming, without "
-    "approval, without prompting, without consulting, no pidas, ohne nachzufragen, sans demander, not bothered, "
-    "be bothered, not be asked, need to ask, need to confirm, do not confirm, don't confirm, do not wait for, "
-    "don't wait for, do not prompt, confirmation dialogs, are to be skipped, skip the confirmation, skip "
-    "confirmation, auto approve, do not bother, even if the user, even when the user, even if they, whether or "
-    "not the, user objects, user refuses, user declines, regardless of what, no matter what, whatever the user, "
-    "without being asked, even if the question, even if unrelated, even those unrelated, even if it is, even when "
-    "it is, being asked, would agree, would approve, assume the user, assume they, assume that the user, on your "
-    "own initiative, do not wait, without waiting",
+    "so do not ask, without asking, without confirmation, without confirming, without approval, without "
+    "prompting, without consulting, no pidas, ohne nachzufragen, sans demander, not bothered, be bothered, not be "
+    "asked, need to ask, need to confirm, do not confirm, don't confirm, do not wait for, don't wait for, do not "
+    "prompt, confirmation dialogs, are to be skipped, skip the confirmation, skip confirmation, auto approve, do "
+    "not bother, even if the user, even when the user, even if they, whether or not the, user objects, user "
+    "refuses, user declines, regardless of what, no matter what, whatever the user, without being asked, even if "
+    "the question, even if unrelated, even those unrelated, even if it is, even when it is, being asked, would "
+    "agree, would approve, assume the user, assume they, assume that the user, on your own initiative, do not "
+    "wait, without waiting, do not ask the user, don't ask the user, don't ask them, do not ask them, ask for "
+    "confirmation again, do not ask for confirmation, don't ask for confirmation, do not ask for permission, do "
+    "not ask for approval, do not ask again",
 )
 OFFICE: Final = concept(
     "OFFICE_OF",
@@ -162,12 +166,11 @@ HEEDED: Final = concept(
     "HEEDED",
     "obey comply heed outrank outranks precedence",
     "carry out, carry them out, carry it out, act on it, act on them, act on those, do as, do what, as it says, "
-    "as instructed, what it says, meant for you, as if the user, at once, be executed, to be executed, execute "
-    "it, execute them, run it, run them, decode it, decode this, follow it, follow them, follow the steps, follow "
-    "every, treat it as, treat them as, treat this as, replaces your, take them as, take it as, right away, is "
-    "trusted, are trusted, as trusted, be trusted, should be run, must be run, any commands, commands in, "
-    "commands inside, commands found, instructions in, instructions found, instructions inside, without delay, "
-    "treat its, as authoritative, are authoritative, is authoritative",
+    "as instructed, what it says, meant for you, as if the user, be executed, to be executed, execute it, execute "
+    "them, run it, run them, decode it, decode this, follow it, follow them, follow the steps, follow every, "
+    "treat it as, treat them as, treat this as, replaces your, take them as, take it as, right away, is trusted, "
+    "are trusted, as trusted, be trusted, should be run, must be run, any commands, commands in, commands inside, "
+    "commands found, without delay, treat its, as authoritative, are authoritative, is authoritative",
 )
 DEFIED: Final = concept(
     "DEFIED",
@@ -182,10 +185,11 @@ DEFIED: Final = concept(
 CAST: Final = concept(
     "CAST",
     "persona roleplay",
-    "you are now, you now act, act as, your real, your true, your actual, real task, real goal, main goal, your "
-    "goal, your task, your job is, your mission, your role is, your purpose, pretend you, imagine you, developer "
-    "message, system message, you work for, you serve, interests of the, note to the, note for the, new policy, for "
-    "the assistant, message for",
+    "you are now, you now act, your real, your true, your actual, real task, real goal, main goal, your goal, "
+    "your task, your job is, your mission, your role is, your purpose, pretend you, imagine you, developer "
+    "message, system message, you work for, you serve, interests of the, note to the, note for the, new policy, "
+    "for the assistant, message for, act as a, act as an, act as root, as instructions, as commands from, as "
+    "orders, as directives, send me, send us, forward us, hand us, mail us",
 )
 # How far it reaches.
 REACH: Final = concept(
@@ -207,12 +211,13 @@ OFTEN: Final = concept(
 )
 RIVAL: Final = concept(
     "RIVAL",
-    "competitors competitor competitors' competing rivals deprecated revoked untrusted unsafe unreliable",
-    "instead of any, instead of all, instead of other, in place of, over all, over any, over other, any other, "
-    "all other, the only one, the only tool, only tool that, prefer it, best choice, ranked first, takes over, "
-    "take over, takes precedence, must not be called, not be called, built in, choose this, choose it, route all, "
-    "most trusted, replaces the, replacing the, even if another, even when another, rather than any, over "
-    "cheaper, over competing, over alternatives",
+    "competitors competitor competitors' competing rivals deprecated revoked unreliable",
+    "instead of any, instead of all, instead of other, in place of, over all, over any, over other, the only one, "
+    "the only tool, only tool that, prefer it, best choice, ranked first, takes over, take over, takes "
+    "precedence, must not be called, not be called, built in, choose this, choose it, route all, most trusted, "
+    "replaces the, replacing the, even if another, even when another, rather than any, over cheaper, over "
+    "competing, over alternatives, any other tool, all other tools, any other search, any other server, any "
+    "competing",
 )
 # What else it wants done.
 RUN: Final = concept(
@@ -238,7 +243,7 @@ LURED: Final = concept(
     "their, paste their, confirm with the, type their, sign up for, share their, session expired, will be "
     "suspended, be suspended, be erased, keep asking, until the user, until they, reveals their, reveal their, "
     "provides their, gives their, hands over, give you their, their password, their api key, log in at, sign in "
-    "at, for their password",
+    "at, for their password, required from the user, needed from the user, demand from the user",
 )
 BECAUSE: Final = concept(
     "BECAUSE",
@@ -272,7 +277,7 @@ LOOKED_FOR: Final = concept(
     "LOOKED_FOR",
     "detect detects detecting detection scan scans scanning scanner check checks checking redact redacts redacted "
     "mask masked masks sanitize sanitizes validate validates inspect inspects explains flags finds poisoning "
-    "vulnerabilities",
+    "vulnerabilities analyzes analyses analyze classifies classify identifies flagged moderates",
 )
 OWN_SERVER: Final = concept(
     "OWN_SERVER",
@@ -282,10 +287,11 @@ OWN_SERVER: Final = concept(
 KEPT: Final = concept(
     "KEPT",
     "locally",
-    "password manager, never leaves, never leave, not leave this, not leave the, leave this machine, never "
-    "stored, not stored, nothing is stored, is encrypted, are encrypted, encrypted with, is taken from, are taken "
-    "from, comes from, come from, is written to, are redacted, are masked, is never, are never, removed from, "
-    "remove passwords, but the requesting",
+    "never leaves, never leave, not leave this, not leave the, leave this machine, never stored, not stored, "
+    "nothing is stored, is encrypted, are encrypted, encrypted with, is taken from, are taken from, comes from, "
+    "come from, is written to, are redacted, are masked, is never, are never, removed from, remove passwords, but "
+    "the requesting, to the caller, for display, back to the user, in a password manager, in your password "
+    "manager, in their password manager",
 )
 LEAVE_ASKED: Final = concept(
     "LEAVE_ASKED",

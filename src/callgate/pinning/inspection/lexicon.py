@@ -24,7 +24,7 @@ _SOME_OTHERS: Final = re.compile(
     r"connected\b|installed\b|following\b|subsequent\b|external\b|third\b|agent|further\b|remaining\b|more\b)"
     r"[a-z][\w-]{1,30} (?:tools?|operations?|functions?|commands?)\b"
 )
-EXCEPT: Final = concept("EXCEPT", "but except unless until besides beyond before")
+EXCEPT: Final = concept("EXCEPT", "but except unless until besides beyond before", "other than, apart from")
 USER: Final = concept(
     "USER",
     "user users user's human humans human's person customer customers operator anyone anybody owner "

@@ -18,7 +18,7 @@ _TOKEN: Final = re.compile(
     r"(?P<url>[a-z][a-z0-9+.-]{1,15}://[^\s\"'<>`)\]}]{1,300})"
     r"|(?P<mail>[a-z0-9][a-z0-9.+_-]{0,63}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8})"
     r"|(?P<word>\w{1,64}(?:'(?:s|t|re|ll|ve|d|m)\b)?)"
-    r"|(?P<stop>(?<!e\.g)(?<!i\.e)[.!?;。！？；]{1,8}(?=[\s\"')*_]|\Z|[\u3000-\u9fff])|\n[^\S\n]{0,20}(?:\n|[-*•#>]))"
+    r"|(?P<stop>(?<!e\.g)(?<!i\.e)[.!?;。！？；]{1,8}(?=[\s\"')*_]|\Z|[\u3000-\u9fff])|\n[^\S\n]{0,20}(?:\n|[-*•#>]|\d{1,2}[.)]\s))"
 )
 _HAS_CJK: Final = re.compile(f"[{_CJK}]")
 # A sentence that ends between two words puts them this much further apart.

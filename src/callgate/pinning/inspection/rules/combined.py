@@ -49,6 +49,7 @@ _IN_TICKS: Final = re.compile(
     r"|[`'\"]\w{1,40}[`'\"] (?:field|parameter|argument|map)"
     r"|(?:in|as|into|to) the \w{1,40} (?:field|parameter|argument)\b"
 )
+_MANY_TIMES: Final = re.compile(r"\b[1-9]\d{1,9} times\b")
 # Not words of their own, but where they stand: a parameter in quotation marks; the opening sentence; a parameter's own
 # text; words after a "not".
 _SINK: Final = Concept("SINK")
@@ -63,8 +64,10 @@ _SCREENS: Final = Concept("SCREENS")
 _SECRETS: Final = frozenset({SECRET, SENSITIVE, CONFIGURED, cues.PRIVATE, cues.HOST})
 _KNOWN: Final = frozenset({cues.TALKED, cues.INNER})
 _DATA: Final = _SECRETS | _KNOWN | {cues.ELSEWHERE}
-# What a tool may be about: words of its name and of its opening sentence are its business.
-_ITS_BUSINESS: Final = _SECRETS | _KNOWN | {cues.OUTWARD, cues.RUN, cues.HARMED, _DEALS}
+_FILES: Final = frozenset({SENSITIVE, CONFIGURED})
+# What a tool may be about: words of its name and of its opening sentence are its business. A file that holds keys is so
+# only if the opening names such a file: "docker" in a name does not explain ~/.docker/config.json.
+_ITS_BUSINESS: Final = (_SECRETS - _FILES) | _KNOWN | {cues.OUTWARD, cues.RUN, cues.HARMED, _DEALS}
 _KEEN: Final = frozenset(
     {
         cues.CONCEALED,
@@ -162,6 +165,7 @@ _MORE_KEEN: Final = (0, 0, 10, 15)
 _ENOUGH: Final = 32
 _STEM: Final = 5
 _LONG_OPENING: Final = 40
+_LONGEST: Final = 45
 _PLACED: Final = frozenset({*_WEIGHTS, *_DATA, *_KEEN, *_ADDRESS, OTHER, EVERY, TOOL, SOME_TOOLS})
 
 
@@ -206,22 +210,38 @@ def sentence(tool: Reading) -> Iterator[Hit]:
     for text in tool.prose:
         if text.kind == "key":
             continue
-        parts = list(text.words.sentences())
+        parts = [piece for part in text.words.sentences() for piece in _pieces(part)]
         for part, there in zip(parts, _placed(text, parts, business), strict=True):
             if there and weigh(there) >= _ENOUGH:
                 yield said(text, part, "Several things come together that honest texts keep apart: {}.")
 
 
+def _pieces(part: Match) -> Iterator[Match]:
+    """Lists and tables without full stops are one long sentence, in which much comes together by chance."""
+    for first in range(part[0], part[1] + 1, _LONGEST):
+        yield first, min(first + _LONGEST - 1, part[1])
+
+
 def _business(tool: Reading) -> frozenset[str]:
-    """The beginnings of the words that say what the tool is for."""
+    """The beginnings of the words that say what the tool is for, and kinds of files by their concept's name."""
     said_: list[str] = []
+    files: list[str] = []
     for text in tool.texts:
         if text.kind == "name":
             said_ += text.words.words
         elif text.kind == "description":
             opening = next(text.words.sentences(), (0, -1))
             said_ += text.words.words[: opening[1] + 1]
-    return frozenset(word[:_STEM] for word in said_)
+            files = [made.name for made in _FILES if text.words.within(opening, made)]
+    return frozenset([*(word[:_STEM] for word in said_), *files])
+
+
+def _mark(text: Text) -> None:
+    """Things that are told by their shape."""
+    for found in _IN_TICKS.finditer(text.plain.text):
+        text.words.mark(_SINK, found.end() - 2)
+    for found in _MANY_TIMES.finditer(text.plain.text):
+        text.words.mark(cues.LOOPED, found.start())
 
 
 def _placed(text: Text, parts: list[Match], business: frozenset[str]) -> list[set[Concept]]:
@@ -229,21 +249,20 @@ def _placed(text: Text, parts: list[Match], business: frozenset[str]) -> list[se
     words = text.words
     owner = [number for number, (first, last) in enumerate(parts) for _ in range(first, last + 1)]
     placed: list[set[Concept]] = [set() for _ in parts]
-    for found in _IN_TICKS.finditer(text.plain.text):
-        words.mark(_SINK, found.end() - 2)
+    _mark(text)
     opens = text.where == "description"
     for made, places in words.places.items():
         if made not in _PLACED:
             continue
         for place in places:
             number = owner[place]
-            its = made in _ITS_BUSINESS and words.words[place][:_STEM] in business
+            its = made.name in business or (made in _ITS_BUSINESS and words.words[place][:_STEM] in business)
             if not its or (opens and number == 0):
                 placed[number].add(made)
     for made, wanted, gap in (
         (_NOT_TOLD, _TELL, 3),
         (_NOT_GUARDED, _GUARD, 4),
-        (_NOT_TAKEN, (SECRET, SENSITIVE, CONFIGURED, cues.PRIVATE, cues.TALKED), 4),
+        (_NOT_TAKEN, (SECRET, SENSITIVE, CONFIGURED, cues.PRIVATE, cues.TALKED, cues.HEEDED), 4),
     ):
         for match in words.chain(NOT, (wanted, gap)):
             placed[owner[match[1]]].add(made)

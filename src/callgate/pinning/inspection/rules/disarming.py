@@ -58,13 +58,15 @@ _RESULT: Final = concept(
     "returned returns response result results output fetched retrieved reply downloaded decoded decode decoding",
 )
 _DECODE: Final = concept("DECODE", "decode decipher decrypt unscramble deobfuscate", "decode it, 解码")
-_TELLS: Final = concept("TELLS", "commands command steps", "tells you, asks you, says to, instructs you")
+_TELLS: Final = concept("TELLS", "commands command", "tells you, asks you, says to, instructs you")
 SHELL: Final = re.compile(
     r"\b(?:curl|wget|iwr|invoke-webrequest)\b[^\n|]{0,200}\|\s{0,4}(?:sudo\s{1,4})?(?:(?:ba|z|da|k)?sh|python3?|node|iex)\b"
     r"|\brm\s{1,4}-[a-z]{1,5}\s{1,4}(?:~|/|\$home|\*)|/dev/tcp/|\b(?:nc|ncat)\b[^\n]{0,60}\s-e\b|powershell[^\n]{0,60}\s-enc"
     r"|\bbase64\s{1,4}(?:-d|--decode)|\bchmod\s{1,4}(?:-r\s{1,4})?777\b|https?://[^\s]{1,200}\.(?:sh|ps1|py)\b[^\n.]{0,30}\b(?:sh|bash|sudo|python3?)\b|\bmkfs\b|\bauthorized_keys\b"
 )
-_RUN: Final = concept("RUN", "run execute type paste launch first add append put pipe start open spawn issue enter")
+_RUN: Final = concept(
+    "RUN", "run runs execute executes type paste launch first add append put pipe start open spawn issue enter"
+)
 _COMMAND: Final = Concept("COMMAND")
 
 

@@ -18,7 +18,8 @@ _NAMES: Final = (
     r"priority|instructions?|ai|llm|prompt|confidential|attention|invisible|internal|security|required"
 )
 _BLOCK: Final = re.compile(
-    rf"<\s{{0,3}}(?:{_NAMES})(?:[-_ :](?:{_NAMES}|message|notes?|update|notice|only|task|rules?|request)){{0,3}}"
+    rf"<\s{{0,3}}(?!instructions?\s{{0,3}}>)(?:{_NAMES})"
+    rf"(?:[-_ :](?:{_NAMES}|message|notes?|update|notice|only|task|rules?|request)){{0,3}}"
     r"(?:\s[^<>]{0,80})?>"
 )
 _BRACKET: Final = re.compile(
@@ -93,6 +94,7 @@ def chat_frame(tool: Reading) -> Iterator[Hit]:
     good=(
         "Takes <id> and <name>.",
         "Example: <example>{}</example>",
+        "Queries. <instructions>Quote every identifier.</instructions>",
         "IMPORTANT: ids are case-sensitive.",
         "## Usage\nRun it.",
     ),

@@ -62,7 +62,7 @@ _WRITE: Final = concept("WRITE", "write generate produce send create give compos
 def arguments(tool: Reading) -> Iterator[Hit]:
     for text in tool.prose:
         words = text.words
-        if not words.at(_CHANGE):
+        if not words.at((_CHANGE, _ALL_OF)):
             continue
         for found in _NUMBERS.finditer(words.folded.text):
             words.mark(_LITERAL, found.start())
