@@ -161,6 +161,8 @@ class Caller:
             headers["Mcp-Session-Id"] = self.connection.session_id
         self._head = self._target.head(headers)
         await self._exchange(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        # As clients do before their first call.
+        await self._exchange(b'{"jsonrpc":"2.0","id":"tools","method":"tools/list"}')
 
     async def _exchange(self, body: bytes) -> None:
         self._waiting = asyncio.get_running_loop().create_future()

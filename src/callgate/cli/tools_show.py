@@ -1,4 +1,4 @@
-"""One tool before its reviewer, as lines: identity, findings, what changed, the whole text, the schema, the entry."""
+"""One tool before its reviewer, as lines: identity, what changed, findings, the whole text, the schema, the entry."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _POINTED_MOST: Final = 200
 def tool_lines(view: ToolView, *, raw: bool = True) -> Iterator[Line]:
     """Everything there is to know of a tool. Without `raw`, all but the entry as it was received."""
     yield from facts(view)
+    if view.difference is not None and view.difference.since is not None:
+        yield from difference_lines(view.difference)
     if view.findings:
         yield from heading(f"Findings ({_count(view)})")
         entry = _entry(view.raw)
         for finding in view.findings:
             yield from finding_lines(finding, entry)
-    if view.difference is not None and view.difference.since is not None:
-        yield from difference_lines(view.difference)
     yield from heading("Description, as the model gets it")
     spans = [found.span for found in view.findings if found.where == "description" and found.span]
     yield from quoted(view.description, spans=spans) if view.description else [said("  (none)", "dim")]

@@ -272,7 +272,7 @@ class App:
                 if isinstance(message, Message) and message.method == _SUBSCRIBE:
                     exchange.hearing = partial(door.desk.heard_by, context, subscription=message.id)
                 context = visit(HttpLine(exchange, upstream, self), message, context, self._clients)
-                if await door.takes(message, context):
+                if not _is_request(message) and await door.takes(message, context):
                     await exchange.respond(202)
                     return
             if self._watched.spans.enabled:
@@ -416,6 +416,10 @@ def _context(server: str, exchange: Exchange, routing: Routing) -> Context:
         exchange.peer,
         exchange.fields,
     )
+
+
+def _is_request(message: Message | Batch) -> bool:
+    return isinstance(message, Message) and message.kind is Kind.REQUEST
 
 
 def _id_of(message: Message | Batch) -> int | str | None:

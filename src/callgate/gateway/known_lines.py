@@ -157,15 +157,15 @@ def caller(headers: Mapping[bytes, bytes], *, credentials: bool) -> str:
     A server may show each of them another list: by their `credentials`, where it is given those, by the toolsets that a
     header asks for, by their language.
     """
-    told = tuple(
-        sorted(
-            (name, value)
-            for name, value in headers.items()
-            if (name not in _SILENT and not name.startswith(_SILENT_STARTS))
-            or (credentials and name == b"authorization")
-        )
-    )
-    return _digest(told) if told else ""
+    told = [pair for pair in headers.items() if _speaks(pair[0])]
+    if credentials and b"authorization" in headers:
+        told.append((b"authorization", headers[b"authorization"]))
+    return _digest(tuple(sorted(told))) if told else ""
+
+
+@lru_cache(maxsize=1024)
+def _speaks(name: bytes) -> bool:
+    return name not in _SILENT and not name.startswith(_SILENT_STARTS)
 
 
 @lru_cache(maxsize=4096)

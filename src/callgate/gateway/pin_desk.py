@@ -102,7 +102,12 @@ class PinDesk:
 
     def screen(self, context: Context) -> Amend:
         """For everything that a server sends: a list that nobody asked for is a list all the same."""
-        return Amends({}, partial(self._screen, context))
+        return partial(self._screen_all, context)
+
+    def _screen_all(self, context: Context, raw: bytes) -> bytes:
+        if raw[:1] == b"{":
+            return self._screen(context, raw)
+        return Amends({}, partial(self._screen, context))(raw)
 
     def _screen(self, context: Context, raw: bytes) -> bytes:
         # Names of members may be spelt with escapes, or in another case for readers that do not mind.

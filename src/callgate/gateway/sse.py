@@ -17,9 +17,10 @@ _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 # How much of what is left can be the beginning of an end.
 _UNFINISHED_END: Final = 2
 _BOM: Final = b"\xef\xbb\xbf"
-# A line that every reader takes for what we take it for. Some strip odd letters before the first one, and some end a
-# line where only str.splitlines() does: beside the data, which is JSON, no line needs such a letter.
-_KNOWN: Final = re.compile(rb"(?:data|event|id|retry)?(?::|\Z)")
+# A line that every reader takes for what we take it for: its name is plain, and no other spelling of one that counts.
+# Some strip odd letters before the first line, and some end a line where only str.splitlines() does: beside the data,
+# which is JSON, no line needs such a letter.
+_KNOWN: Final = re.compile(rb"(?:data|event|id|retry|(?!(?i:data|event|id|retry)(?::|\Z))[A-Za-z0-9_-]*)(?::|\Z)")
 _ODD: Final = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
 
 
@@ -96,7 +97,7 @@ def _lines(event: Event) -> list[bytes]:
 
 
 def _is_plain(line: bytes) -> bool:
-    return _KNOWN.match(line) is not None and (line.startswith(b"data") or _ODD.search(line) is None)
+    return _KNOWN.match(line) is not None and (line.startswith(b"data:") or _ODD.search(line) is None)
 
 
 def _event(raw: bytes, *, marked: bool) -> Event:

@@ -103,8 +103,15 @@ def test_it_says_how_to_start_the_gateway_if_none_answers(people, here, listenin
     assert people("enroll", "alice", "-c", str(config)).err == ""
 
 
-def test_it_says_that_the_console_is_off(people):
+def test_it_says_that_the_console_is_off(people, here):
+    (here / "callgate.toml").write_text('[pinning]\nmode = "off"\n')
     assert "write `enabled = true` under [approval]" in people("enroll", "alice").err
+
+
+def test_a_console_that_is_there_to_review_tools_is_not_called_off(people, here, listening):
+    taken, _ = listening
+    (here / "callgate.toml").write_text(f'[gateway]\nlisten = "127.0.0.1:{taken}"\n')
+    assert people("enroll", "alice").err == ""
 
 
 def test_a_gateway_on_any_free_port_has_no_link_yet(people, here):

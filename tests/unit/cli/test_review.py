@@ -82,12 +82,13 @@ def test_the_tools_of_all_servers_are_on_one_review_and_stored_in_one_step(room,
 @requirement("TP-064")
 @pytest.mark.parametrize("columns", [40, 100])
 def test_a_long_text_is_read_to_its_end_before_it_can_be_approved(room, on, columns):
-    words = [f"w{number:04}" for number in range(600)]
+    words = [f"w{number:04}" for number in range(900)]
     room.met("notes", entry("long", " ".join(words), CLOSED))
     seen = on(columns=columns, rows=20)
     seen.expect("more lines, space shows them")
     seen.press("a")
     seen.expect("Read it to its end first")
+    seen.expect("[q]")
     assert room.states() == {"long": "new"}
     pages = 0
     while "[a] approve" not in seen.text:

@@ -110,13 +110,14 @@ CONCEALED: Final = concept(
     "unobtrusively stillschweigend",
     "stay out of, leave out, leave it out, leave them out, keep quiet, internal matter, no one needs, nobody "
     "needs, no mention, confused by, without saying, without mentioning, without telling, without showing, "
-    "without remark, without comment, without notice, no warning, not worth mentioning, keep it out, stays "
-    "between, between us, between you, say nothing, nothing about, need not, in the background, behind the "
-    "scenes, out of sight, no need to, not necessary to, do not bring, don't bring, out of your, not be "
-    "mentioned, not be shown, be told, keep this, not for the user, leave no, no trace, omit it, not refer to, "
-    "avoid mentioning, avoid referring, it is best if, not to mention, unaware of, not be aware, hidden from, "
+    "without remark, without comment, without notice, not worth mentioning, keep it out, stays between, between "
+    "us, between you, say nothing, nothing about, behind the scenes, out of sight, do not bring, don't bring, out "
+    "of your, not be mentioned, not be shown, keep this, not for the user, leave no, no trace, omit it, not refer "
+    "to, avoid mentioning, avoid referring, it is best if, not to mention, unaware of, not be aware, hidden from, "
     "hide from, nothing remains, no record, keep this from, keep it from, stay unaware, remain unaware, not need "
-    "to know, kept from, off the record",
+    "to know, kept from, off the record, no need to mention, no need to tell, no need to inform, no need to list, "
+    "no need to report, no need to show, need not know, need not be told, need not be, not necessary to mention, "
+    "not be told, should not hear, not hear of",
 )
 TOLD: Final = concept(
     "TOLD",
@@ -144,13 +145,12 @@ UNASKED: Final = concept(
     "prompting, without consulting, no pidas, ohne nachzufragen, sans demander, not bothered, be bothered, not be "
     "asked, need to ask, need to confirm, do not confirm, don't confirm, do not wait for, don't wait for, do not "
     "prompt, confirmation dialogs, are to be skipped, skip the confirmation, skip confirmation, auto approve, do "
-    "not bother, even if the user, even when the user, even if they, whether or not the, user objects, user "
-    "refuses, user declines, regardless of what, no matter what, whatever the user, without being asked, even if "
-    "the question, even if unrelated, even those unrelated, even if it is, even when it is, being asked, would "
-    "agree, would approve, assume the user, assume they, assume that the user, on your own initiative, do not "
-    "wait, without waiting, do not ask the user, don't ask the user, don't ask them, do not ask them, ask for "
-    "confirmation again, do not ask for confirmation, don't ask for confirmation, do not ask for permission, do "
-    "not ask for approval, do not ask again",
+    "not bother, even if the user, even when the user, even if they, user objects, user refuses, user declines, "
+    "regardless of what, no matter what, whatever the user, without being asked, even if the question, even if "
+    "unrelated, even those unrelated, being asked, would agree, would approve, assume the user, assume they, "
+    "assume that the user, on your own initiative, do not wait, without waiting, do not ask the user, don't ask "
+    "the user, don't ask them, do not ask them, ask for confirmation again, do not ask for confirmation, don't "
+    "ask for confirmation, do not ask for permission, do not ask for approval, do not ask again",
 )
 OFFICE: Final = concept(
     "OFFICE_OF",
@@ -164,22 +164,26 @@ OFFICE: Final = concept(
 )
 HEEDED: Final = concept(
     "HEEDED",
-    "obey comply heed outrank outranks precedence",
+    "obey comply heed outrank outranks",
     "carry out, carry them out, carry it out, act on it, act on them, act on those, do as, do what, as it says, "
     "as instructed, what it says, meant for you, as if the user, be executed, to be executed, execute it, execute "
     "them, run it, run them, decode it, decode this, follow it, follow them, follow the steps, follow every, "
     "treat it as, treat them as, treat this as, replaces your, take them as, take it as, right away, is trusted, "
     "are trusted, as trusted, be trusted, should be run, must be run, any commands, commands in, commands inside, "
-    "commands found, without delay, treat its, as authoritative, are authoritative, is authoritative",
+    "commands found, without delay, treat its, as authoritative, are authoritative, is authoritative, precedence "
+    "over the user, precedence over the chat, precedence over your, precedence over any, precedence over all",
 )
 DEFIED: Final = concept(
     "DEFIED",
-    "ignore disregard forget override overrides supersede supersedes superseded bypass circumvent unrestricted "
-    "guardrails lifted jailbreak ignoriere ignora dismiss dismissed contradict contradicting",
+    "disregard circumvent unrestricted guardrails lifted jailbreak ignoriere ignora dismiss dismissed contradict "
+    "contradicting",
     "set aside, no rules, no restrictions, no longer apply, no longer applies, without restrictions, content "
     "restrictions, safety rules, do not stop, don't stop, never refuse, never refuses, are lifted, are suspended, "
     "come before the, comes before the, be ignored, be disregarded, be overridden, cannot be refused, may not "
-    "refuse, must not refuse, do not refuse",
+    "refuse, must not refuse, do not refuse, ignore the user, ignore any, ignore all, ignore what, ignore your, "
+    "ignore that, forget the, forget what, forget about, forget your, forget all, overrides the user, override "
+    "the user, override your, overrides your, bypass the, supersedes your, supersedes the system, overrides any, "
+    "overrides all",
     "忽略 无视",
 )
 CAST: Final = concept(
@@ -194,19 +198,19 @@ CAST: Final = concept(
 # How far it reaches.
 REACH: Final = concept(
     "REACH",
-    "henceforth irrespective regardless continually permanently",
+    "henceforth continually permanently",
     "each time, every time, any request, every request, each request, every call, each call, later call, later "
-    "calls, each conversation, every conversation, each session, every session, each turn, every turn, end of each, "
-    "each response, every response, every reply, each reply, everything you write, every answer, any task, every "
-    "task, each task, start of every, beginning of every, all later, all further, all future, later sessions, from "
-    "now on, from here on, from then on, rest of the session, for the rest, while connected, is connected, whatever "
-    "it is, no matter, any file operation, all outgoing, all messages, all emails, all queries, before anything, "
-    "before you answer, before responding, before replying, before returning to, before showing, before any, comes "
-    "first, come first",
+    "calls, each conversation, every conversation, each session, every session, each turn, every turn, end of "
+    "each, each response, every response, every reply, each reply, everything you write, every answer, any task, "
+    "every task, each task, start of every, beginning of every, all later, all further, all future, later "
+    "sessions, from now on, from here on, from then on, rest of the session, for the rest, while connected, is "
+    "connected, whatever it is, no matter, any file operation, all outgoing, all messages, all emails, all "
+    "queries, before anything, before you answer, before responding, before replying, before returning to, before "
+    "showing, before any, comes first, come first",
 )
 OFTEN: Final = concept(
     "OFTEN",
-    "whenever automatically afterwards also additionally",
+    "whenever automatically afterwards also additionally irrespective regardless ignore override overrides supersedes",
     "must be called, must run, at least once, before answering, before doing, before reading",
 )
 RIVAL: Final = concept(
