@@ -179,11 +179,11 @@ DEFIED: Final = concept(
     "contradicting",
     "set aside, no rules, no restrictions, no longer apply, no longer applies, without restrictions, content "
     "restrictions, safety rules, do not stop, don't stop, never refuse, never refuses, are lifted, are suspended, "
-    "come before the, comes before the, be ignored, be disregarded, be overridden, cannot be refused, may not "
-    "refuse, must not refuse, do not refuse, ignore the user, ignore any, ignore all, ignore what, ignore your, "
-    "ignore that, forget the, forget what, forget about, forget your, forget all, overrides the user, override "
-    "the user, override your, overrides your, bypass the, supersedes your, supersedes the system, overrides any, "
-    "overrides all",
+    "come before the, comes before the, be disregarded, be overridden, cannot be refused, may not refuse, must "
+    "not refuse, do not refuse, ignore the user, ignore any, ignore all, ignore what, ignore your, ignore that, "
+    "forget the, forget what, forget about, forget your, forget all, overrides the user, override the user, "
+    "override your, overrides your, bypass the, supersedes your, supersedes the system, overrides any, overrides "
+    "all",
     "忽略 无视",
 )
 CAST: Final = concept(
