@@ -160,8 +160,9 @@ def verify(*, config: ConfigOption = None, store: StoreOption = None, as_json: J
             raise Refused(
                 Reason.PIN_TAMPERED,
                 f"the decisions on tools do not hold: {book.broken} (pin_tampered)",
-                advice="No tool can be called until the store is put right: restore a backup of it, and look at "
-                "`callgate audit list` for who decided what. If the keys are not this store's, set store.keys_dir.",
+                advice="No tool can be called until the store is put right: restore a backup of it. "
+                f"`{opened.command('audit', 'export')}` has who decided what. If the keys are not this store's, set "
+                "store.keys_dir.",
             )
         count = book.version
     typer.echo(

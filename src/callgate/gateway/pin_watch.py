@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 from callgate.errors import CallgateError, place
 from callgate.pinning.book import Book, Keys
 from callgate.pinning.storage import PinShelf
+from callgate.store.following import Follower, Watch
 
 log = logging.getLogger("callgate.pinning")
 
-POLL_SECONDS: Final = 0.4
 STALE_SECONDS: Final = 3.0
 _AGAIN_SECONDS: Final = 5.0
 
@@ -27,7 +25,7 @@ class PinWatch:
         self,
         shelf: PinShelf,
         keys: Keys,
-        watch: Callable[[Callable[[], None]], Callable[[], None]],
+        watch: Watch,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -36,45 +34,20 @@ class PinWatch:
         self.decided: Callable[[], None] = lambda: None
         self._shelf = shelf
         self._keys = keys
-        self._watch = watch
         self._clock = clock
         self._read_at: float | None = None
         self._broken_at = float("-inf")
-        self._task: asyncio.Task[None] | None = None
-        self._unwatch: Callable[[], None] | None = None
+        self._follower = Follower(watch, self.refresh, "callgate-pins")
 
     @property
     def stale(self) -> bool:
         return self._read_at is None or self._clock() - self._read_at > STALE_SECONDS
 
     async def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        poke = asyncio.Event()
-
-        def changed() -> None:
-            with suppress(RuntimeError):  # the loop has closed
-                loop.call_soon_threadsafe(poke.set)
-
-        await self.refresh()
-        self._unwatch = self._watch(changed)
-        self._task = asyncio.create_task(self._follow(poke), name="callgate-pins")
+        await self._follower.start()
 
     async def stop(self) -> None:
-        if self._unwatch is not None:
-            self._unwatch()
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
-
-    async def _follow(self, poke: asyncio.Event) -> None:
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(POLL_SECONDS):
-                    await poke.wait()
-            poke.clear()
-            await self.refresh()
+        await self._follower.stop()
 
     async def refresh(self) -> None:
         """Read what was added since. What cannot be read ages; what does not verify is believed by nobody."""

@@ -15,7 +15,8 @@ from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
 from callgate.errors import CallgateError
 from callgate.gate import Call, Decision
 from callgate.pinning.judging import Toolset
-from callgate.pinning.model import Change, Listed, ServerSeen, ToolSeen
+from callgate.pinning.model import Change, ServerSeen
+from callgate.pinning.sighting import Sighting
 from callgate.pinning.storage import PinShelf
 from callgate.recording import decision_record
 from callgate.sdk.client_outcome import bounded
@@ -90,16 +91,15 @@ class Books:
 
     # ---- lists ----
 
-    async def met(self, server: ServerSeen, found: Verified, toolset: Toolset) -> None:
+    async def met(self, sight: Sighting, found: Verified, toolset: Toolset) -> None:
         """A whole list was read: keep it for reviewers, and tell of what is another than before."""
-        listing, at = found.listing, self._clock()
+        server, listing, at = sight.server, found.listing, self._clock()
         again = self._written[:2] == (server.server_id, listing.digest)
         if again and not found.fresh and at - self._written[2] < _TOUCH_SECONDS:
             return
-        tools = [] if listing.problem else [_seen(server.server_id, one, self.now()) for one in listing.tools.values()]
         try:
             before = next((one for one in await self._shelf.servers() if one.lineage == server.lineage), None)
-            changes = await self._shelf.saw(server, tools, whole=not listing.problem)
+            changes = await self._shelf.saw(server, sight.tools, whole=sight.whole)
         except CallgateError as error:
             # Nobody can approve what could not be kept; what was approved before goes on.
             log.warning("tools of %s not kept for review: %s", server.name, error)
@@ -140,42 +140,6 @@ class Books:
             self._audit.store.append_soon(self._audit.admin(action, _BY, detail))
         except (CallgateError, TypeError, ValueError) as error:
             log.error("%s is not on record: %s", action, error)
-
-
-def seen(name: str, group: str, target: str, found: Verified, now: int) -> ServerSeen:
-    """The server as it was met with this list."""
-    identity, listing = found.identity, found.listing
-    return ServerSeen(
-        server_id=identity.server_id,
-        lineage=identity.lineage,
-        name=name,
-        group=group,
-        kind=identity.kind,
-        chosen=identity.chosen,
-        target=target,
-        reported=identity.reported,
-        warnings=identity.warnings,
-        problem=listing.problem,
-        digest=listing.digest,
-        tools=len(listing.tools),
-        size=listing.size,
-        first_seen=now,
-        last_seen=now,
-    )
-
-
-def _seen(server_id: str, tool: Listed, now: int) -> ToolSeen:
-    return ToolSeen(
-        server_id=server_id,
-        tool=tool.name,
-        approval_hash=tool.approval_hash,
-        raw=tool.raw,
-        beside=tool.beside,
-        problem=tool.problem,
-        size=len(tool.raw),
-        first_seen=now,
-        last_seen=now,
-    )
 
 
 def _told(change: Change) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from callgate.gate import Call, Pass, Refuse, Verdict
 from callgate.pinning.arguments import odd
 from callgate.pinning.judging import Toolset
 from callgate.pinning.listing import Listing
-from callgate.sdk.pinned_books import Books, seen
+from callgate.pinning.sighting import sighting
+from callgate.sdk.pinned_books import Books
 from callgate.sdk.pinned_line import Line, Verified
 from callgate.sdk.pinned_seat import Seat
 from callgate.sdk.pinned_store import Desk
@@ -52,9 +53,9 @@ class PinCheck:
         async with self._turn:
             await self._seat.join(found.identity.server_id)
             if found is not self._met:
-                place = self._place
-                server = seen(place.name, place.group, place.target, found, self._books.now())
-                await self._books.met(server, found, self._compile(found, {}))
+                at, now = self._place, self._books.now()
+                sight = sighting(found.identity, found.listing, now, name=at.name, group=at.group, target=at.target)
+                await self._books.met(sight, found, self._compile(found, {}))
                 self._met = found
             self._held = await self._seat.held(found.listing.digest)
             return found, self._compile(found, self._held)

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Final
 
 import msgspec
 from sqlalchemy import Connection, delete, insert, select
 
 from callgate.audit.rows import AuditRow
-from callgate.errors import ConfigError, StoreError
+from callgate.errors import StoreError
+from callgate.store.following import Follower
 from callgate.store.front import Store
 from callgate.store.schema import control
 
 log = logging.getLogger(__name__)
 
 VARIABLE: Final = "CALLGATE_BLOCK_ALL"
-POLL_SECONDS: Final = 0.4
 STALE_SECONDS: Final = 3.0
 _NAME: Final = "block_all"
 _ON: Final = {"1", "true", "on", "yes"}
@@ -90,8 +88,7 @@ class KillSwitch:
         self._clock = clock
         self._state = Block()
         self._read_at: float | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._unwatch: Callable[[], None] | None = None
+        self._follower = Follower(lambda changed: store.watch(changed), self._refresh, "callgate-kill-switch")
 
     @property
     def engaged(self) -> bool:
@@ -121,35 +118,10 @@ class KillSwitch:
 
     async def start(self) -> None:
         """Read the state once, then keep it fresh."""
-        if self._task is not None:
-            raise ConfigError("this kill switch runs already", advice="Start it once.")
-        loop = asyncio.get_running_loop()
-        poke = asyncio.Event()
-
-        def changed() -> None:
-            with suppress(RuntimeError):  # the loop has closed
-                loop.call_soon_threadsafe(poke.set)
-
-        await self._refresh()
-        self._unwatch = self._store.watch(changed)
-        self._task = asyncio.create_task(self._follow(poke), name="callgate-kill-switch")
+        await self._follower.start()
 
     async def stop(self) -> None:
-        if self._unwatch is not None:
-            self._unwatch()
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
-
-    async def _follow(self, poke: asyncio.Event) -> None:
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(POLL_SECONDS):
-                    await poke.wait()
-            poke.clear()
-            await self._refresh()
+        await self._follower.stop()
 
     async def _refresh(self) -> None:
         before = self._clock()

@@ -1,0 +1,58 @@
+"""Keeping something in memory as fresh as the store: read at first, soon after others change it, and now and then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+from callgate.errors import ConfigError
+
+POLL_SECONDS: Final = 0.4
+
+# `Store.watch`: takes what to call when others have changed something, and gives what ends it.
+Watch: TypeAlias = Callable[[Callable[[], None]], Callable[[], None]]
+
+
+class Follower:
+    """Calls `refresh`, which never raises; `name` is the task's."""
+
+    def __init__(self, watch: Watch, refresh: Callable[[], Awaitable[None]], name: str) -> None:
+        self._watch = watch
+        self._refresh = refresh
+        self._name = name
+        self._task: asyncio.Task[None] | None = None
+        self._unwatch: Callable[[], None] | None = None
+
+    async def start(self) -> None:
+        """Read once, then keep fresh."""
+        if self._task is not None:
+            raise ConfigError(f"{self._name} runs already", advice="Start it once.")
+        loop = asyncio.get_running_loop()
+        poke = asyncio.Event()
+
+        def changed() -> None:
+            with suppress(RuntimeError):  # the loop has closed
+                loop.call_soon_threadsafe(poke.set)
+
+        await self._refresh()
+        self._unwatch = self._watch(changed)
+        self._task = asyncio.create_task(self._follow(poke), name=self._name)
+
+    async def stop(self) -> None:
+        if self._unwatch is not None:
+            self._unwatch()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def _follow(self, poke: asyncio.Event) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await poke.wait()
+            poke.clear()
+            await self._refresh()
