@@ -88,7 +88,7 @@ class KillSwitch:
         self._clock = clock
         self._state = Block()
         self._read_at: float | None = None
-        self._follower = Follower(lambda changed: store.watch(changed), self._refresh, "callgate-kill-switch")
+        self._follower = Follower(self._watch, self._refresh, "callgate-kill-switch")
 
     @property
     def engaged(self) -> bool:
@@ -115,6 +115,9 @@ class KillSwitch:
     def force(self, forced: bool) -> None:
         """Follow a changed configuration."""
         self._by_config = forced
+
+    def _watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        return self._store.watch(changed)
 
     async def start(self) -> None:
         """Read the state once, then keep it fresh."""

@@ -112,7 +112,7 @@ def test_the_chain_of_decisions_is_verified(room):
         ("DELETE FROM pin_head", None),
     ],
 )
-def test_a_changed_decision_is_found_and_nothing_is_approved(room, change, at):
+def test_a_changed_decision_is_found_and_nothing_is_approved(room, change, at, capsys):
     room.met("notes", LIST)
     digest = room.approve("notes", "list_notes")
     room("tools", "block", "--server", "notes", "--tool", "list_notes", "--note", "no")
@@ -122,7 +122,12 @@ def test_a_changed_decision_is_found_and_nothing_is_approved(room, change, at):
             conn.execute(text(change))
     finally:
         store.close_sync()
-    assert "(pin_tampered)" in room("tools", "verify", code=1).err
+    said = room("tools", "verify", code=1).err
+    assert "(pin_tampered)" in said
+    # What it says to type tells who decided what.
+    command = next(one for one in said.split("`") if one.startswith("callgate "))
+    assert run(shlex.split(command)[1:]) == 0
+    assert '"pinning.approved"' in capsys.readouterr().out
     found = room.json("tools", "verify", code=1)
     assert (found["ok"], found["decision"]) == (False, at)
     words = ("tools", "approve", "--server", "notes", "--tool", "list_notes", "--hash", digest)
