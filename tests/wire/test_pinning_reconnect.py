@@ -14,7 +14,8 @@ from support.registry import requirement
 from support.shifting import tool
 from support.visitors import Way, all_ways, few_ways, reason_of, until
 
-NOT_YET = ("toolset_unverified", "check_timeout", "upstream_timeout")
+# A process that was killed a moment ago may still be asked, and then says nothing.
+NOT_YET = ("toolset_unverified", "check_timeout", "upstream_timeout", "upstream_closed")
 
 
 @pytest.fixture(scope="module")
