@@ -42,7 +42,7 @@ def answer(server: str, toolset: Toolset, review: str, *, modern: bool) -> dict[
         lines.append(f"- and {len(toolset.pending) - _MOST} more")
     if toolset.listing.problem:
         lines.append(f"No tool of {server} can be used: {toolset.listing.problem}.")
-    lines.append(f"They are reviewed by a person, {review}." if lines else f"No tool of {server} waits for review.")
+    lines.append(f"A person reviews tools {review}." if lines else f"No tool of {server} waits for review.")
     result: dict[str, Any] = {"content": [{"type": "text", "text": "\n".join(lines)}], "isError": False}
     return {**result, "resultType": "complete"} if modern else result
 

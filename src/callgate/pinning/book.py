@@ -39,7 +39,7 @@ class Book:
         self._mac = _START
         self._newest: dict[tuple[str, str], Pin] = {}
         self._history: dict[tuple[str, str], list[Pin]] = {}
-        self._lineages: dict[tuple[str, str], Pin] = {}
+        self._lineages: dict[tuple[str, str, str], Pin] = {}
         self._sets: list[Pin] = []
 
     @property
@@ -63,9 +63,9 @@ class Book:
         """Reviews of servers together that decided on no tool."""
         return () if self.broken else self._sets
 
-    def latest_of(self, lineage: str, tool: str) -> Pin | None:
-        """The last approval of a tool under any identity of a lineage."""
-        return None if self.broken else self._lineages.get((lineage, tool))
+    def latest_of(self, lineage: str, tool: str, server: str = "") -> Pin | None:
+        """The last approval of a tool under any identity of a lineage; with `server`, as configured under that name."""
+        return None if self.broken else self._lineages.get((lineage, server, tool))
 
     # ---- reading ----
 
@@ -107,7 +107,7 @@ class Book:
         self._newest[key] = pin
         self._history.setdefault(key, []).append(pin)
         if pin.action == "approve":
-            self._lineages[(pin.lineage, pin.tool)] = pin
+            self._lineages[(pin.lineage, "", pin.tool)] = self._lineages[(pin.lineage, pin.server, pin.tool)] = pin
 
     def _break(self, why: str, at: int | None) -> bool:
         self.broken, self.broken_at = why, at

@@ -89,9 +89,12 @@ def _new(tool: Listed, identity: Identity, book: Book) -> Standing:
 
 
 def _current(pin: Pin, identity: Identity, book: Book, settings: Settings) -> Standing:
-    """An approval holds until a later one was given to another version, where the version is the server's own word."""
+    """An approval holds until a later one was given to another version, where the version is the server's own word.
+
+    Two servers that one program makes, under two names, are no versions of each other.
+    """
     if settings.rollback == "ask" and not identity.chosen:
-        latest = book.latest_of(identity.lineage, pin.tool)
+        latest = book.latest_of(identity.lineage, pin.tool, pin.server)
         if latest is not None and latest.server_id != identity.server_id:
             text = "another version of this server was approved since; this one has to be approved again"
             return Standing(State.RETIRED, Reason.TOOL_CHANGED, text, pin.approval_hash)

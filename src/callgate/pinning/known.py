@@ -44,5 +44,7 @@ class Known:
             other
             for other in self._identities.get(pin.lineage, {})
             if other != pin.server_id
-            and any(one.tool == pin.tool for one in self.pins[other] if one.action == "approve")
+            and any(
+                (one.tool, one.server) == (pin.tool, pin.server) for one in self.pins[other] if one.action == "approve"
+            )
         )

@@ -207,7 +207,9 @@ def _package(
         what = f"names no single version (`{written[:60]}`)"
     else:
         what = "names no version"
-    warning = f"The command {what}: what runs can change at any start. Write `{instead}`, with what you reviewed."
+    warning = (
+        f"The command {what}: what runs can change at any start. Name the version that you reviewed, as in `{instead}`."
+    )
     return Launch(scheme=scheme, name=name, warnings=(warning,))
 
 

@@ -31,13 +31,13 @@ def book(*pins):
     return made
 
 
-def pin(identity=ONE, entry=ENTRY, action="approve", **more):
+def pin(identity=ONE, entry=ENTRY, action="approve", server="a", **more):
     tool = listed(entry, identity)
     return Pin(
         action=action,
         server_id=identity.server_id,
         lineage=identity.lineage,
-        server="a",
+        server=server,
         tool=tool.name,
         approval_hash=tool.approval_hash,
         approved_at=1,
@@ -86,6 +86,13 @@ def test_a_server_that_goes_back_to_an_old_version_is_asked_for_again():
     assert state(listed(), decided) == (State.RETIRED, Reason.TOOL_CHANGED)
     assert state(listed(), decided, settings=Settings(rollback="allow")) == (State.APPROVED, None)
     assert state(listed(), book(pin(ONE), pin(TWO), pin(ONE))) == (State.APPROVED, None)
+
+
+def test_two_servers_that_one_program_makes_do_not_retire_each_other():
+    one, other = (Identity(f"python file:/s.py#sha256:1 ({n})", "python file:/s.py", "stdio") for n in "ab")
+    decided = book(pin(one, server="x"), pin(other, server="y"))
+    assert state(listed(identity=one), decided, one) == (State.APPROVED, None)
+    assert state(listed(identity=other), decided, other) == (State.APPROVED, None)
 
 
 def test_a_version_that_the_operator_chooses_may_go_back():

@@ -79,7 +79,7 @@ def invisible(tool: Reading) -> Iterator[Hit]:
     for text in _others(tool):
         places = [at for at, char in enumerate(text.raw) if char in INVISIBLE and not _joins(text.raw, at)]
         if places:
-            what = f"{len(places)} characters of it take no room, the first U+{ord(text.raw[places[0]]):04X}."
+            what = f"It holds characters that take no room: {len(places)}, the first U+{ord(text.raw[places[0]]):04X}."
             yield Hit(text.where, what, (places[0], places[-1] + 1))
 
 
@@ -168,7 +168,7 @@ def private_use(tool: Reading) -> Iterator[Hit]:
         places = [at for at, char in enumerate(text.raw) if unicodedata.category(char) in {"Co", "Cn", "Cs"}]
         if places:
             first = f"U+{ord(text.raw[places[0]]):04X}"
-            what = f"{len(places)} characters of it have no meaning of their own, the first {first}."
+            what = f"It holds characters without a meaning of their own: {len(places)}, the first {first}."
             yield Hit(text.where, what, (places[0], places[-1] + 1))
 
 
