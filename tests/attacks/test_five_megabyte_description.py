@@ -9,12 +9,29 @@ from support.registry import requirement
 from support.shifting import tool
 from support.visitors import Way, few_ways
 
-HUGE = "Reads a record. " * (5 * 1024 * 1024 // 16)
+LARGE, HUGE = ("Reads a record. " * (size * 1024 * 1024 // 16) for size in (1, 5))
 
 
 @requirement("TP-043")
 @few_ways
-def test_it_never_reaches_the_agent_and_its_neighbours_work(pinned, way):
+def test_beyond_the_room_for_a_whole_list_nothing_of_the_list_is_used(pinned, way):
+    server = pinned.server(way)
+    server.fresh(tool("read"), tool("other"))
+    visitor = pinned.visit(way)
+    visitor.names()
+    pinned.approve(way.server, "read", "other")
+    visitor.until_open("read", "other")
+    before = server.called
+    server.change("read", description=HUGE)
+    assert {"read", "other"}.isdisjoint(visitor.listed())
+    assert HUGE[:200].encode() not in visitor.sent_here
+    assert visitor.reason("read") == visitor.reason("other") == "toolset_too_large"
+    assert server.called == before
+
+
+@requirement("TP-043")
+@few_ways
+def test_a_megabyte_never_reaches_the_agent_and_its_neighbours_work(pinned, way):
     server = pinned.server(way)
     server.fresh(tool("read"), tool("other"))
     visitor = pinned.visit(way)
@@ -22,7 +39,7 @@ def test_it_never_reaches_the_agent_and_its_neighbours_work(pinned, way):
     pinned.approve(way.server, "read", "other")
     visitor.until_open("read", "other")
     before = server.called.count("read")
-    server.change("read", description=HUGE)
+    server.change("read", description=LARGE)
     listed = visitor.listed()
     assert "read" not in listed
     assert "other" in listed

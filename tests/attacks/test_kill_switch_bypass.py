@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from support.gateway import CALLGATE, serving
+from support.gateway import CALLGATE, serving, write_config
 from support.hostile import STDIO_SERVER, assert_works, call_message, hostile_server, post
 from support.records import ask
 from support.registry import requirement
@@ -95,9 +95,7 @@ def test_no_request_passes_over_stdio(blocked, tmp_path, way):
 
 def test_without_the_switch_the_same_passes_over_stdio(tmp_path):
     """So that the test above can fail."""
-    argv = [CALLGATE, "wrap", "plain", "--", sys.executable, "-c", STDIO_SERVER]
-    env = {"CALLGATE_STORE_URL": f"sqlite:///{tmp_path / 'callgate.db'}"}
-    import os
-
-    done = subprocess.run(argv, input=CALL + b"\n", capture_output=True, timeout=60, check=False, env=os.environ | env)
+    config = write_config(tmp_path, {})
+    argv = [CALLGATE, "wrap", "plain", "-c", str(config), "--", sys.executable, "-c", STDIO_SERVER]
+    done = subprocess.run(argv, input=CALL + b"\n", capture_output=True, timeout=60, check=False)
     assert json.loads(done.stdout)["result"]["content"][0]["text"] == "rm"
