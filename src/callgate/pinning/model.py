@@ -170,10 +170,3 @@ class Finding(msgspec.Struct, frozen=True):
     # For findings between servers: the other server and its tool.
     server: str = ""
     tool: str = ""
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """Why a tool may not be seen or called: a reason of `errors.Reason` by value, and a sentence."""
-
-    reason: str
-    detail: str

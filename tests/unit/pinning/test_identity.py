@@ -45,7 +45,7 @@ PINNED = {
     "uvx --python=3.12 pkg@1.2rc1": "pypi:pkg@1.2rc1",
     "uv tool run pkg@1.2": "pypi:pkg@1.2",
     "uv --directory /x tool run --from pkg===1.2 serve": "pypi:pkg@1.2",
-    "uvx --index-url https://u:p@pypi.example.com/simple pkg==1": "pypi:pkg@1 from https://pypi.example.com/simple",
+    "uvx --index-url https://u:p@index.example.com/simple pkg==1": "pypi:pkg@1 from https://index.example.com/simple",
     f"uvx --from git+https://tok@example.com/o/r@{COMMIT} serve": f"git:https://example.com/o/r@{COMMIT}",
     f"npx -y github:o/r#{COMMIT}": f"git:https://github.com/o/r@{COMMIT}",
     "pipx run pkg==1.2": "pypi:pkg@1.2",
