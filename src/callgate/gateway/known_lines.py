@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias
 
 import msgspec
 
+from callgate.gate import Pass
 from callgate.pinning.judging import Toolset
 from callgate.pinning.listing import Listing, Measure
 from callgate.pinning.model import Identity, Listed
@@ -35,6 +36,8 @@ _SILENT: Final = frozenset(
     b"x-real-ip x-request-id".split()
 )
 _SILENT_STARTS: Final = (b"mcp-", b"sec-", b"x-b3-")
+# What most callers send and nothing else: told at a glance.
+_USUAL: Final = _SILENT | {b"mcp-method", b"mcp-name", b"mcp-protocol-version", b"mcp-session-id"}
 
 
 class Partial(msgspec.Struct):
@@ -58,6 +61,7 @@ class Line:
         "identity",
         "listing",
         "partial",
+        "passes",
         "reported",
         "shown",
         "told",
@@ -71,6 +75,8 @@ class Line:
         self.identity: Identity | None = None
         self.listing: Listing | None = None
         self.toolset: Toolset | None = None
+        # What was said of the tools in there that may be called; made anew with the toolset.
+        self.passes: dict[str, Pass] = {}
         # What the client was given last.
         self.shown: Toolset | None = None
         # What that list came to: its version, and whether something waited.
@@ -89,9 +95,9 @@ class Lines:
         self._lines: OrderedDict[Key, Line] = OrderedDict()
         # At most so much has come since the lists were last weighed.
         self._since = 0
-
-    def get(self, key: Key) -> Line | None:
-        return self._lines.get(key)
+        # For every call: the mapping's own, without a step between. `touch` wants a line that is there.
+        self.get: Callable[[Key], Line | None] = self._lines.get
+        self.touch: Callable[[Key], None] = self._lines.move_to_end
 
     def at(self, key: Key) -> Line:
         """The line, made where there is none."""
@@ -157,7 +163,7 @@ def caller(headers: Mapping[bytes, bytes], *, credentials: bool) -> str:
     A server may show each of them another list: by their `credentials`, where it is given those, by the toolsets that a
     header asks for, by their language.
     """
-    told = [pair for pair in headers.items() if _speaks(pair[0])]
+    told = [] if headers.keys() <= _USUAL else [pair for pair in headers.items() if _speaks(pair[0])]
     if credentials and b"authorization" in headers:
         told.append((b"authorization", headers[b"authorization"]))
     return _digest(tuple(sorted(told))) if told else ""

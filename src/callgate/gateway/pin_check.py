@@ -8,6 +8,7 @@ from typing import Final
 
 from callgate.errors import Reason, Refused, place
 from callgate.gate import Call, Pass, Refuse, Verdict
+from callgate.gateway.known_lines import Line
 from callgate.gateway.line import Visit
 from callgate.gateway.toolsets import Toolsets
 from callgate.pinning.judging import Toolset
@@ -50,11 +51,14 @@ class Pinning:
         """The answer where nothing stands in the way and nobody has to be asked; None where it takes longer."""
         if self._stale() or self._place(call.context.server):
             return None
-        toolset = self._toolsets.current(call.context)
-        if toolset is None or not toolset.standing(call.tool).open or self._outdated(call, toolset) is not None:
+        line = self._toolsets.in_force(call.context)
+        if line is None or line.toolset is None:
+            return None
+        verdict = line.passes.get(call.tool) or _let_pass(line, line.toolset, call.tool)
+        if verdict is None or _outdated(call, line.toolset, line.shown) is not None:
             return None
         self._look(call)
-        return Pass(toolset.facts(call.tool))
+        return verdict
 
     async def __call__(self, call: Call) -> Verdict:
         observing = self._toolsets.settings.mode == "observe"
@@ -84,7 +88,8 @@ class Pinning:
         standing, facts = toolset.standing(call.tool), toolset.facts(call.tool)
         if standing.reason is not None:
             return Refuse(standing.reason, standing.detail, facts, advice=await self._advice(standing.reason))
-        if (outdated := self._outdated(call, toolset)) is not None:
+        shown = self._toolsets.line(call.context).shown
+        if (outdated := _outdated(call, toolset, shown)) is not None:
             return Refuse(Reason.TOOLSET_OUTDATED, outdated, facts)
         return Pass(facts)
 
@@ -93,21 +98,6 @@ class Pinning:
         if self._review is None or reason not in _REVIEWED:
             return ""
         return f"A person reviews it, {await self._review()}."
-
-    def _outdated(self, call: Call, toolset: Toolset) -> str | None:
-        """Whether the caller goes by another list: by its own word, or because another text was shown to it."""
-        wanted = call.meta.get(TOOLSET_META)
-        if wanted is not None and wanted != toolset.version:
-            return "the call names another version of the list of tools than the one in force"
-        if call.context.session is None:
-            return None
-        shown = self._toolsets.line(call.context).shown
-        if shown is None or shown is toolset:
-            return None
-        before = shown.standing(call.tool)
-        if before.open and before.approval_hash != toolset.standing(call.tool).approval_hash:
-            return "the tool was approved anew with another text since the caller was shown its description"
-        return None
 
     async def look_anew(self, call: Call) -> Refused | None:
         """After a person has taken their time: the list is read again where it has grown old meanwhile."""
@@ -129,9 +119,33 @@ class Pinning:
             return None
         if self._stale():
             return Refused(Reason.STORE_UNAVAILABLE)
-        toolset = self._toolsets.current(call.context, whatever_age=True)
-        if toolset is None:
+        line = self._toolsets.in_force(call.context, whatever_age=True)
+        if line is None or line.toolset is None:
             text = "the server's list of tools changed while the call was decided"
             return Refused(Reason.TOOLSET_UNVERIFIED, text)
-        standing = toolset.standing(call.tool)
+        if call.tool in line.passes:
+            return None
+        standing = line.toolset.standing(call.tool)
         return None if standing.reason is None else Refused(standing.reason, standing.detail)
+
+
+def _let_pass(line: Line, toolset: Toolset, tool: str) -> Pass | None:
+    """What is said of each call of a tool for as long as the toolset stands; None where it may not be called."""
+    if not toolset.standing(tool).open:
+        return None
+    verdict = line.passes[tool] = Pass(toolset.facts(tool))
+    return verdict
+
+
+def _outdated(call: Call, toolset: Toolset, shown: Toolset | None) -> str | None:
+    """Whether the caller goes by another list: by its own word, or because another text was shown to it."""
+    wanted = call.meta.get(TOOLSET_META)
+    if wanted is not None and wanted != toolset.version:
+        return "the call names another version of the list of tools than the one in force"
+    # Callers whom no session tells apart were shown a list each: nobody knows which.
+    if shown is None or shown is toolset or call.context.session is None:
+        return None
+    before = shown.standing(call.tool)
+    if before.open and before.approval_hash != toolset.standing(call.tool).approval_hash:
+        return "the tool was approved anew with another text since the caller was shown its description"
+    return None

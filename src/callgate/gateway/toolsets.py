@@ -146,14 +146,24 @@ class Toolsets:
 
     def current(self, context: Context, *, whatever_age: bool = False) -> Toolset | None:
         """The verified tools of a line under the decisions of now; None where the list has to be read first."""
-        line = self._lines.get(self._key(context))
+        line = self.in_force(context, whatever_age=whatever_age)
+        return None if line is None else line.toolset
+
+    def in_force(self, context: Context, *, whatever_age: bool = False) -> Line | None:
+        """The same with what else is known of the line; its `toolset` is the one that stands under the decisions of now."""
+        session = context.session
+        key = self._key(context) if session is None else (context.server, session)
+        line = self._lines.get(key)
         if line is None or line.listing is None or line.identity is None:
             return None
-        if line.generation != self.generation(context.server):
+        if line.generation != self._generations.get(context.server, 0):
             return None
-        if not whatever_age and self._clock() - line.checked > self.settings.recheck_seconds:
-            return None
-        return self._compile(line, line.identity, line.listing)
+        if not whatever_age:
+            if self._clock() - line.checked > self.settings.recheck_seconds:
+                return None
+            self._lines.touch(key)
+        self._compile(line, line.identity, line.listing)
+        return line
 
     def _compile(self, line: Line, identity: Identity, listing: Listing) -> Toolset:
         """Held against the book again only when something was decided since."""
@@ -169,7 +179,7 @@ class Toolsets:
             shared = Toolset(identity, listing, book, self.settings, held, stamp=state)
             # Not the other way round too: megabytes in a circle stay until somebody looks for circles.
             listing.compiled = weakref.ref(shared)
-        line.toolset = shared
+        line.toolset, line.passes = shared, {}
         return shared
 
     def look_again(self) -> None:

@@ -61,7 +61,9 @@ _NAMES: Final = (
 )
 # Every shape has so many of these letters in a row, or is a private key's head; most arguments have neither.
 _SHORT: Final = 400
-_RUN: Final = re.compile(rb"[A-Za-z0-9+/_.=~-]{16}|-----BEGIN ")
+_LETTERS: Final = bytes(bool(re.match(rb"[A-Za-z0-9+/_.=~-]", bytes([byte]))) for byte in range(256))
+_RUN: Final = b"\1" * 16
+_HEAD: Final = b"-----BEGIN "
 _VALUE: Final = re.compile(
     rb"[A-Za-z0-9_-]{0,40}\\?[\"']?\s{0,3}[:= ]\s{0,3}(?:\\?[\"']){0,2}(?:[Bb]earer\s)?([A-Za-z0-9+/_.=~-]{16,512})"
 )
@@ -74,7 +76,7 @@ def odd(canonical: bytes, usual: int | None = None) -> tuple[str, ...]:
     `usual` is how many bytes they mostly have, where that is known.
     """
     found: dict[str, None] = {}
-    if len(canonical) <= _SHORT and _RUN.search(canonical) is None:
+    if len(canonical) <= _SHORT and _RUN not in canonical.translate(_LETTERS) and _HEAD not in canonical:
         return ()
     for window in _windows(canonical):
         for shape in _SHAPES:
