@@ -88,6 +88,12 @@ class Reason(StrEnum):
     FINDINGS_NOT_OVERRIDDEN = "findings_not_overridden"
     SCHEMA_REFUSED = "schema_refused"
     NOT_A_REVIEWER = "not_a_reviewer"
+    # the data
+    RULE_BLOCKED = "rule_blocked"
+    RESULT_WITHHELD = "result_withheld"
+    POLICY_INVALID = "policy_invalid"
+    QUARANTINE_UNKNOWN = "quarantine_unknown"
+    AGENT_SESSION_UNKNOWN = "agent_session_unknown"
     # verified approval, SEP-2672 §4.10: the call
     MISSING_EVIDENCE = "missing_evidence"
     UNSUPPORTED_METHOD = "unsupported_method"
@@ -362,6 +368,24 @@ _TABLE: dict[Reason, _Row] = {
     ),
     Reason.NOT_A_REVIEWER: _row(
         403, "This person may not decide which tools are used.", "Ask one of those whom pinning.reviewers names."
+    ),
+    Reason.RULE_BLOCKED: _tool(
+        "A rule of the policy forbids this call.",
+        "Do it another way, or ask the operator; `callgate policy explain CALL` tells them why.",
+    ),
+    Reason.RESULT_WITHHELD: _row(
+        503,
+        "The call was made, but its result cannot be passed on: what it is could not be written down.",
+        "Do not send the call again unread: it has happened. Run `callgate store check` where the gateway runs.",
+    ),
+    Reason.POLICY_INVALID: _row(
+        500, "The policy cannot be used as it is written.", "Run `callgate policy check` and follow what it says."
+    ),
+    Reason.QUARANTINE_UNKNOWN: _row(
+        404, "No result is held under this handle.", "`callgate quarantine list` shows those that are."
+    ),
+    Reason.AGENT_SESSION_UNKNOWN: _row(
+        404, "There is no agent session of that name.", "`callgate session list` shows those that are remembered."
     ),
     # An approval error is an answer to the call, so it travels with HTTP status 200: several clients show nothing of
     # a JSON-RPC error that comes with another one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final
@@ -19,7 +19,7 @@ from callgate.gateway.amending import Amends, add_capability, mark_tools
 from callgate.gateway.approving import QUESTION
 from callgate.gateway.asked import PassAsIs
 from callgate.gateway.catalogue import declares, decode_leniently, read_tools
-from callgate.gateway.door import Amend
+from callgate.gateway.door import After, Amend, Decided
 from callgate.gateway.enrolling import is_ours
 from callgate.gateway.gating import Deployment, Gating, Ruling
 from callgate.gateway.line import Visit, caller_of, has_session, own_request
@@ -195,6 +195,18 @@ class ApprovalDesk:
         action = action_hash(call.tool, call.canonical, self._deployment.server_id(call.context.server))
         wrap = partial(self._rounds.wrap, call=call.id, action=action, caller=caller_of(call.context))
         return Amends({message.id: wrap})
+
+    def decided(self, _call: Call, _decision: Decision) -> None:
+        """What an approval stood on is on record with the decision."""
+
+    def after(
+        self, _message: Message | Batch, _context: Context, _calls: Sequence[Decided] = ()
+    ) -> After | None:
+        """Nothing to write down."""
+        return None
+
+    def after_others(self, _context: Context) -> After | None:
+        return None
 
     # ---- what is for the gateway itself ----
 

@@ -1,73 +1,104 @@
-"""Two desks at one door: pinning decides what passes of a list, approval marks what is left of it."""
+"""Several desks at one door: pinning decides what passes of a list, approval marks what is left of it, and trust takes
+note of what the client is about to see."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from callgate.errors import Refused
 from callgate.gate import Call, Context, Decision
-from callgate.gateway.door import Amend
-from callgate.gateway.pin_desk import PinDesk
+from callgate.gateway.door import After, Amend, Decided
 from callgate.jsonrpc import Batch, Message, RequestId
 from callgate.pinning.model import PENDING_TOOL
 
 if TYPE_CHECKING:
     from callgate.gateway.desk import ApprovalDesk
+    from callgate.gateway.pin_desk import PinDesk
+    from callgate.gateway.trust_desk import TrustDesk
 
 
 class Desks:
-    """Pinning, and verified approval where that is set up."""
+    """Pinning, verified approval and trust, each where it is set up."""
 
-    def __init__(self, pins: PinDesk, approval: ApprovalDesk | None) -> None:
+    def __init__(self, pins: PinDesk | None, approval: ApprovalDesk | None, trust: TrustDesk | None = None) -> None:
         self._pins = pins
         self._approval = approval
+        self._trust = trust
         self.methods: frozenset[str] = frozenset() if approval is None else approval.methods
-        self.prepares = pins.prepares
+        if trust is not None:
+            self.methods |= trust.methods
+        self.prepares: frozenset[str] = frozenset() if pins is None else pins.prepares
 
     async def prepare(self, message: Message, context: Context) -> None:
-        await self._pins.prepare(message, context)
+        if self._pins is not None:
+            await self._pins.prepare(message, context)
 
     async def answer(self, message: Message, context: Context) -> dict[str, Any] | None:
+        if self._trust is not None and message.method in self._trust.methods:
+            return await self._trust.answer(message, context)
         return None if self._approval is None else await self._approval.answer(message, context)
 
     def owns(self, tool: str) -> bool:
-        return tool == PENDING_TOOL
+        return self._pins is not None and tool == PENDING_TOOL
 
     async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
-        return await self._pins.answer_call(message, call)
+        return None if self._pins is None else await self._pins.answer_call(message, call)
 
     async def look_anew(self, call: Call) -> Refused | None:
-        return await self._pins.look_anew(call)
+        return None if self._pins is None else await self._pins.look_anew(call)
 
     def last_look(self, call: Call) -> Refused | None:
-        return self._pins.last_look(call)
+        return None if self._pins is None else self._pins.last_look(call)
 
     def outgoing(self, message: Message, call: Call, decision: Decision) -> Message:
-        return message if self._approval is None else self._approval.outgoing(message, call, decision)
+        if self._approval is not None:
+            message = self._approval.outgoing(message, call, decision)
+        return message if self._trust is None else self._trust.outgoing(message, call)
 
     def screen(self, context: Context) -> Amend | None:
-        return self._pins.screen(context)
+        return None if self._pins is None else self._pins.screen(context)
 
     def heard_by(
         self, context: Context, push: Callable[[bytes], None], subscription: RequestId | None = None
     ) -> AbstractContextManager[None]:
-        return self._pins.bell.heard_by(context, push, subscription)
+        return nullcontext() if self._pins is None else self._pins.bell.heard_by(context, push, subscription)
 
     def amend(self, message: Message | Batch, context: Context) -> Amend | None:
+        trust = None if self._trust is None else self._trust.amend(message, context)
+        pins = None if self._pins is None else self._pins.amend(message, context)
         approval = None if self._approval is None else self._approval.amend(message, context)
-        return _after(self._pins.amend(message, context), approval)
+        # Trust learns from a list before entries of it are taken away or marked.
+        return _chain(trust, pins, approval)
 
     def amend_call(self, message: Message, call: Call, decision: Decision) -> Amend | None:
+        pins = None if self._pins is None else self._pins.screen(call.context)
         approval = None if self._approval is None else self._approval.amend_call(message, call, decision)
-        return _after(self._pins.screen(call.context), approval)
+        return _chain(pins, approval)
+
+    def decided(self, call: Call, decision: Decision) -> None:
+        if self._trust is not None:
+            self._trust.decided(call, decision)
+
+    def after(self, message: Message | Batch, context: Context, calls: Sequence[Decided] = ()) -> After | None:
+        return None if self._trust is None else self._trust.after(message, context, calls)
+
+    def after_others(self, context: Context) -> After | None:
+        return None if self._trust is None else self._trust.after_others(context)
 
     async def takes(self, message: Message | Batch, context: Context) -> bool:
+        if self._trust is not None and self._trust.takes(message, context):
+            return True
         return self._approval is not None and await self._approval.takes(message, context)
 
 
-def _after(first: Amend, second: Amend | None) -> Amend:
-    if second is None:
-        return first
-    return lambda raw: second(first(raw))
+def _chain(*amends: Amend | None) -> Amend | None:
+    wanted = [amend for amend in amends if amend is not None]
+    if len(wanted) < 2:
+        return wanted[0] if wanted else None
+    if len(wanted) == 2:
+        first, second = wanted
+        return lambda raw: second(first(raw))
+    first, second, third = wanted
+    return lambda raw: third(second(first(raw)))

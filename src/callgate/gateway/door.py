@@ -11,11 +11,11 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -94,17 +94,27 @@ class InFlight:
 
 
 Amend: TypeAlias = Callable[[bytes], bytes]
+# The same where something has to be written down first.
+After: TypeAlias = Callable[[bytes], Awaitable[bytes]]
 
 
 class Entry(msgspec.Struct, frozen=True):
     """A client's message that may go on, with the calls in it.
 
-    `amend` is to be given what the server answers before the client gets it: the same bytes, or others.
+    `amend` is to be given what the server answers before the client gets it: the same bytes, or others. Then `after`,
+    which may take its time: what it has to remember of an answer is durable before the client sees it.
     """
 
     message: Message | Batch
     calls: tuple[InFlight, ...] = ()
     amend: Amend | None = None
+    after: After | None = None
+
+    async def passing(self, raw: bytes) -> bytes:
+        """What the client gets of a message of the server's."""
+        if self.amend is not None:
+            raw = self.amend(raw)
+        return raw if self.after is None else await self.after(raw)
 
     @property
     def raw(self) -> bytes:
@@ -142,6 +152,14 @@ class Instead(dict[str, Any]):
     def __init__(self, result: Mapping[str, Any] | None) -> None:
         super().__init__()
         self.result = result
+
+
+class Decided(NamedTuple):
+    """A call that may go on."""
+
+    message: Message
+    call: Call
+    decision: Decision
 
 
 class Desk(Protocol):
@@ -186,6 +204,15 @@ class Desk(Protocol):
     def amend_call(self, message: Message, call: Call, decision: Decision) -> Amend | None:
         """What to do with the server's reply to a call."""
 
+    def decided(self, call: Call, decision: Decision) -> None:
+        """Told of every decision; never raises."""
+
+    def after(self, message: Message | Batch, context: Context, calls: Sequence[Decided] = ()) -> After | None:
+        """What to do with the server's replies to a message, with time to write something down. Never raises."""
+
+    def after_others(self, context: Context) -> After | None:
+        """The same for messages of a server that answer nothing that is known."""
+
     async def takes(self, message: Message | Batch, context: Context) -> bool:
         """Whether a notification or response was meant for the gateway; then it goes no further. Raises Refused."""
 
@@ -223,7 +250,7 @@ class Door:
             await self._prepare(message, context, self.desk)
         if message.method in self.desk.methods:
             await self._answer(message, self.desk.answer(message, context))
-        return Entry(message, amend=self.desk.amend(message, context))
+        return Entry(message, (), self.desk.amend(message, context), self.desk.after(message, context))
 
     async def takes(self, message: Message | Batch, context: Context) -> bool:
         """Whether a message was meant for the gateway itself and goes no further; raises Turned."""
@@ -248,7 +275,8 @@ class Door:
             flights[0].finish("blocked", code=changed.code)
             raise Turned(changed, error_reply(message.id, changed, call=call.id))
         outgoing = self.desk.outgoing(message, call, decision)
-        return Entry(outgoing, flights, self.desk.amend_call(message, call, decision))
+        after = self.desk.after(message, context, (Decided(message, call, decision),))
+        return Entry(outgoing, flights, self.desk.amend_call(message, call, decision), after)
 
     @staticmethod
     async def _prepare(message: Message, context: Context, desk: Desk) -> None:
@@ -295,16 +323,22 @@ class Door:
             for message in batch.messages:
                 if message.method in self.desk.prepares:
                     await self._prepare(message, context, self.desk)
+        decided: list[Decided] = []
         for message, call in calls:
-            refused = (await self._decide(call)).refused
+            decided.append(Decided(message, call, await self._decide(call)))
+            refused = decided[-1].decision.refused
             if refused is not None:
                 refusals[message.id] = refused
         in_flight = tuple(self._in_flight(call, message) for message, call in calls if message.id not in refusals)
         first = next(iter(refusals.values()), closed)
-        if first is None:
-            return Entry(batch, in_flight, None if self.desk is None else self.desk.amend(batch, context))
+        if first is None and self.desk is None:
+            return Entry(batch, in_flight)
+        if first is None and self.desk is not None:
+            after = self.desk.after(batch, context, decided)
+            return Entry(batch, in_flight, self.desk.amend(batch, context), after)
         for flight in in_flight:
             flight.finish("batch_refused")
+        assert first is not None
         raise Turned(first, refuse_all(batch, closed or Refused(Reason.BATCH_REFUSED), refusals))
 
     async def _decide(self, call: Call) -> Decision:
@@ -312,6 +346,8 @@ class Door:
         decision = await self.gate.decide(call)
         # The time that a person took says nothing of the gate.
         self._ledger.decided(call, decision, time.perf_counter() - started - _waited(call))
+        if self.desk is not None:
+            self.desk.decided(call, decision)
         return decision
 
     def _call(self, message: Message, context: Context) -> Call:

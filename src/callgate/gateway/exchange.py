@@ -33,6 +33,7 @@ class Exchange:
     __slots__ = (
         "_receive",
         "_send",
+        "after",
         "fields",
         "greeted",
         "headers",
@@ -65,6 +66,7 @@ class Exchange:
         self.hearing: Callable[[Callable[[bytes], None]], AbstractContextManager[None]] | None = None
         # What to do with messages on a stream that answer nothing.
         self.screen: Callable[[bytes], bytes] | None = None
+        self.after: Callable[[bytes], Awaitable[bytes]] | None = None
         self.status = 0
         # How many bytes of the gateway's room for bodies it takes.
         self.held = 0

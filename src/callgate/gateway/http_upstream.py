@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from functools import reduce
 from typing import Final
 
 from callgate.config import Server
 from callgate.errors import Reason, UpstreamError
 from callgate.gateway.bell import onto
-from callgate.gateway.door import Amend, Entry, InFlight, refuse_all
+from callgate.gateway.door import After, Entry, InFlight, refuse_all
 from callgate.gateway.exchange import Exchange
 from callgate.gateway.headers import Upward, forward_down
 from callgate.gateway.http1 import Answer
@@ -31,7 +30,7 @@ class Detached:
     def __init__(self, most: int = _DETACHED_MAX) -> None:
         self._most = most
         self._calls: OrderedDict[tuple[str, RequestId], InFlight] = OrderedDict()
-        self._amends: OrderedDict[tuple[str, RequestId | None], Amend] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, RequestId | None], Entry] = OrderedDict()
 
     def keep(self, session: str, flights: Iterable[InFlight]) -> None:
         for flight in flights:
@@ -42,17 +41,16 @@ class Detached:
     def of(self, session: str) -> tuple[InFlight, ...]:
         return tuple(flight for (owner, _), flight in self._calls.items() if owner == session)
 
-    def keep_amend(self, session: str, ids: Iterable[RequestId | None], amend: Amend) -> None:
-        """What to do with a reply that may still come."""
+    def keep_entry(self, session: str, ids: Iterable[RequestId | None], entry: Entry) -> None:
+        """What a reply that may still come was asked for by."""
         for rpc_id in ids:
-            self._amends[(session, rpc_id)] = amend
-        while len(self._amends) > self._most:
-            self._amends.popitem(last=False)
+            self._entries[(session, rpc_id)] = entry
+        while len(self._entries) > self._most:
+            self._entries.popitem(last=False)
 
-    def amend(self, session: str) -> Amend | None:
-        """What to do with the replies on a resumed stream of this session."""
-        mine = [amend for (owner, _), amend in self._amends.items() if owner == session]
-        return (lambda raw: reduce(lambda text, amend: amend(text), mine, raw)) if mine else None
+    def entries(self, session: str) -> tuple[Entry, ...]:
+        """What the replies on a resumed stream of this session may answer."""
+        return tuple({id(entry): entry for (owner, _), entry in self._entries.items() if owner == session}.values())
 
     def settle(self, session: str) -> None:
         for key in [k for k, flight in self._calls.items() if k[0] == session and flight.done]:
@@ -118,14 +116,14 @@ class HttpUpstream:
                 watch.patient()
                 await exchange.start(answer.status, forward_down(answer.headers))
                 waiting = self._detached.of(session)
-                amend = _both(self._detached.amend(session), exchange.screen)
+                passing = self._resumed(exchange, self._detached.entries(session))
                 hearing = nullcontext() if exchange.hearing is None else exchange.hearing(onto(exchange))
                 with hearing:
                     async for event in self._client.events(answer):
                         for flight in waiting:
                             if event.data is not None and flight.replied(event.data):
                                 self._detached.settle(session)
-                        await exchange.write(self._passing(event, amend))
+                        await exchange.write(await self._passing(event, passing))
                 await exchange.end()
             finally:
                 answer.close()
@@ -161,13 +159,28 @@ class HttpUpstream:
     def hold(self, _exchange: Exchange) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def _passing(self, event: Event, amend: Amend | None) -> bytes:
+    @staticmethod
+    def _resumed(exchange: Exchange, entries: tuple[Entry, ...]) -> After:
+        """A stream of the server's own: replies to what was asked before it, and messages that answer nothing."""
+
+        async def passing(raw: bytes) -> bytes:
+            for entry in entries:
+                raw = raw if entry.amend is None else entry.amend(raw)
+            if exchange.screen is not None:
+                raw = exchange.screen(raw)
+            for entry in entries:
+                raw = raw if entry.after is None else await entry.after(raw)
+            return raw if exchange.after is None else await exchange.after(raw)
+
+        return passing
+
+    async def _passing(self, event: Event, passing: After) -> bytes:
         """What the client gets of an event: its own bytes, unless something in it has to change."""
         if event.data is None:
             return passed_on(event)
         if self._hear is not None:
             self._hear(self.name, event.data)
-        amended = event.data if amend is None else amend(event.data)
+        amended = await passing(event.data)
         return passed_on(event) if amended is event.data else replace_data(event, amended)
 
     async def _open(self, method: bytes, exchange: Exchange, body: bytes | None) -> Answer:
@@ -186,7 +199,7 @@ class HttpUpstream:
         elif _wants_reply(entry):
             self._settle(entry, body)
         # Whatever was asked, and whatever the status: what a client could take for a message is looked at.
-        body = body if entry.amend is None or not body else entry.amend(body)
+        body = await entry.passing(body) if body else body
         if exchange.parked:
             body = _as_reply(entry.message, answer.status, body)
         await exchange.respond(answer.status, body, forward_down(answer.headers))
@@ -214,7 +227,7 @@ class HttpUpstream:
                     flight = flights.get(seen.id) if seen.id is not None else None
                     if flight is not None:
                         flight.replied(event.data)
-                await exchange.write(self._passing(event, entry.amend))
+                await exchange.write(await self._passing(event, entry.passing))
         except UpstreamError as error:
             failure = error
         session = _session_of(exchange)
@@ -222,8 +235,7 @@ class HttpUpstream:
         if waiting and resumable and session and failure.reason is Reason.UPSTREAM_CLOSED:
             # On purpose or not, the client polls on with Last-Event-ID (2025-11-25, Streamable HTTP).
             self._detached.keep(session, (flight for flight in entry.calls if not flight.done))
-            if entry.amend is not None:
-                self._detached.keep_amend(session, waiting, entry.amend)
+            self._detached.keep_entry(session, waiting, entry)
         elif waiting:
             await self._lost(exchange, waiting.values(), entry, failure)
         await exchange.end()
@@ -238,13 +250,9 @@ class HttpUpstream:
         body = await self._client.read(answer)
         if exchange.screen is not None and body:
             body = exchange.screen(body)
+        if exchange.after is not None and body:
+            body = await exchange.after(body)
         await exchange.respond(answer.status, body, forward_down(answer.headers))
-
-
-def _both(first: Amend | None, second: Amend | None) -> Amend | None:
-    if first is None or second is None:
-        return first or second
-    return lambda raw: second(first(raw))
 
 
 def _as_reply(asked: Message | Batch, status: int, body: bytes) -> bytes:

@@ -80,6 +80,7 @@ class Session:
         while self._turn == turn:
             for number, line in [event for event in self._events if event[0] > after]:
                 screened = line if exchange.screen is None else exchange.screen(line)
+                screened = screened if exchange.after is None else await exchange.after(screened)
                 await exchange.write(encode_event(screened, str(number)))
                 after = number
                 self._delivered = max(self._delivered, number)
@@ -358,18 +359,17 @@ class StdioUpstream:
             return False
         if first is None:
             raise _failure(box)
-        amend = box.entry.amend
         seen = peek(first)
         if seen is not None and seen.is_reply and not box.waiting and len(box.entry.messages) == 1:
             self._note(box, first)
             status = _MODERN_STATUS.get(seen.code or 0, 200) if modern and seen.outcome == "error" else 200
-            await exchange.respond(status, first if amend is None else amend(first), [JSON, *headers])
+            await exchange.respond(status, await box.entry.passing(first), [JSON, *headers])
             return seen.outcome != "error"
         await exchange.start(200, [*EVENT_STREAM, *headers])
         line: bytes | None = first
         while line is not None:
             self._note(box, line)
-            await exchange.write(encode_event(line if amend is None else amend(line)))
+            await exchange.write(encode_event(await box.entry.passing(line)))
             if box.complete:
                 break
             line = await box.get()

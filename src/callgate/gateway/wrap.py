@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeAlias
 from callgate.errors import Reason, Refused, place
 from callgate.gate import Context
 from callgate.gateway.bell import changed, wants_changes
-from callgate.gateway.door import Amend, Answered, Door, Entry, InFlight, Turned, session_digest
+from callgate.gateway.door import Answered, Door, Entry, InFlight, Turned, session_digest
 from callgate.gateway.line import NOBODY_KNOWN, Visit, greeting_client
 from callgate.gateway.lines import one_line
 from callgate.gateway.routing import VERSION_META
@@ -70,7 +70,7 @@ class Wrap:
         self._protocol: str | None = None
         self._client = NOBODY_KNOWN
         self._calls: dict[RequestId, InFlight] = {}
-        self._amends: dict[RequestId, Amend] = {}
+        self._entries: dict[RequestId, Entry] = {}
         # Requests of our own, and calls that stand aside.
         self._asked: dict[RequestId, asyncio.Future[bytes]] = {}
         self._aside: set[asyncio.Task[None]] = set()
@@ -78,6 +78,7 @@ class Wrap:
         self._under_way: set[RequestId] = set()
         self._alone = Context(server, "stdio", self._session)
         self._screen = None if door.desk is None else door.desk.screen(self._alone)
+        self._after = None if door.desk is None else door.desk.after_others(self._alone)
         # The subscription of the modern era that changes are told under; None in the handshake era.
         self._subscription: RequestId | None = None
         self._telling: set[asyncio.Task[None]] = set()
@@ -160,8 +161,8 @@ class Wrap:
             return
         for flight in entry.calls:
             self._calls[flight.rpc_id] = flight
-        if entry.amend is not None:
-            self._amends |= {m.id: entry.amend for m in entry.messages if m.kind is Kind.REQUEST and m.id is not None}
+        if entry.amend is not None or entry.after is not None:
+            self._entries |= {m.id: entry for m in entry.messages if m.kind is Kind.REQUEST and m.id is not None}
         await self._behind.send(entry)
         for message in entry.messages:
             if wants_changes(message):
@@ -258,30 +259,35 @@ class Wrap:
         if b"\r" in line:
             # To some readers of lines a CR ends one: what stands between two must not be a message of its own.
             line = one_line(line.rstrip(b"\r"))[:-1] + b"\r" * line.endswith(b"\r")
-        screen = self._screen
-        if self._calls or self._amends or self._asked:
-            seen = peek(line)
-            if seen is not None and seen.is_reply and seen.id is not None:
-                question = self._asked.get(seen.id)
-                if question is not None:
-                    if not question.done():
-                        question.set_result(line)
-                    return
-                if seen.id in self._calls and self._calls[seen.id].replied(line):
-                    del self._calls[seen.id]
-                    self._under_way.discard(seen.id)
-                amend = self._amends.pop(seen.id, None)
-                if amend is not None:
-                    line, screen = amend(line), None
-            elif seen is None:
-                # An array: each amend finds its own in it.
-                for amend in dict.fromkeys(self._amends.values()):
-                    line = amend(line)
-        if screen is not None:
-            line = screen(line)
+        passed = await self._passed(line)
+        if passed is None:
+            return
         if self._hear is not None:
-            self._hear(self._server, line)
-        await self._front.write(line)
+            self._hear(self._server, passed)
+        await self._front.write(passed)
+
+    async def _passed(self, line: bytes) -> bytes | None:
+        """What the client gets of a message; None where it was an answer to us."""
+        seen = peek(line) if self._calls or self._entries or self._asked else None
+        if seen is not None and seen.is_reply and seen.id is not None:
+            question = self._asked.get(seen.id)
+            if question is not None:
+                if not question.done():
+                    question.set_result(line)
+                return None
+            if seen.id in self._calls and self._calls[seen.id].replied(line):
+                del self._calls[seen.id]
+                self._under_way.discard(seen.id)
+            entry = self._entries.pop(seen.id, None)
+            if entry is not None:
+                return await entry.passing(line)
+        elif seen is None:
+            # An array: each entry finds its own in it.
+            for entry in {id(entry): entry for entry in self._entries.values()}.values():
+                line = await entry.passing(line)
+        if self._screen is not None:
+            line = self._screen(line)
+        return line if self._after is None else await self._after(line)
 
     def _context(self, message: Message | Batch, turn: Turn | None) -> Context:
         protocol = self._protocol
