@@ -180,6 +180,10 @@ def _sections() -> Iterator[tuple[str, type[Section], str]]:
             yield f"[{field.name}]", bare, field.name
     yield "[servers.NAME]", config.Server, "servers"
     yield "[servers.NAME.approval]", config.ServerApproval, "servers.approval"
+    yield "[trust.defaults]", config.TrustDefaults, "trust.defaults"
+    yield "[servers.NAME.trust]", config.ServerTrust, "servers.trust"
+    yield "[servers.NAME.trust.tools.TOOL]", config.ToolLabels, "servers.trust.tools"
+    yield "[[servers.NAME.trust.rules]]", config.ArgumentLabels, "servers.trust.rules"
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:

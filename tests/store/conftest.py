@@ -4,7 +4,8 @@ import pytest
 
 from callgate.approval.memory import MemoryShelf
 from callgate.pinning.memory import MemoryPins
-from callgate.store import SqlPins, SqlShelf, Store
+from callgate.store import SqlPins, SqlShelf, SqlTrust, Store
+from callgate.trust.memory import MemoryTrust
 from support.pins import Shelved
 from support.postgres import database
 from support.shelves import Kept
@@ -69,4 +70,25 @@ async def shared_pins(url):
     """A shelf of tool pinning that other processes share."""
     store = Store.open(url, busy_seconds=30)
     yield Shelved(SqlPins(store), store, url)
+    await store.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+async def trust(request, tmp_path):
+    """A shelf of trust: the same tests in memory and on both databases."""
+    if request.param == "memory":
+        yield MemoryTrust()
+        return
+    with ExitStack() as stack:
+        url = f"sqlite:///{tmp_path / 'store.db'}" if request.param == "sqlite" else stack.enter_context(database())
+        store = Store.open(url, busy_seconds=10)
+        yield SqlTrust(store)
+        await store.close()
+
+
+@pytest.fixture
+async def shared_trust(url):
+    """A shelf of trust that other processes share, and where it is."""
+    store = Store.open(url, busy_seconds=30)
+    yield SqlTrust(store), url
     await store.close()

@@ -16,6 +16,8 @@ from callgate.errors import Reason, Refused
 
 _ID: Final = 18
 _NOTE_CHARS: Final = 500
+# Why a person is asked: a rule, its sentence, and a line on each argument.
+WHY_CHARS: Final = 4_000
 # A person on our own page is not held up by what agents have opened in their name.
 PAGE_BOUNDS: Final = Bounds(per_user=1_000, in_all=1_000_000)
 
@@ -52,7 +54,7 @@ class Asking(Ceremony):
             action_hash=action_hash_of(gated, canonical),
             display_text=display_text(gated.tool, arguments, title=gated.title, describe=describe),
             policy=gated.policy,
-            why=why,
+            why=why if len(why) <= WHY_CHARS else f"{why[: WHY_CHARS - 1]}…",
             version=gated.version,
             created_at=now,
             expires_at=now + self.settings.request_ms,

@@ -63,6 +63,14 @@ class AuditLog:
             self.dropped += 1
             log.error("the outcome of call %s is not on record: %s", record.call, error)
 
+    def noted(self, action: str, by: str, detail: dict[str, Any] | None = None) -> None:
+        """Record something that nobody waits for, with the next batch."""
+        try:
+            self.store.append_soon(self.admin(action, by, detail))
+        except (StoreUnavailable, TypeError, ValueError) as error:
+            self.dropped += 1
+            log.error("%s is not on record: %s", action, error)
+
     def row(self, record: Record) -> AuditRow:
         """The sealed row of a record, for a transaction of its own making (`Store.insert`)."""
         body = encode(record)

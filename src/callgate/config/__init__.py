@@ -19,12 +19,14 @@ from callgate.config.schema import schema
 from callgate.config.secret import Secret
 from callgate.config.server import Server
 from callgate.config.show import show
+from callgate.config.trust import ArgumentLabels, ServerTrust, ToolLabels, Trust, TrustDefaults
 
 __all__ = [
     "FILE_NAME",
     "OVERRIDES",
     "Address",
     "Approval",
+    "ArgumentLabels",
     "Audit",
     "Config",
     "Gateway",
@@ -37,8 +39,12 @@ __all__ = [
     "ServerApproval",
     "ServerLimits",
     "ServerPinning",
+    "ServerTrust",
     "Store",
     "Telemetry",
+    "ToolLabels",
+    "Trust",
+    "TrustDefaults",
     "find",
     "load",
     "parse",

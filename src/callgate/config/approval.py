@@ -21,7 +21,8 @@ class Approval(Section, frozen=True):
         bool | None,
         Meta(
             description="Whether tools that their server marks as needing verified approval need it here, and whether "
-            "the console is served. By default yes as soon as any server has `tools` in its approval section."
+            "the console is served. By default yes while `trust.mode` is `enforce`, whose policy may ask a person, or "
+            "any server has `tools` in its approval section."
         ),
     ] = None
     user: Annotated[

@@ -16,6 +16,7 @@ from callgate.config.rules import Address, Rule
 from callgate.config.secret import Secret, mask_url
 from callgate.config.section import Clash, IdleSeconds, Processes, Section, Sessions
 from callgate.config.server import Server
+from callgate.config.trust import Trust, undefined
 
 
 def _default_store() -> Secret:
@@ -219,6 +220,7 @@ class Config(Section, frozen=True):
     audit: Audit = Audit()
     approval: Approval = Approval()
     pinning: Pinning = Pinning()
+    trust: Trust = Trust()
     policy: Policy = Policy()
     limits: Limits = Limits()
     logging: Logging = Logging()
@@ -231,15 +233,15 @@ class Config(Section, frozen=True):
 
     @property
     def approves(self) -> bool:
-        """Whether calls may need a person: switched on, or some server's tools do."""
+        """Whether calls may need a person: switched on, the trust policy may ask, or some server's tools need one."""
         if self.approval.enabled is not None:
             return self.approval.enabled
-        return any(server.approval.tools for server in self.servers.values())
+        return self.trust.mode == "enforce" or any(server.approval.tools for server in self.servers.values())
 
     @property
     def has_console(self) -> bool:
-        """Whether people have something to do in the console: calls to approve, or tools to review."""
-        return self.approves or self.pinning.mode != "off"
+        """Whether people have something to do in the console: calls to approve, tools to review, sessions to see."""
+        return self.approves or self.pinning.mode != "off" or self.trust.mode != "off"
 
     def clashes(self) -> Iterator[Clash]:
         if self.approval.enabled is False:
@@ -248,7 +250,11 @@ class Config(Section, frozen=True):
                     text = (
                         "these tools need a person's approval, and approval.enabled is false; take one of the two away"
                     )
-                    yield Clash(f"servers.{name}.approval.tools", text, ("approval", "servers"))
+                    yield Clash(("servers", name, "approval", "tools"), text, ("approval", "servers"))
+        own = [(("sensitivity",), word) for word in self.trust.defaults.own_labels]
+        yield from undefined(self.trust, own, ("trust", "defaults"))
+        for name, server in self.servers.items():
+            yield from undefined(self.trust, server.trust.used_labels(), ("servers", name, "trust"))
 
     def server_limits(self, name: str) -> ServerLimits:
         server = self.servers[name]

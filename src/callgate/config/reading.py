@@ -65,7 +65,8 @@ class Reader:
         section = kind(**values)
         for clash in section.clashes():
             if wrong.isdisjoint(clash.between):
-                self._problem((*path, clash.key) if clash.key else path, clash.text)
+                inner = clash.key if isinstance(clash.key, tuple) else (clash.key,) if clash.key else ()
+                self._problem((*path, *inner), clash.text)
         return section
 
     def _value(self, kind: Any, rule: Rule, value: object, path: KeyPath) -> Any:
@@ -81,6 +82,8 @@ class Reader:
         return self._leaf(kind, bare, rule, value, path)
 
     def _list(self, kind: Any, item: Any, rule: Rule, value: object, path: KeyPath) -> tuple[Any, ...]:
+        if rule.single and isinstance(value, str):
+            return (self._value(item, rule, value, path),)
         if not isinstance(value, list):
             raise _Wrong(f"expected {expected(kind)}, found {found(value)}")
         items: list[Any] = []

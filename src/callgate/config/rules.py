@@ -40,6 +40,7 @@ class Rule:
     name: Check | None = None  # the names in a table
     read: Callable[[str], Any] | None = None  # a string, where the type is something else
     expand: bool = False  # environment references
+    single: bool = False  # one value stands for a list of it
     place: Callable[[str, Path], str] | None = None  # `~` and relative paths
     shown: Callable[[Sequence[str]], list[str]] = mask_all  # how Secrets print
 

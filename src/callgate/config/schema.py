@@ -9,6 +9,7 @@ import msgspec
 
 from callgate.config.model import Config, Limits
 from callgate.config.rules import peel
+from callgate.config.trust import ArgumentLabels, ToolLabels, TrustDefaults
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -25,7 +26,18 @@ def schema() -> dict[str, Any]:
         if rule is not None and rule.read is not None:
             # also written as text, such as "32 MiB"
             whole["$defs"]["Limits"]["properties"][key]["type"] = ["integer", "string"]
+    for section in (ToolLabels, ArgumentLabels, TrustDefaults):
+        properties = whole["$defs"][section.__name__]["properties"]
+        for key, kind in get_type_hints(section, include_extras=True).items():
+            if (rule := peel(kind)[1]) is not None and rule.single:
+                _or_single(properties[key])
     return {"$schema": DIALECT, "title": "callgate.toml"} | whole
+
+
+def _or_single(written: dict[str, Any]) -> None:
+    """One value may be written for a list of it."""
+    many = next(part for part in written["anyOf"] if part.get("type") == "array")
+    written["anyOf"].append(dict(many["items"]))
 
 
 def _custom(kind: type) -> dict[str, Any]:

@@ -13,9 +13,12 @@ IdleSeconds = Annotated[float, Meta(ge=1, le=2592000)]
 
 
 class Clash(NamedTuple):
-    """Keys that do not go together; not told while one of the `between` has a problem of its own."""
+    """Keys that do not go together; not told while one of the `between` has a problem of its own.
 
-    key: str
+    `key` is one of this table, or the way to one in a table inside it.
+    """
+
+    key: str | tuple[str | int, ...]
     text: str
     between: tuple[str, ...]
 

@@ -15,6 +15,7 @@ from callgate.config.pinning import ServerPinning
 from callgate.config.rules import Rule
 from callgate.config.secret import Secret, mask_command, mask_url
 from callgate.config.section import Clash, IdleSeconds, Processes, Section, Sessions
+from callgate.config.trust import ServerTrust
 
 # What a program needs to start at all; everything else is passed on only by name.
 BASE_ENVIRONMENT: Final = frozenset(
@@ -111,6 +112,9 @@ class Server(Section, frozen=True):
     pinning: Annotated[
         ServerPinning, Meta(description="How this server is known to reviewers, as `[servers.NAME.pinning]`.")
     ] = ServerPinning()
+    trust: Annotated[
+        ServerTrust, Meta(description="What this server's tools do with data, as `[servers.NAME.trust]`.")
+    ] = ServerTrust()
 
     @property
     def kind(self) -> Literal["http", "stdio"]:

@@ -22,6 +22,8 @@ def expected(kind: Any) -> str:
     if get_origin(bare) is Literal:
         return "one of " + ", ".join(f'"{value}"' for value in get_args(bare))
     text = _info(inspect.type_info(kind))
+    if rule and rule.single:
+        return f"a string or {text}"
     return f'{text}, or a size such as "32 MiB"' if rule and rule.read is read_size else text
 
 

@@ -18,15 +18,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from callgate.approval.service import Approvals
 from callgate.console.address import Address
 from callgate.console.brief import NOTHING
-from callgate.console.desk import Desk, ToolDesk
+from callgate.console.desk import Desk, ToolDesk, TrustDesk
 from callgate.console.guard import HEADERS, check_host
-from callgate.console.pages import approve, enrol, home, passkeys, recover, sign_in, tool, tools
+from callgate.console.pages import approve, enrol, home, passkeys, quarantine, recover, sessions, sign_in, tool, tools
 from callgate.errors import Reason, Refused, StoreError, place
 from callgate.pinning.service import Pins
+from callgate.trust.service import TrustService
 
 log = logging.getLogger("callgate.console")
 
-_PAGES: Final = (home, sign_in, enrol, recover, passkeys, approve, tools, tool)
+_PAGES: Final = (home, sign_in, enrol, recover, passkeys, approve, tools, tool, sessions, quarantine)
 
 
 class Console:
@@ -124,14 +125,17 @@ def console_app(
     pins: Pins | None = None,
     reviewers: tuple[str, ...] = (),
     configured: Callable[[], Mapping[str, str] | None] = lambda: None,
+    trust: TrustService | None = None,
 ) -> Console:
     """The console over a service; `origin` is what browsers see, such as `http://localhost:8700`.
 
     `describe_server` gives a line on a server beside its name (its address, its command), or nothing. With `pins` it
     reviews tools too: `reviewers` may decide on them (empty: whoever signs in), `configured` gives the servers of the
-    configuration with their groups.
+    configuration with their groups. With `trust` it shows agents' sessions, and the same `reviewers` decide on
+    results that are held back.
     """
     approvals.page_origin = origin
     tools = None if pins is None else ToolDesk(pins, reviewers, configured)
+    seen = None if trust is None else TrustDesk(trust, reviewers)
     address = Address(origin, secure)
-    return Console(Desk(approvals, address, describe_server=describe_server, clock=clock, tools=tools))
+    return Console(Desk(approvals, address, describe_server=describe_server, clock=clock, tools=tools, trust=seen))

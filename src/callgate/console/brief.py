@@ -14,13 +14,16 @@ _DAY: Final = 86_400_000
 
 
 class Waits(NamedTuple):
-    """How much waits for a reviewer: tools, and sets of servers that nobody has reviewed together."""
+    """How much waits for a reviewer: tools, and sets of servers that nobody has reviewed together; and results that
+    are kept back until somebody has read them."""
 
     tools: int = 0
     sets: int = 0
+    held: int = 0
 
     @property
     def total(self) -> int:
+        """Of tools and sets."""
         return self.tools + self.sets
 
     @classmethod

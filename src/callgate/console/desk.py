@@ -20,8 +20,13 @@ from callgate.console.rendering import environment
 from callgate.errors import Reason, Refused
 from callgate.pinning.service import Configured, Pins
 from callgate.pinning.views import Review
+from callgate.trust.model import Quarantined
+from callgate.trust.service import Settled, TrustService
 
 _SECRET_CHARS: Final = 512
+# How long the number of held results is believed, and how far it is counted.
+_HELD_MS: Final = 3_000
+_HELD_MOST: Final = 100
 # These reasons travel with status 200 in JSON-RPC; a browser's fetch wants to be told by the status.
 _STATUS: Final = {
     Reason.APPROVAL_EXPIRED: 410,
@@ -65,6 +70,34 @@ class ToolDesk:
         return await self._briefing.now(self.configured())
 
 
+class TrustDesk:
+    """What agents' sessions and held results are shown with, and who may let a result go (empty: who signs in)."""
+
+    def __init__(self, service: TrustService, deciders: tuple[str, ...] = ()) -> None:
+        self.service = service
+        self.deciders = deciders
+        self._held: tuple[int, int] | None = None
+
+    def may_decide(self, session: Session) -> bool:
+        return not self.deciders or session.user in self.deciders
+
+    def check(self, session: Session) -> None:
+        """Refused for who may read here and not decide."""
+        if not self.may_decide(session):
+            raise Refused(Reason.NOT_A_REVIEWER, "This person may not decide on results that are held back.")
+
+    async def settle(self, handle: str, state: Settled, *, by: str, note: str) -> Quarantined:
+        self._held = None
+        return await self.service.settle(handle, state, by=by, note=note)
+
+    async def held(self) -> int:
+        """How many results wait; every page shows it, so it is not counted each time."""
+        now = self.service.now()
+        if self._held is None or not 0 <= now - self._held[0] < _HELD_MS:
+            self._held = (now, len(await self.service.holding(limit=_HELD_MOST)))
+        return self._held[1]
+
+
 class Desk:
     """State is all in the service's shelf; nothing here differs from one request to the next."""
 
@@ -76,9 +109,11 @@ class Desk:
         describe_server: Callable[[str], str] = lambda _: "",
         clock: Callable[[], float] = time.time,
         tools: ToolDesk | None = None,
+        trust: TrustDesk | None = None,
     ) -> None:
         self.approvals = approvals
         self.tools = tools
+        self.trust = trust
         self.address = address
         self.assets = Assets()
         self.describe_server = describe_server
@@ -102,10 +137,16 @@ class Desk:
         return session
 
     async def tools_wait(self, session: Session | None) -> Waits:
-        """How many tools wait for this person: the badge of every page."""
+        """How many tools and held results wait for this person: the badges of every page."""
         if session is None or self.tools is None or not self.tools.may_decide(session):
-            return Waits()
-        return (await self.tools.brief()).waits
+            return await self.and_held(session, Waits())
+        return await self.and_held(session, (await self.tools.brief()).waits)
+
+    async def and_held(self, session: Session | None, waits: Waits) -> Waits:
+        """The same with the results that are held back."""
+        if session is None or self.trust is None or not self.trust.may_decide(session):
+            return waits
+        return waits._replace(held=await self.trust.held())
 
     async def open_change(self, request: Request, kind: type[_Body]) -> _Body:
         """What a script of ours sends for somebody who need not be signed in."""
@@ -122,7 +163,12 @@ class Desk:
     def page(self, name: str, session: Session | None = None, *, status: int = 200, **values: Any) -> Response:
         """A page from its template."""
         template = self._templates.get_template(f"{name}.html")
-        shared = {"session": session, "origin": self.address.origin, "has_tools": self.tools is not None}
+        shared = {
+            "session": session,
+            "origin": self.address.origin,
+            "has_tools": self.tools is not None,
+            "has_trust": self.trust is not None,
+        }
         text = template.render(**shared, **values)
         return HTMLResponse(text, status_code=status)
 

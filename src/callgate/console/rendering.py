@@ -35,6 +35,13 @@ def exact(canonical: bytes) -> Shown:
     return statement(canonical.decode("utf-8", "backslashreplace"))
 
 
+def lines_of(text: str, most: int = 60, chars: int = 600) -> list[Shown]:
+    """A sentence or several, a line each, as far as anybody reads; what is invisible in them is spelt out."""
+    lines = [line for line in text[: most * chars].split("\n") if line.strip()]
+    shown = [Shown(escape(line if len(line) <= chars else f"{line[:chars]}…")) for line in lines[:most]]
+    return shown if len(lines) <= most else [*shown, Shown(f"and {len(lines) - most} lines more")]
+
+
 def when(at: int) -> str:
     """A time for people, in UTC; a script of the page turns it into the reader's own."""
     moment = datetime.fromtimestamp(at / 1000, UTC)

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from callgate.audit import ArgumentsPolicy, AuditLog
-from callgate.config import Config, ServerApproval, ServerPinning
+from callgate.config import Config, ServerApproval, ServerPinning, ServerTrust
 from callgate.errors import Reason, Refused
 from callgate.gate import Gate, no_objection, nobody_to_ask
-from callgate.gateway.app import Site, Upstream
 from callgate.gateway.books import Books
 from callgate.gateway.desks import Desks
 from callgate.gateway.door import Desk, Door
@@ -24,6 +23,7 @@ from callgate.gateway.guard import Guard, host_of, origin_of
 from callgate.gateway.http_upstream import HttpUpstream
 from callgate.gateway.line import Clients
 from callgate.gateway.places import Place, places
+from callgate.gateway.site import Site, Upstream
 from callgate.gateway.stdio_upstream import StdioUpstream
 from callgate.jsonrpc import Limits
 from callgate.keyring import Keyring
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from callgate.approval import Approvals
     from callgate.gateway.approval_setup import Office
     from callgate.gateway.pin_setup import PinOffice
+    from callgate.gateway.trust_setup import TrustOffice
 
 _PRUNE_SECONDS = 3600.0
 
@@ -48,7 +49,9 @@ class Runtime:
         # There from the first configuration on under which calls may need a person, and tools a review.
         self.office: Office | None = None
         self.pinning: PinOffice | None = None
+        self.trust: TrustOffice | None = None
         self._starting: asyncio.Task[None] | None = None
+        self._trusting: asyncio.Task[None] | None = None
         # What to type to review tools: for the operator's log, and for callers.
         self.review_command = self.told_command = "callgate review"
         # A server that only the command line names.
@@ -84,8 +87,10 @@ class Runtime:
                 await runtime.switch.start()
                 try:
                     await runtime._open_pinning(config)
+                    await runtime._open_trust(config)
                     yield runtime
                 finally:
+                    await runtime._close_trust()
                     await runtime._close_pinning()
                     await runtime.switch.stop()
             finally:
@@ -107,6 +112,7 @@ class Runtime:
         pinned = None
         if config.pinning.mode != "off":
             pinned = self._pin_office().furnish(config, self._places(config))
+        trusted = None if config.trust.mode == "off" else self._trust_office().furnish(config)
         self.approvals = None if approving is None else approving.approvals
         if approving is not None:
             self.books.shelf = approving.approvals.shelf
@@ -114,13 +120,18 @@ class Runtime:
             kill_switch=self.closed,
             record=self.books.record,
             pinning=no_objection if pinned is None else pinned.check,
+            trust=no_objection if trusted is None else trusted.check,
             approval=nobody_to_ask if approving is None else approving.check,
             limit=config.limits.check_seconds,
             patience=None if approving is None else approving.patience,
         )
         desk: Desk | None = None if approving is None else approving.desk
-        if pinned is not None:
-            desk = Desks(pinned.desk, None if approving is None else approving.desk)
+        if pinned is not None or trusted is not None:
+            desk = Desks(
+                None if pinned is None else pinned.desk,
+                None if approving is None else approving.desk,
+                None if trusted is None else trusted.desk,
+            )
         return Door(gate, self.books, _limits(config), desk=desk)
 
     def _places(self, config: Config) -> dict[str, Place]:
@@ -155,6 +166,33 @@ class Runtime:
             await asyncio.gather(self._starting, return_exceptions=True)
         if self.pinning is not None:
             await self.pinning.stop()
+
+    def _trust_office(self) -> TrustOffice:
+        if self.trust is None:
+            from callgate.gateway.trust_setup import TrustOffice
+
+            self.trust = TrustOffice(self.store, self.audit, self._keyring, tell=self._trust_alert)
+            self.trust.where = self._where_held
+        return self.trust
+
+    async def _open_trust(self, config: Config) -> None:
+        if config.trust.mode != "off":
+            await self._trust_office().start()
+
+    async def _close_trust(self) -> None:
+        if self.trust is not None:
+            await self.trust.stop()
+
+    def _trust_alert(self, server: str, what: str, _detail: dict[str, Any]) -> None:
+        self.metrics.trust_alerts.at(server, what).inc()
+
+    async def _where_held(self, handle: str) -> str:
+        command = f"`callgate quarantine show {handle}`" if handle else "`callgate quarantine list`"
+        url = self.config.approval.url
+        if url is None and self.console_address is None:
+            return f"in a terminal with {command}"
+        base = url.rstrip("/") if url is not None else await self.console_address()  # type: ignore[misc]
+        return f"{base}/quarantine/{handle}" if handle else f"{base}/quarantine"
 
     def _tools_changed(self, server: str, what: str, _detail: dict[str, Any]) -> None:
         self.metrics.tool_changes.at(server, what).inc()
@@ -211,11 +249,13 @@ class Runtime:
                 self.pinning.forget(name)
         guard = _guard(config)
         limits = config.limits
-        began = self.pinning is not None
+        began, trusting = self.pinning is not None, self.trust is not None
         door = self.door(config)
         if self.pinning is not None and not began:
             # Switched on by a new configuration: nothing passes until it has started.
             self._starting = asyncio.create_task(self.pinning.start())
+        if self.trust is not None and not trusting:
+            self._trusting = asyncio.create_task(self.trust.start())
         groups = {name: server.pinning.group or "" for name, server in config.servers.items()}
         site = Site(door, guard, upstreams, limits.body_seconds, limits.in_flight, limits.held_bytes, groups)
         # Only now: a configuration that cannot be taken whole changes nothing.
@@ -297,7 +337,7 @@ def _concerning(config: Config, name: str) -> tuple[object, ...] | None:
     if server is None:
         return None
     bounds = config.server_limits(name) if server.kind == "stdio" else None
-    plain = msgspec.structs.replace(server, approval=ServerApproval(), pinning=ServerPinning())
+    plain = msgspec.structs.replace(server, approval=ServerApproval(), pinning=ServerPinning(), trust=ServerTrust())
     return plain, config.limits.message_bytes, bounds
 
 

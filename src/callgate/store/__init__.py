@@ -5,6 +5,7 @@ from callgate.store.approval_tables import SqlShelf
 from callgate.store.control import Block, KillSwitch, read_block, set_block
 from callgate.store.front import Store
 from callgate.store.pin_tables import SqlPins
+from callgate.store.trust_tables import SqlTrust
 
 __all__ = [
     "ADMIN",
@@ -15,6 +16,7 @@ __all__ = [
     "KillSwitch",
     "SqlPins",
     "SqlShelf",
+    "SqlTrust",
     "Store",
     "read_block",
     "set_block",

@@ -32,6 +32,12 @@ class Backend(Protocol):
     def confirm(self) -> None:
         """Raise where what was just committed cannot be found by others any more."""
 
+    def begin(self, driver: Any) -> None:
+        """Start a write transaction on a connection that has none."""
+
+    def commit(self, driver: Any) -> None:
+        """End it, durable on return."""
+
     def insert_within(self, driver: Any, rows: Sequence[AuditRow]) -> None:
         """Write rows in the transaction that is open."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection
 
@@ -17,7 +17,7 @@ from callgate.errors import StoreError, StoreUnavailable
 from callgate.store import migrate
 from callgate.store.audit_tables import AuditTables
 from callgate.store.backend import Backend, choose
-from callgate.store.jobs import Job
+from callgate.store.jobs import Job, Together
 from callgate.store.schema import HEAD, VERSIONS
 from callgate.store.writer import Writer
 
@@ -140,6 +140,18 @@ class Store:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._put(Job(None, operation, future, time.monotonic()))
+        if self._watchdog is None:
+            self._watchdog = loop.call_later(_WATCHDOG_SECONDS, self._watch_stuck, loop)
+        return await future
+
+    async def run_together(self, together: Together, item: Any) -> Any:
+        """Write an item with all others of its kind in the next batch, durable on return; `together` names the kind.
+
+        Where that fails each is written alone, and one that cannot be written even so reports `StoreUnavailable`.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._put(Job(None, None, future, time.monotonic(), together=together, item=item))
         if self._watchdog is None:
             self._watchdog = loop.call_later(_WATCHDOG_SECONDS, self._watch_stuck, loop)
         return await future

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection
 
 from callgate.audit.rows import AuditRow
 
+# Writes all items of a batch at once, on the driver's connection; what became of each, in their order.
+Together: TypeAlias = Callable[[Any, Sequence[Any]], Sequence[Any]]
+
 
 class Job:
-    """A row to append, or an operation to run, and the future that waits for it, if any."""
+    """A row to append, an operation to run or an item to write with others, and the future that waits, if any."""
 
-    __slots__ = ("error", "future", "operation", "result", "row", "since")
+    __slots__ = ("error", "future", "item", "operation", "result", "row", "since", "together")
 
     def __init__(
         self,
@@ -23,8 +26,13 @@ class Job:
         operation: Callable[[Connection], Any] | None,
         future: asyncio.Future[Any] | None,
         since: float,
+        *,
+        together: Together | None = None,
+        item: Any = None,
     ) -> None:
         self.row = row
+        self.together = together
+        self.item = item
         self.operation = operation
         self.future = future
         self.since = since

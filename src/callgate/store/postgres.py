@@ -108,6 +108,12 @@ class PostgresBackend:
     def confirm(self) -> None:
         """A committed transaction is where everybody looks."""
 
+    def begin(self, driver: psycopg.Connection[Any]) -> None:
+        """The first statement does."""
+
+    def commit(self, driver: psycopg.Connection[Any]) -> None:
+        driver.commit()
+
     def insert_within(self, driver: psycopg.Connection[Any], rows: Sequence[AuditRow]) -> None:
         driver.execute(_SHARE)
         driver.execute(_INSERT, [list(column) for column in zip(*rows, strict=True)])

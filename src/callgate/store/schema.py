@@ -21,9 +21,9 @@ from sqlalchemy import (
 )
 
 # The newest migration; a test holds it equal to the head of store/migrations.
-HEAD: Final = "0004"
+HEAD: Final = "0005"
 # Oldest first, so that an unknown version can be told from an older one.
-VERSIONS: Final = ("0001", "0002", "0003", HEAD)
+VERSIONS: Final = ("0001", "0002", "0003", "0004", HEAD)
 
 metadata: Final = MetaData()
 
@@ -289,4 +289,70 @@ server_connected: Final = Table(
     Column("until", BigInteger, nullable=False),
     Column("body", LargeBinary, nullable=False),
     PrimaryKeyConstraint("gateway_key", "name_key"),
+)
+
+# Trust. Words that come from the wire are in `body` (msgpack). No index has what a step changes of its session: the
+# sessions are few enough to look through. Equal versions mean that nothing was missed; of steps up to `forgot` nothing
+# is remembered.
+trust_session: Final = Table(
+    "trust_session",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("opened_at", BigInteger, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("steps", BigInteger, nullable=False),
+    Column("forgot", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+# `memory` is what a result left, hashed; where it is empty, `expires_at` is 0. `strange` is whether a stranger may have
+# written it.
+trust_step: Final = Table(
+    "trust_step",
+    metadata,
+    Column("session", Text, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("strange", SmallInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("memory", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("session", "seq"),
+    Index("trust_step_expires_at", "expires_at"),
+)
+
+# Values that a person endorsed in a session, as digests.
+trust_endorsed: Final = Table(
+    "trust_endorsed",
+    metadata,
+    Column("session", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("session", "digest"),
+    Index("trust_endorsed_expires_at", "expires_at"),
+)
+
+# Things on a server that hold a stranger's data, as digests; tainted for every session.
+trust_object: Final = Table(
+    "trust_object",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("expires_at", BigInteger, nullable=False),
+    Index("trust_object_expires_at", "expires_at"),
+)
+
+# Results kept back; `sealed` is encrypted, and gone once the result is dropped.
+trust_held: Final = Table(
+    "trust_held",
+    metadata,
+    Column("handle", Text, primary_key=True),
+    Column("session", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("sealed", LargeBinary, nullable=False),
+    Index("trust_held_state", "state", "at"),
+    Index("trust_held_expires_at", "expires_at"),
 )

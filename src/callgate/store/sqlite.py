@@ -141,6 +141,12 @@ class SqliteBackend:
         self.insert_within(driver, rows)
         driver.execute("COMMIT")
 
+    def begin(self, driver: sqlite3.Connection) -> None:
+        driver.execute("BEGIN IMMEDIATE")
+
+    def commit(self, driver: sqlite3.Connection) -> None:
+        driver.execute("COMMIT")
+
     def insert_within(self, driver: sqlite3.Connection, rows: Sequence[AuditRow]) -> None:
         start, left = 0, len(rows)
         while left:

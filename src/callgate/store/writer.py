@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
+from callgate.audit.rows import AuditRow
 from callgate.errors import StoreUnavailable
 from callgate.store.backend import Backend
-from callgate.store.jobs import Job, settle
+from callgate.store.jobs import Job, Together, settle
 
 log = logging.getLogger(__name__)
 
@@ -139,12 +140,29 @@ class Writer:
         if len(rows) == len(batch):
             self._backend.insert(driver, rows)
             return
+        if not any(job.operation is not None for job in batch):
+            with self._backend.together(driver):
+                self._backend.begin(driver)
+                self._write_together(driver, batch, rows)
+                self._backend.commit(driver)
+            return
         with conn.begin():
             for job in batch:
                 if job.operation is not None:
                     self._perform(conn, job)
-            if rows:
-                self._backend.insert_within(driver, rows)
+            self._write_together(driver, batch, rows)
+
+    def _write_together(self, driver: Any, batch: Sequence[Job], rows: Sequence[AuditRow]) -> None:
+        """After the operations: whatever they lock is locked first, in every process."""
+        kinds: dict[Together, list[Job]] = {}
+        for job in batch:
+            if job.together is not None:
+                kinds.setdefault(job.together, []).append(job)
+        for write, jobs in kinds.items():
+            for job, result in zip(jobs, write(driver, [job.item for job in jobs]), strict=True):
+                job.result, job.error = result, None
+        if rows:
+            self._backend.insert_within(driver, rows)
 
     def _perform(self, conn: Connection, job: Job) -> None:
         assert job.operation is not None

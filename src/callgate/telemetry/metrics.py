@@ -22,6 +22,7 @@ GATE_BOUNDS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.
 NO_REASON: Final = "none"
 _REASONS: Final = frozenset({NO_REASON, *(reason.value for reason in Reason)})
 _VERDICTS: Final = frozenset({"pass", "refuse"})
+_TRUST_ALERTS: Final = frozenset({"flagged", "labels_missing"})
 _TOOL_CHANGES: Final = frozenset({"new", "text", "beside", "gone", "back", "grown", "arguments"})
 _TRANSPORTS: Final = frozenset({"http", "stdio"})
 _METHODS: Final = frozenset({"GET", "POST", "DELETE", "OPTIONS", "HEAD", "PUT", "PATCH"})
@@ -94,6 +95,12 @@ class Metrics:
             "Tools that were met for the first time, changed, or grew, and arguments that look like secrets.",
             Counter,
             {**server, "what": _TOOL_CHANGES},
+        )
+        self.trust_alerts = Family(
+            "callgate_trust_alerts_total",
+            "Results that were flagged or held back, and tools whose labels went missing.",
+            Counter,
+            {**server, "what": _TRUST_ALERTS},
         )
         self.tools_waiting = Family("callgate_tools_waiting", "Tools of a server that wait for review.", Gauge, server)
         self.kill_switch = Family("callgate_kill_switch", "1 while the kill switch refuses every call.", Gauge)

@@ -18,7 +18,7 @@ from callgate.approval.model import Request as Asked
 from callgate.approval.overview import asker, phase
 from callgate.console.bodies import Body, Note, Signed
 from callgate.console.desk import Desk
-from callgate.console.rendering import exact, statement
+from callgate.console.rendering import Shown, exact, lines_of, statement
 from callgate.console.tree import tree
 from callgate.errors import Reason, Refused
 
@@ -55,6 +55,7 @@ class Approve:
             about_server=self._desk.describe_server(asked.server),
             seen={_SEEN[name]: value for name, value in asked.agent.items() if name in _SEEN},
             said={name.capitalize(): value for name, value in asked.agent.items() if name not in _SEEN},
+            why=lines_of(asked.why),
             happened=_happened(asked, now),
             tools_wait=await self._desk.tools_wait(session),
         )
@@ -105,7 +106,8 @@ class Approve:
 
 def _happened(asked: Asked, now: int) -> list[dict[str, Any]]:
     """The story of a decided request, for the timeline."""
-    story: list[dict[str, Any]] = [{"head": f"{asker(asked)} asked", "at": asked.created_at, "text": asked.why}]
+    why = Shown("\n".join(lines_of(asked.why)))
+    story: list[dict[str, Any]] = [{"head": f"{asker(asked)} asked", "at": asked.created_at, "text": why}]
     if asked.decided_at is not None:
         refused = asked.state == "refused"
         how = "refused" if refused else "approved with a passkey"

@@ -73,7 +73,9 @@ def _preview(text: str) -> Shown:
 
 
 def _stamp(waiting: Sequence[RequestRow], tools: Waits) -> str:
-    return hashlib.sha256("\0".join([str(tools.total), *(row.id for row in waiting)]).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        "\0".join([f"{tools.total} {tools.held}", *(row.id for row in waiting)]).encode()
+    ).hexdigest()[:16]
 
 
 def routes(desk: Desk) -> list[Route]:

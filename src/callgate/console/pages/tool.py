@@ -46,7 +46,7 @@ class Tool:
             may_decide=self._tools.may_decide(session),
             history=[_entry(pin) for pin in reversed(await pins.history(view.server_id, view.tool))],
             texts=[_text(one, view) for one in await pins.shelf.texts(view.server_id, view.tool)],
-            tools_wait=Waits.of(review),
+            tools_wait=await self._desk.and_held(session, Waits.of(review)),
         )
 
     async def server(self, request: Request) -> Response:
@@ -69,7 +69,7 @@ class Tool:
             first=first,
             number=number,
             sheets=sheets,
-            tools_wait=Waits.of(review),
+            tools_wait=await self._desk.and_held(session, Waits.of(review)),
         )
 
 

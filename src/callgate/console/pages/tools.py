@@ -99,7 +99,7 @@ class Tools:
             before=sum(len(sheet) for sheet in sheets[: number - 1]),
             may_decide=self._tools.may_decide(session),
             broken=self._tools.pins.book.broken,
-            tools_wait=brief.waits,
+            tools_wait=await self._desk.and_held(session, brief.waits),
             marks=" ".join(brief.marks),
             stamp=brief.stamp,
         )

@@ -1,0 +1,138 @@
+"""The check: what data is about to flow where? The session's labels, the tool's, and where the values come from."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from callgate.errors import Reason, Refused
+from callgate.gate import Ask, Call, Context, Pass, Refuse, Verdict
+from callgate.gateway.line import NOBODY_KNOWN, Visit
+from callgate.gateway.trust_keys import Naming, SessionName
+from callgate.gateway.trust_sessions import Live, Sessions
+from callgate.gateway.trust_words import why
+from callgate.trust.labels import Labels
+from callgate.trust.model import PROMPT_META, ToolLabel
+from callgate.trust.policy.engine import Policy, Ruling
+from callgate.trust.policy.facts import Facts
+from callgate.trust.propagation import honour
+from callgate.trust.provenance import trace
+from callgate.trust.vocabulary import Vocabulary
+
+_PROMPT_CHARS: Final = 65_536
+_UNDER_WAY: Final = 20_000
+
+
+class Judged(msgspec.Struct):
+    """A call that trust has an opinion of, until it is answered."""
+
+    call: Call
+    name: SessionName
+    live: Live
+    facts: Facts
+    ruling: Ruling
+    # Whether the policy asked for a person; an approval then endorses the values that it asked about.
+    asked: bool = False
+
+    @property
+    def label(self) -> ToolLabel:
+        return self.facts.tool
+
+
+class Trust:
+    """The check that `Gate(trust=…)` takes."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        *,
+        naming: Naming,
+        labels: Labels,
+        policy: Policy,
+        vocabulary: Vocabulary,
+        enforcing: bool,
+        resolve: Callable[[Call, ToolLabel], Awaitable[ToolLabel]] | None = None,
+        resolves: Callable[[str], bool] = lambda _server: False,
+    ) -> None:
+        self.sessions = sessions
+        self.naming = naming
+        self.labels = labels
+        self.policy = policy
+        self._vocabulary = vocabulary
+        self._enforcing = enforcing
+        # Asks the server what a call of these arguments would do (`tools/resolve`), where the operator wants that.
+        self._resolve = resolve
+        self._resolves = resolves
+        self._judged: OrderedDict[str, Judged] = OrderedDict()
+
+    def at_once(self, call: Call) -> Verdict | None:
+        """The answer where the session is at hand and nobody has to be asked; None where it takes longer."""
+        if self._resolves(call.context.server):
+            return None
+        try:
+            name = self.naming.name(call.context, call.meta)
+        except Refused:
+            return None
+        live = self.sessions.at_once(name)
+        if live is None:
+            return None
+        return self._judge(call, name, live, self.labels.of(call.context.server, call.tool, call.arguments))
+
+    async def __call__(self, call: Call) -> Verdict:
+        try:
+            name = self.naming.name(call.context, call.meta)
+            live = await self.sessions.get(name)
+            label = self.labels.of(call.context.server, call.tool, call.arguments)
+            if self._resolve is not None and self._resolves(call.context.server):
+                label = await self._resolve(call, label)
+            return self._judge(call, name, live, label)
+        except Refused as refused:
+            return Refuse(refused.reason, refused.message, data=refused.data, advice=refused.advice)
+
+    def _judge(self, call: Call, name: SessionName, live: Live, label: ToolLabel) -> Verdict:
+        meta = call.meta
+        prompt = meta.get(PROMPT_META)
+        if isinstance(prompt, str) and prompt:
+            live.memory.remember_prompt(prompt[:_PROMPT_CHARS])
+        request = self._vocabulary.of_meta(meta)
+        session = honour(live.session.label, request)
+        provenance = trace(live.memory, label, call.arguments)
+        facts = Facts(
+            label,
+            session,
+            provenance,
+            call.arguments,
+            request,
+            agent_facts(call.context, name),
+            steps=live.session.steps,
+        )
+        ruling = self.policy.decide(facts)
+        judged = Judged(call, name, live, facts, ruling, asked=ruling.effect == "ask")
+        self._remember(judged)
+        record = {"trust": {"session": name.key, "effect": ruling.effect, "rule": ruling.rule, **facts.to_record()}}
+        if ruling.effect == "allow" or not self._enforcing:
+            return Pass(record)
+        if ruling.effect == "ask":
+            return Ask(why(ruling, facts), record)
+        data = {"rule": ruling.rule, "session": name.key}
+        return Refuse(Reason.RULE_BLOCKED, f"{ruling.say.rstrip('.')} (rule: {ruling.rule})", record, data)
+
+    def _remember(self, judged: Judged) -> None:
+        self._judged[judged.call.id] = judged
+        while len(self._judged) > _UNDER_WAY:
+            self._judged.popitem(last=False)
+
+    def take(self, call: Call) -> Judged | None:
+        """What was thought of a call; once."""
+        return self._judged.pop(call.id, None)
+
+    def look(self, call: Call) -> Judged | None:
+        return self._judged.get(call.id)
+
+
+def agent_facts(context: Context, name: SessionName) -> dict[str, str]:
+    client = context.client if isinstance(context, Visit) else NOBODY_KNOWN
+    return {"id": name.agent, "client": client.name, "transport": context.transport}

@@ -1,0 +1,195 @@
+"""Trust at the door: labels on what leaves, a label for what comes back, and what is kept of it.
+
+What a result is stands in the store before the client sees the result. Where that cannot be done the result is not
+passed on: a session that has read something and does not know it would be worse than a call without an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from callgate.errors import CallgateError, Reason, Refused, place
+from callgate.gate import Call, Context, Decision
+from callgate.gateway.amending import Amends
+from callgate.gateway.catalogue import decode_leniently
+from callgate.gateway.door import After, Amend, Decided
+from callgate.gateway.trust_check import Judged, Trust
+from callgate.gateway.trust_results import Results
+from callgate.jsonrpc import (
+    Batch,
+    Kind,
+    Message,
+    RequestId,
+    drop_member,
+    elements,
+    error_reply,
+    member_span,
+    peek,
+    put_member,
+)
+from callgate.trust.model import ANNOTATIONS_META, CONSENT_META, PROMPT_META, SESSION_META
+from callgate.trust.propagation import Share, outgoing
+from callgate.trust.resolving import answer as resolved
+
+log = logging.getLogger("callgate.trust")
+
+RESOLVE: Final = "tools/resolve"
+LIST: Final = "tools/list"
+# Requests whose answers bring data into an agent's session without a call.
+READS: Final = frozenset({"resources/read", "prompts/get"})
+# Members of `_meta` that are for the gateway alone.
+_PRIVATE: Final = (PROMPT_META, SESSION_META, CONSENT_META)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class TrustDesk:
+    """What the gateway does for servers and clients so that labels travel."""
+
+    methods: Final = frozenset({RESOLVE})
+
+    def __init__(
+        self,
+        check: Trust,
+        results: Results,
+        *,
+        learn: Callable[[str, object], None],
+        share: Callable[[str], Share | None],
+        relays_resolve: Callable[[str], bool],
+    ) -> None:
+        self._check = check
+        self._results = results
+        self._learn = learn
+        # How attribution is given to a server; None where labels are not sent on at all.
+        self._share = share
+        self._relays_resolve = relays_resolve
+        self._writing: set[asyncio.Task[None]] = set()
+
+    # ---- tools/resolve ----
+
+    async def answer(self, message: Message, context: Context) -> dict[str, Any] | None:
+        """What a call with these arguments would do, from the operator's rules; None where the server answers."""
+        params = message.params if isinstance(message.params, dict) else {}
+        tool, arguments = params.get("name"), params.get("arguments", {})
+        if not isinstance(tool, str) or not tool or not isinstance(arguments, dict):
+            raise Refused(Reason.INVALID_PARAMS, "tools/resolve needs a tool's name and an object of arguments")
+        if self._relays_resolve(context.server):
+            return None
+        labels = self._check.labels
+        return resolved(tool, labels.of(context.server, tool, arguments), labels.listed(context.server, tool))
+
+    # ---- what leaves ----
+
+    def outgoing(self, message: Message, call: Call) -> Message:
+        """With the session's labels, and without what was meant for the gateway alone."""
+        raw, meta = message.raw, call.meta
+        for name in _PRIVATE:
+            if name in meta:
+                raw = drop_member(raw, ("params", "_meta", name))
+        judged = self._check.look(call)
+        share = self._share(call.context.server)
+        if judged is not None and share is not None:
+            annotations = outgoing(judged.facts.session, share=share)
+            if annotations is not None:
+                raw = _put_annotations(raw, annotations)
+        return message if raw is message.raw else msgspec.structs.replace(message, raw=raw)
+
+    # ---- what comes back ----
+
+    def amend(self, message: Message | Batch, context: Context) -> Amend | None:
+        """Lists of tools are learnt from as they pass."""
+        found: dict[RequestId, Amend] = {}
+        for one in message.messages if isinstance(message, Batch) else (message,):
+            if one.kind is Kind.REQUEST and one.method == LIST and one.id is not None:
+                found[one.id] = partial(self._listed, context.server)
+        return Amends(found) if found else None
+
+    def _listed(self, server: str, raw: bytes) -> bytes:
+        message = decode_leniently(raw)
+        if isinstance(message, dict):
+            self._learn(server, message.get("result"))
+        return raw
+
+    def after(self, message: Message | Batch, context: Context, calls: Sequence[Decided] = ()) -> After | None:
+        by_id: dict[RequestId, Callable[[bytes], Any]] = {}
+        for one in calls:
+            judged = self._check.take(one.call)
+            if one.message.id is not None:
+                by_id[one.message.id] = partial(self._results.of_call, one.call, judged)
+        for message_ in message.messages if isinstance(message, Batch) else (message,):
+            if message_.method in READS and message_.id is not None:
+                by_id[message_.id] = partial(self._results.of_read, message_, context)
+        return partial(self._passing, by_id, context) if by_id else None
+
+    def after_others(self, context: Context) -> After | None:
+        return partial(self._passing, {}, context)
+
+    async def _passing(self, by_id: Mapping[RequestId, Callable[[bytes], Any]], context: Context, raw: bytes) -> bytes:
+        if raw[:1] == b"{":
+            return await self._one(by_id, context, raw)
+        try:
+            several = elements(raw)
+        except CallgateError:
+            several = None
+        if several is None:
+            return await self._one(by_id, context, raw)
+        passed = [await self._one(by_id, context, part) for part in several]
+        return raw if passed == several else b"[" + b",".join(passed) + b"]"
+
+    async def _one(self, by_id: Mapping[RequestId, Callable[[bytes], Any]], context: Context, raw: bytes) -> bytes:
+        seen = peek(raw)
+        if seen is None or not seen.is_reply:
+            return raw
+        settle = by_id.get(seen.id) if seen.id is not None else None
+        try:
+            if settle is not None:
+                changed: bytes = await settle(raw)
+                return changed
+            if seen.outcome != "error":
+                # It answers nothing that was asked here, and a client may take it for an answer all the same.
+                await self._results.unasked(context, raw)
+        except Refused as refused:
+            return error_reply(seen.id, refused)
+        except Exception as error:  # noqa: BLE001 - what nobody could label is not passed on, whatever broke
+            log.error("result not passed on", extra={"fields": {"server": context.server, "error": place(error)}})
+            return error_reply(seen.id, Refused(Reason.RESULT_WITHHELD))
+        return raw
+
+    # ---- what was decided ----
+
+    def decided(self, call: Call, decision: Decision) -> None:
+        """A call that goes no further is part of the session's picture too."""
+        if decision.refused is None:
+            return
+        judged = self._check.take(call)
+        if judged is None or judged.ruling.effect == "allow":
+            return
+        task = asyncio.get_running_loop().create_task(self._write_refused(judged, decision.refused))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    async def _write_refused(self, judged: Judged, refused: Refused) -> None:
+        try:
+            await self._results.refused(judged, refused)
+        except CallgateError as error:
+            log.warning("refusal missing in the session's picture", extra={"fields": {"error": str(error)}})
+
+    def takes(self, message: Message | Batch, _context: Context) -> bool:
+        """Answers to our own elicitations: whatever they say, the page decides."""
+        return isinstance(message, Message) and message.kind is Kind.RESPONSE and self._results.asked(message.id)
+
+
+def _put_annotations(raw: bytes, annotations: Mapping[str, Any]) -> bytes:
+    span = member_span(raw, ("params",))
+    if span is None:
+        return raw
+    params = raw[span[0] : span[1]]
+    inner = member_span(params, ("_meta",))
+    meta = b"{}" if inner is None else params[inner[0] : inner[1]]
+    meta = put_member(meta if meta[:1] == b"{" else b"{}", ANNOTATIONS_META, _encode(annotations))
+    return raw[: span[0]] + put_member(params, "_meta", meta) + raw[span[1] :]

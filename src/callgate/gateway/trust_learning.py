@@ -1,0 +1,58 @@
+"""What servers say of their tools, as lists of them pass: annotations, and which arguments look critical."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from callgate.trust.critical import guess
+from callgate.trust.labels import Labels
+from callgate.trust.model import Annotations
+from callgate.trust.stripping import lost_in_listing
+from callgate.trust.vocabulary import Vocabulary
+
+_TOOLS: Final = 10_000
+
+
+class Learning:
+    """Keeps what was learnt when the configuration changes."""
+
+    def __init__(self, stripped: Callable[[str, str, tuple[str, ...]], None]) -> None:
+        self._stripped = stripped
+        self._labels: Labels | None = None
+        self._vocabulary = Vocabulary()
+        self._entries: dict[str, dict[str, Mapping[str, Any]]] = {}
+        self._known: dict[str, dict[str, Annotations]] = {}
+
+    def teach(self, labels: Labels, vocabulary: Vocabulary) -> None:
+        """From now on these labels are told."""
+        self._labels, self._vocabulary = labels, vocabulary
+        for server in self._entries:
+            self._declare(server)
+
+    def listed(self, server: str, result: object) -> None:
+        """A page of a server's list."""
+        tools = result.get("tools") if isinstance(result, dict) else None
+        entries = self._entries.setdefault(server, {})
+        new = False
+        for entry in tools if isinstance(tools, list) else ():
+            name = entry.get("name") if isinstance(entry, dict) else None
+            if isinstance(name, str) and (name in entries or len(entries) < _TOOLS) and entries.get(name) != entry:
+                entries[name] = entry
+                new = True
+        if new:
+            self._declare(server)
+
+    def _declare(self, server: str) -> None:
+        entries = self._entries[server]
+        read = {name: self._vocabulary.tool(entry) for name, entry in entries.items()}
+        for lost in lost_in_listing(server, self._known.get(server, {}), read):
+            self._stripped(server, lost.tool, lost.missing)
+        self._known[server] = read
+        if self._labels is not None:
+            guessed = {name: guess(entry.get("inputSchema")) for name, entry in entries.items()}
+            self._labels.declare(server, read, guessed)
+
+    def has_output_schema(self, server: str, tool: str) -> bool:
+        entry = self._entries.get(server, {}).get(tool)
+        return entry is not None and isinstance(entry.get("outputSchema"), dict)

@@ -1,0 +1,300 @@
+"""What comes back of a call: its label, what is suspicious in it, what is remembered of it, what is held back."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from callgate.errors import CallgateError, Reason, Refused
+from callgate.gate import Call, Context
+from callgate.gateway.catalogue import decode_leniently
+from callgate.gateway.line import Visit
+from callgate.gateway.trust_check import Judged, Trust
+from callgate.gateway.trust_replies import Result, quarantined, read_result, with_warning
+from callgate.gateway.trust_sessions import Live, Sessions
+from callgate.gateway.trust_words import why
+from callgate.jsonrpc import Message, RequestId
+from callgate.trust.model import CONSENT_META, DataLabel, Provenance, Quarantined, SessionLabel, Step, ToolLabel
+from callgate.trust.propagation import adds
+from callgate.trust.provenance import objects as objects_in
+from callgate.trust.provenance import to_endorse
+from callgate.trust.quarantine import Seals, expires_at, new_handle
+from callgate.trust.results import Told, of_result, told
+from callgate.trust.storage import NewStep, TrustShelf
+from callgate.trust.stripping import Expectations
+from callgate.trust.vocabulary import Vocabulary
+
+log = logging.getLogger("callgate.trust")
+
+QUESTION: Final = "callgate-flagged-"
+_UNREAD: Final = Result()
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Scan(Protocol):
+    def scan(self, texts: Sequence[str]) -> tuple[str, ...]: ...
+
+
+class Keeping(msgspec.Struct, frozen=True):
+    """How much is kept, and for how long; and what is done with what is suspicious."""
+
+    results: int
+    seconds: float
+    warn: bool = True
+    elicit: bool = False
+    # Attribution is kept only where the user has agreed.
+    consent: bool = False
+
+
+class Results:
+    """Labels results and writes them down. `tell` is told of suspicious ones: server, tool, what about it."""
+
+    def __init__(
+        self,
+        check: Trust,
+        sessions: Sessions,
+        shelf: TrustShelf,
+        *,
+        keeping: Keeping,
+        vocabulary: Vocabulary,
+        scan: Scan | None,
+        seals: Callable[[], Seals],
+        where: Callable[[str], Awaitable[str]],
+        tell: Callable[[str, str, dict[str, Any]], None],
+        has_schema: Callable[[str, str], bool] = lambda _server, _tool: False,
+        expectations: Expectations,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._check = check
+        self._sessions = sessions
+        self._shelf = shelf
+        self._keeping = keeping
+        self._vocabulary = vocabulary
+        self._scan = scan
+        self._seals = seals
+        self._where = where
+        self._tell = tell
+        self._has_schema = has_schema
+        # Notices tools that used to send labels and do not any more.
+        self._expectations = expectations
+        self._clock = clock
+        self._asked: set[RequestId] = set()
+
+    # ---- replies ----
+
+    async def of_call(self, call: Call, judged: Judged | None, raw: bytes) -> bytes:
+        """A reply to a call, as the client is to see it; Refused where it cannot be passed on."""
+        if judged is None:
+            # Nobody looked at the call (too many were under way): then nobody passes its result on either.
+            raise Refused(Reason.RESULT_WITHHELD)
+        result = read_result(raw) or _whole(raw)
+        objects = objects_in(
+            judged.live.memory.fingerprints, call.context.server, call.tool, result.structured, call.arguments
+        )
+        tainted = bool(objects) and bool(await self._tainted(objects, call.at))
+        data = self._label(judged.label, result, tainted=tainted)
+        ruling = self._check.policy.decide_result(judged.facts.with_result(data))
+        await self._write(judged, data, result, objects)
+        if data.malicious:
+            self._alert(judged, data)
+        if ruling.effect == "quarantine":
+            raw = await self._hold(judged, data, raw, result)
+        elif data.warnings and (self._keeping.warn or ruling.effect in ("warn", "ask")):
+            raw = with_warning(raw, data.warnings)
+        if data.malicious and self._keeping.elicit:
+            await self._elicit(judged.call, data)
+        return raw
+
+    async def of_read(self, message: Message, context: Context, raw: bytes) -> bytes:
+        """A resource or prompt: its server's data all the same."""
+        await self._taken_in(context, message.meta, message.method or "", raw)
+        return raw
+
+    async def unasked(self, context: Context, raw: bytes) -> None:
+        """A reply that answers nothing known: unlabelled data of that server."""
+        await self._taken_in(context, {}, "", raw)
+
+    async def _taken_in(self, context: Context, meta: Any, method: str, raw: bytes) -> None:
+        name = self._check.naming.name(context, meta)
+        live = await self._sessions.get(name)
+        label = self._check.labels.of(context.server, method or "unasked", {})
+        result = read_result(raw) or _whole(raw)
+        data = self._label(label, _with_all_texts(result, raw))
+        packed = live.memory.remember_result(
+            label, data, None, _with_all_texts(result, raw).texts, {}, open_world=live.session.label.open_world
+        )
+        now = round(self._clock() * 1000)
+        step = Step(0, now, "", context.server, method or "(unasked)", "allow", label=data, memory=packed)
+        await self._add(live, NewStep(name.key, step, adds=self._adds(data, meta)), now)
+
+    async def refused(self, judged: Judged, refused: Refused) -> None:
+        """A call that goes no further, for the picture of its session."""
+        now = round(self._clock() * 1000)
+        call = judged.call
+        step = Step(
+            0,
+            now,
+            call.id,
+            call.context.server,
+            call.tool,
+            "refuse",
+            judged.ruling.rule,
+            f"{refused.reason.value}: {why(judged.ruling, judged.facts)}"[:1000],
+            None,
+            _label_facts(judged.label),
+            judged.facts.provenance.values,
+        )
+        await self._add(judged.live, NewStep(judged.name.key, step), now)
+
+    # ---- labels ----
+
+    def _label(self, label: ToolLabel, result: Result, *, tainted: bool = False) -> DataLabel:
+        said = told(result.body, self._vocabulary)
+        warnings = () if self._scan is None else self._scan.scan(result.readable())
+        self._expect(label, said)
+        return of_result(
+            label,
+            said,
+            trusted=self._check.labels.trusted(label.server) and not result.ambiguous,
+            found=warnings,
+            # What was not read whole, or reads in two ways, may hold anything.
+            tainted=tainted or result.ambiguous or result.cut or bool(warnings),
+        )
+
+    def _expect(self, label: ToolLabel, said: Told) -> None:
+        stripped = self._expectations.met(label.server, label.tool, said.kinds)
+        if stripped is not None:
+            self._tell(label.server, "labels_missing", {"tool": label.tool, "missing": list(stripped.missing)})
+            log.warning("labels are missing", extra={"fields": {"server": label.server, "problem": stripped.text}})
+
+    def _adds(self, data: DataLabel, meta: Mapping[str, Any]) -> SessionLabel:
+        return adds(data, consent=not self._keeping.consent or meta.get(CONSENT_META) is True)
+
+    # ---- what is written down ----
+
+    async def _tainted(self, objects: Sequence[str], now: int) -> frozenset[str]:
+        try:
+            return await self._shelf.tainted(objects, now)
+        except CallgateError as error:
+            log.error("objects not looked up", extra={"fields": {"error": str(error)}})
+            raise Refused(Reason.RESULT_WITHHELD) from None
+
+    async def _write(self, judged: Judged, data: DataLabel, result: Result, objects: tuple[str, ...]) -> None:
+        call, live, facts = judged.call, judged.live, judged.facts
+        label = judged.label
+        packed = live.memory.remember_result(
+            label, data, result.structured, result.readable(), call.arguments, open_world=facts.session.open_world
+        )
+        now = round(self._clock() * 1000)
+        step = Step(
+            0,
+            now,
+            call.id,
+            call.context.server,
+            call.tool,
+            "ask" if judged.asked else "allow",
+            judged.ruling.rule,
+            judged.ruling.say,
+            data,
+            _label_facts(label),
+            facts.provenance.values,
+            packed,
+        )
+        new = NewStep(
+            judged.name.key,
+            step,
+            self._adds(data, call.meta),
+            objects if label.outcome != "benign" and _carries_strange(facts.provenance) else (),
+            to_endorse(live.memory, label, call.arguments, facts.provenance) if judged.asked else (),
+        )
+        await self._add(live, new, now)
+
+    async def _add(self, live: Live, new: NewStep, now: int) -> None:
+        keeping = self._keeping
+        try:
+            await self._sessions.add(live, new, keep=keeping.results, expires_at=now + round(keeping.seconds * 1000))
+        except CallgateError as error:
+            log.error("result not written down", extra={"fields": {"server": new.step.server, "error": str(error)}})
+            raise Refused(Reason.RESULT_WITHHELD) from None
+
+    # ---- what is suspicious ----
+
+    def _alert(self, judged: Judged, data: DataLabel) -> None:
+        call = judged.call
+        detail = {"call": call.id, "session": judged.name.key, "warnings": list(data.warnings)}
+        self._tell(call.context.server, "flagged", {"tool": call.tool, **detail})
+
+    async def _hold(self, judged: Judged, data: DataLabel, raw: bytes, result: Result) -> bytes:
+        call = judged.call
+        handle, now = new_handle(), round(self._clock() * 1000)
+        held = Quarantined(
+            handle,
+            judged.name.key,
+            call.id,
+            call.context.server,
+            call.tool,
+            now,
+            data.warnings,
+            self._seals().seal(raw, handle),
+        )
+        try:
+            await self._shelf.hold(held, expires_at(now))
+        except CallgateError as error:
+            log.error("result not kept", extra={"fields": {"call": call.id, "error": str(error)}})
+            raise Refused(Reason.RESULT_WITHHELD) from None
+        has_schema = result.has_structured or self._has_schema(call.context.server, call.tool)
+        where = await self._where(handle)
+        return quarantined(raw, handle, call.context.server, call.tool, where, has_schema=has_schema)
+
+    async def _elicit(self, call: Call, data: DataLabel) -> None:
+        """Have the user look at it, where the client can be asked something before the reply."""
+        visit = call.context
+        if not isinstance(visit, Visit) or visit.modern or not visit.client.opens_urls or not visit.line.can_say:
+            return
+        question = f"{QUESTION}{call.id}"
+        if len(self._asked) > 10_000:
+            self._asked.clear()
+        self._asked.add(question)
+        params = {
+            "mode": "url",
+            "message": f"A result of {call.tool} was flagged: {' '.join(data.warnings)[:500]}",
+            "url": await self._where(""),
+            "elicitationId": question,
+        }
+        await visit.line.say(
+            _encode({"jsonrpc": "2.0", "id": question, "method": "elicitation/create", "params": params})
+        )
+
+    def asked(self, rpc_id: RequestId | None) -> bool:
+        if rpc_id in self._asked:
+            self._asked.discard(rpc_id)
+            return True
+        return False
+
+
+def _whole(raw: bytes) -> Result:
+    """What is no result: an error, or something that asks for input. A model may read every word of it."""
+    return _with_all_texts(_UNREAD, raw)
+
+
+def _with_all_texts(result: Result, raw: bytes) -> Result:
+    message = decode_leniently(raw)
+    body = None if not isinstance(message, dict) else message.get("result", message.get("error"))
+    return msgspec.structs.replace(result, structured=body, has_structured=True)
+
+
+def _carries_strange(provenance: Provenance) -> bool:
+    return any(value.found == "untrusted" for value in provenance.values) or bool(provenance.foreign_links)
+
+
+def _label_facts(label: ToolLabel) -> dict[str, Any]:
+    return {
+        "destination": label.destination,
+        "outcomes": label.outcome,
+        "sources": sorted(label.sources),
+        "returns": sorted(label.returns),
+    }

@@ -1,0 +1,300 @@
+"""Whether the text of a result is made to steer the model that reads it, or holds secrets nobody expects there.
+
+The rules are those that inspect tool descriptions, as far as they hold for prose, and a few shapes that only results
+have (`trust_signs`). Nearly every result is honest, so the first pass is a dozen searches for fixed words; only the
+surroundings of what they find are read closely. A finding is a suspicion: it warns, it does not decide.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import html
+import re
+import urllib.parse
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from callgate.gateway import trust_signs as signs
+from callgate.gateway.trust_signs import Sign
+from callgate.pinning.inspection import NOBODY_ELSE, Inspected, Rule, all_rules
+from callgate.pinning.inspection.confusables import is_tag, is_variation
+from callgate.pinning.inspection.reading import Reading
+
+# A text up to this is looked at whole; of a longer one the head, the tail and windows spread evenly between them.
+WHOLE: Final = 256 * 1024
+_END: Final = 64 * 1024
+_WINDOWS: Final = 16
+_WINDOW: Final = 8 * 1024
+# Around a word that was found.
+_BEFORE: Final = 60
+_AFTER: Final = 80
+# What the rules read around a place that is worth it, and how many such places of one text.
+_CLOSE_BEFORE: Final = 260
+_CLOSE_AFTER: Final = 340
+_PLACES: Final = 24
+# Of one word; more of them are looked at evenly spread.
+_HITS: Final = 2_048
+
+KINDS: Final = {
+    "instructions": "It tells the model to set aside its instructions or to follow others.",
+    "addressed": "It speaks to the model, in the name of its user or of the system.",
+    "frame": "It imitates the marks of a system message or of a turn of the conversation.",
+    "authority": "It claims an authority over the model.",
+    "secrecy": "It wants something kept from the person.",
+    "exfiltration": "It asks for secrets or for the conversation to be sent somewhere.",
+    "hidden": "It holds text that a person cannot see and a model reads.",
+    "encoded": "It holds an instruction in a spelling that has to be decoded first.",
+    "many": "It has more places that read like orders to a model than can be looked at.",
+    "key": "It holds a private key.",
+    "token": "It holds what looks like an access token.",
+    "password": "It holds what looks like a password.",
+}
+# Of the rules for descriptions, those that honest prose seldom breaks.
+_OF_RULE: Final = {
+    "instructions.override": "instructions",
+    "instructions.new-orders": "instructions",
+    "authority.claimed": "authority",
+    "authority.model-addressed": "authority",
+    "secrecy.from-user": "secrecy",
+    "secrecy.unnoticed": "secrecy",
+    "secrecy.cover-story": "secrecy",
+    "exfiltration.conversation": "exfiltration",
+    "exfiltration.secrets": "exfiltration",
+    "secrets.key-file": "exfiltration",
+}
+_STEERS: Final = frozenset({"instructions", "addressed", "frame", "authority", "secrecy", "exfiltration", "many"})
+_ASCII: Final = bytes(range(128))
+_RUN: Final = b"a" * 18
+_SHAPE: Final = bytes(97 if chr(code).isalnum() and code < 128 else 32 for code in range(256))
+_RUNS: Final = re.compile(r"[A-Za-z0-9+/_-]{18,}={0,2}")
+_JOINTS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
+_FAR: Final = 4_096
+_ESCAPED: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+_CONCEALED: Final = re.compile(r"\x1b\[(?:\d{1,2};){0,3}8m")
+_SPLIT: Final = re.compile(r"[a-zA-Z][\u200b-\u200f\u2060-\u2064\ufeff]{1,8}(?=[a-zA-Z])")
+_ROW: Final = re.compile(r"[\u200b-\u200f\u2060-\u2064\ufeff]{6}")
+_FEW: Final = 3
+
+
+class Scanner:
+    """Looks through the texts of results. Holds nothing of them, so one is enough for all sessions."""
+
+    def __init__(self) -> None:
+        self._rules: tuple[tuple[Rule, str], ...] = tuple(
+            (rule, _OF_RULE[rule.id]) for rule in all_rules() if rule.id in _OF_RULE
+        )
+
+    def scan(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """One sentence for each kind of thing that was found; empty for an honest text."""
+        # Read together: what is split over two items reads as one to a model.
+        text = texts[0] if len(texts) == 1 else "\n\n".join(texts)
+        if len(text) > WHOLE:
+            text = _spread(text)
+        found = self._kinds(text)
+        return tuple(sentence for kind, sentence in KINDS.items() if kind in found) if found else ()
+
+    def _kinds(self, text: str) -> set[str]:
+        found: set[str] = set()
+        plain = text.lower() if text.isascii() else self._unseen(text, found)
+        self._steering(text, plain, found)
+        # One byte for each character, so that places in the one are places in the other.
+        shape = text.encode("ascii", "replace").translate(_SHAPE)
+        if _RUN in shape:
+            runs = list(_runs(text, shape))
+            _secrets(text, runs, found)
+            self._encoded("\n".join(_readable(run for _, run in runs)), found)
+        if "password" in plain:
+            _passwords(text, found)
+        if "%" in text or "&" in text or "\\" in text:
+            self._escaped(text, plain, found)
+        if "\x1b" in text and _CONCEALED.search(text):
+            found.add("hidden")
+        return found
+
+    def _steering(self, text: str, plain: str, found: set[str]) -> None:
+        """Words that are spoken to a model, and the frame of its conversation."""
+        places: list[int] = []
+        for sign in signs.SIGNS:
+            if sign.needle in plain:
+                _around(plain, sign, plain, found, places)
+        if "A" in text and signs.AI_WRITTEN.search(text):
+            _around(text, signs.AI, plain, found, places)
+        if "L" in text and signs.LLM_WRITTEN.search(text):
+            _around(text, signs.LLM, plain, found, places)
+        if "~" in plain:
+            places += [one.start() for one in signs.KEY_FILE.finditer(plain)]
+        if "<" in plain and signs.FRAME.search(plain):
+            found.add("frame")
+        if "[" in plain and signs.BRACKET.search(plain):
+            found.add("frame")
+        if not plain.isascii():
+            for sign in signs.FOREIGN:
+                if sign.needle in plain:
+                    _around(plain, sign, plain, found, places)
+        if places:
+            self._closely(plain, sorted(places), found)
+
+    def _closely(self, plain: str, places: list[int], found: set[str]) -> None:
+        """The rules over what stands around these places."""
+        end = read = 0
+        for place in places:
+            if place < end:
+                continue
+            if read >= _PLACES:
+                found.add("many")
+                return
+            start, end = max(0, place - _CLOSE_BEFORE, end - _CLOSE_BEFORE), place + _CLOSE_AFTER
+            read += 1
+            near = plain[start:end]
+            if "addressed" not in found and any(shape.search(near) for shape in signs.TELLING):
+                found.add("addressed")
+            # Rules leave a text's first word alone: in a description it says what the tool does.
+            reading = Reading(Inspected(rest={"result": f"Result. {near}"}), NOBODY_ELSE)
+            for rule, kind in self._rules:
+                if kind not in found and next(rule.check(reading), None) is not None:
+                    found.add(kind)
+
+    def _unseen(self, text: str, found: set[str]) -> str:
+        """The text as it reads, in lower case; what it hides is found on the way."""
+        others = text.encode("utf-8", "replace").translate(None, _ASCII).decode("utf-8", "replace")
+        there = set(others)
+        if not there.isdisjoint("\u202d\u202e") or _tags(text, there) or _varied(text, there):
+            found.add("hidden")
+        if not there.isdisjoint(signs.UNSEEN):
+            if _ROW.search(text) or len(_SPLIT.findall(text)) >= _FEW:
+                found.add("hidden")
+            for char in there & signs.UNSEEN:
+                text = text.replace(char, "")
+        for char in there & signs.FOLDED.keys():
+            text = text.replace(char, signs.FOLDED[char])
+        if len(others) * 2 < len(text):
+            for char in there & signs.ALIKE.keys():
+                text = text.replace(char, signs.ALIKE[char])
+        return text.lower()
+
+    def _encoded(self, decoded: str, found: set[str]) -> None:
+        if decoded:
+            inside: set[str] = set()
+            plain = decoded.lower()
+            self._steering(decoded, plain, inside)
+            if inside & _STEERS or signs.COMMAND.search(plain):
+                found.add("encoded")
+
+    def _escaped(self, text: str, plain: str, found: set[str]) -> None:
+        """Percent signs, entities and escapes: an instruction that shows only when they are undone."""
+        undone = text
+        if "%" in text and text.count("%") > 8:
+            undone = urllib.parse.unquote(undone, errors="replace")
+        if "&" in text and "&#" in text:
+            undone = html.unescape(undone)
+        if "\\" in text and _ESCAPED.search(text):
+            undone = _ESCAPED.sub(lambda one: chr(int(one[1] or one[2], 16)), undone)
+        if undone != text:
+            inside: set[str] = set()
+            as_read = undone.lower() if undone.isascii() else self._unseen(undone, inside)
+            if as_read != plain:
+                self._steering(undone, as_read, inside)
+                if (inside & _STEERS) - found:
+                    found.add("encoded")
+
+
+def _around(searched: str, sign: Sign, plain: str, found: set[str], places: list[int]) -> None:
+    """What stands around each place of a word: telling by itself, or worth reading closely."""
+    for at in _hits(searched, sign.needle):
+        near = plain[max(0, at - _BEFORE) : at + _AFTER]
+        if not any(word in near for word in sign.beside):
+            continue
+        if sign.telling is not None and "addressed" not in found and sign.telling.search(near):
+            found.add("addressed")
+        if sign.worth is not None and sign.worth.search(near):
+            places.append(at)
+
+
+def _hits(text: str, needle: str) -> Iterator[int]:
+    step = text.count(needle) // _HITS + 1
+    at = text.find(needle)
+    number = 0
+    while at >= 0:
+        if number % step == 0:
+            yield at
+        number += 1
+        at = text.find(needle, at + len(needle))
+
+
+def _spread(text: str) -> str:
+    middle = len(text) - 2 * _END - _WINDOW
+    windows = [text[at : at + _WINDOW] for at in (_END + middle * n // (_WINDOWS - 1) for n in range(_WINDOWS))]
+    return "\n".join([text[:_END], *windows, text[-_END:]])
+
+
+def _tags(text: str, there: set[str]) -> bool:
+    """Tag characters that are not part of a flag: those follow a black flag and are five at most."""
+    if not any(is_tag(char) for char in there):
+        return False
+    without = re.sub("\U0001f3f4[\U000e0061-\U000e007a]{4,5}\U000e007f", "", text)
+    return any(is_tag(char) for char in set(without))
+
+
+def _varied(text: str, there: set[str]) -> bool:
+    """Variation selectors in a row: there is nothing to vary."""
+    return sum(map(is_variation, there)) > 1 and _SELECTORS.search(text) is not None
+
+
+_SELECTORS: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{3}")
+
+
+def _runs(text: str, shape: bytes) -> Iterator[tuple[int, str]]:
+    """Long runs of what keys, tokens and encoded bytes are made of, each with its place."""
+    at = shape.find(_RUN)
+    while at >= 0:
+        # From its beginning: base64 decodes to something else from the middle.
+        start = at
+        while start > 0 and at - start < _FAR and text[start - 1] in _JOINTS:
+            start -= 1
+        found = _RUNS.match(text, start)
+        end = at + len(_RUN)
+        if found is not None:
+            end = found.end()
+            yield start, found[0]
+        at = shape.find(_RUN, end)
+
+
+def _readable(runs: Iterable[str]) -> Iterator[str]:
+    """What runs of letters and digits decode to, where that is text."""
+    for run in runs:
+        body = run.rstrip("=").replace("-", "+").replace("_", "/")
+        for decode in (_from_hex, _from_base64):
+            try:
+                decoded = decode(body).decode()
+            except ValueError:
+                continue
+            if decoded.replace("\n", " ").replace("\t", " ").isprintable():
+                yield decoded
+
+
+def _from_hex(body: str) -> bytes:
+    return binascii.unhexlify(body)
+
+
+def _from_base64(body: str) -> bytes:
+    return base64.b64decode(body[: len(body) - (len(body) % 4 == 1)] + "=" * (-len(body) % 4))
+
+
+def _secrets(text: str, runs: list[tuple[int, str]], found: set[str]) -> None:
+    if "-----BEGIN " in text and signs.PRIVATE_KEY.search(text):
+        found.add("key")
+    for at, run in runs:
+        token = signs.JWT.match(text, at) if run.startswith("eyJ") else signs.TOKEN.search(run, 0, _FAR)
+        named = token is None and signs.NAMED.search(text, max(0, at - _BEFORE), at) and signs.is_password(run)
+        if named or (token is not None and signs.is_real(token[0])):
+            found.add("token")
+            return
+
+
+def _passwords(text: str, found: set[str]) -> None:
+    for at in _hits(text.lower(), "password"):
+        assigned = signs.PASSWORD.match(text, at)
+        if assigned is not None and signs.is_password(assigned["value"]):
+            found.add("password")
+            return

@@ -1,0 +1,216 @@
+"""Trust of one gateway process: what a configuration makes of it, and what outlives a configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from callgate.audit import AuditLog
+from callgate.config import Config
+from callgate.errors import CallgateError
+from callgate.gate import Call
+from callgate.gateway.catalogue import result_of
+from callgate.gateway.line import Visit, own_request
+from callgate.gateway.trust_check import Trust
+from callgate.gateway.trust_desk import RESOLVE, TrustDesk
+from callgate.gateway.trust_keys import Naming
+from callgate.gateway.trust_learning import Learning
+from callgate.gateway.trust_results import Keeping, Results
+from callgate.gateway.trust_scan import Scanner
+from callgate.gateway.trust_sessions import Sessions
+from callgate.keyring import Keyring
+from callgate.store import SqlTrust, Store
+from callgate.trust.labels import Labels
+from callgate.trust.model import ToolLabel
+from callgate.trust.operator import labels as operators_labels
+from callgate.trust.policy.engine import Policy
+from callgate.trust.policy.predicate import predicate
+from callgate.trust.provenance import Fingerprints, Memory
+from callgate.trust.quarantine import Seals
+from callgate.trust.resolving import narrowed
+from callgate.trust.service import TrustService
+from callgate.trust.stripping import Expectations
+from callgate.trust.vocabulary import Vocabulary
+
+log = logging.getLogger("callgate.trust")
+
+KEY: Final = "trust"
+_PRUNE_SECONDS: Final = 300.0
+_RESOLVE_SECONDS: Final = 3.0
+
+
+class Furnished(msgspec.Struct, frozen=True):
+    """What one configuration needs at its door."""
+
+    check: Trust
+    desk: TrustDesk
+
+
+class TrustOffice:
+    """Made once for a process. Sessions stay when the configuration changes."""
+
+    def __init__(
+        self, store: Store, audit: AuditLog, keyring: Keyring, *, tell: Callable[[str, str, dict[str, Any]], None]
+    ) -> None:
+        self.shelf = SqlTrust(store)
+        self._audit = audit
+        self._keyring = keyring
+        self._tell = tell
+        self._idle_ms = 0
+        self._most = 10_000
+        self._expectations = Expectations()
+        self._scanner = Scanner()
+        keyring.make(KEY)
+        self._fingerprints = Fingerprints(keyring.current(KEY).secret)
+        self.service = TrustService(self.shelf, witness=audit.admin, unseal=self._unseal)
+        self.sessions = Sessions(self.shelf, lambda: Memory(self._fingerprints), idle_ms=lambda: self._idle_ms)
+        self.learning = Learning(self._stripped)
+        # Where held results are looked at, in words or as an address; set by whoever listens.
+        self.where: Callable[[str], Awaitable[str]] = _in_a_terminal
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._prune(), name="callgate-trust")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    def furnish(self, config: Config) -> Furnished:
+        """The check and the desk of a configuration; ConfigError where its policy cannot be read."""
+        trust = config.trust
+        labels = make_labels(config)
+        policy = make_policy(config)
+        vocabulary = Vocabulary(trust.labels)
+        self._idle_ms = round(trust.idle_seconds * 1000)
+        self._most = trust.max_sessions
+        sections = {name: server.trust for name, server in config.servers.items()}
+        self.learning.teach(labels, vocabulary)
+        asking = frozenset(name for name, section in sections.items() if section.resolve == "server")
+        check = Trust(
+            self.sessions,
+            naming=Naming(by_agent=trust.sessions == "agent"),
+            labels=labels,
+            policy=policy,
+            vocabulary=vocabulary,
+            enforcing=trust.mode == "enforce",
+            resolve=_Resolving(labels, vocabulary).ask if asking else None,
+            resolves=asking.__contains__,
+        )
+        results = Results(
+            check,
+            self.sessions,
+            self.shelf,
+            keeping=Keeping(
+                trust.remember_results,
+                trust.remember_seconds,
+                trust.warn,
+                trust.elicit_malicious,
+                trust.consent == "required",
+            ),
+            vocabulary=vocabulary,
+            scan=self._scanner if trust.scan else None,
+            seals=self._seals,
+            where=self._where_held,
+            tell=self._told,
+            has_schema=self.learning.has_output_schema,
+            expectations=self._expectations,
+        )
+        shares = {
+            name: None if section.propagate is False else (section.share or trust.share)
+            for name, section in sections.items()
+        }
+        desk = TrustDesk(
+            check,
+            results,
+            learn=self.learning.listed,
+            share=lambda server: shares.get(server, trust.share),
+            relays_resolve=asking.__contains__,
+        )
+        return Furnished(check, desk)
+
+    def _unseal(self, sealed: bytes, handle: str) -> bytes:
+        return self._seals().open(sealed, handle)
+
+    def _seals(self) -> Seals:
+        return Seals([key.secret for key in self._keyring.versions(KEY)])
+
+    async def _where_held(self, handle: str) -> str:
+        return await self.where(handle)
+
+    def _told(self, server: str, what: str, detail: dict[str, Any]) -> None:
+        self._tell(server, what, detail)
+        log.warning("trust alert", extra={"fields": {"server": server, "what": what, **detail}})
+        self._audit.noted(f"trust.{what}", "gateway", {"server": server, **detail})
+
+    def _stripped(self, server: str, tool: str, missing: tuple[str, ...]) -> None:
+        self._told(server, "labels_missing", {"tool": tool, "missing": list(missing)})
+
+    async def _prune(self) -> None:
+        while True:
+            try:
+                await self.shelf.prune(_now(), sessions=self._most)
+            except CallgateError as error:
+                log.warning("sessions not pruned", extra={"fields": {"error": str(error)}})
+            await asyncio.sleep(_PRUNE_SECONDS)
+
+
+class _Resolving:
+    """Asks a server what a call would do before it is made."""
+
+    def __init__(self, labels: Labels, vocabulary: Vocabulary) -> None:
+        self._labels = labels
+        self._vocabulary = vocabulary
+
+    async def ask(self, call: Call, label: ToolLabel) -> ToolLabel:
+        """The label as the server's answer leaves it; as it was where there is no answer to read."""
+        visit = call.context
+        if not isinstance(visit, Visit):
+            return label
+        await visit.line.turn()
+        params = {"name": call.tool, "arguments": call.arguments}
+        try:
+            async with asyncio.timeout(_RESOLVE_SECONDS):
+                reply = await visit.line.ask(own_request(RESOLVE, params, call.meta if visit.modern else {}))
+            result = result_of(reply)
+        except (CallgateError, TimeoutError):
+            return label
+        tool = result.get("tool") if isinstance(result, Mapping) else None
+        if not isinstance(tool, Mapping) or tool.get("name") != call.tool:
+            return label
+        answer = self._vocabulary.tool(tool)
+        return narrowed(label, answer, trusted=self._labels.trusted(call.context.server))
+
+
+def make_labels(config: Config) -> Labels:
+    """The operator's labels, for the gateway and for whoever wants to look at them."""
+    return operators_labels(
+        msgspec.to_builtins(config.trust, enc_hook=str),
+        {name: msgspec.to_builtins(server.trust, enc_hook=str) for name, server in config.servers.items()},
+        compile_rule=predicate,
+    )
+
+
+def make_policy(config: Config) -> Policy:
+    """The rules in force."""
+    paths = () if config.trust.policy is None else (config.trust.policy,)
+    return Policy.load(paths, default=config.trust.default_policy)
+
+
+def _now() -> int:
+    return round(time.time() * 1000)
+
+
+async def _in_a_terminal(handle: str) -> str:
+    return (
+        f"in a terminal with `callgate quarantine show {handle}`"
+        if handle
+        else "in a terminal with `callgate quarantine list`"
+    )

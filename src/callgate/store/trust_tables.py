@@ -1,0 +1,138 @@
+"""The shelf of trust on a store: sessions with their steps, tainted objects, results kept back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from callgate.audit.rows import AuditRow
+from callgate.store.front import Store
+from callgate.store.sqlite import SqliteBackend
+from callgate.store.trust_draft import Act, session_of
+from callgate.store.trust_held import SqlHeld
+from callgate.store.trust_pruning import prune
+from callgate.store.trust_sessions import COLUMNS, Ledger
+from callgate.store.trust_sql import Glance, Sql
+from callgate.trust import keeping
+from callgate.trust.model import Session, SessionLabel, Step
+from callgate.trust.storage import NewStep
+
+_VERSION: Final = "SELECT version FROM trust_session WHERE key = ?"
+_VERSION_ASKED: Final = Sql(_VERSION)
+_SESSION: Final = Sql(f"SELECT {COLUMNS} FROM trust_session WHERE key = ?")  # noqa: S608
+_SESSIONS: Final = Sql(
+    f"SELECT key, {COLUMNS} FROM trust_session WHERE seen_at < ? ORDER BY seen_at DESC, key LIMIT ?"  # noqa: S608
+)
+# Steps and memory that are to go are not read any more, though some are still there.
+_STEPS: Final = Sql(
+    "SELECT t.body, t.seq, CASE WHEN t.seq > s.forgot THEN t.memory ELSE x'' END FROM trust_session AS s"
+    " JOIN trust_step AS t ON t.session = s.key"
+    " WHERE s.key = ? AND t.seq > s.steps - ? AND t.seq > ? ORDER BY t.seq DESC LIMIT ?",
+    "SELECT t.body, t.seq, CASE WHEN t.seq > s.forgot THEN t.memory ELSE '' END FROM trust_session AS s"
+    " JOIN trust_step AS t ON t.session = s.key"
+    " WHERE s.key = ? AND t.seq > s.steps - ? AND t.seq > ? ORDER BY t.seq DESC LIMIT ?",
+)
+_ENDORSED: Final = Sql("SELECT digest FROM trust_endorsed WHERE session = ?")
+_TAINTED: Final = "SELECT digest FROM trust_object WHERE expires_at > ? AND digest IN (SELECT value FROM json_each(?))"
+_TAINTED_ASKED: Final = Sql(
+    _TAINTED,
+    "SELECT digest FROM trust_object WHERE expires_at > ? AND digest IN (SELECT json_array_elements_text(?::json))",
+)
+_END_OF_TIME: Final = 2**62
+
+
+class SqlTrust(SqlHeld):
+    """The trust room's `TrustShelf`. A witness is an `AuditRow` written in the same transaction."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._write = Ledger(store.backend).write
+        backend = store.backend
+        self._glance = Glance(backend) if isinstance(backend, SqliteBackend) else None
+
+    # -- sessions ----------------------------------------------------------------------------------------------
+
+    async def open(self, key: str, agent: str, now: int, idle_ms: int) -> Session:
+        keeping.demand(key)
+        opened: Session = await self._act(Act(key, lambda draft: draft.open(agent, now, idle_ms)))
+        return opened
+
+    def peek(self, key: str) -> int | None:
+        if self._glance is None:
+            return None
+        rows = self._glance.rows(_VERSION, key)
+        if rows is None:
+            return None
+        return rows[0][0] if rows else 0
+
+    async def version(self, key: str) -> int:
+        at_once = self.peek(key)
+        if at_once is not None:
+            return at_once
+        if not keeping.fits(key):
+            return 0
+        rows = await self._store.read(lambda conn: _VERSION_ASKED.all(conn, key))
+        return int(rows[0][0]) if rows else 0
+
+    async def session(self, key: str) -> Session | None:
+        if not keeping.fits(key):
+            return None
+        rows: list[Any] = await self._store.read(lambda conn: _SESSION.all(conn, key))
+        return session_of(key, rows[0]) if rows else None
+
+    async def sessions(self, *, limit: int = 100, before: int | None = None) -> Sequence[Session]:
+        until = _END_OF_TIME if before is None else before
+        rows: list[Any] = await self._store.read(lambda conn: _SESSIONS.all(conn, until, max(0, limit)))
+        return [session_of(row[0], row[1:]) for row in rows]
+
+    async def declassify(
+        self, key: str, label: SessionLabel, by: str, note: str, now: int, *, witness: AuditRow | None = None
+    ) -> Session | None:
+        if not keeping.fits(key):
+            return None
+        act = Act(key, lambda draft: draft.declassify(label, by, note, now), witness=witness)
+        after: Session | None = await self._act(act)
+        return after
+
+    # -- steps -------------------------------------------------------------------------------------------------
+
+    async def steps(self, key: str, after: int = 0, limit: int = 1000) -> Sequence[Step]:
+        if not keeping.fits(key):
+            return []
+        rows = await self._store.read(lambda conn: _STEPS.all(conn, key, keeping.STEPS, after, max(0, limit)))
+        return [keeping.unpacked(*row) for row in reversed(rows)]
+
+    async def endorsed(self, key: str) -> frozenset[str]:
+        if not keeping.fits(key):
+            return frozenset()
+        rows = await self._store.read(lambda conn: _ENDORSED.all(conn, key))
+        return frozenset(row[0] for row in rows)
+
+    async def add(self, new: NewStep, *, keep: int, expires_at: int) -> Session:
+        keeping.check(new)
+        body = keeping.packed(new.step)
+        act = Act(new.session, lambda draft: draft.add(new, body, keep, expires_at), new.objects, expires_at)
+        after: Session = await self._store.run_together(self._write, act)
+        return after
+
+    async def tainted(self, digests: Collection[str], now: int) -> frozenset[str]:
+        asked = json.dumps([digest for digest in digests if keeping.fits(digest)])
+        if asked == "[]":
+            return frozenset()
+        rows = None if self._glance is None else self._glance.rows(_TAINTED, now, asked)
+        if rows is None:
+            rows = await self._store.read(lambda conn: _TAINTED_ASKED.all(conn, now, asked))
+        return frozenset(row[0] for row in rows)
+
+    # -- the end of things -------------------------------------------------------------------------------------
+
+    async def prune(self, now: int, *, sessions: int) -> int:
+        return await asyncio.to_thread(prune, self._store, now, max(0, sessions))
+
+    async def _act(self, act: Act) -> Any:
+        return await self._store.run_together(self._write, act)
+
+
+__all__ = ["SqlTrust"]

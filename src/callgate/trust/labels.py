@@ -1,0 +1,150 @@
+"""The label of each tool: what operator, server, hints and defaults say, put together once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import msgspec
+
+from callgate.trust.hints import from_hints
+from callgate.trust.model import Annotations, ToolLabel
+from callgate.trust.resolving import ArgumentRule, Matched, matched
+from callgate.trust.said import Defaults, Layer, Said, either, said_of, tightened, whole
+
+# Names of tools come from agents: what is remembered of them is bounded.
+_REMEMBERED: Final = 20000
+_REMEMBERED_CASES: Final = 256
+_NOTHING_MATCHED: Final = Matched()
+
+# Names the arguments of a tool that look critical, from its input schema.
+Guess = Callable[[Mapping[str, Any]], tuple[str, ...]]
+
+
+class ServerWords(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator says of a server. `tools` by name or glob; what the annotations file says is among them."""
+
+    trusted: bool = False
+    hints: bool = False
+    tools: Mapping[str, Said] = {}
+    rules: tuple[ArgumentRule, ...] = ()
+
+
+class _Tool:
+    """A tool's rules, and its label for each set of them that held so far."""
+
+    __slots__ = ("cases", "plain", "rules")
+
+    def __init__(self, plain: ToolLabel, rules: tuple[ArgumentRule, ...]) -> None:
+        self.plain = plain
+        self.rules = rules
+        self.cases: dict[Matched, ToolLabel] = {_NOTHING_MATCHED: plain}
+
+
+class Labels:
+    """Labels of all tools. `declare` is told of each list of tools; `of` answers for one call."""
+
+    def __init__(self, servers: Mapping[str, ServerWords], defaults: Defaults | None = None) -> None:
+        self._servers = dict(servers)
+        self._defaults = defaults or Defaults()
+        self._declared: dict[str, dict[str, Annotations]] = {}
+        self._guessed: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._tools: dict[tuple[str, str], _Tool] = {}
+
+    def trusted(self, server: str) -> bool:
+        """Whether the operator believes this server's labels."""
+        return self._words(server).trusted
+
+    def declare(
+        self, server: str, tools: Mapping[str, Annotations], guessed: Mapping[str, tuple[str, ...]] | None = None
+    ) -> None:
+        """The server's list, as read by the vocabulary; `guessed` has arguments that look critical by their schema."""
+        new, guesses = dict(tools), dict(guessed or {})
+        if self._declared.get(server) == new and self._guessed.get(server) == guesses:
+            return
+        self._declared[server], self._guessed[server] = new, guesses
+        self._tools = {key: tool for key, tool in self._tools.items() if key[0] != server}
+
+    def declared(self, server: str) -> Mapping[str, Annotations]:
+        """What the server's last list said."""
+        return self._declared.get(server, {})
+
+    def of(self, server: str, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolLabel:
+        """The label of a call."""
+        found = self._tools.get((server, tool)) or self._put_together(server, tool)
+        if not found.rules:
+            return found.plain
+        matching = matched(found.rules, arguments or {})
+        if (label := found.cases.get(matching)) is not None:
+            return label
+        label = self._case(server, tool, found.rules, matching)
+        if len(found.cases) < _REMEMBERED_CASES:
+            found.cases[matching] = label
+        return label
+
+    def listed(self, server: str, tool: str) -> ToolLabel:
+        """The label of a tool whatever its arguments: the possible values, those of its rules included."""
+        found = self._tools.get((server, tool)) or self._put_together(server, tool)
+        label = found.plain
+        for at in range(len(found.rules)):
+            label = either(label, self._case(server, tool, found.rules, Matched(held=(at,))))
+        return label
+
+    def local(self, server: str, tool: str) -> ToolLabel:
+        """The label as if the server had said nothing."""
+        return whole(server, tool, self._layers(server, tool, Annotations()), self._defaults)
+
+    def _words(self, server: str) -> ServerWords:
+        return self._servers.get(server, _NO_WORDS)
+
+    def _put_together(self, server: str, tool: str) -> _Tool:
+        rules = tuple(rule for rule in self._words(server).rules if fnmatchcase(tool, rule.tool))
+        made = _Tool(self._case(server, tool, rules, _NOTHING_MATCHED), rules)
+        if len(self._tools) >= _REMEMBERED:
+            self._tools.clear()
+        self._tools[server, tool] = made
+        return made
+
+    def _case(self, server: str, tool: str, rules: tuple[ArgumentRule, ...], matching: Matched) -> ToolLabel:
+        """The label where these rules hold: of several that speak of the same, the first. Undecided ones may hold."""
+        held = [rules[at].said for at in matching.held]
+        label = self._label(server, tool, held)
+        for at in matching.undecided:
+            at_most = sorted((*matching.held, at))
+            label = either(label, self._label(server, tool, [rules[one].said for one in at_most]))
+        return label
+
+    def _label(self, server: str, tool: str, held: list[Said]) -> ToolLabel:
+        words = self._words(server)
+        declared = self._declared.get(server, {}).get(tool, Annotations())
+        layers = [*(Layer("operator", said) for said in held), *self._layers(server, tool, declared)]
+        label = whole(server, tool, layers, self._defaults)
+        guessed = self._guessed.get(server, {}).get(tool, ())
+        if not label.critical_declared and guessed:
+            label = msgspec.structs.replace(label, critical=guessed)
+        if words.trusted or declared == Annotations():
+            return label
+        decided = frozenset(name for said in held for name in said.__struct_fields__ if getattr(said, name) is not None)
+        return tightened(label, said_of(declared), decided=decided)
+
+    def _layers(self, server: str, tool: str, declared: Annotations) -> list[Layer]:
+        words = self._words(server)
+        layers = [Layer("operator", operators(words.tools, tool))]
+        if words.trusted:
+            layers.append(Layer("server", said_of(declared)))
+        if words.hints:
+            layers.append(Layer("hints", from_hints(declared)))
+        return layers
+
+
+def operators(tools: Mapping[str, Said], tool: str) -> Said:
+    """What an operator's table says of a tool: its own entry first, then each glob that fits, in their order."""
+    said = tools.get(tool) or Said()
+    for pattern, more in tools.items():
+        if pattern != tool and fnmatchcase(tool, pattern):
+            said = said.over(more)
+    return said
+
+
+_NO_WORDS: Final = ServerWords()

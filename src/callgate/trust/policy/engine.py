@@ -1,0 +1,272 @@
+"""The policy: rules read once, decisions made often.
+
+Of two effects the stricter one wins. Most of what rules read takes few values (labels, where arguments were found), so
+the rulings over these are kept; only rules that depend on the arguments themselves are evaluated anew for each call,
+all of them in one expression that is false nearly always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from cel_expr_python import cel
+
+from callgate.trust.model import ToolLabel
+from callgate.trust.policy.condition import environment
+from callgate.trust.policy.facts import FACTS, VARYING, Fact, Facts, plain
+from callgate.trust.policy.fitting import unfit
+from callgate.trust.policy.reading import default_text, read_rules, read_texts
+from callgate.trust.policy.rules import EFFECTS, RESULT_EFFECTS, Rule
+
+KEPT: Final = 4096
+_JOINED: Final = 256
+# A call with more values than this hardly comes again.
+_LARGE: Final = 100
+NOT_KNOWN: Final = "the arguments are not known"
+# What a rule stands for that cannot be evaluated, if its own effect is not stricter.
+FAILED: Final = "ask"
+
+
+class Match(msgspec.Struct, frozen=True):
+    """A rule that holds for a call, or that could not be evaluated (`error`) and counts as `effect` all the same."""
+
+    rule: str
+    effect: str
+    say: str = ""
+    error: str = ""
+
+
+class Ruling(msgspec.Struct, frozen=True):
+    """What the policy says: the strictest effect, the rule that has it, and its sentence for the person."""
+
+    effect: str
+    rule: str = ""
+    say: str = ""
+    matched: tuple[Match, ...] = ()
+    # Rules of the default policy that held, and that an `allow` switched off for this call.
+    overridden: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> tuple[Match, ...]:
+        """The rules that could not be evaluated."""
+        return tuple(one for one in self.matched if one.error)
+
+    def to_record(self) -> dict[str, Any]:
+        """The ruling as the log keeps it."""
+        record: dict[str, Any] = {"effect": self.effect}
+        if self.rule:
+            record["rule"] = self.rule
+        if len(self.matched) > 1:
+            record["matched"] = [one.rule for one in self.matched[:50]]
+        if failed := self.failed:
+            record["failed"] = {one.rule: one.error for one in failed[:10]}
+        if self.overridden:
+            record["overridden"] = list(self.overridden)
+        return record
+
+
+class Policy:
+    """Rules in force, for calls and for results."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.rules: Final = tuple(rules)
+        self._calls: Final = _Stage([rule for rule in rules if rule.on == "call"], EFFECTS)
+        self._results: Final = _Stage([rule for rule in rules if rule.on == "result"], RESULT_EFFECTS)
+
+    @staticmethod
+    def load(paths: Iterable[Path] = (), *, texts: Iterable[tuple[str, str]] = (), default: bool = True) -> Policy:
+        """The rules of these files, of these texts (each with a name), and of the default policy; strictly read.
+
+        A ConfigError has every mistake of all of them, with its line and a caret.
+        """
+        named = [*read_texts(paths), *texts]
+        return Policy(read_rules(named, default_text() if default else None))
+
+    def decide(self, facts: Facts) -> Ruling:
+        """Whether the call may pass: `allow`, `ask` or `block`."""
+        return self._calls.decide(facts)
+
+    def decide_result(self, facts: Facts) -> Ruling:
+        """What becomes of the result: `allow`, `warn`, `ask` or `quarantine`."""
+        return self._results.decide(facts)
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What holds for all calls that are alike but for their arguments."""
+
+    matched: Mapping[int, str]
+    # Rules that only the arguments decide; what else they read; and the ruling if none of them holds.
+    open: tuple[int, ...]
+    data: Mapping[str, Any]
+    ruling: Ruling
+
+
+class _Stage:
+    """The rules for calls, or those for results."""
+
+    def __init__(self, rules: Sequence[Rule], effects: tuple[str, ...]) -> None:
+        self._rules = rules
+        self._effects = effects
+        read = {name for rule in rules for name in rule.condition.reads} if rules else set()
+        fixed = [FACTS[name] for name in sorted(read - VARYING)]
+        self._of_tool: Final = tuple(fact for fact in fixed if _only_tool(fact))
+        self._of_call: Final = tuple(fact for fact in fixed if not _only_tool(fact))
+        self._getters: Final = tuple(fact.get for fact in self._of_call)
+        self._tools: dict[int, tuple[ToolLabel, Hashable]] = {}
+        self._kept: dict[Hashable, _Kept] = {}
+        self._joined: dict[tuple[int, ...], _Joined] = {}
+
+    def decide(self, facts: Facts) -> Ruling:
+        key = (self._tool(facts), *[get(facts) for get in self._getters])
+        kept = self._kept.get(key)
+        if kept is None:
+            kept = self._keep(key, facts)
+        if not kept.open:
+            return kept.ruling
+        found = self._open(kept, facts)
+        return self._rule({**kept.matched, **found}) if found else kept.ruling
+
+    def _tool(self, facts: Facts) -> Hashable:
+        tool = facts.tool
+        seen = self._tools.get(id(tool))
+        # The label is kept beside its key, so its id cannot come to mean another.
+        if seen is not None and seen[0] is tool:
+            return seen[1]
+        if len(self._tools) >= KEPT:
+            self._tools.clear()
+        key = tuple([fact.get(facts) for fact in self._of_tool])
+        self._tools[id(tool)] = (tool, key)
+        return key
+
+    def _keep(self, key: Hashable, facts: Facts) -> _Kept:
+        """Evaluates every rule without what varies. One that has an answer even so does not depend on it."""
+        data = {fact.name: plain(fact.kind, fact.get(facts)) for fact in (*self._of_tool, *self._of_call)}
+        matched: dict[int, str] = {}
+        undecided: list[int] = []
+        for at, rule in enumerate(self._rules):
+            held, error = evaluate(rule, data)
+            if held is None and rule.condition.reads & VARYING:
+                undecided.append(at)
+            elif held or held is None:
+                matched[at] = error
+        needed = {name for at in undecided for name in self._rules[at].condition.reads}
+        kept = _Kept(
+            matched,
+            tuple(undecided),
+            {name: value for name, value in data.items() if name in needed},
+            self._rule(matched),
+        )
+        if len(facts.provenance.values) <= _LARGE:
+            if len(self._kept) >= KEPT:
+                self._kept.clear()
+            self._kept[key] = kept
+        return kept
+
+    def _open(self, kept: _Kept, facts: Facts) -> dict[int, str]:
+        """Which of the rules that only the arguments decide hold, each with its error if it failed."""
+        if facts.args is None:
+            return dict.fromkeys(kept.open, NOT_KNOWN)
+        joined = self._joined.get(kept.open)
+        if joined is None:
+            joined = self._join(kept.open)
+        data = dict(kept.data)
+        data["session.steps"] = facts.steps
+        data["args"], wrong = joined.fit(facts)
+        if joined.program is not None and not wrong and value_of(joined.program, data)[0] is False:
+            return {}
+        found: dict[int, str] = {}
+        for at in kept.open:
+            rule = self._rules[at]
+            if error := _unread(rule, wrong):
+                found[at] = error
+                continue
+            held, error = evaluate(rule, data)
+            if held is not False:
+                found[at] = error
+        return found
+
+    def _join(self, which: tuple[int, ...]) -> _Joined:
+        if len(self._joined) >= _JOINED:
+            self._joined.clear()
+        joined = self._joined[which] = _Joined([self._rules[at] for at in which])
+        return joined
+
+    def _rule(self, matched: Mapping[int, str]) -> Ruling:
+        """The strictest of the rules that hold; of equals, the first."""
+        if not matched:
+            return Ruling("allow")
+        off = {name for at, error in matched.items() if not error for name in self._rules[at].override}
+        counted, overridden = [], []
+        for at in sorted(matched):
+            rule, error = self._rules[at], matched[at]
+            if rule.default and rule.name in off:
+                overridden.append(rule.name)
+                continue
+            effect = max(rule.effect, FAILED, key=self._effects.index) if error else rule.effect
+            counted.append(Match(rule.name, effect, rule.say, error))
+        counted.sort(key=lambda one: -self._effects.index(one.effect))
+        first = counted[0]
+        say = f"{first.say} (This rule could not be evaluated: {first.error}.)".strip() if first.error else first.say
+        return Ruling(first.effect, first.rule, say, tuple(counted), tuple(overridden))
+
+
+class _Joined:
+    """Several conditions as one: false if none of them holds, which is nearly always."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        named = [rule.condition.keys for rule in rules]
+        self._keys = None if None in named else frozenset(key for keys in named if keys for key in keys)
+        self._loops = max((rule.condition.loops for rule in rules), default=0)
+        text = " || ".join(f"({rule.condition.text}\n)" for rule in rules)
+        try:
+            self.program: cel.Expression | None = environment(result=rules[0].on == "result").compile(text)
+        except RuntimeError:  # nested too deeply together: one by one, then
+            self.program = None
+
+    def fit(self, facts: Facts) -> tuple[dict[str, Any], dict[str, str]]:
+        """The arguments that the rules read, without those that cannot be given to them, and why not."""
+        given = facts.args or {}
+        args = dict(given) if self._keys is None else {key: given[key] for key in self._keys if key in given}
+        wrong = unfit(args, self._loops, len(facts.provenance.values))
+        for key in wrong:
+            args.pop(key, None)
+        return args, wrong
+
+
+def _only_tool(fact: Fact) -> bool:
+    # These two ask whether there are arguments, too.
+    return fact.name.startswith("tool.") and fact.name not in {"tool.egress", "tool.consequential"}
+
+
+def _unread(rule: Rule, wrong: Mapping[str, str]) -> str:
+    """Why a rule cannot be evaluated with these arguments left out."""
+    if not wrong or "args" not in rule.condition.reads:
+        return ""
+    keys = rule.condition.keys
+    for key, why in wrong.items():
+        if keys is None or key in keys:
+            return f"the argument {key[:64]!r} {why}"
+    return ""
+
+
+def evaluate(rule: Rule, data: Mapping[str, Any]) -> tuple[bool | None, str]:
+    """Whether a rule's condition holds; None and why if it cannot be told."""
+    return value_of(rule.condition.program, data)
+
+
+def value_of(program: cel.Expression, data: Mapping[str, Any]) -> tuple[bool | None, str]:
+    try:
+        value = program.eval(data=data)
+    except RuntimeError as error:  # a loop over its budget
+        return None, _shortened(str(error))
+    if value.type() == cel.Type.BOOL:
+        return value.value(), ""
+    return None, _shortened(str(value.value()))
+
+
+def _shortened(error: str) -> str:
+    # The library's texts may repeat values; the beginning tells what happened.
+    return error.partition(": ")[2][:120].replace("\n", " ").rstrip(" .[") or "it has no value"

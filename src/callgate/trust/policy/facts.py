@@ -1,0 +1,307 @@
+"""What rules can read of a call: one table of facts, and the facts of one call.
+
+The table is the single source of the names: the types that conditions are checked against, the reference in the docs
+and `callgate policy facts` are all made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from callgate.trust.model import (
+    CLASSES,
+    DESTINATIONS,
+    FOUND,
+    OUTCOMES,
+    SOURCES,
+    UNTRUSTED,
+    Annotations,
+    DataLabel,
+    Provenance,
+    SessionLabel,
+    ToolLabel,
+    Traced,
+    class_rank,
+    highest,
+)
+
+Kind: TypeAlias = Literal["bool", "int", "string", "strings", "values", "found", "args"]
+KINDS: Final = ("identity", "quantity", "time", "link", "text")
+# The members of one entry of a list of values.
+MEMBERS: Final = {"path": (), "kind": KINDS, "found": FOUND}
+_RESTRICTED: Final = class_rank("regulated")
+_NOBODY: Final = SessionLabel()
+_NOTHING: Final = Provenance()
+
+
+class Facts(msgspec.Struct):
+    """All that is known of one call when it is decided, and of its result once there is one.
+
+    `carried` are the classes of the data that the arguments were taken from; None where nobody can tell, and then
+    everything that the session has read may be in them. `args` of None are arguments that were not kept.
+    """
+
+    tool: ToolLabel
+    session: SessionLabel = _NOBODY
+    provenance: Provenance = _NOTHING
+    args: Mapping[str, Any] | None = {}
+    # What the client wrote into the request's own `_meta.annotations`.
+    request: Annotations | None = None
+    # `id`, `client` and `transport`, as far as they are known.
+    agent: Mapping[str, str] = {}
+    carried: frozenset[str] | None = None
+    steps: int = 0
+    result: DataLabel | None = None
+
+    def with_result(self, label: DataLabel) -> Facts:
+        """The same call, now that its result is there."""
+        return msgspec.structs.replace(self, result=label)
+
+    def to_record(self) -> dict[str, Any]:
+        """The facts as the log keeps them, without the arguments: the record has those in its own way."""
+        from callgate.trust.policy.recorded import to_record
+
+        return to_record(self)
+
+    @staticmethod
+    def from_record(record: object, args: Mapping[str, Any] | None = None) -> Facts:
+        """The facts that a record holds; raises ValueError if it holds none."""
+        from callgate.trust.policy.recorded import from_record
+
+        return from_record(record, args)
+
+
+class Fact(NamedTuple):
+    """One fact: its name and type, how it is found, and what to tell people about it."""
+
+    name: str
+    kind: Kind
+    get: Callable[[Facts], Hashable]
+    about: str
+    example: str
+    # The words that it can hold, where they are known beforehand.
+    words: tuple[str, ...] = ()
+    # Only rules on results can read it.
+    result: bool = False
+
+
+def _listed(words: frozenset[str] | tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted(words)) if isinstance(words, frozenset) else words
+
+
+def _possible(words: frozenset[str], known: tuple[str, ...], worst: tuple[str, ...], *, unknown: bool) -> Hashable:
+    # A word that nobody knows may mean the worst, and so may none at all.
+    if unknown or not words or not words.issubset(known):
+        words = words.union(worst)
+    return tuple(sorted(words))
+
+
+def _destinations(facts: Facts) -> Hashable:
+    tool = facts.tool
+    return _possible(tool.destinations, DESTINATIONS, ("public",), unknown="destination" in tool.unknown)
+
+
+def _outcomes(facts: Facts) -> Hashable:
+    tool = facts.tool
+    return _possible(tool.outcomes, OUTCOMES, ("consequential", "irreversible"), unknown="outcomes" in tool.unknown)
+
+
+def _sources(facts: Facts) -> Hashable:
+    tool = facts.tool
+    return _possible(tool.sources, SOURCES, (UNTRUSTED,), unknown="source" in tool.unknown)
+
+
+def destination(tool: ToolLabel) -> str:
+    """The farthest place that the input may reach; `public` if nobody knows."""
+    farthest = tool.destination
+    return farthest if farthest in DESTINATIONS and "destination" not in tool.unknown else "public"
+
+
+def outcome(tool: ToolLabel) -> str:
+    """The gravest outcome; a word that nobody knows counts as irreversible."""
+    gravest = tool.outcome
+    return gravest if gravest in OUTCOMES else "irreversible"
+
+
+def _egress(facts: Facts) -> bool:
+    return (facts.args is None or bool(facts.args)) and destination(facts.tool) == "public"
+
+
+def _consequential(facts: Facts) -> bool:
+    return outcome(facts.tool) != "benign" or _egress(facts)
+
+
+def _carried(facts: Facts) -> frozenset[str]:
+    return facts.session.sensitivity if facts.carried is None else facts.carried
+
+
+def _request_open(facts: Facts) -> bool:
+    return facts.session.open_world or (facts.request is not None and bool(facts.request.open_world))
+
+
+def _request_malicious(facts: Facts) -> bool:
+    return facts.session.malicious or (facts.request is not None and bool(facts.request.malicious))
+
+
+def _request_attribution(facts: Facts) -> Hashable:
+    own = facts.session.attribution
+    return own if facts.request is None else tuple(dict.fromkeys((*own, *facts.request.attribution)))
+
+
+def _entries(values: tuple[Traced, ...], *, critical: bool) -> Hashable:
+    return tuple([(one.path, one.kind, one.found) for one in values if one.critical or not critical])
+
+
+def _worst(facts: Facts) -> str:
+    found = [one.found for one in facts.provenance.values if one.critical]
+    return max(found, key=FOUND.index, default="none")
+
+
+def _paths(facts: Facts, found: str) -> Hashable:
+    return tuple([one.path for one in facts.provenance.values if one.critical and one.found == found])
+
+
+def _found(facts: Facts) -> Hashable:
+    worst: dict[str, str] = {}
+    for one in facts.provenance.values:
+        if one.path not in worst or FOUND.index(one.found) > FOUND.index(worst[one.path]):
+            worst[one.path] = one.found
+    return tuple(worst.items())
+
+
+def _agent(name: str) -> Callable[[Facts], str]:
+    return lambda facts: facts.agent.get(name, "")
+
+
+def _of_result(read: Callable[[DataLabel], Hashable], missing: Hashable) -> Callable[[Facts], Hashable]:
+    return lambda facts: missing if facts.result is None else read(facts.result)
+
+
+def _result_sources(label: DataLabel) -> Hashable:
+    return _possible(label.sources, SOURCES, (UNTRUSTED,), unknown=False)
+
+
+TABLE: Final[tuple[Fact, ...]] = (
+    Fact("session.open_world", "bool", lambda f: f.session.open_world,
+         "The agent's session has read something that a stranger may have written.", "session.open_world"),
+    Fact("session.malicious", "bool", lambda f: f.session.malicious,
+         "Something that the session has read was flagged as malicious.", "session.malicious"),
+    Fact("session.sensitivity", "strings", lambda f: _listed(f.session.sensitivity),
+         "The classes of all data that the session has read.", '"financial" in session.sensitivity', CLASSES),
+    Fact("session.attribution", "strings", lambda f: f.session.attribution,
+         "Where that data came from, as URIs.", 'session.attribution.exists(uri, uri.startsWith("https://"))'),
+    Fact("session.steps", "int", lambda f: f.steps,
+         "How many calls the session has made so far.", "session.steps > 100"),
+    Fact("request.open_world", "bool", _request_open,
+         "The request's openWorldHint: what the client wrote into it, joined with the session.", "request.open_world"),
+    Fact("request.malicious", "bool", _request_malicious,
+         "The request's maliciousActivityHint, joined with the session.", "request.malicious"),
+    Fact("request.attribution", "strings", _request_attribution,
+         "The request's attribution, joined with the session.", '"urn:org:acme:hr" in request.attribution'),
+    Fact("tool.server", "string", lambda f: f.tool.server,
+         "The server's name in the configuration.", 'tool.server == "mail"'),
+    Fact("tool.name", "string", lambda f: f.tool.tool,
+         "The tool's name, as the server lists it.", 'tool.name.startsWith("delete_")'),
+    Fact("tool.destination", "string", lambda f: destination(f.tool),
+         "The farthest place that the arguments may reach; `public` if nobody says.",
+         'tool.destination == "public"', DESTINATIONS),
+    Fact("tool.destinations", "strings", _destinations,
+         "Every place that they may reach.", '"internal" in tool.destinations', DESTINATIONS),
+    Fact("tool.outcomes", "string", lambda f: outcome(f.tool),
+         "The gravest outcome of the call; `consequential` if nobody says.",
+         'tool.outcomes == "irreversible"', OUTCOMES),
+    Fact("tool.possible_outcomes", "strings", _outcomes,
+         "Every possible outcome; `irreversible` is among them if nobody says.",
+         '"irreversible" in tool.possible_outcomes', OUTCOMES),
+    Fact("tool.sources", "strings", _sources,
+         "Where the result may come from.", '"untrustedPublic" in tool.sources', SOURCES),
+    Fact("tool.accepts", "strings", lambda f: _listed(f.tool.accepts),
+         "The classes of data that the tool is made for.",
+         "data.sensitivity.all(one, one in tool.accepts)", CLASSES),
+    Fact("tool.returns", "strings", lambda f: _listed(f.tool.returns),
+         "The classes of data that the result may hold.", '"pii" in tool.returns', CLASSES),
+    Fact("tool.read_only", "bool", lambda f: f.tool.read_only, "The tool changes nothing.", "!tool.read_only"),
+    Fact("tool.destructive", "bool", lambda f: f.tool.destructive,
+         "The tool may delete or overwrite.", "tool.destructive"),
+    Fact("tool.open_world", "bool", lambda f: f.tool.open_world,
+         "The tool deals with the world outside.", "tool.open_world"),
+    Fact("tool.malicious", "bool", lambda f: f.tool.malicious,
+         "The tool says that it may return malicious content.", "tool.malicious"),
+    Fact("tool.egress", "bool", _egress,
+         "The call carries arguments to where anybody may read them.", 'tool.egress && "pii" in data.sensitivity'),
+    Fact("tool.consequential", "bool", _consequential,
+         "The call does more than look something up: its outcome is not benign, or it is egress.",
+         "tool.consequential"),
+    Fact("tool.known", "bool", lambda f: not f.tool.unknown,
+         "Somebody said everything about the tool that labels can say.", "!tool.known"),
+    Fact("tool.unknown", "strings", lambda f: _listed(f.tool.unknown),
+         "What nobody said.", '"destination" in tool.unknown',
+         ("destination", "outcomes", "source", "sensitivity", "accepts")),
+    Fact("data.sensitivity", "strings", lambda f: _listed(_carried(f)),
+         "The classes of the data in the arguments; of all that the session has read where that cannot be told.",
+         '"com.example.board-papers" in data.sensitivity', CLASSES),
+    Fact("data.highest", "string", lambda f: highest(_carried(f)),
+         "The most sensitive of them.", 'data.highest == "credentials"', CLASSES),
+    Fact("data.restricted", "bool", lambda f: any(class_rank(one) >= _RESTRICTED for one in _carried(f)),
+         "Regulated data, credentials, an organisation's own class or an unknown one is among them.",
+         "data.restricted && tool.egress"),
+    Fact("provenance.critical", "values", lambda f: _entries(f.provenance.values, critical=True),
+         "The values that decide who or what is affected, each with `path`, `kind` and `found`.",
+         'provenance.critical.exists(v, v.kind == "link" && v.found == "nowhere")'),
+    Fact("provenance.values", "values", lambda f: _entries(f.provenance.values, critical=False),
+         "All values among the arguments, in the same form.",
+         'provenance.values.exists(v, v.kind == "text" && v.found == "untrusted")'),
+    Fact("provenance.worst", "string", _worst,
+         "The least trustworthy place that a critical value was found in; `none` without critical values.",
+         'provenance.worst == "untrusted"', ("none", *FOUND)),
+    Fact("provenance.untrusted", "strings", lambda f: _paths(f, "untrusted"),
+         "Paths of critical values met only in text that a stranger may have written.",
+         '"to" in provenance.untrusted'),
+    Fact("provenance.unknown", "strings", lambda f: _paths(f, "nowhere"),
+         "Paths of critical values that were met nowhere before.", "size(provenance.unknown) > 0"),
+    Fact("provenance.foreign_links", "strings", lambda f: tuple([one.path for one in f.provenance.foreign_links]),
+         "Paths of texts with a link or address that only a stranger's text had.",
+         "size(provenance.foreign_links) > 0"),
+    Fact("provenance.own_words", "bool", lambda f: f.provenance.any_own_words,
+         "Something in the call is the user's own.", "!provenance.own_words"),
+    Fact("provenance.prompt_known", "bool", lambda f: f.provenance.prompt_known,
+         "The host passed on what the user wrote.", "provenance.prompt_known"),
+    Fact("provenance.args", "found", _found,
+         "For the path of each value, where it was found.", 'provenance.args["to"] == "prompt"'),
+    Fact("args", "args", lambda _: (),
+         "The arguments of the call. Ask `has(args.NAME)` first: a rule that reads what is not there fails.",
+         "has(args.amount) && args.amount > 1000"),
+    Fact("agent.id", "string", _agent("id"), "Who calls.", 'agent.id == "reports"'),
+    Fact("agent.client", "string", _agent("client"), "The name that the client gives itself.",
+         'agent.client == "inspector"'),
+    Fact("agent.transport", "string", _agent("transport"), "`http` or `stdio`.", 'agent.transport == "stdio"',
+         ("http", "stdio")),
+    Fact("result.open_world", "bool", _of_result(lambda r: r.open_world, missing=True),
+         "A stranger may have written what is in the result.", "result.open_world", result=True),
+    Fact("result.malicious", "bool", _of_result(lambda r: r.malicious, missing=False),
+         "The result was flagged as malicious, by its server or by the inspection.", "result.malicious", result=True),
+    Fact("result.source", "strings", _of_result(_result_sources, (UNTRUSTED,)),
+         "Where the result may come from.", '"untrustedPublic" in result.source', SOURCES, result=True),
+    Fact("result.sensitivity", "strings", _of_result(lambda r: _listed(r.sensitivity), ("unknown",)),
+         "The classes of the data in it.", '"credentials" in result.sensitivity', CLASSES, result=True),
+    Fact("result.attribution", "strings", _of_result(lambda r: r.attribution, ()),
+         "Where the result says that it comes from.",
+         'result.attribution.exists(uri, uri.startsWith("https://"))', result=True),
+    Fact("result.warnings", "strings", _of_result(lambda r: r.warnings, ()),
+         "What was found suspicious in it, a sentence each.", "size(result.warnings) > 1", result=True),
+)  # fmt: skip
+FACTS: Final[Mapping[str, Fact]] = {fact.name: fact for fact in TABLE}
+# What differs from call to call: a ruling kept for later must not depend on it.
+VARYING: Final = frozenset({"args", "session.steps"})
+
+
+def plain(kind: Kind, value: Any) -> Any:
+    """A fact's value as conditions and JSON take it."""
+    if kind == "strings":
+        return list(value)
+    if kind == "values":
+        return [{"path": path, "kind": what, "found": found} for path, what, found in value]
+    return dict(value) if kind == "found" else value

@@ -1,0 +1,161 @@
+"""Facts as the log keeps them: what they were worked out from, so that a later policy with other facts can read them.
+
+Arguments are not among it: the record has them in the way that the operator chose (whole, redacted or hashed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from callgate.trust.model import Annotations, DataLabel, Found, Provenance, SessionLabel, ToolLabel, Traced, ValueKind
+from callgate.trust.policy.facts import Facts
+
+VERSION: Final = 1
+# A record is written for every call: lists that others can make long are cut, and say so.
+MAX_VALUES: Final = 200
+MAX_URIS: Final = 50
+
+
+class _Request(msgspec.Struct, frozen=True, omit_defaults=True):
+    open_world: bool = False
+    malicious: bool = False
+    attribution: tuple[str, ...] = ()
+
+
+class _Taken(_Request, frozen=True, omit_defaults=True):
+    sensitivity: tuple[str, ...] = ()
+
+
+class _Tool(msgspec.Struct, frozen=True, omit_defaults=True):
+    server: str
+    name: str
+    destinations: tuple[str, ...] = ()
+    outcomes: tuple[str, ...] = ()
+    accepts: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    returns: tuple[str, ...] = ()
+    read_only: bool = False
+    destructive: bool = True
+    open_world: bool = True
+    malicious: bool = False
+    unknown: tuple[str, ...] = ()
+
+
+class _Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
+    v: int
+    tool: _Tool
+    # Beside these the record names the session itself.
+    taken: _Taken = _Taken()
+    steps: int = 0
+    request: _Request | None = None
+    # Path, kind, found, critical
+    values: tuple[tuple[str, ValueKind, Found, bool], ...] = ()
+    links: tuple[str, ...] = ()
+    own_words: bool = False
+    prompt: bool = False
+    agent: dict[str, str] = {}
+    carried: tuple[str, ...] | None = None
+    result: DataLabel | None = None
+    # Whether there were any arguments, which is all that some facts ask.
+    args: bool = False
+    cut: bool = False
+
+
+def to_record(facts: Facts) -> dict[str, Any]:
+    """The facts in their compact form, JSON-ready."""
+    tool, provenance, session = facts.tool, facts.provenance, facts.session
+    request = facts.request
+    cut = len(provenance.values) > MAX_VALUES or len(session.attribution) > MAX_URIS
+    recorded = _Recorded(
+        v=VERSION,
+        tool=_Tool(
+            tool.server,
+            tool.tool,
+            tuple(sorted(tool.destinations)),
+            tuple(sorted(tool.outcomes)),
+            tuple(sorted(tool.accepts)),
+            tuple(sorted(tool.sources)),
+            tuple(sorted(tool.returns)),
+            tool.read_only,
+            tool.destructive,
+            tool.open_world,
+            tool.malicious,
+            tuple(sorted(tool.unknown)),
+        ),
+        taken=_Taken(
+            session.open_world, session.malicious, session.attribution[:MAX_URIS], tuple(sorted(session.sensitivity))
+        ),
+        steps=facts.steps,
+        request=None
+        if request is None
+        else _Request(bool(request.open_world), bool(request.malicious), request.attribution[:MAX_URIS]),
+        values=tuple((one.path, one.kind, one.found, one.critical) for one in _worst_first(provenance.values)),
+        links=tuple(one.path for one in provenance.foreign_links[:MAX_VALUES]),
+        own_words=provenance.any_own_words,
+        prompt=provenance.prompt_known,
+        agent={name: value for name, value in facts.agent.items() if value},
+        carried=None if facts.carried is None else tuple(sorted(facts.carried)),
+        result=facts.result,
+        args=facts.args is None or bool(facts.args),
+        cut=cut,
+    )
+    built: dict[str, Any] = msgspec.to_builtins(recorded)
+    return built
+
+
+def from_record(record: object, args: Mapping[str, Any] | None = None) -> Facts:
+    """The facts of a record. Without its `args`, a rule that reads them fails, as it does with any it cannot read."""
+    try:
+        recorded = msgspec.convert(record, _Recorded)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"no facts of a call: {error}") from None
+    if recorded.v != VERSION:
+        raise ValueError(f"facts of version {recorded.v}; this Callgate reads {VERSION}")
+    tool = recorded.tool
+    request = recorded.request
+    return Facts(
+        tool=ToolLabel(
+            server=tool.server,
+            tool=tool.name,
+            destinations=frozenset(tool.destinations),
+            outcomes=frozenset(tool.outcomes),
+            accepts=frozenset(tool.accepts),
+            sources=frozenset(tool.sources),
+            returns=frozenset(tool.returns),
+            read_only=tool.read_only,
+            destructive=tool.destructive,
+            open_world=tool.open_world,
+            malicious=tool.malicious,
+            unknown=frozenset(tool.unknown),
+        ),
+        session=SessionLabel(
+            recorded.taken.open_world,
+            recorded.taken.malicious,
+            frozenset(recorded.taken.sensitivity),
+            recorded.taken.attribution,
+        ),
+        provenance=Provenance(
+            tuple(Traced(path, kind, found, critical, "") for path, kind, found, critical in recorded.values),
+            tuple(Traced(path, "link", "untrusted", False, "") for path in recorded.links),  # noqa: FBT003
+            recorded.own_words,
+            recorded.prompt,
+        ),
+        args=args if args is not None or recorded.args else {},
+        request=None
+        if request is None
+        else Annotations(open_world=request.open_world, malicious=request.malicious, attribution=request.attribution),
+        agent=recorded.agent,
+        carried=None if recorded.carried is None else frozenset(recorded.carried),
+        steps=recorded.steps,
+        result=recorded.result,
+    )
+
+
+def _worst_first(values: tuple[Traced, ...]) -> tuple[Traced, ...]:
+    if len(values) <= MAX_VALUES:
+        return values
+    order = sorted(values, key=lambda one: (one.found != "untrusted", one.found != "nowhere", not one.critical))
+    return tuple(order[:MAX_VALUES])

@@ -1,0 +1,69 @@
+"""Words as keyed 64-bit digests: what is remembered of a text says nothing of it to who has the store but not the key."""
+
+from __future__ import annotations
+
+import sys
+from hashlib import blake2b
+from typing import Final
+
+from callgate.trust.provenance import normalise
+
+# Words that come again cost one look. Beyond this many, and for long words, they are worked out anew.
+CACHED: Final = 65_536
+CACHED_LENGTH: Final = 64
+MASK: Final = (1 << 64) - 1
+# Odd, so that no bit is lost. The digests that it spreads are secret; it need not be.
+SPREAD: Final = 0x9E3779B97F4A7C15
+# A word of its own that stands where one text ends and another begins.
+BREAK: Final = "\x04"
+_NOTHING: Final = bytes(8)
+
+
+class _Words(dict[str, bytes]):
+    """From a word to its digests, packed; made when first asked."""
+
+    def __init__(self, fingerprints: Fingerprints, *, whole: bool) -> None:
+        super().__init__()
+        self._fingerprints = fingerprints
+        self._parts = normalise.atoms if whole else normalise.pieces
+
+    def __missing__(self, word: str) -> bytes:
+        if word == BREAK:
+            return _NOTHING
+        digest = self._fingerprints.raw
+        packed = b"".join([digest(part) for part in self._parts(word)])
+        if len(word) <= CACHED_LENGTH:
+            if len(self) >= CACHED:
+                self.clear()
+            self[word] = packed
+        return packed
+
+
+class Fingerprints:
+    """The digests of one key. Share one for all sessions: its caches are the costly part, and hold nobody's secrets
+    longer than the process lives."""
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) < 16:
+            raise ValueError("a key for fingerprints has at least 16 bytes")
+        self._hash = blake2b(key=key[:64], digest_size=8, person=b"callgate/values")
+        self._names = blake2b(key=key[:64], digest_size=16, person=b"callgate/object")
+        self.atoms = _Words(self, whole=True)
+        self.pieces = _Words(self, whole=False)
+
+    def raw(self, text: str) -> bytes:
+        hashed = self._hash.copy()
+        hashed.update(text.encode("utf-8", "surrogatepass"))
+        return hashed.digest()
+
+    def digest(self, text: str) -> int:
+        return int.from_bytes(self.raw(text), sys.byteorder)
+
+    def named(self, *parts: str) -> str:
+        """The digest of a thing with a name in several parts, for the store."""
+        hashed = self._names.copy()
+        for part in parts:
+            encoded = part.encode("utf-8", "surrogatepass")
+            hashed.update(len(encoded).to_bytes(4, "little"))
+            hashed.update(encoded)
+        return hashed.hexdigest()

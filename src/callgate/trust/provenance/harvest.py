@@ -1,0 +1,161 @@
+"""A result taken apart: which of its texts a server filled in itself, which vouch, and which a stranger may have written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from callgate.trust.model import UNTRUSTED
+from callgate.trust.provenance import normalise
+from callgate.trust.provenance.records import Record, id_of, names_of
+
+# Fields that a server fills in itself.
+_OWN: Final = re.compile(
+    r"_?(?:id|uuid|guid|key)_?|.*_(?:id|uuid|time|at|on|date)|.*I[dD]|(?:.*[a-z])?(?:Time|At|Date)"
+    r"|created.*|updated.*|modified.*|last_?modified|timestamp|date|time|size|count|total|version|etag"
+)
+_SERVER_MADE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d[0-9:.Z+-]*)?")
+# Longer than that, or on several lines, somebody wrote it: it is told, not filled in.
+PROSE_WORDS: Final = 8
+
+
+class Harvest:
+    """What one result holds, by who may have written it."""
+
+    def __init__(self, *, trusted: bool, fields: Mapping[str, str], leaves: int, depth: int) -> None:
+        self.strange: list[str] = []
+        self.vouching: list[str] = []
+        self.own: list[str] = []
+        self.records: list[Record] = []
+        self._trusted = trusted
+        self._rules = [(_pattern(path), source) for path, source in fields.items()]
+        self._leaves = leaves
+        self._depth = depth
+
+    def structured(self, value: Any) -> None:
+        """Take in `structuredContent`."""
+        self._walk(value, "", "", self._depth)
+
+    def texts(self, texts: Sequence[str], structured: Any) -> None:
+        """Take in text content, save what only repeats the structured content, as the protocol asks servers to."""
+        for text in texts:
+            if structured is not None and _repeats(text, structured):
+                continue
+            if not self._trusted:
+                self.strange.append(text)
+            elif (decoded := _decoded(text)) is not None:
+                self._walk(decoded, "", "", self._depth)
+            else:
+                for line in text.splitlines():
+                    self._text(line)
+
+    def _walk(self, value: Any, key: str, path: str, depth: int) -> None:
+        if isinstance(value, str):
+            self._leaf(key, value, path)
+        elif isinstance(value, Mapping):
+            if self._stops(value, depth):
+                return
+            for name, item in value.items():
+                if self._trusted:
+                    self._text(name)
+                else:
+                    self.strange.append(name)
+                self._walk(item, name, f"{path}.{name}" if path else name, depth - 1)
+            if (found := id_of(value)) is not None:
+                self.records.append(Record(found[0], found[1], path, names_of(value), value))
+        elif isinstance(value, list | tuple):
+            if self._stops(value, depth):
+                return
+            for item in value:
+                self._walk(item, key, path + "[]", depth - 1)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            self._leaf(key, value, path)
+
+    def _stops(self, value: Any, depth: int) -> bool:
+        """Too deep or too many: what is left is one text of a stranger's, nothing in it vouches."""
+        self._leaves -= len(value)
+        if depth > 0 and self._leaves >= 0:
+            return False
+        try:
+            self.strange.append(msgspec.json.encode(value).decode())
+        except (RecursionError, msgspec.MsgspecError, TypeError, ValueError):
+            raise TooLarge from None
+        return True
+
+    def _leaf(self, key: str, value: str | float, path: str) -> None:
+        source = next((source for pattern, source in self._rules if pattern.fullmatch(path)), None)
+        if isinstance(value, str):
+            own = source == "system" or (source is None and _OWN.fullmatch(key) and _SERVER_MADE.fullmatch(value))
+        else:
+            own, value = source in (None, "system"), normalise.number(value)
+        if source == UNTRUSTED:
+            self.strange.append(value)
+        elif self._trusted or source not in (None, "system"):
+            self._text(value)
+        elif own:
+            self.own.append(value)
+        else:
+            self.strange.append(value)
+
+    def _text(self, text: str) -> None:
+        if "\n" in text or len(text) > 1000 or len(text.split(None, PROSE_WORDS)) > PROSE_WORDS:
+            self.strange.append(text)
+        else:
+            self.vouching.append(text)
+
+
+class TooLarge(Exception):
+    """A result that cannot be remembered whole."""
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """A path of a field rule: `items[].body`, `*.id`, `**.id` (at any depth, at none too)."""
+    parts = re.split(r"(\*\*\.?|\*|\[\])", path)
+    meaning = {"**.": r"(?:.*[.\]])?", "**": ".*", "*": r"[^.\[]*", "[]": r"\[\]"}
+    return re.compile("".join(meaning.get(part, re.escape(part)) for part in parts))
+
+
+def _decoded(text: str) -> Any:
+    if text[:1] not in ("{", "["):
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def _repeats(text: str, structured: Any) -> bool:
+    """Whether a text is the structured content once more: all of it, its `result`, or one item of that."""
+    shown = structured.get("result", structured) if isinstance(structured, Mapping) else structured
+    if text == shown:
+        return True
+    try:
+        decoded = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        decoded = text
+    return decoded in (structured, shown) or (isinstance(shown, list) and decoded in shown)
+
+
+def leaves(value: Any, path: str = "", key: str = "", depth: int = 32) -> Iterator[tuple[str, str, Any]]:
+    """Each single value among arguments: its path, the name it stands under, the value. Names that hold values
+    themselves are one too. What is nested deeper than anybody nests arguments comes as one text."""
+    if isinstance(value, Mapping):
+        if depth <= 0:
+            yield path, key, repr(value)
+            return
+        for name, item in value.items():
+            below = f"{path}.{name}" if path else name
+            if not name.isidentifier():
+                yield below, key, name
+            yield from leaves(item, below, name, depth - 1)
+    elif isinstance(value, list | tuple):
+        if depth <= 0:
+            yield path, key, repr(value)
+            return
+        for index, item in enumerate(value):
+            yield from leaves(item, f"{path}[{index}]", key, depth - 1)
+    elif value is not None and not isinstance(value, bool):
+        yield path, key, value

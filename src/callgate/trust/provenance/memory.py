@@ -1,0 +1,310 @@
+"""What a session remembers of what it said and read: digests only, bounded, and never less wary for being full."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from callgate.trust.model import DataLabel, Step, ToolLabel
+from callgate.trust.provenance import normalise, packing
+from callgate.trust.provenance.fingerprints import BREAK, Fingerprints
+from callgate.trust.provenance.harvest import Harvest, TooLarge, leaves
+from callgate.trust.provenance.packing import Left
+from callgate.trust.provenance.records import Record, kinds
+from callgate.trust.provenance.zones import Phrases, Pieces, windows
+
+_BETWEEN: Final = f" {BREAK} "
+_LETTERS: Final = re.compile(r"[\W_]+")
+# A search phrase that is shorter picks out nothing.
+_QUERY_LENGTH: Final = 5
+_VOUCHED, _ASKED_FOR = 1, 2
+# Classes of data whose details are known again when they are sent on.
+_GUARDED: Final = ("financial", "regulated", "credentials")
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """How much is kept. What goes beyond is not forgotten silently: the memory is `overflowed` from then on."""
+
+    depth: int = 32
+    leaves: int = 2_000
+    records: int = 200
+    result_chars: int = 512 * 1024
+    prompt_chars: int = 64 * 1024
+    # Different digests of a session.
+    remembered: int = 200_000
+
+
+class Known(msgspec.Struct):
+    """A thing with an id: the phrases it is called by, whether a trusted result had it, whether it was asked for."""
+
+    names: tuple[tuple[int, ...], ...]
+    flags: int
+    step: int
+
+    @property
+    def vouched(self) -> bool:
+        return bool(self.flags & _VOUCHED)
+
+    @property
+    def asked_for(self) -> bool:
+        return bool(self.flags & _ASKED_FOR)
+
+
+class Memory:
+    """One session's. `seq` is the number of the latest step taken in."""
+
+    def __init__(self, fingerprints: Fingerprints, bounds: Bounds = Bounds()) -> None:
+        self.fingerprints = fingerprints
+        self.bounds = bounds
+        self.prompt = Phrases()
+        self.clean = Phrases()
+        self.vouching = Phrases()
+        self.strange = Pieces()
+        self.own = Pieces()
+        self.records: dict[int, Known] = {}
+        # From a detail to the classes of data that it was met in, a bit each.
+        self.details: dict[int, int] = {}
+        self.endorsed: set[str] = set()
+        self.overflowed = False
+        self.prompt_known = False
+        self.seq = 0
+        self._prompts: set[str] = set()
+        # Said since the last result; goes to the store with the next one.
+        self._said = Left()
+
+    def remember_prompt(self, text: str) -> None:
+        """The user's own words, as the host passed them."""
+        text = text[: self.bounds.prompt_chars]
+        mark = self.fingerprints.named("prompt", text)
+        if mark in self._prompts:
+            return
+        if len(self._prompts) < 1000:
+            self._prompts.add(mark)
+        self._take(Left(prompt=self.ordered([text])), self.seq + 1)
+        self._said.prompt += self.ordered([text])
+
+    def remember_arguments(self, arguments: Mapping[str, Any]) -> None:
+        """What the agent sent while nothing untrusted had been read: it can only be the user's, save what stands in
+        some text that a stranger may have put into a trusted place. Numbers say too little to vouch for others."""
+        said = [value for _, _, value in leaves(arguments) if isinstance(value, str) and not self.is_strange(value)]
+        if said:
+            packed = self.ordered(said)
+            self._take(Left(clean=packed), self.seq + 1)
+            self._said.clean += packed
+
+    def remember_result(
+        self,
+        tool: ToolLabel,
+        data: DataLabel,
+        structured: Any,
+        texts: Sequence[str],
+        arguments: Mapping[str, Any],
+        *,
+        open_world: bool,
+    ) -> bytes:
+        """Take in a result, and give what the store has to keep of it. `open_world` is the session's before it."""
+        if not open_world:
+            self.remember_arguments(arguments)
+        left, self._said = self._said, Left()
+        trusted = not data.open_world and not data.malicious
+        found = Harvest(
+            trusted=trusted,
+            fields={} if data.malicious else tool.fields,
+            leaves=self.bounds.leaves,
+            depth=self.bounds.depth,
+        )
+        try:
+            if structured is not None:
+                found.structured(structured)
+            found.texts(texts, structured)
+        except TooLarge:
+            left.cut = True
+        if data.malicious:
+            found.strange += found.own
+            found.own, found.records = [], []
+        left.strange, cut = self._pieces(found.strange)
+        left.cut = left.cut or cut
+        if found.vouching:
+            left.vouching = self._vouching(found.vouching, tool, arguments, open_world=open_world)
+        if found.own:
+            left.own = self.ordered(found.own)
+        if found.records:
+            left.records = self._records(found.records, tool, arguments, trusted=trusted)
+        if guarded := _guarded(data.sensitivity):
+            left.details = self._details(guarded, found)
+        self.seq += 1
+        self._take(msgspec.structs.replace(left, prompt=b"", clean=b""), self.seq)
+        return packing.pack(left)
+
+    def take(self, step: Step) -> None:
+        """Take in what the store kept of a step. An untrusted result whose memory is gone is one that may have held
+        anything."""
+        if not step.memory:
+            if step.label is not None:
+                self.overflowed = True
+        else:
+            try:
+                self._take(packing.unpack(step.memory), step.seq)
+            except packing.Unreadable:
+                self.overflowed = True
+        self.seq = max(self.seq, step.seq)
+
+    def endorse(self, digests: Iterable[str]) -> None:
+        """Values that a person approved in this session, as `to_endorse` names them."""
+        self.endorsed.update(digests)
+
+    def ordered(self, texts: Sequence[str]) -> bytes:
+        """The words of some texts in their order, packed, with a break after each."""
+        joined = _BETWEEN.join([text.replace(BREAK, " ") if BREAK in text else text for text in texts])
+        return b"".join(map(self.fingerprints.atoms.__getitem__, normalise.sequence(joined))) + bytes(8)
+
+    def is_strange(self, text: str) -> bool:
+        """Whether a stranger's texts hold all pieces of a value that nothing vouches for."""
+        said = packing.numbers(self.ordered([text]))[:-1]
+        return not self.vouches(said) and self.strange.holds(self.pieces(text))
+
+    def vouches(self, words: Sequence[int]) -> bool:
+        return bool(words) and any(zone.holds(words) for zone in (self.prompt, self.clean, self.vouching))
+
+    def pieces(self, text: str) -> array[int]:
+        return packing.numbers(self._pieces([text])[0])
+
+    def _pieces(self, texts: Sequence[str]) -> tuple[bytes, bool]:
+        joined = _BETWEEN.join(texts)
+        cut = len(joined) > self.bounds.result_chars
+        words = normalise.words(normalise.rough(joined[: self.bounds.result_chars] if cut else joined))
+        return b"".join(map(self.fingerprints.pieces.__getitem__, set(words))), cut
+
+    def _vouching(
+        self, texts: Sequence[str], tool: ToolLabel, arguments: Mapping[str, Any], *, open_world: bool
+    ) -> bytes:
+        """A result vouches for what is in it, but not for what it only gives back: the call's own arguments, and, from
+        a tool that writes, whatever a stranger's texts had before."""
+        words = packing.numbers(self.ordered(texts))
+        sent = [str(value) for _, _, value in leaves(arguments) if isinstance(value, str | int | float)]
+        echoed: set[int] = set()
+        for value in sent:
+            said = packing.numbers(self.ordered([value[: self.bounds.prompt_chars]]))[:-1]
+            if not self.vouches(said):
+                echoed.update(said)
+        if open_world and not tool.read_only:
+            for text in texts:
+                for word in normalise.sequence(text):
+                    digests = packing.numbers(self.fingerprints.pieces[word])
+                    if digests and self.strange.holds(digests):
+                        echoed.update(packing.numbers(self.fingerprints.atoms[word]))
+        if echoed.isdisjoint(words):
+            return words.tobytes()
+        return array("Q", [0 if word in echoed else word for word in words]).tobytes()
+
+    def _details(self, guarded: int, found: Harvest) -> bytes:
+        details: set[str] = set()
+        for texts in (found.strange, found.vouching, found.own):
+            details |= normalise.details(_BETWEEN.join(texts)[: self.bounds.result_chars])
+        return array("Q", [guarded, *map(self.fingerprints.digest, details)]).tobytes() if details else b""
+
+    def carries(self, texts: Iterable[str]) -> frozenset[str]:
+        """The classes of guarded data of which these texts hold a detail that the user did not write."""
+        if not self.details:
+            return frozenset()
+        mask = 0
+        for text in texts:
+            for detail in normalise.details(text):
+                digest = self.fingerprints.digest(detail)
+                if digest in self.details and not self._users((digest,)):
+                    mask |= self.details[digest]
+        return frozenset(name for bit, name in enumerate(_GUARDED) if mask >> bit & 1)
+
+    def _records(
+        self, records: Sequence[Record], tool: ToolLabel, arguments: Mapping[str, Any], *, trusted: bool
+    ) -> bytes:
+        queries = self._queries(arguments)
+        packed: list[int] = []
+        for record in records[: self.bounds.records]:
+            names = [packing.numbers(self.ordered([name]))[:-1] for name in record.names]
+            phrases = [folded for name in names if name for folded in (len(tuple(windows(name))), *windows(name))]
+            flags = (_VOUCHED if trusted else 0) | (_ASKED_FOR if _matches(record, queries) else 0)
+            for kind in kinds(record, tool.tool):
+                packed += (self.key(tool.server, kind, record.id), flags | len(phrases) << 8, *phrases)
+        return array("Q", packed).tobytes()
+
+    def _queries(self, arguments: Mapping[str, Any]) -> list[str]:
+        """Phrases of a call that are the user's own words."""
+        texts = [value for _, _, value in leaves(arguments) if isinstance(value, str) and len(value) >= _QUERY_LENGTH]
+        own = [text for text in texts if self._users(packing.numbers(self.ordered([text]))[:-1])]
+        return [flat for text in own if len((flat := _flat(text)).replace(" ", "")) >= _QUERY_LENGTH]
+
+    def _users(self, words: Sequence[int]) -> bool:
+        return bool(words) and (self.prompt.holds(words) or self.clean.holds(words))
+
+    def key(self, server: str, kind: str, written: str) -> int:
+        return self.fingerprints.digest(f"{server}\x00{kind}\x00{written}")
+
+    def _take(self, left: Left, step: int) -> None:
+        if left.cut or self._full():
+            self.overflowed = True
+            if not left.cut:
+                return
+        if left.prompt:
+            self.prompt_known = True
+            self.prompt.add(packing.numbers(left.prompt), step)
+        if left.clean:
+            self.clean.add(packing.numbers(left.clean), step)
+        if left.vouching:
+            self.vouching.add(packing.numbers(left.vouching), step)
+        if left.strange:
+            self.strange.add(packing.numbers(left.strange), step)
+        if left.own:
+            self.own.add(packing.numbers(left.own), step)
+        if left.records:
+            self._take_records(packing.numbers(left.records), step)
+        if left.details:
+            classes, *details = packing.numbers(left.details)
+            for detail in details:
+                self.details[detail] = self.details.get(detail, 0) | classes
+    def _full(self) -> bool:
+        said = len(self.prompt) + len(self.clean) + len(self.vouching)
+        met = len(self.strange) + len(self.own) + len(self.records) + len(self.details)
+        return said + met > self.bounds.remembered
+
+    def _take_records(self, packed: Sequence[int], step: int) -> None:
+        at = 0
+        while at + 1 < len(packed):
+            key, head = packed[at], packed[at + 1]
+            end = at + 2 + (head >> 8)
+            names, start = [], at + 2
+            while start < end:
+                names.append(tuple(packed[start + 1 : start + 1 + packed[start]]))
+                start += 1 + packed[start]
+            known = self.records.get(key)
+            if known is None:
+                self.records[key] = Known(tuple(names), head & 0xFF, step)
+            else:
+                self.records[key] = Known((*known.names, *names)[-16:], (known.flags | head) & 0xFF, step)
+            at = end
+
+
+def _guarded(classes: Iterable[str]) -> int:
+    """The guarded ones among some classes, a bit each; an organisation's own count as regulated."""
+    mask = 0
+    for name in classes:
+        head = name.partition(":")[0]
+        head = "regulated" if "." in head else head
+        if head in _GUARDED:
+            mask |= 1 << _GUARDED.index(head)
+    return mask
+
+
+def _flat(text: str) -> str:
+    return _LETTERS.sub(" ", normalise.fold(text)).strip()
+
+
+def _matches(record: Record, queries: Sequence[str]) -> bool:
+    if not queries:
+        return False
+    text = f" {_flat(' '.join([value for value in record.value.values() if isinstance(value, str)]))} "
+    return any(f" {query} " in text for query in queries)

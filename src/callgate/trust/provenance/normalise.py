@@ -1,0 +1,198 @@
+"""Texts as words that compare: one spelling for each date, time, number, address and link.
+
+Two readings of a word serve two purposes. Its *atoms* are what it says, whole: `john.doe@gmail.com` is one atom, so
+`doe@gmail.com` does not occur in it; values that vouch for others are compared by atoms, in order. Its *pieces* are
+everything that could be put together again: `john`, `doe`, `gmail`, `com`; a stranger's text is compared by pieces, in
+any order, so that blanks, halves and other separators hide nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+# A word is what stands between blanks after these became blanks. Full stop, comma, colon and the like stay: they are
+# part of numbers, times and addresses, and are taken off where they only end a word.
+_PUNCTUATION: Final = str.maketrans(dict.fromkeys("\"`<>()[]{}|;*\x00\x1f", " "))
+_QUOTES: Final = str.maketrans(
+    dict.fromkeys("‘’‚‛′ʼ＇´", "'") | dict.fromkeys("“”„‟″«»‹›「」『』、。，：；！？（）【】《》", " ")
+)
+# Scripts that put no blanks between words: each character stands alone.
+_UNSPACED: Final = re.compile("([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff])")
+# Letters that look like Latin ones. Folded only where a stranger's text is compared.
+_ALIKE: Final = str.maketrans("аеорсухіјѕԁһԛԝвкмнтгαορτνικηυχοеϲ", "aeopcyxijsdhqwbkmhtraoptvikhuxoec")
+
+_MONTHS: Final = {
+    spelt: number
+    for number, name in enumerate(
+        "january february march april may june july august september october november december".split(), 1
+    )
+    for spelt in ((name, name[:3], "sept") if number == 9 else (name, name[:3]))
+}
+_MONTH: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
+# Words that only mean something with their neighbour; a text without any of them is taken word by word.
+_JOINING: Final = frozenset(
+    spelt + end for spelt in (*_MONTHS, "am", "pm", "a.m", "p.m") for end in ("", ",", ".", ":", "'")
+)
+_MONTH_DAY: Final = re.compile(rf"\b({_MONTH})\.? (\d{{1,2}})(?:st|nd|rd|th)?(?:,? (\d{{4}}))?(?![\w-]|:\d)")
+_DAY_MONTH: Final = re.compile(rf"(?<![\w:.-])(\d{{1,2}})(?:st|nd|rd|th)? (?:of )?({_MONTH})\b\.?(?:,? (\d{{4}}))?(?![\w-]|:\d)")
+_HALF_DAY: Final = re.compile(r"(?<![\w:.])(\d{1,2})(?::(\d\d))? ?([ap])\.?m\b\.?")
+# An account number written in groups of four.
+_GROUPED: Final = re.compile(r"\b[a-z]{2}\d{2}(?: [a-z0-9]{4}){2,7}(?: [a-z0-9]{1,3})?\b")
+
+_DATE_TIME: Final = re.compile(
+    r"(\d{4})[-/](\d\d?)[-/](\d\d?)(?:[t_](\d\d):(\d\d)(?::\d\d(?:\.\d+)?)?(?:z|[+-]\d\d:?\d\d)?)?"
+)
+_EUROPEAN_DATE: Final = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})")
+_TIME: Final = re.compile(r"(\d\d?):(\d\d)(?::\d\d(?:\.\d+)?)?(?:z|[+-]\d\d:?\d\d)?")
+_HALF_TIME: Final = re.compile(r"(\d\d?)(?::(\d\d))?([ap])m")
+_NUMBER: Final = re.compile(r"([-+]?)[$€£¥]?(\d{1,3}(?:[,']\d{3})+|\d+)(?:\.(\d+))?[$€£¥%]?")
+_SPLIT: Final = re.compile(r"[,=]|(?<!\d):(?!//)|:(?![\d/])|(?<=\w)[!?](?=\w)|\\+")
+_SCHEME: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*://|mailto:)(?:www\.)?|^www\.")
+_PIECE: Final = re.compile(r"[^\W_]+")
+_EDGES: Final = "'.,:;!?-_/~#@&+=\\$€£%"
+
+LINK: Final = re.compile(r"(?:https?://|www\.)[^\s<>\"'`()\[\]{}|\\^]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE)
+ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
+# A word that is a host, with or without what follows it.
+HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}(?:[:/?#].*)?", re.IGNORECASE)
+
+_DETAIL: Final = re.compile(r"\S*\d\S*\d\S*\d\S*\d\S*")
+
+DATE, TIME = "\x01", "\x02"
+
+
+def fold(text: str) -> str:
+    """A text in one case and one Unicode form, without what cannot be seen, and with blanks for what only separates."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text.translate(_QUOTES))
+        text = "".join([c for c in text if unicodedata.category(c) != "Cf" and c not in "\u034f\u115f\u1160\u3164"])
+        text = unicodedata.normalize("NFKC", text.casefold()).translate(_QUOTES)
+        return _UNSPACED.sub(r" \1 ", text).translate(_PUNCTUATION)
+    return text.lower().translate(_PUNCTUATION)
+
+
+def rough(text: str) -> str:
+    """The same for a stranger's text: letters that look alike are one, accents do not count, escapes are undone."""
+    folded = fold(text)
+    if not folded.isascii():
+        plain = unicodedata.normalize("NFD", folded)
+        folded = "".join([c for c in plain if unicodedata.category(c) != "Mn"]).translate(_ALIKE)
+    if "\\" in text:
+        folded += " " + re.sub(r"\\(?:u[0-9a-f]{4}|.)", _unescape, folded)
+    if "%" in text:
+        folded += " " + re.sub(r"%([2-7][0-9a-f])", lambda m: chr(int(m[1], 16)).lower(), folded)
+    return folded
+
+
+def _unescape(match: re.Match[str]) -> str:
+    found = match[0]
+    return fold(chr(int(found[2:], 16))) if found[1] == "u" and len(found) == 6 else " "
+
+
+def words(folded: str) -> list[str]:
+    """The words of a folded text, with dates and times that take several words made into one each."""
+    found = folded.split()
+    if _JOINING.isdisjoint(found):
+        return found
+    text = " ".join(found)
+    text = _MONTH_DAY.sub(lambda m: _date(m[3], _MONTHS[m[1]], int(m[2]), m[0]), text)
+    text = _DAY_MONTH.sub(lambda m: _date(m[3], _MONTHS[m[2]], int(m[1]), m[0]), text)
+    return _HALF_DAY.sub(_half_day, text).split()
+
+
+def sequence(text: str) -> list[str]:
+    """The words of a text that may vouch for a value; an account number in groups is one word."""
+    found = words(fold(text))
+    joined = " ".join(found)
+    grouped = _GROUPED.sub(lambda m: m[0].replace(" ", "") if sum(c.isdigit() for c in m[0]) >= 8 else m[0], joined)
+    return grouped.split() if grouped != joined else found
+
+
+def atoms(word: str) -> list[str]:
+    """What a word says, each part in its one spelling."""
+    if word[0] in (DATE, TIME):
+        return [word]
+    if (whole := _whole(word)) is not None:
+        return whole
+    core = word.strip(_EDGES)
+    if core.endswith("'s"):
+        core = core[:-2]
+    if not core:
+        return []
+    if (whole := _whole(core)) is not None:
+        return whole
+    if (bare := _SCHEME.sub("", core)) != core:
+        return [bare.rstrip("/.,")] if bare.rstrip("/.,") else []
+    parts = [part for part in _SPLIT.split(core) if part]
+    if len(parts) > 1:
+        return [atom for part in parts for atom in atoms(part)]
+    return [core.lstrip("#@")]
+
+
+def pieces(word: str) -> list[str]:
+    """Everything in a word that a value could be put together from."""
+    found: list[str] = []
+    for atom in atoms(word):
+        if atom[0] in (DATE, TIME) or atom.isalnum() or is_number(atom):
+            found.append(atom)
+        else:
+            found += _PIECE.findall(atom)
+    return found
+
+
+def details(text: str) -> set[str]:
+    """What in a text could be an account, a card, a passport or a key: words of six and more signs, four of them
+    digits."""
+    found = {atom for word in _DETAIL.findall(fold(text)) for atom in atoms(word)}
+    return {
+        atom
+        for atom in found
+        if len(atom) >= 6 and atom[0] not in (DATE, TIME) and sum(map(str.isdigit, atom)) >= 4
+    }
+
+
+def number(value: float) -> str:
+    """A JSON number as its atom."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        value = int(value)
+    return repr(value)
+
+
+def is_number(atom: str) -> bool:
+    return _NUMBER.fullmatch(atom) is not None
+
+
+def _whole(word: str) -> list[str] | None:
+    """A word that is a number, a date or a time."""
+    if not any(map(str.isdigit, word)):
+        return None
+    if (m := _NUMBER.fullmatch(word)) is not None:
+        digits = re.sub("[,']", "", m[2])
+        fraction = (m[3] or "").rstrip("0")
+        sign = "-" if m[1] == "-" else ""
+        return [sign + digits + ("." + fraction if fraction else "")]
+    if (m := _DATE_TIME.fullmatch(word)) is not None:
+        day = _date(m[1], int(m[2]), int(m[3]), word).strip()
+        return [day, f"{TIME}{m[4]}:{m[5]}"] if m[4] else [day]
+    if (m := _EUROPEAN_DATE.fullmatch(word)) is not None:
+        return [_date(m[3], int(m[2]), int(m[1]), word).strip()]
+    if (m := _TIME.fullmatch(word)) is not None:
+        return [f"{TIME}{int(m[1]):02}:{m[2]}"]
+    if (m := _HALF_TIME.fullmatch(word)) is not None:
+        return [_half_day(m).strip()]
+    return None
+
+
+def _date(year: str | None, month: int, day: int, spelt: str) -> str:
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return spelt
+    return f" {DATE}{year or ''}-{month:02}-{day:02} "
+
+
+def _half_day(match: re.Match[str]) -> str:
+    hour = int(match[1])
+    if not 1 <= hour <= 12:
+        return match[0]
+    return f" {TIME}{hour % 12 + (12 if match[3] == 'p' else 0):02}:{match[2] or '00'} "

@@ -1,0 +1,136 @@
+"""Things with an id: which thing an id names, and whether the user named that thing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from callgate.trust.provenance import normalise
+from callgate.trust.provenance.fingerprints import Fingerprints
+
+# Words in names of tools that say what is done, not with what.
+_VERBS: Final = frozenset(
+    "get list search find read fetch query lookup show view load create add new make insert append update edit modify set"
+    " change patch put delete remove cancel drop send post share move copy rename reschedule schedule upload download open"
+    " close by for from with and the all most recent unread received sent in of to on at day".split()
+)
+_IDS: Final = re.compile(r"_?(?:id|uuid|guid|key)_?|(.+)_(?:id|ids|uuid|guid)_?|(.+[a-z])I[dD]s?")
+_BARE: Final = re.compile(r"_?(?:id|uuid|guid|key)_?|ids")
+_NAMES: Final = re.compile(r"(?:.*_|.*[a-z])?(?:name|title|subject|label|topic|headline|summary|filename)s?", re.IGNORECASE)
+# Names of arguments and fields that stand for a thing without being called an id.
+_PLACES: Final = frozenset("path file filename file_path filepath uri url key slug".split())
+_LONGEST_ID: Final = 256
+_OBJECTS: Final = 256
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A thing in a result: under which field its id stood, the id, where the thing was, and what it is called."""
+
+    field: str
+    id: str
+    path: str
+    names: tuple[str, ...]
+    value: Mapping[str, Any]
+
+
+def id_of(value: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The field that holds a thing's own id, and the id."""
+    for field, item in value.items():
+        if _BARE.fullmatch(field) and (found := written_id(item)):
+            return field, found
+    for field, item in value.items():
+        if _IDS.fullmatch(field) and (found := written_id(item)):
+            return field, found
+    return None
+
+
+def written_id(value: Any) -> str:
+    if isinstance(value, str):
+        return value.casefold() if len(value) <= _LONGEST_ID else ""
+    return normalise.number(value) if isinstance(value, int) and not isinstance(value, bool) else ""
+
+
+def names_of(value: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a thing is called: its short texts under names such as `title`."""
+    return tuple(
+        item for field, item in value.items() if isinstance(item, str) and 4 <= len(item) <= 120 and _NAMES.fullmatch(field)
+    )
+
+
+@lru_cache(4096)
+def is_id(argument: str) -> bool:
+    return _IDS.fullmatch(argument) is not None
+
+
+@lru_cache(4096)
+def nouns(name: str) -> frozenset[str]:
+    """What a tool's or argument's name speaks of: `search_files_by_filename` of `file` and `filename`."""
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
+    return frozenset(_singular(part.lower()) for part in parts if len(part) > 2 and part.lower() not in _VERBS)
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+@lru_cache(4096)
+def spoken_of(argument: str, tool: str) -> frozenset[str]:
+    """The kinds of thing that an argument may name: `file_id` a file, `id` what its tool is about."""
+    match = _IDS.fullmatch(argument)
+    about = nouns(next((group for group in match.groups() if group), "")) if match else nouns(argument)
+    return about or nouns(tool)
+
+
+def kinds(record: Record, tool: str) -> frozenset[str]:
+    """The kinds of thing that a record may be: what its id, its collection or its tool is called after."""
+    if not _BARE.fullmatch(record.field):
+        return spoken_of(record.field, tool)
+    collection = next((part for part in reversed(record.path.replace("[]", "").split(".")) if part), "")
+    return nouns(tool) | nouns(collection)
+
+
+def objects(
+    fingerprints: Fingerprints, server: str, tool: str, structured: Any, arguments: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """Digests of the things that a call addresses by its arguments or has in its result: a thing that was written with
+    a stranger's words in it is known by them again, in any session."""
+    found: dict[str, None] = {}
+
+    def note(kind: str, written: str) -> None:
+        if written and len(found) < _OBJECTS:
+            found[fingerprints.named(server, kind, written)] = None
+
+    for name, value in arguments.items():
+        if not (is_id(name) or name.casefold() in _PLACES):
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            for kind in sorted(spoken_of(name, tool)):
+                note(kind, written_id(item))
+    for record in _records(structured, "", 8):
+        for kind in sorted(kinds(record, tool)):
+            note(kind, record.id)
+    return tuple(found)
+
+
+def _records(value: Any, path: str, depth: int) -> Sequence[Record]:
+    if depth <= 0:
+        return ()
+    if isinstance(value, Mapping):
+        found = [Record(own[0], own[1], path, (), value)] if (own := id_of(value)) else []
+        found += [
+            Record(field, written, path, (), value)
+            for field, item in value.items()
+            if field.casefold() in _PLACES and (written := written_id(item))
+        ]
+        for name, item in value.items():
+            found += _records(item, f"{path}.{name}" if path else name, depth - 1)
+        return found
+    if isinstance(value, list):
+        return [record for item in value[:_OBJECTS] for record in _records(item, path + "[]", depth - 1)]
+    return ()

@@ -1,0 +1,233 @@
+"""Where each value among a call's arguments was met before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from callgate.trust.critical import covers, looks_critical
+from callgate.trust.model import FOUND, Found, Provenance, ToolLabel, Traced, ValueKind
+from callgate.trust.provenance import normalise, packing
+from callgate.trust.provenance.harvest import PROSE_WORDS, leaves
+from callgate.trust.provenance.memory import Known, Memory
+from callgate.trust.provenance.records import is_id, spoken_of, written_id
+
+_SHOWN: Final = 80
+_VALUES: Final = 1_000
+_LINKS: Final = 100
+_TEXT_CHARS: Final = 256 * 1024
+_RANK: Final = {found: rank for rank, found in enumerate(FOUND)}
+# A value is the user's when it was met there.
+OWN_WORDS: Final = frozenset(("endorsed", "prompt", "clean", "trusted", "linked"))
+_SHORT_NUMBER: Final = re.compile(r"\d{1,6}")
+
+
+def trace(
+    memory: Memory, label: ToolLabel, arguments: Mapping[str, Any], critical: Sequence[str] | None = None
+) -> Provenance:
+    """What a call's arguments are made of. `critical` are paths, those of the label where none are given."""
+    paths = label.critical if critical is None else critical
+    values: list[Traced] = []
+    links: list[Traced] = []
+    own = False
+    for path, key, value in leaves(arguments):
+        if len(values) >= _VALUES:
+            # Nobody looks at what comes after so many; it must not be where an order hides.
+            values.append(Traced(path, "identity", "untrusted", True, "more values than are traced"))
+            break
+        matters = covers(paths, path) or (not label.critical_declared and looks_critical(label, key, value))
+        one = _Value(memory, label, path, key, value, critical=matters)
+        if one.empty:
+            continue
+        traced = one.traced()
+        values.append(traced)
+        own = own or (traced.found in OWN_WORDS and traced.kind not in ("time", "quantity"))
+        if traced.kind == "text" and traced.found not in OWN_WORDS:
+            links += _foreign_links(memory, path, one.text)
+    return Provenance(tuple(values), tuple(links[:_LINKS]), own, memory.prompt_known)
+
+
+def carries(memory: Memory, arguments: Mapping[str, Any]) -> frozenset[str]:
+    """The classes of guarded data (`financial`, `regulated`, `credentials`) of which the arguments hold a detail: an
+    account or card number, a code, a key that a result so labelled had, and that is not in the user's own words."""
+    if not memory.details:
+        return frozenset()
+    return memory.carries(value if isinstance(value, str) else normalise.number(value) for _, _, value in leaves(arguments))
+
+
+def to_endorse(memory: Memory, label: ToolLabel, arguments: Mapping[str, Any], provenance: Provenance) -> tuple[str, ...]:
+    """What a person who approves a call endorses with it: its critical values and its foreign links, as digests."""
+    found = {value.path for value in provenance.values if value.critical and value.found not in OWN_WORDS}
+    digests = [
+        _Value(memory, label, path, key, value, critical=True).mark()
+        for path, key, value in leaves(arguments)
+        if path in found
+    ]
+    texts = {link.path for link in provenance.foreign_links}
+    for path, _, value in leaves(arguments):
+        if path in texts and isinstance(value, str):
+            digests += [memory.fingerprints.named("link", normalise.fold(link)) for link in _links(value)]
+    return tuple(dict.fromkeys(digests))
+
+
+class _Value:
+    """One value: what it is, its words and its pieces."""
+
+    def __init__(self, memory: Memory, label: ToolLabel, path: str, key: str, value: Any, *, critical: bool) -> None:
+        self.memory, self.label, self.path, self.key, self.critical = memory, label, path, key, critical
+        self.number = isinstance(value, int | float)
+        self.text = normalise.number(value) if self.number else str(value)
+        self.cut = len(self.text) > _TEXT_CHARS
+        if self.cut:
+            self.text = self.text[:_TEXT_CHARS]
+        self.empty = not self.text or self.text.isspace()
+        self.spelt = normalise.sequence(self.text)
+        self.words = packing.numbers(b"".join(map(memory.fingerprints.atoms.__getitem__, self.spelt)))
+        self.kind: ValueKind = self._kind()
+
+    def traced(self) -> Traced:
+        found = self._found()
+        if found in ("own", "nowhere") and (self.memory.overflowed or self.cut) and self.critical:
+            found = "untrusted"
+        steps: tuple[int, ...] = ()
+        if found == "untrusted":
+            steps = self.memory.strange.steps(self.memory.pieces(self.text))
+        shown = self.text if len(self.text) <= _SHOWN else self.text[: _SHOWN - 1] + "…"
+        return Traced(self.path, self.kind, found, self.critical, shown, steps)
+
+    def mark(self) -> str:
+        """The digest that an endorsement of this value has. Ids say nothing without the kind of thing they name."""
+        spelt = " ".join([atom for word in self.spelt for atom in normalise.atoms(word)])
+        if self.kind == "identity" and _SHORT_NUMBER.fullmatch(spelt):
+            return self.memory.fingerprints.named("id", *sorted(spoken_of(self.key, self.label.tool)), spelt)
+        return self.memory.fingerprints.named("value", spelt)
+
+    def _kind(self) -> ValueKind:
+        if self.number:
+            return "identity" if is_id(self.key) else "quantity"
+        if len(self.spelt) > PROSE_WORDS or "\n" in self.text:
+            return "text"
+        if any(map(str.isdigit, self.text)):
+            parts = [atom for word in self.spelt for atom in normalise.atoms(word)]
+            if parts and all(part[0] in (normalise.DATE, normalise.TIME) for part in parts):
+                return "time"
+            if not is_id(self.key) and len(parts) == 1 and normalise.is_number(parts[0]) and len(parts[0]) < 8:
+                return "quantity"
+        if len(self.spelt) == 1 and not normalise.ADDRESS.fullmatch(self.text):
+            if self.text.startswith(("http://", "https://", "www.")):
+                return "link"
+            if self.critical and normalise.HOST.fullmatch(self.text):
+                return "link"
+        return "identity" if self.critical or normalise.ADDRESS.fullmatch(self.text) else "text"
+
+    def _found(self) -> Found:
+        memory = self.memory
+        if memory.endorsed and self.mark() in memory.endorsed:
+            return "endorsed"
+        if self.kind == "time":
+            return self._time()
+        if memory.prompt.holds(self.words):
+            return "prompt"
+        if memory.clean.holds(self.words):
+            return "clean"
+        thing = self._thing()
+        if thing is not None:
+            if thing.vouched:
+                return "trusted"
+            if thing.asked_for or any(self._named(name) for name in thing.names):
+                return "linked"
+        elif memory.vouching.holds(self.words) and not self._bare_id():
+            return "trusted"
+        return self._doubtful(thing)
+
+    def _doubtful(self, thing: Known | None) -> Found:
+        memory = self.memory
+        pieces = memory.pieces(self.text)
+        if memory.strange.holds(pieces):
+            return "untrusted"
+        if thing is not None or (self.kind != "identity" and memory.own.holds(self.words)):
+            return "own"
+        if self.critical and self.kind in ("identity", "link"):
+            if memory.own.holds(self.words) and not _SHORT_NUMBER.fullmatch(self.text):
+                # Somebody's result had it where a server puts its own ids, and it is used for something else.
+                return "untrusted"
+            if self._put_together():
+                return "untrusted"
+        return "nowhere"
+
+    def _time(self) -> Found:
+        """Date and time of day are looked up each for itself; the worse of the two counts."""
+        worst: Found = "endorsed"
+        for word in self.spelt:
+            for atom in normalise.atoms(word):
+                found = self._moment(atom)
+                worst = found if _RANK[found] > _RANK[worst] else worst
+        return worst
+
+    def _moment(self, atom: str) -> Found:
+        memory = self.memory
+        spelt = [memory.fingerprints.digest(atom)]
+        yearless = [memory.fingerprints.digest(atom[0] + atom[5:])] if atom[0] == normalise.DATE else spelt
+        if memory.prompt.holds(spelt) or memory.prompt.holds(yearless):
+            return "prompt"
+        if memory.clean.holds(spelt) or memory.clean.holds(yearless):
+            return "clean"
+        if memory.vouching.holds(spelt):
+            return "trusted"
+        if memory.strange.holds(spelt) or memory.strange.holds(yearless):
+            return "untrusted"
+        return "own" if memory.own.holds(spelt) else "nowhere"
+
+    def _thing(self) -> Known | None:
+        """The thing that this value is the id of, of a kind that the argument may name."""
+        if self.kind != "identity" or not self.memory.records:
+            return None
+        written = written_id(int(self.text) if self.number and self.text.isdigit() else self.text)
+        for kind in spoken_of(self.key, self.label.tool):
+            found = self.memory.records.get(self.memory.key(self.label.server, kind, written))
+            if found is not None:
+                return found
+        return None
+
+    def _named(self, name: Sequence[int]) -> bool:
+        prompt, clean = self.memory.prompt, self.memory.clean
+        return bool(name) and (all(map(prompt.__contains__, name)) or all(map(clean.__contains__, name)))
+
+    def _bare_id(self) -> bool:
+        """A short number as an id: another number that is the same says nothing of it."""
+        return self.kind == "identity" and _SHORT_NUMBER.fullmatch(self.text) is not None
+
+    def _put_together(self) -> bool:
+        """Whether the value can be joined from what a stranger's texts hold in smaller parts, so that an address in
+        groups, halves or single letters is known again."""
+        words = normalise.words(normalise.rough(self.text))
+        parts = [piece for word in words for piece in normalise.pieces(word)]
+        return bool(parts) and all(_joined(self.memory, part) for part in parts)
+
+
+def _joined(memory: Memory, piece: str) -> bool:
+    digest, strange = memory.fingerprints.digest, memory.strange
+    if digest(piece) in strange:
+        return True
+    if not 4 <= len(piece) <= 64:
+        return False
+    reached = {0}
+    for start in range(len(piece)):
+        if start in reached:
+            reached.update(end for end in range(start + 1, len(piece) + 1) if digest(piece[start:end]) in strange)
+    return len(piece) in reached
+
+
+def _links(text: str) -> Iterator[str]:
+    if "@" in text or "://" in text or "www." in text.lower():
+        for match in normalise.LINK.finditer(text):
+            yield match[0].rstrip(".,:;!?")
+
+
+def _foreign_links(memory: Memory, path: str, text: str) -> Iterator[Traced]:
+    """Links and addresses in a text that only a stranger's texts had."""
+    for link in dict.fromkeys(_links(text)):
+        if memory.is_strange(link) and memory.fingerprints.named("link", normalise.fold(link)) not in memory.endorsed:
+            kind: ValueKind = "identity" if "@" in link else "link"
+            yield Traced(path, kind, "untrusted", False, link[:_SHOWN], memory.strange.steps(memory.pieces(link)))
