@@ -28,9 +28,9 @@ def serve(
     from callgate.cli.showing import make_console
     from callgate.config import find, load
     from callgate.errors import ConfigError
-    from callgate.gateway.app import endpoint
     from callgate.gateway.loop import new_event_loop
     from callgate.gateway.serve import serve as run
+    from callgate.gateway.site import endpoint
     from callgate.telemetry.logs import configure, get
 
     if listen is not None:

@@ -10,17 +10,16 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-import msgspec
-
 from callgate.errors import Reason, Refused, UpstreamError, place
 from callgate.gate import Context
 from callgate.gateway.bell import onto, wants_changes
-from callgate.gateway.door import Answered, Door, Entry, Turned, refuse_all, session_digest
+from callgate.gateway.door import Answered, Entry, Turned, refuse_all
 from callgate.gateway.exchange import JSON, AsgiMessage, ClientGone, Exchange, Receive, Scope, Send
-from callgate.gateway.guard import Guard, check_media_type, check_nominated
-from callgate.gateway.http_line import HttpLine, visit
+from callgate.gateway.guard import check_media_type, check_nominated
+from callgate.gateway.http_line import HttpLine, origin, visit
 from callgate.gateway.line import Clients
 from callgate.gateway.routing import Routing, check_routing
+from callgate.gateway.site import SUFFIX, Site, Upstream
 from callgate.gateway.sse import encode_event
 from callgate.gateway.tracing import span_of
 from callgate.jsonrpc import Batch, Kind, Message, error_reply
@@ -33,77 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("callgate.http")
 
-_PREFIX: Final = "/servers/"
-_SUFFIX: Final = "/mcp"
-_GROUPS: Final = "/groups/"
 _SUBSCRIBE: Final = "subscriptions/listen"
 _OPERATORS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
-
-
-class Upstream(Protocol):
-    """A server as the HTTP face sees it."""
-
-    name: str
-    sees_headers: bool
-    busy: int
-
-    @property
-    def sessions(self) -> int: ...
-
-    async def ask(self, exchange: Exchange, message: Message) -> bytes:
-        """The reply to a request of the gateway's own, in the session of the exchange."""
-
-    def hold(self, exchange: Exchange) -> AbstractContextManager[None]:
-        """Keep the session of the exchange while its call waits."""
-
-    async def post(self, exchange: Exchange, entry: Entry) -> None: ...
-
-    async def get(self, exchange: Exchange) -> None: ...
-
-    async def delete(self, exchange: Exchange) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-class Site(msgspec.Struct, frozen=True):
-    """One configuration's worth of the gateway: replaced whole when the configuration changes."""
-
-    door: Door
-    guard: Guard
-    upstreams: Mapping[str, Upstream]
-    body_seconds: float
-    in_flight: int
-    held_bytes: int
-    # The group of each server; empty for those that stand in none.
-    groups: Mapping[str, str] = {}
-
-    def upstream(self, path: str) -> Upstream:
-        """The server a path leads to. A server of a group is found under that group's path only."""
-        group, rest = "", path
-        if path.startswith(_GROUPS):
-            group, _, rest = path[len(_GROUPS) :].partition("/")
-            rest = "/" + rest
-        company = [name for name in self.upstreams if self.groups.get(name, "") == group]
-        if rest == _SUFFIX and len(company) == 1 and (group or len(self.upstreams) == 1):
-            return self.upstreams[company[0]]
-        if rest.startswith(_PREFIX) and rest.endswith(_SUFFIX):
-            name = rest[len(_PREFIX) : -len(_SUFFIX)]
-            if name in company:
-                return self.upstreams[name]
-            if name in self.upstreams:
-                raise Refused(Reason.SERVER_UNKNOWN, advice=f"Use {endpoint(name, self.groups.get(name, ''))}.")
-        if path == _SUFFIX:
-            raise Refused(
-                Reason.SERVER_UNKNOWN,
-                "/mcp leads somewhere only while exactly one server is configured",
-                advice="Use /servers/NAME/mcp; `callgate check` lists the names.",
-            )
-        raise Refused(Reason.SERVER_UNKNOWN)
-
-
-def endpoint(server: str, group: str = "") -> str:
-    """The path that a server is served under."""
-    return (f"{_GROUPS}{group}" if group else "") + f"{_PREFIX}{server}{_SUFFIX}"
 
 
 class Watched(Protocol):
@@ -178,7 +108,7 @@ class App:
         try:
             if exchange.path not in ("/healthz", "/readyz"):
                 site.guard.check(exchange)
-            if not exchange.path.endswith(_SUFFIX):
+            if not exchange.path.endswith(SUFFIX):
                 console = None if exchange.path in _OPERATORS else self._console()
                 if console is not None:
                     await self._show(console, exchange, scope, receive, send)
@@ -219,8 +149,9 @@ class App:
                 await self._post(site, upstream, exchange)
             elif exchange.method == "GET":
                 if site.door.desk is not None:
-                    context = _context(upstream.name, exchange, Routing(exchange))
+                    context = origin(upstream.name, exchange, Routing(exchange).version)
                     exchange.screen = site.door.desk.screen(context)
+                    exchange.after = site.door.desk.after_others(context)
                     exchange.hearing = partial(site.door.desk.heard_by, context)
                 await self._stream(upstream, exchange)
             elif exchange.method == "DELETE":
@@ -267,11 +198,13 @@ class App:
                 raise Turned(refused, error_reply(_id_of(message), refused)) from None
             if not _has_request(message) and (closed := door.gate.closed()) is not None:
                 raise closed
-            context = _context(upstream.name, exchange, routing)
-            if door.desk is not None:
+            if door.desk is None:
+                context = origin(upstream.name, exchange, routing.version)
+            else:
+                line = HttpLine(exchange, upstream, self)
+                context = visit(upstream.name, line, routing.version, message, self._clients)
                 if isinstance(message, Message) and message.method == _SUBSCRIBE:
                     exchange.hearing = partial(door.desk.heard_by, context, subscription=message.id)
-                context = visit(HttpLine(exchange, upstream, self), message, context, self._clients)
                 if not _is_request(message) and await door.takes(message, context):
                     await exchange.respond(202)
                     return
@@ -404,18 +337,6 @@ async def _turn(exchange: Exchange, turned: Turned) -> None:
         await exchange.silence()
     else:
         await exchange.refuse(turned.refused, reply=turned.reply)
-
-
-def _context(server: str, exchange: Exchange, routing: Routing) -> Context:
-    session = exchange.fields.get(b"mcp-session-id")
-    return Context(
-        server,
-        "http",
-        None if session is None else session_digest(session.decode("latin-1")),
-        routing.version,
-        exchange.peer,
-        exchange.fields,
-    )
 
 
 def _is_request(message: Message | Batch) -> bool:

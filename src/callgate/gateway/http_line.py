@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Protocol
 
+import msgspec
+
 from callgate.gate import Context
 from callgate.gateway.door import session_digest
 from callgate.gateway.exchange import Exchange
@@ -31,21 +33,18 @@ class Gateway(Protocol):
         """Around a wait for a person: the request takes no place among those under way."""
 
 
-class HttpLine:
+class HttpLine(msgspec.Struct, eq=False):
     """The line of one exchange."""
 
-    __slots__ = ("_gateway", "_server", "caller", "exchange", "waited")
-
-    def __init__(self, exchange: Exchange, server: Server, gateway: Gateway) -> None:
-        self.exchange = exchange
-        self._server = server
-        self._gateway = gateway
-        self.waited = 0.0
-        self.caller: str | None = None
+    exchange: Exchange
+    server: Server
+    gateway: Gateway
+    waited: float = 0.0
+    caller: str | None = None
 
     @property
     def stopping(self) -> bool:
-        return self._gateway.stopping
+        return self.gateway.stopping
 
     @property
     def can_say(self) -> bool:
@@ -55,7 +54,7 @@ class HttpLine:
         """Each request stands for itself."""
 
     async def ask(self, message: Message) -> bytes:
-        return await self._server.ask(self.exchange, message)
+        return await self.server.ask(self.exchange, message)
 
     async def say(self, message: bytes) -> None:
         if self.can_say:
@@ -72,29 +71,44 @@ class HttpLine:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        with self._gateway.aside(), self._server.hold(self.exchange):
+        with self.gateway.aside(), self.server.hold(self.exchange):
             yield
 
 
-def visit(line: HttpLine, message: Message | Batch, context: Context, clients: Clients | None) -> Visit:
-    """The context of a message whose call may have to wait: who sent it, and a line to them and to the server."""
-    opening = None
+def origin(server: str, exchange: Exchange, protocol: str | None) -> Context:
+    """Where a message came from."""
+    return Context(server, "http", _session(exchange), protocol, exchange.peer, exchange.fields)
+
+
+def visit(
+    server: str, line: HttpLine, protocol: str | None, message: Message | Batch, clients: Clients | None
+) -> Visit:
+    """The same of a message whose call may have to wait: who sent it, and a line to them and to the server."""
+    exchange, opening = line.exchange, None
+    session = _session(exchange)
+    alone = isinstance(message, Message)
     if isinstance(message, Message) and message.method == "initialize" and clients is not None:
         opening = Opening()
-        line.exchange.greeted = partial(_open, clients, context.server, greeting_client(message), opening)
+        exchange.greeted = partial(_open, clients, server, greeting_client(message), opening)
     return Visit(
-        context.server,
-        context.transport,
-        context.session,
-        context.protocol,
-        context.peer,
-        context.headers,
+        server,
+        "http",
+        session,
+        protocol,
+        exchange.peer,
+        exchange.fields,
         line=line,
-        greeted=NOBODY_KNOWN if clients is None else clients.at(context.server, context.session),
+        # Only at the start of a session does a client say who it is for all that follows.
+        greeted=NOBODY_KNOWN if clients is None or session is None else clients.at(server, session),
         meta=message.meta if isinstance(message, Message) else {},
-        alone=isinstance(message, Message),
+        alone=alone,
         opening=opening,
     )
+
+
+def _session(exchange: Exchange) -> str | None:
+    session = exchange.fields.get(b"mcp-session-id")
+    return None if session is None else session_digest(session.decode("latin-1"))
 
 
 def _open(clients: Clients, server: str, client: Client, opening: Opening, session: str) -> None:

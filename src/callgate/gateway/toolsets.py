@@ -93,16 +93,19 @@ class Toolsets:
         """A session; without one, whoever looks the same to the server."""
         if context.session is not None:
             return context.server, context.session
-        place = self.places.get(context.server)
-        if place is None or place.kind != "http":
-            return context.server, ""
         if not isinstance(context, Visit):
-            return context.server, caller(context.headers, credentials=place.by_caller)
+            return context.server, self._caller(context)
         # Worked out once for each message: it is asked for more than once.
         known = context.line.caller
         if known is None:
-            known = context.line.caller = caller(context.headers, credentials=place.by_caller)
+            known = context.line.caller = self._caller(context)
         return context.server, known
+
+    def _caller(self, context: Context) -> str:
+        place = self.places.get(context.server)
+        if place is None or place.kind != "http":
+            return ""
+        return caller(context.headers, credentials=place.by_caller)
 
     def line(self, context: Context) -> Line:
         return self._lines.at(self._key(context))
@@ -150,9 +153,8 @@ class Toolsets:
         return None if line is None else line.toolset
 
     def in_force(self, context: Context, *, whatever_age: bool = False) -> Line | None:
-        """The same with what else is known of the line; its `toolset` is the one that stands under the decisions of now."""
-        session = context.session
-        key = self._key(context) if session is None else (context.server, session)
+        """The line with those tools as its `toolset`, and with what else is known of it."""
+        key = self._key(context)
         line = self._lines.get(key)
         if line is None or line.listing is None or line.identity is None:
             return None
@@ -168,7 +170,7 @@ class Toolsets:
     def _compile(self, line: Line, identity: Identity, listing: Listing) -> Toolset:
         """Held against the book again only when something was decided since."""
         book = self._book()
-        state = (book.version, bool(book.broken), self.sets_version(), self._changes)
+        state = (book.version, book.broken, self.sets_version(), self._changes)
         toolset = line.toolset
         if toolset is not None and toolset.listing is listing and toolset.stamp == state:
             return toolset

@@ -61,6 +61,8 @@ _NAMES: Final = (
 )
 # Every shape has so many of these letters in a row, or is a private key's head; most arguments have neither.
 _SHORT: Final = 400
+# The shortest object that holds one has an access key for a name.
+_LEAST: Final = len('{"AKIA0123456789ABCDEF":1}')
 _LETTERS: Final = bytes(bool(re.match(rb"[A-Za-z0-9+/_.=~-]", bytes([byte]))) for byte in range(256))
 _RUN: Final = b"\1" * 16
 _HEAD: Final = b"-----BEGIN "
@@ -75,9 +77,10 @@ def odd(canonical: bytes, usual: int | None = None) -> tuple[str, ...]:
 
     `usual` is how many bytes they mostly have, where that is known.
     """
-    found: dict[str, None] = {}
-    if len(canonical) <= _SHORT and _RUN not in canonical.translate(_LETTERS) and _HEAD not in canonical:
+    size = len(canonical)
+    if size < _LEAST or (size <= _SHORT and _RUN not in canonical.translate(_LETTERS) and _HEAD not in canonical):
         return ()
+    found: dict[str, None] = {}
     for window in _windows(canonical):
         for shape in _SHAPES:
             for mark in shape.marks:
