@@ -98,8 +98,8 @@ class Decision(msgspec.Struct, frozen=True):
         """What the decision uses up; nothing where the call is refused."""
         if self.refused is not None:
             return ()
-        found = (answer.verdict.use for answer in self.answers if isinstance(answer.verdict, Pass))
-        return tuple(use for use in found if use is not None)
+        verdicts = [answer.verdict for answer in self.answers]
+        return tuple([one.use for one in verdicts if isinstance(one, Pass) and one.use is not None])
 
 
 class Record(Protocol):

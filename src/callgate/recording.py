@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from callgate.audit import ArgumentsPolicy, CheckNote, DecisionRecord
@@ -20,7 +21,9 @@ def decision_record(
     refused, context = decision.refused, call.context
     arguments, args_hash = policy.store(context.server, call.tool, call.arguments, call.canonical)
     # What a broken check answered may be anything; it is refused all the same, and on record.
-    facts = {k: v for answer in decision.answers for k, v in getattr(answer.verdict, "facts", {}).items()}
+    facts: dict[str, Any] = {}
+    for answer in decision.answers:
+        facts.update(getattr(answer.verdict, "facts", {}))
     return DecisionRecord(
         call=call.id,
         at=call.at,
@@ -36,15 +39,20 @@ def decision_record(
         verdict="allow" if refused is None else "refuse",
         reason=None if refused is None else refused.reason.value,
         detail=None if refused is None else refused.message,
-        checks=tuple(_note(answer) for answer in decision.answers),
+        checks=tuple([_note(answer) for answer in decision.answers]),
         extra=facts or None,
     )
+
+
+@lru_cache(maxsize=16)
+def _passed(check: str) -> CheckNote:
+    return CheckNote(check, "pass")
 
 
 def _note(answer: Answer) -> CheckNote:
     verdict = answer.verdict
     if isinstance(verdict, Pass):
-        return CheckNote(answer.check, "pass")
+        return _passed(answer.check)
     if isinstance(verdict, Refuse):
         return CheckNote(answer.check, "refuse", verdict.reason.value, verdict.detail or None)
     return CheckNote(answer.check, "ask", None, getattr(verdict, "why", "no verdict"))

@@ -106,6 +106,9 @@ class PinDesk:
 
     def _screen_all(self, context: Context, raw: bytes) -> bytes:
         if raw[:1] == b"{":
+            # Nearly every reply; the rest is for those that might hold a list.
+            if b"\\u" not in raw and b"tools" not in raw.lower():
+                return raw
             return self._screen(context, raw)
         return Amends({}, partial(self._screen, context))(raw)
 

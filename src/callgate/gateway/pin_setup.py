@@ -120,7 +120,7 @@ class PinOffice:
         self.toolsets.configure(self.settings, places, config.limits.check_seconds)
         check = Pinning(
             self.toolsets,
-            stale=lambda: self.watch.stale,
+            stale=self.watch.is_stale,
             settle_in=self._settle_in,
             place=self.company.refused,
             look=self._look,

@@ -41,6 +41,9 @@ class PinWatch:
 
     @property
     def stale(self) -> bool:
+        return self.is_stale()
+
+    def is_stale(self) -> bool:
         return self._read_at is None or self._clock() - self._read_at > STALE_SECONDS
 
     async def start(self) -> None:
