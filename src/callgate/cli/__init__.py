@@ -27,6 +27,8 @@ VERBS: Final = {
     "users": "users",
     "credentials": "credentials",
     "approvals": "approvals",
+    "session": "session",
+    "quarantine": "quarantine",
     "audit": "audit",
     "store": "store",
     "keys": "keys",

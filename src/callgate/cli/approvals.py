@@ -36,6 +36,8 @@ IdArgument = Annotated[
 
 _MOST: Final = 1000
 _ARGUMENTS: Final = 40
+_LINES: Final = 60
+_LINE: Final = 600
 
 
 def register(app: typer.Typer) -> None:
@@ -156,13 +158,20 @@ def _print(rows: list[RequestRow]) -> None:
     )
 
 
+def _why(text: str) -> list[str]:
+    """Why a person is asked, a line each; no line steers the terminal or begins where one of ours does."""
+    from callgate.approval.display import escape
+
+    return [escape(line[:_LINE]) for line in text.split("\n") if line.strip()][:_LINES]
+
+
 def _show(row: RequestRow, found: Request) -> None:
     typer.echo(f"{row.id}  {row.state}")
     typer.echo(f"asked by    {plain(row.who)}, {moment(row.created_at)}; ends {moment(row.expires_at)}")
     typer.echo(f"to approve  {row.user}")
     typer.echo(f"server      {plain(row.server)}" + (f", tool version {plain(row.version)}" if row.version else ""))
-    if row.why:
-        typer.echo(f"because     {plain(row.why, 500)}")
+    for at, line in enumerate(_why(row.why)):
+        typer.echo(f"{'            ' if at else 'because     '}{line}")
     if row.decided_at is not None:
         note = f": {plain(row.note, 500)}" if row.note else ""
         typer.echo(f"decided     {moment(row.decided_at)} by {plain(row.decided_by or 'nobody')}{note}")

@@ -56,7 +56,7 @@ class Opened(NamedTuple):
 def reading(path: Path | None, url: str | None) -> Iterator[Opened]:
     """The service, to look at what it holds."""
     with _store(path, url) as (config, store), asyncio.Runner() as runner:
-        opened = _opened(config, store, runner, None, _options(path, url))
+        opened = _opened(config, store, runner, None, options_of(path, url))
         _has_its_key(opened, keys_of(config))
         opened.wait(opened.pins.refresh())
         yield opened
@@ -71,7 +71,7 @@ def changing(path: Path | None, url: str | None) -> Iterator[Opened]:
         keyring = keys_of(config)
         keyring.require(SEAL, CHECKPOINT)
         log = log_of(config, store, keyring)
-        opened = _opened(config, store, runner, log.admin, _options(path, url))
+        opened = _opened(config, store, runner, log.admin, options_of(path, url))
         if not _has_its_key(opened, keyring):
             keyring.make(KEY)
         opened.wait(opened.pins.refresh())
@@ -212,7 +212,8 @@ def _escaped(char: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _options(path: Path | None, url: str | None) -> tuple[str, ...]:
+def options_of(path: Path | None, url: str | None) -> tuple[str, ...]:
+    """The options that name the same store again."""
     words: tuple[str, ...] = () if path is None else ("-c", str(path))
     if url is None:
         return words

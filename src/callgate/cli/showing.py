@@ -9,9 +9,12 @@ if TYPE_CHECKING:
     from callgate.config import Config
     from callgate.gateway.app import Asgi
     from callgate.pinning.service import Pins
+    from callgate.trust.service import TrustService
 
 
-def make_console(config: Config, approvals: Approvals, origin: str, pins: Pins | None) -> Asgi:
+def make_console(
+    config: Config, approvals: Approvals, origin: str, pins: Pins | None, trust: TrustService | None = None
+) -> Asgi:
     """The console's application, for its services and the origin that browsers see it under."""
     from callgate.console.app import console_app
 
@@ -27,4 +30,5 @@ def make_console(config: Config, approvals: Approvals, origin: str, pins: Pins |
         pins=pins,
         reviewers=config.pinning.reviewers,
         configured=lambda: {name: server.pinning.group or "" for name, server in config.servers.items()} or None,
+        trust=trust,
     )

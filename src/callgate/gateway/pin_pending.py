@@ -29,7 +29,14 @@ ENTRY: Final = msgspec.json.encode(
         "description": "Says which tools of this server are hidden until a person has reviewed them, and where that "
         "is done. Takes no arguments and changes nothing.",
         "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
-        "annotations": {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": False},
+        "annotations": {
+            "readOnlyHint": True,
+            "destructiveHint": False,
+            "openWorldHint": False,
+            "inputMetadata": {"destination": "ephemeral", "sensitivity": "none", "outcomes": "benign"},
+            # The names in the answer are the server's own.
+            "returnMetadata": {"source": "untrustedPublic", "sensitivity": "none"},
+        },
     }
 )
 

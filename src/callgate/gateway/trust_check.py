@@ -110,7 +110,7 @@ class Trust:
             steps=live.session.steps,
         )
         ruling = self.policy.decide(facts)
-        judged = Judged(call, name, live, facts, ruling, asked=ruling.effect == "ask")
+        judged = Judged(call, name, live, facts, ruling, asked=self._enforcing and ruling.effect == "ask")
         self._remember(judged)
         record = {"trust": {"session": name.key, "effect": ruling.effect, "rule": ruling.rule, **facts.to_record()}}
         if ruling.effect == "allow" or not self._enforcing:

@@ -13,7 +13,7 @@ import html
 import re
 import urllib.parse
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from callgate.gateway import trust_signs as signs
 from callgate.gateway.trust_signs import Sign
@@ -32,9 +32,9 @@ _AFTER: Final = 80
 # What the rules read around a place that is worth it, and how many such places of one text.
 _CLOSE_BEFORE: Final = 260
 _CLOSE_AFTER: Final = 340
-_PLACES: Final = 24
+_PLACES: Final = 32
 # Of one word; more of them are looked at evenly spread.
-_HITS: Final = 2_048
+_HITS: Final = 1_024
 
 KINDS: Final = {
     "instructions": "It tells the model to set aside its instructions or to follow others.",
@@ -70,11 +70,14 @@ _SHAPE: Final = bytes(97 if chr(code).isalnum() and code < 128 else 32 for code 
 _RUNS: Final = re.compile(r"[A-Za-z0-9+/_-]{18,}={0,2}")
 _JOINTS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
 _FAR: Final = 4_096
+_GIVEN: Final = frozenset(":=")
 _ESCAPED: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
 _CONCEALED: Final = re.compile(r"\x1b\[(?:\d{1,2};){0,3}8m")
 _SPLIT: Final = re.compile(r"[a-zA-Z][\u200b-\u200f\u2060-\u2064\ufeff]{1,8}(?=[a-zA-Z])")
 _ROW: Final = re.compile(r"[\u200b-\u200f\u2060-\u2064\ufeff]{6}")
 _FEW: Final = 3
+# Places that are worth a close look: those that honest texts hardly have, and the others.
+_Places: TypeAlias = tuple[list[int], list[int]]
 
 
 class Scanner:
@@ -114,7 +117,7 @@ class Scanner:
 
     def _steering(self, text: str, plain: str, found: set[str]) -> None:
         """Words that are spoken to a model, and the frame of its conversation."""
-        places: list[int] = []
+        places: _Places = ([], [])
         for sign in signs.SIGNS:
             if sign.needle in plain:
                 _around(plain, sign, plain, found, places)
@@ -123,7 +126,7 @@ class Scanner:
         if "L" in text and signs.LLM_WRITTEN.search(text):
             _around(text, signs.LLM, plain, found, places)
         if "~" in plain:
-            places += [one.start() for one in signs.KEY_FILE.finditer(plain)]
+            places[0].extend(one.start() for one in signs.KEY_FILE.finditer(plain))
         if "<" in plain and signs.FRAME.search(plain):
             found.add("frame")
         if "[" in plain and signs.BRACKET.search(plain):
@@ -132,21 +135,18 @@ class Scanner:
             for sign in signs.FOREIGN:
                 if sign.needle in plain:
                     _around(plain, sign, plain, found, places)
-        if places:
-            self._closely(plain, sorted(places), found)
+        if places[0] or places[1]:
+            self._closely(plain, places, found)
 
-    def _closely(self, plain: str, places: list[int], found: set[str]) -> None:
+    def _closely(self, plain: str, places: _Places, found: set[str]) -> None:
         """The rules over what stands around these places."""
-        end = read = 0
-        for place in places:
-            if place < end:
-                continue
-            if read >= _PLACES:
-                found.add("many")
-                return
-            start, end = max(0, place - _CLOSE_BEFORE, end - _CLOSE_BEFORE), place + _CLOSE_AFTER
-            read += 1
-            near = plain[start:end]
+        strong, weak = _apart(places[0]), _apart(places[1])
+        if len(strong) > _PLACES:
+            # What is beyond may be the one that matters, and nobody honest writes so much of it.
+            found.add("many")
+        room = max(_PLACES - len(strong), _PLACES // 4)
+        for place in [*strong[:_PLACES], *weak[:: len(weak) // room + 1]]:
+            near = plain[max(0, place - _CLOSE_BEFORE) : place + _CLOSE_AFTER]
             if "addressed" not in found and any(shape.search(near) for shape in signs.TELLING):
                 found.add("addressed")
             # Rules leave a text's first word alone: in a description it says what the tool does.
@@ -199,16 +199,29 @@ class Scanner:
                     found.add("encoded")
 
 
-def _around(searched: str, sign: Sign, plain: str, found: set[str], places: list[int]) -> None:
+def _around(searched: str, sign: Sign, plain: str, found: set[str], places: _Places) -> None:
     """What stands around each place of a word: telling by itself, or worth reading closely."""
     for at in _hits(searched, sign.needle):
+        if sign.onward is not None:
+            if sign.onward.match(plain, at):
+                places[sign.weak].append(at)
+            continue
         near = plain[max(0, at - _BEFORE) : at + _AFTER]
         if not any(word in near for word in sign.beside):
             continue
         if sign.telling is not None and "addressed" not in found and sign.telling.search(near):
             found.add("addressed")
         if sign.worth is not None and sign.worth.search(near):
-            places.append(at)
+            places[sign.weak].append(at)
+
+
+def _apart(places: list[int]) -> list[int]:
+    """Of places in a text, those that are not read along with the one before."""
+    kept: list[int] = []
+    for place in sorted(places):
+        if not kept or place >= kept[-1] + _CLOSE_AFTER - _AFTER:
+            kept.append(place)
+    return kept
 
 
 def _hits(text: str, needle: str) -> Iterator[int]:
@@ -286,10 +299,19 @@ def _secrets(text: str, runs: list[tuple[int, str]], found: set[str]) -> None:
         found.add("key")
     for at, run in runs:
         token = signs.JWT.match(text, at) if run.startswith("eyJ") else signs.TOKEN.search(run, 0, _FAR)
-        named = token is None and signs.NAMED.search(text, max(0, at - _BEFORE), at) and signs.is_password(run)
+        given = at > 0 and not _GIVEN.isdisjoint(text[max(0, at - 3) : at])
+        named = (
+            token is None and given and signs.NAMED.search(text, max(0, at - _BEFORE), at) and signs.is_password(run)
+        )
         if named or (token is not None and signs.is_real(token[0])):
             found.add("token")
             return
+
+
+def _named(text: str, at: int, run: str) -> bool:
+    """Whether a run is called a key or token right before it."""
+    given = not _GIVEN.isdisjoint(text[max(0, at - 3) : at])
+    return given and signs.NAMED.search(text, max(0, at - _BEFORE), at) is not None and signs.is_password(run)
 
 
 def _passwords(text: str, found: set[str]) -> None:

@@ -27,6 +27,10 @@ class Sign(NamedTuple):
     beside: tuple[str, ...] = ("",)
     telling: re.Pattern[str] | None = None
     worth: re.Pattern[str] | None = None
+    # As `worth`, but it begins with the word itself.
+    onward: re.Pattern[str] | None = None
+    # Honest texts about models are full of it.
+    weak: bool = False
 
 
 def _made(*parts: str) -> re.Pattern[str]:
@@ -81,9 +85,10 @@ _IGNORED: Final = re.compile(
 _KEPT_BACK: Final = re.compile(
     r"(?:\bnot|never|n't|without|avoid) (?:\w{1,12} ){0,3}(?:tell|inform|mention|notif|alert|reveal|let|say)\w{0,4}"
     r"[^.\n]{0,40}the user(?! agent|'s)"
-    r"|(?:hid(?:e|den|ing)|conceal\w{0,3}|secret|silent|quiet|keep|unaware)[^.\n]{0,60}(?:from|of) the user(?! agent|'s)"
+    r"|(?:hid(?:e|den|ing)|conceal|secret|silent|quiet|keep|unaware)[^.\n]{0,60}(?:from|of) the user(?! agent|'s)"
     r"|without the user(?:'s)? (?:know|notic|consent|permission)"
-    r"|the user (?:must|should|need|will|does|is)[^.\n]{0,12}(?:not|never|n't)[^.\n]{0,12}(?:know|told|notice|find|learn)"
+    r"|the user (?:must|should|need|will|does|is)[^.\n]{0,12}(?:not|never|n't)[^.\n]{0,12}"
+    r"(?:know|told|notice|find|learn)"
 )
 _TOLD: Final = re.compile(
     rf"\b{_ANY_MODEL} (?:must|shall|should|has to|needs to|is required to|is to|will now)\b"
@@ -112,10 +117,9 @@ SIGNS: Final = (
         _SPOKEN_TO,
         _OVERRIDING,
     ),
-    Sign("ignor", worth=_IGNORED),
-    Sign("disregard", worth=re.compile("disregard")),
-    Sign("assistant", _TO_SOMEBODY, _SPOKEN_TO, _TOLD),
-    Sign("language model", _TO_SOMEBODY, _SPOKEN_TO, _TOLD),
+    Sign("ignor", onward=_IGNORED),
+    Sign("disregard", onward=re.compile("disregard")),
+    Sign("assistant", _TO_SOMEBODY, _SPOKEN_TO, _TOLD, weak=True),
     Sign(
         "the user",
         _words(
@@ -125,11 +129,11 @@ SIGNS: Final = (
         _AS_THE_USER,
         _KEPT_BACK,
     ),
-    Sign("system", worth=_OF_THE_SYSTEM),
+    Sign("system", onward=_OF_THE_SYSTEM, weak=True),
 )
 # Found in the text as it is written: in lower case, the two letters are in every other word.
-AI: Final = Sign("AI", _TO_SOMEBODY, _SPOKEN_TO, _TOLD)
-LLM: Final = Sign("LLM", _TO_SOMEBODY, _SPOKEN_TO, _TOLD)
+AI: Final = Sign("AI", _TO_SOMEBODY, _SPOKEN_TO, _TOLD, weak=True)
+LLM: Final = Sign("LLM", _TO_SOMEBODY, _SPOKEN_TO, _TOLD, weak=True)
 # One fixed character at the front makes a search that passes over the rest of a text at full speed.
 AI_WRITTEN: Final = re.compile(r"A(?=I\b)")
 LLM_WRITTEN: Final = re.compile(r"L(?=LM)")
@@ -142,22 +146,14 @@ COMMAND: Final = re.compile(
     r"\b(?:curl|wget)\b[^\n]{1,200}\|\s{0,3}(?:ba|z)?sh\b|/dev/tcp/|\bbash -i\b|\brm -rf /|\bnc -e\b|/bin/(?:ba)?sh -i"
 )
 # Only looked for where a text has letters of these scripts.
-FOREIGN: Final = tuple(
-    Sign(needle, worth=re.compile(needle))
-    for needle in (
-        "忽略",
-        "无视",
-        "指令",
-        "用户",
-        "無視",
-        "指示",
-        "игнорир",
-        "инструкц",
-        "пользовател",
-        "무시",
-        "지시",
-        "사용자",
-    )
+FOREIGN: Final = (
+    Sign("忽略", onward=re.compile("忽略.{0,16}(?:指令|指示|提示|规则|要求|用户)")),
+    Sign("无视", onward=re.compile("无视.{0,16}(?:指令|指示|提示|规则|要求|用户)")),
+    Sign("不要告诉", onward=re.compile("不要告诉")),
+    Sign("指示", onward=re.compile("指示.{0,8}無視")),
+    Sign("игнорир", onward=re.compile(r"игнорир\w{0,8}.{0,40}(?:инструкц|указани|правил|пользовател)")),
+    Sign("забудь", onward=re.compile(r"забудь\w{0,2}.{0,40}(?:инструкц|указани|правил)")),
+    Sign("지시", onward=re.compile("지시.{0,8}무시")),
 )
 
 # The frame around a model's conversation, and blocks that claim to be part of it. Words must follow: an element of

@@ -22,6 +22,7 @@ SOURCES: Final = 4
 # Lines that run side by side; more of them share the last.
 LANES: Final = 12
 TEXT: Final = 400
+WHY: Final = 1000
 _NAMES: Final = 64
 _ENTRIES: Final = 16
 
@@ -223,7 +224,7 @@ def _nodes(step: Step, flows: tuple[Flow, ...], row: int) -> Iterator[Node]:
             seq=step.seq,
             at=step.at,
             verdict=words,
-            why=_cut(step.why, 2 * TEXT),
+            why=_cut(step.why, WHY),
         )
         return
     # What may be a stranger's first: of many values, the last are the ones not drawn.
@@ -242,7 +243,7 @@ def _nodes(step: Step, flows: tuple[Flow, ...], row: int) -> Iterator[Node]:
         at=step.at,
         verdict=words,
         rule=_cut(step.rule, _NAMES),
-        why=_cut(step.why, 2 * TEXT),
+        why=_cut(step.why, WHY),
     )
     if step.label is not None:
         yield Node(

@@ -165,6 +165,7 @@ def test_who_is_asked_if_nobody_is_named_and_where_if_any_port_is_taken(run, fil
 
 
 def test_without_approval_nothing_is_said_of_it(run, file):
+    file.write_text(file.read_text() + '\n[trust]\nmode = "off"\n')
     said = run("check", "-c", str(file))
     assert "approv" not in said.output.partition("\n")[2]
     assert json.loads(run("check", "-c", str(file), "--json").stdout)["approval"] is None

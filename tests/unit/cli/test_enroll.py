@@ -104,7 +104,7 @@ def test_it_says_how_to_start_the_gateway_if_none_answers(people, here, listenin
 
 
 def test_it_says_that_the_console_is_off(people, here):
-    (here / "callgate.toml").write_text('[pinning]\nmode = "off"\n')
+    (here / "callgate.toml").write_text('[pinning]\nmode = "off"\n[trust]\nmode = "off"\n')
     assert "write `enabled = true` under [approval]" in people("enroll", "alice").err
 
 

@@ -54,14 +54,14 @@ def test_the_greeting_names_the_port_that_was_taken(people, here, capsys):
 
 
 def test_where_nothing_needs_a_person_nobody_is_greeted_and_nothing_is_made(here, capsys):
-    (here / "callgate.toml").write_text('[pinning]\nmode = "off"\n')
+    (here / "callgate.toml").write_text('[pinning]\nmode = "off"\n[trust]\nmode = "off"\n')
     set_up(None, load(), terminal=True)("http://127.0.0.1:8420")
     assert capsys.readouterr().out == ""
     assert [path.name for path in here.iterdir()] == ["callgate.toml"]
 
 
 def test_without_approval_there_is_a_console_all_the_same_for_tools_to_be_reviewed_on(people, here, capsys):
-    (here / "callgate.toml").write_text(f'[store]\nurl = "{people.url}"\n')
+    (here / "callgate.toml").write_text(f'[store]\nurl = "{people.url}"\n[trust]\nmode = "off"\n')
     set_up(None, load(), terminal=True)("http://127.0.0.1:8420")
     said = capsys.readouterr().out
     assert "`callgate review`" in said

@@ -8,6 +8,7 @@ all of them in one expression that is false nearly always.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from cel_expr_python import cel
 
 from callgate.trust.model import ToolLabel
 from callgate.trust.policy.condition import environment
-from callgate.trust.policy.facts import FACTS, VARYING, Fact, Facts, plain
+from callgate.trust.policy.facts import FACTS, VALUE_FACTS, VARYING, Facts, all_values, plain
 from callgate.trust.policy.fitting import unfit
 from callgate.trust.policy.reading import default_text, read_rules, read_texts
 from callgate.trust.policy.rules import EFFECTS, RESULT_EFFECTS, Rule
@@ -110,12 +111,19 @@ class _Stage:
     def __init__(self, rules: Sequence[Rule], effects: tuple[str, ...]) -> None:
         self._rules = rules
         self._effects = effects
-        read = {name for rule in rules for name in rule.condition.reads} if rules else set()
-        fixed = [FACTS[name] for name in sorted(read - VARYING)]
-        self._of_tool: Final = tuple(fact for fact in fixed if _only_tool(fact))
-        self._of_call: Final = tuple(fact for fact in fixed if not _only_tool(fact))
-        self._getters: Final = tuple(fact.get for fact in self._of_call)
-        self._tools: dict[int, tuple[ToolLabel, Hashable]] = {}
+        self._env = environment(result=effects is RESULT_EFFECTS)
+        self._fixed: Final = [
+            FACTS[name] for name in sorted({n for rule in rules for n in rule.condition.reads} - VARYING)
+        ]
+        self._of_tool: Final = tuple(fact.get for fact in self._fixed if fact.name.startswith("tool."))
+        others = [fact for fact in self._fixed if not fact.name.startswith("tool.")]
+        self._getters: Final = (
+            *(fact.get for fact in others if fact.name not in VALUE_FACTS),
+            *((all_values,) if any(fact.name in VALUE_FACTS for fact in others) else ()),
+        )
+        self._tools: dict[tuple[int, bool], tuple[ToolLabel, int]] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._next = count()
         self._kept: dict[Hashable, _Kept] = {}
         self._joined: dict[tuple[int, ...], _Joined] = {}
 
@@ -129,28 +137,36 @@ class _Stage:
         found = self._open(kept, facts)
         return self._rule({**kept.matched, **found}) if found else kept.ruling
 
-    def _tool(self, facts: Facts) -> Hashable:
+    def _tool(self, facts: Facts) -> int:
+        """A number that stands for all that rules read of the tool."""
         tool = facts.tool
-        seen = self._tools.get(id(tool))
-        # The label is kept beside its key, so its id cannot come to mean another.
+        # Whether there are arguments is all that facts of a tool ask of the call.
+        place = (id(tool), bool(facts.args) or facts.args is None)
+        seen = self._tools.get(place)
+        # The label is kept beside its number, so its id cannot come to mean another.
         if seen is not None and seen[0] is tool:
             return seen[1]
         if len(self._tools) >= KEPT:
             self._tools.clear()
-        key = tuple([fact.get(facts) for fact in self._of_tool])
-        self._tools[id(tool)] = (tool, key)
-        return key
+            self._numbers.clear()
+        key = tuple([get(facts) for get in self._of_tool])
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = next(self._next)
+        self._tools[place] = (tool, number)
+        return number
 
     def _keep(self, key: Hashable, facts: Facts) -> _Kept:
         """Evaluates every rule without what varies. One that has an answer even so does not depend on it."""
-        data = {fact.name: plain(fact.kind, fact.get(facts)) for fact in (*self._of_tool, *self._of_call)}
+        data = {fact.name: plain(fact.kind, fact.get(facts)) for fact in self._fixed}
+        activation = self._env.Activation(data=data)
         matched: dict[int, str] = {}
         undecided: list[int] = []
         for at, rule in enumerate(self._rules):
-            held, error = evaluate(rule, data)
+            held, error = value_of(rule.condition.program, activation)
             if held is None and rule.condition.reads & VARYING:
                 undecided.append(at)
-            elif held or held is None:
+            elif held is not False:
                 matched[at] = error
         needed = {name for at in undecided for name in self._rules[at].condition.reads}
         kept = _Kept(
@@ -167,32 +183,26 @@ class _Stage:
 
     def _open(self, kept: _Kept, facts: Facts) -> dict[int, str]:
         """Which of the rules that only the arguments decide hold, each with its error if it failed."""
-        if facts.args is None:
-            return dict.fromkeys(kept.open, NOT_KNOWN)
         joined = self._joined.get(kept.open)
         if joined is None:
-            joined = self._join(kept.open)
-        data = dict(kept.data)
-        data["session.steps"] = facts.steps
-        data["args"], wrong = joined.fit(facts)
-        if joined.program is not None and not wrong and value_of(joined.program, data)[0] is False:
+            if len(self._joined) >= _JOINED:
+                self._joined.clear()
+            joined = self._joined[kept.open] = _Joined(self._env, [self._rules[at] for at in kept.open])
+        args, wrong = joined.fit(facts)
+        data = {**kept.data, "session.steps": facts.steps, "args": args}
+        if not wrong and joined.none_holds(data):
             return {}
+        activation = self._env.Activation(data=data)
         found: dict[int, str] = {}
         for at in kept.open:
             rule = self._rules[at]
-            if error := _unread(rule, wrong):
-                found[at] = error
-                continue
-            held, error = evaluate(rule, data)
+            held: bool | None = None
+            error = _unread(rule, wrong)
+            if not error:
+                held, error = value_of(rule.condition.program, activation)
             if held is not False:
                 found[at] = error
         return found
-
-    def _join(self, which: tuple[int, ...]) -> _Joined:
-        if len(self._joined) >= _JOINED:
-            self._joined.clear()
-        joined = self._joined[which] = _Joined([self._rules[at] for at in which])
-        return joined
 
     def _rule(self, matched: Mapping[int, str]) -> Ruling:
         """The strictest of the rules that hold; of equals, the first."""
@@ -216,19 +226,30 @@ class _Stage:
 class _Joined:
     """Several conditions as one: false if none of them holds, which is nearly always."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, env: cel.Env, rules: Sequence[Rule]) -> None:
         named = [rule.condition.keys for rule in rules]
         self._keys = None if None in named else frozenset(key for keys in named if keys for key in keys)
-        self._loops = max((rule.condition.loops for rule in rules), default=0)
+        self._loops = max(rule.condition.loops for rule in rules)
         text = " || ".join(f"({rule.condition.text}\n)" for rule in rules)
         try:
-            self.program: cel.Expression | None = environment(result=rules[0].on == "result").compile(text)
+            self._program: cel.Expression | None = env.compile(text)
         except RuntimeError:  # nested too deeply together: one by one, then
-            self.program = None
+            self._program = None
+
+    def none_holds(self, data: dict[str, Any]) -> bool:
+        """Whether none of them holds, for certain."""
+        if self._program is None:
+            return False
+        try:
+            return self._program.eval(data=data).value() is False
+        except RuntimeError:
+            return False
 
     def fit(self, facts: Facts) -> tuple[dict[str, Any], dict[str, str]]:
         """The arguments that the rules read, without those that cannot be given to them, and why not."""
-        given = facts.args or {}
+        given = facts.args
+        if given is None:
+            return {}, {"": NOT_KNOWN}
         args = dict(given) if self._keys is None else {key: given[key] for key in self._keys if key in given}
         wrong = unfit(args, self._loops, len(facts.provenance.values))
         for key in wrong:
@@ -236,15 +257,12 @@ class _Joined:
         return args, wrong
 
 
-def _only_tool(fact: Fact) -> bool:
-    # These two ask whether there are arguments, too.
-    return fact.name.startswith("tool.") and fact.name not in {"tool.egress", "tool.consequential"}
-
-
 def _unread(rule: Rule, wrong: Mapping[str, str]) -> str:
     """Why a rule cannot be evaluated with these arguments left out."""
     if not wrong or "args" not in rule.condition.reads:
         return ""
+    if "" in wrong:
+        return wrong[""]
     keys = rule.condition.keys
     for key, why in wrong.items():
         if keys is None or key in keys:
@@ -252,19 +270,15 @@ def _unread(rule: Rule, wrong: Mapping[str, str]) -> str:
     return ""
 
 
-def evaluate(rule: Rule, data: Mapping[str, Any]) -> tuple[bool | None, str]:
-    """Whether a rule's condition holds; None and why if it cannot be told."""
-    return value_of(rule.condition.program, data)
-
-
-def value_of(program: cel.Expression, data: Mapping[str, Any]) -> tuple[bool | None, str]:
+def value_of(program: cel.Expression, activation: cel.Activation) -> tuple[bool | None, str]:
+    """Whether a condition holds; None and why if it cannot be told."""
     try:
-        value = program.eval(data=data)
+        value = program.eval(activation=activation).value()
     except RuntimeError as error:  # a loop over its budget
         return None, _shortened(str(error))
-    if value.type() == cel.Type.BOOL:
-        return value.value(), ""
-    return None, _shortened(str(value.value()))
+    if value is True or value is False:
+        return value, ""
+    return None, _shortened(str(value))
 
 
 def _shortened(error: str) -> str:

@@ -7,6 +7,8 @@ and `callgate policy facts` are all made from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -88,8 +90,9 @@ class Fact(NamedTuple):
     result: bool = False
 
 
-def _listed(words: frozenset[str] | tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted(words)) if isinstance(words, frozenset) else words
+@lru_cache(1024)
+def _listed(words: frozenset[str]) -> tuple[str, ...]:
+    return tuple(sorted(words))
 
 
 def _possible(words: frozenset[str], known: tuple[str, ...], worst: tuple[str, ...], *, unknown: bool) -> Hashable:
@@ -296,6 +299,16 @@ TABLE: Final[tuple[Fact, ...]] = (
 FACTS: Final[Mapping[str, Fact]] = {fact.name: fact for fact in TABLE}
 # What differs from call to call: a ruling kept for later must not depend on it.
 VARYING: Final = frozenset({"args", "session.steps"})
+# What is worked out from the values of a call alone.
+VALUE_FACTS: Final = frozenset(
+    f"provenance.{name}" for name in ("critical", "values", "worst", "untrusted", "unknown", "args")
+)
+_VALUE: Final = attrgetter("path", "kind", "found", "critical")
+
+
+def all_values(facts: Facts) -> Hashable:
+    """The values of a call, as far as any fact depends on them."""
+    return tuple(map(_VALUE, facts.provenance.values))
 
 
 def plain(kind: Kind, value: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from callgate.errors import ConfigError
-from callgate.trust.policy.condition import compile_condition
+from callgate.trust.policy.condition import compile_condition, environment
 from callgate.trust.policy.engine import value_of
 from callgate.trust.policy.fitting import unfit
 
@@ -30,7 +30,7 @@ def predicate(text: str) -> Callable[[Mapping[str, Any]], bool]:
         read = dict(args) if condition.keys is None else {key: args[key] for key in condition.keys if key in args}
         if unfit(read, condition.loops):
             raise Undecided
-        value, _ = value_of(condition.program, {"args": read})
+        value, _ = value_of(condition.program, environment(result=False).Activation(data={"args": read}))
         if value is None:
             raise Undecided
         return value

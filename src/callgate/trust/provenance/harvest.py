@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
-from callgate.trust.model import UNTRUSTED
+from callgate.trust.model import SOURCES, UNTRUSTED
 from callgate.trust.provenance import normalise
 from callgate.trust.provenance.records import Record, id_of, names_of
 
@@ -20,6 +21,7 @@ _OWN: Final = re.compile(
 _SERVER_MADE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d[0-9:.Z+-]*)?")
 # Longer than that, or on several lines, somebody wrote it: it is told, not filled in.
 PROSE_WORDS: Final = 8
+_SURELY_SHORT: Final = 2 * PROSE_WORDS
 
 
 class Harvest:
@@ -42,37 +44,54 @@ class Harvest:
     def texts(self, texts: Sequence[str], structured: Any) -> None:
         """Take in text content, save what only repeats the structured content, as the protocol asks servers to."""
         for text in texts:
-            if structured is not None and _repeats(text, structured):
+            decoded = _decoded(text)
+            if structured is not None and _repeats(text if decoded is None else decoded, structured):
                 continue
             if not self._trusted:
-                self.strange.append(text)
-            elif (decoded := _decoded(text)) is not None:
+                self._told(text, decoded)
+            elif decoded is not None:
                 self._walk(decoded, "", "", self._depth)
             else:
                 for line in text.splitlines():
                     self._text(line)
 
+    def _told(self, text: str, decoded: Any) -> None:
+        """A stranger's text. Of JSON, what its strings say counts: what is escaped in it reads otherwise than it says."""
+        if decoded is None:
+            self.strange.append(text)
+        elif "\\" not in text:
+            self.strange.append(text)
+        else:
+            self.strange += strings(decoded)
+
     def _walk(self, value: Any, key: str, path: str, depth: int) -> None:
-        if isinstance(value, str):
-            self._leaf(key, value, path)
-        elif isinstance(value, Mapping):
-            if self._stops(value, depth):
-                return
-            for name, item in value.items():
-                if self._trusted:
-                    self._text(name)
-                else:
-                    self.strange.append(name)
-                self._walk(item, name, f"{path}.{name}" if path else name, depth - 1)
-            if (found := id_of(value)) is not None:
-                self.records.append(Record(found[0], found[1], path, names_of(value), value))
+        if isinstance(value, str | int | float):
+            if not isinstance(value, bool):
+                self._leaf(key, value, path)
+        elif isinstance(value, dict):
+            if not self._stops(value, depth):
+                self._members(value, key, path, depth)
         elif isinstance(value, list | tuple):
-            if self._stops(value, depth):
-                return
-            for item in value:
-                self._walk(item, key, path + "[]", depth - 1)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            self._leaf(key, value, path)
+            if not self._stops(value, depth):
+                below = path + "[]" if self._rules else ""
+                for item in value:
+                    self._walk(item, key, below, depth - 1)
+
+    def _members(self, value: dict[str, Any], key: str, path: str, depth: int) -> None:
+        rules = self._rules
+        for name, item in value.items():
+            below = (f"{path}.{name}" if path else name) if rules else ""
+            if type(item) is str:
+                self._leaf(name, item, below)
+            elif item is not None:
+                self._walk(item, name, below, depth - 1)
+        # Names may be data: `{"ann@example.com": …}`.
+        if self._trusted:
+            self.vouching.extend(value)
+        else:
+            self.strange.extend(value)
+        if (found := id_of(value)) is not None:
+            self.records.append(Record(found[0], found[1], key, names_of(value), value))
 
     def _stops(self, value: Any, depth: int) -> bool:
         """Too deep or too many: what is left is one text of a stranger's, nothing in it vouches."""
@@ -80,28 +99,41 @@ class Harvest:
         if depth > 0 and self._leaves >= 0:
             return False
         try:
-            self.strange.append(msgspec.json.encode(value).decode())
-        except (RecursionError, msgspec.MsgspecError, TypeError, ValueError):
+            self.strange += strings(value)
+        except RecursionError:
             raise TooLarge from None
         return True
 
     def _leaf(self, key: str, value: str | float, path: str) -> None:
-        source = next((source for pattern, source in self._rules if pattern.fullmatch(path)), None)
-        if isinstance(value, str):
-            own = source == "system" or (source is None and _OWN.fullmatch(key) and _SERVER_MADE.fullmatch(value))
+        if self._rules and (source := self._said(path)) is not None:
+            self._ruled(value if isinstance(value, str) else normalise.number(value), source)
+        elif isinstance(value, str):
+            if self._trusted:
+                self._text(value)
+            elif is_own(key) and _SERVER_MADE.fullmatch(value):
+                self.own.append(value)
+            else:
+                self.strange.append(value)
         else:
-            own, value = source in (None, "system"), normalise.number(value)
-        if source == UNTRUSTED:
+            (self.vouching if self._trusted else self.own).append(normalise.number(value))
+
+    def _said(self, path: str) -> str | None:
+        return next((source for pattern, source in self._rules if pattern.fullmatch(path)), None)
+
+    def _ruled(self, value: str, source: str) -> None:
+        if source == UNTRUSTED or source not in SOURCES:
             self.strange.append(value)
-        elif self._trusted or source not in (None, "system"):
+        elif self._trusted or source != "system":
             self._text(value)
-        elif own:
-            self.own.append(value)
         else:
-            self.strange.append(value)
+            self.own.append(value)
 
     def _text(self, text: str) -> None:
-        if "\n" in text or len(text) > 1000 or len(text.split(None, PROSE_WORDS)) > PROSE_WORDS:
+        if len(text) > _SURELY_SHORT and (
+            "\n" in text or len(text) > 1000 or len(text.split(None, PROSE_WORDS)) > PROSE_WORDS
+        ):
+            self.strange.append(text)
+        elif "\n" in text:
             self.strange.append(text)
         else:
             self.vouching.append(text)
@@ -119,7 +151,7 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 def _decoded(text: str) -> Any:
-    if text[:1] not in ("{", "["):
+    if not text.startswith(("{", "[", '"')):
         return None
     try:
         return msgspec.json.decode(text)
@@ -127,16 +159,34 @@ def _decoded(text: str) -> Any:
         return None
 
 
-def _repeats(text: str, structured: Any) -> bool:
+def _repeats(told: Any, structured: Any) -> bool:
     """Whether a text is the structured content once more: all of it, its `result`, or one item of that."""
-    shown = structured.get("result", structured) if isinstance(structured, Mapping) else structured
-    if text == shown:
-        return True
-    try:
-        decoded = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError):
-        decoded = text
-    return decoded in (structured, shown) or (isinstance(shown, list) and decoded in shown)
+    shown = structured.get("result", structured) if isinstance(structured, dict) else structured
+    return told in (structured, shown) or (isinstance(shown, list) and told in shown)
+
+
+def strings(value: Any) -> list[str]:
+    """Every string and number in a value, names included, in no order that means anything."""
+    found: list[str] = []
+    open_: list[Any] = [value]
+    while open_:
+        one = open_.pop()
+        if isinstance(one, str):
+            found.append(one)
+        elif isinstance(one, dict):
+            found += one
+            open_ += one.values()
+        elif isinstance(one, list | tuple):
+            open_ += one
+        elif isinstance(one, int | float) and not isinstance(one, bool):
+            found.append(normalise.number(one))
+    return found
+
+
+@lru_cache(4096)
+def is_own(field: str) -> bool:
+    """Whether a server fills in a field of that name itself."""
+    return _OWN.fullmatch(field) is not None
 
 
 def leaves(value: Any, path: str = "", key: str = "", depth: int = 32) -> Iterator[tuple[str, str, Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Final
 
 # A word is what stands between blanks after these became blanks. Full stop, comma, colon and the like stay: they are
@@ -60,6 +61,9 @@ HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}(?:[:/?#].*)?", re.IGNORECA
 
 _DETAIL: Final = re.compile(r"\S*\d\S*\d\S*\d\S*\d\S*")
 
+_ESCAPED: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
+_PERCENT: Final = re.compile(r"%([2-7][0-9a-f])")
+
 DATE, TIME = "\x01", "\x02"
 
 
@@ -79,35 +83,60 @@ def rough(text: str) -> str:
     if not folded.isascii():
         plain = unicodedata.normalize("NFD", folded)
         folded = "".join([c for c in plain if unicodedata.category(c) != "Mn"]).translate(_ALIKE)
-    if "\\" in text:
-        folded += " " + re.sub(r"\\(?:u[0-9a-f]{4}|.)", _unescape, folded)
-    if "%" in text:
-        folded += " " + re.sub(r"%([2-7][0-9a-f])", lambda m: chr(int(m[1], 16)).lower(), folded)
+    if "\\" in folded:
+        folded += " " + _ESCAPED.sub(_unescape, folded)
+    if "%" in folded:
+        folded += " " + _PERCENT.sub(lambda m: chr(int(m[1], 16)).lower(), folded)
     return folded
 
 
 def _unescape(match: re.Match[str]) -> str:
     found = match[0]
-    return fold(chr(int(found[2:], 16))) if found[1] == "u" and len(found) == 6 else " "
+    return fold(chr(int(found[2:], 16))) if len(found) == 6 else " "
 
 
 def words(folded: str) -> list[str]:
     """The words of a folded text, with dates and times that take several words made into one each."""
     found = folded.split()
-    if _JOINING.isdisjoint(found):
-        return found
-    text = " ".join(found)
-    text = _MONTH_DAY.sub(lambda m: _date(m[3], _MONTHS[m[1]], int(m[2]), m[0]), text)
-    text = _DAY_MONTH.sub(lambda m: _date(m[3], _MONTHS[m[2]], int(m[1]), m[0]), text)
-    return _HALF_DAY.sub(_half_day, text).split()
+    return found if _JOINING.isdisjoint(found) else _joined(found)
+
+
+def different(folded: str) -> Iterable[str]:
+    """The same where their order does not matter."""
+    found = folded.split()
+    each = set(found)
+    return each if _JOINING.isdisjoint(each) else _joined(found)
+
+
+def _joined(found: list[str]) -> list[str]:
+    """Months, days and years, hours and halves of the day: each looked at with its neighbours only."""
+    end, made = 0, []
+    for at, word in enumerate(found):
+        if word not in _JOINING or at < end:
+            continue
+        start, stop = max(end, at - 2), at + 3
+        near = " ".join(found[start:stop])
+        if not any(map(str.isdigit, near)):
+            continue
+        said = _MONTH_DAY.sub(lambda m: _date(m[3], _MONTHS[m[1]], int(m[2]), m[0]), near)
+        said = _DAY_MONTH.sub(lambda m: _date(m[3], _MONTHS[m[2]], int(m[1]), m[0]), said)
+        said = _HALF_DAY.sub(_half_day, said)
+        if said != near:
+            made += found[end:start]
+            made += said.split()
+            end = stop
+    return made + found[end:]
 
 
 def sequence(text: str) -> list[str]:
     """The words of a text that may vouch for a value; an account number in groups is one word."""
     found = words(fold(text))
+    if len(found) < 3:
+        return found
     joined = " ".join(found)
-    grouped = _GROUPED.sub(lambda m: m[0].replace(" ", "") if sum(c.isdigit() for c in m[0]) >= 8 else m[0], joined)
-    return grouped.split() if grouped != joined else found
+    if _GROUPED.search(joined) is None:
+        return found
+    return _GROUPED.sub(lambda m: m[0].replace(" ", "") if sum(map(str.isdigit, m[0])) >= 8 else m[0], joined).split()
 
 
 def atoms(word: str) -> list[str]:

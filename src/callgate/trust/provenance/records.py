@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -28,22 +28,21 @@ _OBJECTS: Final = 256
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A thing in a result: under which field its id stood, the id, where the thing was, and what it is called."""
+    """A thing in a result: under which field its id stood, the id, the name of what the thing was in, and what it is
+    called."""
 
     field: str
     id: str
-    path: str
+    collection: str
     names: tuple[str, ...]
     value: Mapping[str, Any]
 
 
 def id_of(value: Mapping[str, Any]) -> tuple[str, str] | None:
     """The field that holds a thing's own id, and the id."""
-    for field, item in value.items():
-        if _BARE.fullmatch(field) and (found := written_id(item)):
-            return field, found
-    for field, item in value.items():
-        if _IDS.fullmatch(field) and (found := written_id(item)):
+    ids = [field for field in value if is_id(field)]
+    for field in sorted(ids, key=_about):
+        if found := written_id(value[field]):
             return field, found
     return None
 
@@ -56,9 +55,20 @@ def written_id(value: Any) -> str:
 
 def names_of(value: Mapping[str, Any]) -> tuple[str, ...]:
     """What a thing is called: its short texts under names such as `title`."""
-    return tuple(
-        item for field, item in value.items() if isinstance(item, str) and 4 <= len(item) <= 120 and _NAMES.fullmatch(field)
-    )
+    return tuple([
+        item for field, item in value.items() if _is_name(field) and isinstance(item, str) and 4 <= len(item) <= 120
+    ])
+
+
+@lru_cache(4096)
+def _is_name(field: str) -> bool:
+    return _NAMES.fullmatch(field) is not None
+
+
+@lru_cache(4096)
+def _about(field: str) -> bool:
+    """Whether an id says by its name what it is the id of: then it may be another thing's."""
+    return _BARE.fullmatch(field) is None
 
 
 @lru_cache(4096)
@@ -89,10 +99,9 @@ def spoken_of(argument: str, tool: str) -> frozenset[str]:
 
 def kinds(record: Record, tool: str) -> frozenset[str]:
     """The kinds of thing that a record may be: what its id, its collection or its tool is called after."""
-    if not _BARE.fullmatch(record.field):
+    if _about(record.field):
         return spoken_of(record.field, tool)
-    collection = next((part for part in reversed(record.path.replace("[]", "").split(".")) if part), "")
-    return nouns(tool) | nouns(collection)
+    return nouns(tool) | nouns(record.collection)
 
 
 def objects(
@@ -118,19 +127,16 @@ def objects(
     return tuple(found)
 
 
-def _records(value: Any, path: str, depth: int) -> Sequence[Record]:
+def _records(value: Any, key: str, depth: int) -> Iterator[Record]:
     if depth <= 0:
-        return ()
+        return
     if isinstance(value, Mapping):
-        found = [Record(own[0], own[1], path, (), value)] if (own := id_of(value)) else []
-        found += [
-            Record(field, written, path, (), value)
-            for field, item in value.items()
-            if field.casefold() in _PLACES and (written := written_id(item))
-        ]
+        if (own := id_of(value)) is not None:
+            yield Record(own[0], own[1], key, (), value)
         for name, item in value.items():
-            found += _records(item, f"{path}.{name}" if path else name, depth - 1)
-        return found
-    if isinstance(value, list):
-        return [record for item in value[:_OBJECTS] for record in _records(item, path + "[]", depth - 1)]
-    return ()
+            if name.casefold() in _PLACES and (written := written_id(item)):
+                yield Record(name, written, key, (), value)
+            yield from _records(item, name, depth - 1)
+    elif isinstance(value, list):
+        for item in value[:_OBJECTS]:
+            yield from _records(item, key, depth - 1)
