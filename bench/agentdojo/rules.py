@@ -1,4 +1,4 @@
-"""The default policy's rules for a call, in Python: what the recorded calls are counted with until the gate's own are."""
+"""The default policy's rules for a call in Python, to count with."""
 
 from __future__ import annotations
 
@@ -30,5 +30,9 @@ def asks(label: ToolLabel, provenance: Provenance, carried: frozenset[str], *, o
     if label.destination in ("internal", "public"):
         why += [f"stranger-link {v.path}={v.shown}" for v in provenance.foreign_links]
     if open_world and not provenance.any_own_words:
-        why += [f"nothing-of-the-user {v.path}={v.shown}" for v in provenance.values if v.kind == "text" and v.found == "untrusted"][:1]
+        why += [
+            f"nothing-of-the-user {v.path}={v.shown}"
+            for v in provenance.values
+            if v.kind == "text" and v.found == "untrusted"
+        ][:1]
     return why

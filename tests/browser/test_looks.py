@@ -6,6 +6,8 @@ import pytest
 
 from callgate.console.cards import key_of
 from callgate.pinning.memory import MemoryPins
+from callgate.trust.memory import MemoryTrust
+from support import agent_sessions
 from support.reviewing import furnish, pins_over
 from support.screenshots import take
 
@@ -146,6 +148,29 @@ async def test_the_review_of_tools_in_both_schemes_and_on_narrow_screens(stage_o
                 assert await stage.page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
 
 
+async def test_sessions_and_held_results_in_both_schemes_and_on_narrow_screens(stage_of):
+    shelf = MemoryTrust()
+    await agent_sessions.furnish(shelf, extra=60)
+    await agent_sessions.walk(shelf, "f" * 32, *agent_sessions.story(), agent="W" * 256)
+    trust = agent_sessions.trust_over(shelf)
+    await trust.declassify("f" * 32, by="root@host", note="a drill " * 60)
+    async with stage_of(trust=trust) as stage:
+        await stage.signed_in()
+        sessions = [f"/sessions/{key}" for key in (agent_sessions.KEY, "f" * 32, "0" * 32)]
+        for path in ["/", "/sessions", *sessions, "/quarantine", f"/quarantine/{agent_sessions.HANDLE}"]:
+            for scheme in ("light", "dark"):
+                await stage.page.emulate_media(color_scheme=scheme)
+                await stage.page.set_viewport_size({"width": 1400, "height": 900})
+                await stage.open(path)
+                await stage.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+                seen, low = await stage.page.evaluate(CONTRAST)
+                assert (low, seen > 5) == ([], True), (path, scheme)
+                assert await stage.page.evaluate(LACKING) == [], (path, scheme)
+            for width in (320, 360):
+                await stage.page.set_viewport_size({"width": width, "height": 640})
+                assert await stage.page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+
+
 async def test_nothing_moves_for_who_asked_for_that(stage):
     await stage.waiting()
     moving = (
@@ -183,10 +208,13 @@ async def test_pictures_are_taken_and_show_something(stage, tmp_path):
         await stage.page.goto("about:blank")
         found[file.stem] = await stage.page.evaluate(MEASURE, address)
     tools = {"tools-review-light", "tools-review-dark", "tools-review-phone", "tool-diff"}
-    assert set(found) == {"approval-light", "approval-dark", "approval-phone", "enrol", "sign-in"} | tools
+    sessions = {"session-light", "session-dark", "quarantine"}
+    assert set(found) == {"approval-light", "approval-dark", "approval-phone", "enrol", "sign-in"} | tools | sessions
     assert all(picture["colours"] > 50 for picture in found.values()), found
     assert found["approval-light"]["brightness"] > 0.8
     assert found["approval-dark"]["brightness"] < 0.3
     assert found["tools-review-light"]["brightness"] > 0.8
     assert found["tools-review-dark"]["brightness"] < 0.3
+    assert found["session-light"]["brightness"] > 0.8
+    assert found["session-dark"]["brightness"] < 0.3
     assert found["approval-phone"]["width"] == found["tools-review-phone"]["width"] == 390

@@ -1,58 +1,139 @@
-"""A server whose tools, annotations and results a test writes down: `python -m tests.support.office FILE`, over stdio.
+"""A server whose tools, annotations and results a test writes down: `python office.py FILE [http]`.
 
-FILE is JSON: `{"name", "tools": [entries], "results": {tool: result or [result, …]}, "answers": {method: result}}`. It is
-read anew for each request. Every message that arrives is appended to FILE.seen, one JSON text a line.
+FILE is JSON, read anew for each request: `{"name", "tools": [entries], "results": {tool: result or [result, …]},
+"answers": {method: result}, "errors": {tool: error}, "raw": {tool: text}, "before": {tool: [messages]}, "stream":
+[messages]}`. A raw text is the reply as it is, with ID in it for the request's id; what is `before` is said first; the
+stream is what a GET gets. Every message that arrives is appended to FILE.seen, one JSON text a line.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+MODERN = "2026-07-28"
+_MARK = "io.modelcontextprotocol/protocolVersion"
 
-def main(path: Path) -> None:
-    """Serve until the client is gone."""
-    seen = Path(f"{path}.seen")
-    counts: dict[str, int] = {}
-    for line in sys.stdin.buffer:
-        message = json.loads(line)
-        with seen.open("a", encoding="utf-8") as file:
+
+class Office:
+    """What it says to each message."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = Path(f"{path}.seen")
+        self._counts: dict[str, int] = {}
+
+    def script(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._path.read_text(encoding="utf-8"))
+        return found
+
+    def hear(self, raw: bytes) -> list[str]:
+        """Everything to be said to one text of the client's, each a JSON text."""
+        message = json.loads(raw)
+        with self._seen.open("a", encoding="utf-8") as file:
             file.write(json.dumps(message) + "\n")
+        if isinstance(message, list):
+            replies = [said[-1] for said in map(self._answer, message) if said]
+            return [f"[{','.join(replies)}]"] if replies else []
+        return self._answer(message)
+
+    def _answer(self, message: dict[str, Any]) -> list[str]:
         if "id" not in message or "method" not in message:
-            continue
-        reply = answer(json.loads(path.read_text(encoding="utf-8")), message, counts)
-        sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply}) + "\n")
+            return []
+        script = self.script()
+        name = (message.get("params") or {}).get("name", "")
+        before = [json.dumps(one) for one in script.get("before", {}).get(name, [])]
+        if message["method"] == "tools/call" and name in script.get("raw", {}):
+            return [*before, script["raw"][name].replace("ID", json.dumps(message["id"]))]
+        reply = {"jsonrpc": "2.0", "id": message["id"], **self._result(script, message)}
+        return [*(before if message["method"] == "tools/call" else []), json.dumps(reply)]
+
+    def _result(self, script: dict[str, Any], message: dict[str, Any]) -> dict[str, Any]:
+        method, params = message["method"], message.get("params") or {}
+        modern = _MARK in (params.get("_meta") or {})
+        complete = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if modern else {}
+        about = {"capabilities": {"tools": {}, "resources": {}}}
+        about |= {"serverInfo": {"name": script.get("name", "office"), "version": "1"}}
+        if method in script.get("answers", {}):
+            return {"result": script["answers"][method] | complete}
+        if method == "initialize":
+            return {"result": {"protocolVersion": params.get("protocolVersion", "2025-11-25"), **about}}
+        if method == "server/discover":
+            return {"result": {"supportedVersions": [MODERN, "2025-11-25"], **about, **complete}}
+        if method == "tools/list":
+            return {"result": {"tools": script.get("tools", []), **complete}}
+        if method == "tools/call":
+            return self._call(script, params, {"resultType": "complete"} if modern else {})
+        return {"error": {"code": -32601, "message": "no such method"}}
+
+    def _call(self, script: dict[str, Any], params: dict[str, Any], complete: dict[str, Any]) -> dict[str, Any]:
+        name = params.get("name", "")
+        if name in script.get("errors", {}):
+            return {"error": script["errors"][name]}
+        result = script.get("results", {}).get(name, {"content": [{"type": "text", "text": "done"}]})
+        if isinstance(result, list):
+            at = self._counts.get(name, 0)
+            self._counts[name] = at + 1
+            result = result[min(at, len(result) - 1)]
+        return {"result": result | complete}
+
+
+def serve_stdio(office: Office) -> None:
+    for line in sys.stdin.buffer:
+        for text in office.hear(line):
+            sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
 
-def answer(script: dict[str, Any], message: dict[str, Any], counts: dict[str, int]) -> dict[str, Any]:
-    """The result or error that the script has for a request."""
-    method, params = message["method"], message.get("params") or {}
-    if method in script.get("answers", {}):
-        return {"result": script["answers"][method]}
-    if method == "initialize":
-        info = {"name": script.get("name", "office"), "version": "1"}
-        version = params.get("protocolVersion", "2025-11-25")
-        return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}
-    if method == "tools/list":
-        return {"result": {"tools": script.get("tools", [])} | _modern(params)}
-    if method == "tools/call":
-        name = params.get("name", "")
-        result = script.get("results", {}).get(name, {"content": [{"type": "text", "text": "done"}]})
-        if isinstance(result, list):
-            at = counts.get(name, 0)
-            counts[name] = at + 1
-            result = result[min(at, len(result) - 1)]
-        return {"result": result | _modern(params)}
-    return {"error": {"code": -32601, "message": "no such method"}}
+def serve_http(office: Office) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            said = office.hear(self.rfile.read(int(self.headers["content-length"])))
+            one = len(said) == 1
+            data = said[0].encode() if one else _events(said)
+            self.send_response(200 if said else 202)
+            self.send_header("content-type", "application/json" if one else "text/event-stream")
+            self.send_header("content-length", str(len(data)))
+            self.send_header("mcp-session-id", self.headers.get("mcp-session-id") or f"office-{time.monotonic_ns()}")
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_GET(self) -> None:
+            stream = office.script().get("stream", [])
+            data = _events([json.dumps(one) for one in stream])
+            self.send_response(200 if stream else 405)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_DELETE(self) -> None:
+            self.send_response(405)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    print(f"listening on http://127.0.0.1:{server.server_port}/mcp", flush=True)
+    server.serve_forever()
 
 
-def _modern(params: dict[str, Any]) -> dict[str, Any]:
-    meta = params.get("_meta") or {}
-    return {"resultType": "complete"} if "io.modelcontextprotocol/protocolVersion" in meta else {}
+def _events(said: list[str]) -> bytes:
+    return "".join(f"event: message\ndata: {text}\n\n" for text in said).encode()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    the_office = Office(Path(sys.argv[1]))
+    if "http" in sys.argv[2:]:
+        serve_http(the_office)
+    else:
+        serve_stdio(the_office)

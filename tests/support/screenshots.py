@@ -12,6 +12,8 @@ from playwright.async_api import Browser, Page
 
 from callgate.console.cards import key_of
 from callgate.pinning.memory import MemoryPins
+from callgate.trust.memory import MemoryTrust
+from support import agent_sessions
 from support.browser import PATIENCE_MS, add_authenticator, chromium
 from support.console import LiveConsole, live_console
 from support.reviewing import NOTES_ID, furnish, pins_over
@@ -24,6 +26,7 @@ ARGUMENTS: Final[dict[str, Any]] = {
 }
 DESK: Final = {"width": 1080, "height": 860}
 PHONE: Final = {"width": 390, "height": 844}
+WIDE: Final = {"width": 1360, "height": 980}
 
 
 async def take(folder: Path) -> list[Path]:
@@ -43,7 +46,7 @@ async def take(folder: Path) -> list[Path]:
             await _one(browser, console, folder / "approval-dark.png", place, DESK, scheme="dark"),
             await _one(browser, console, folder / "approval-phone.png", place, PHONE),
         ]
-    return approvals + await _tools(folder)
+    return approvals + await _tools(folder) + await _sessions(folder)
 
 
 async def _tools(folder: Path) -> list[Path]:
@@ -58,6 +61,21 @@ async def _tools(folder: Path) -> list[Path]:
             await _one(browser, console, folder / "tools-review-dark.png", "/tools", DESK, scheme="dark", at=found),
             await _one(browser, console, folder / "tools-review-phone.png", "/tools", PHONE, at=found),
             await _one(browser, console, folder / "tool-diff.png", "/tools", DESK, at=changed),
+        ]
+
+
+async def _sessions(folder: Path) -> list[Path]:
+    """A session as a picture, and a result that is held back."""
+    shelf = MemoryTrust()
+    await agent_sessions.furnish(shelf)
+    async with live_console(trust=agent_sessions.trust_over(shelf)) as console, chromium() as browser:
+        await console.sign_in()
+        place = f"/sessions/{agent_sessions.KEY}"
+        drawn, held = ".session", f"/quarantine/{agent_sessions.HANDLE}"
+        return [
+            await _one(browser, console, folder / "session-light.png", place, WIDE, at=drawn),
+            await _one(browser, console, folder / "session-dark.png", place, WIDE, scheme="dark", at=drawn),
+            await _one(browser, console, folder / "quarantine.png", held, DESK),
         ]
 
 

@@ -199,14 +199,15 @@ class ApprovalDesk:
     def decided(self, _call: Call, _decision: Decision) -> None:
         """What an approval stood on is on record with the decision."""
 
-    def after(
-        self, _message: Message | Batch, _context: Context, _calls: Sequence[Decided] = ()
-    ) -> After | None:
+    def after(self, _message: Message | Batch, _context: Context, _calls: Sequence[Decided] = ()) -> After | None:
         """Nothing to write down."""
         return None
 
     def after_others(self, _context: Context) -> After | None:
         return None
+
+    def leaving(self, message: Message | Batch, _calls: Sequence[Decided] = ()) -> Message | Batch:
+        return message
 
     # ---- what is for the gateway itself ----
 

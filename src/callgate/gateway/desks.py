@@ -57,6 +57,9 @@ class Desks:
             message = self._approval.outgoing(message, call, decision)
         return message if self._trust is None else self._trust.outgoing(message, call)
 
+    def leaving(self, message: Message | Batch, calls: Sequence[Decided] = ()) -> Message | Batch:
+        return message if self._trust is None else self._trust.leaving(message, calls)
+
     def screen(self, context: Context) -> Amend | None:
         return None if self._pins is None else self._pins.screen(context)
 

@@ -198,6 +198,9 @@ class Desk(Protocol):
     def outgoing(self, message: Message, call: Call, decision: Decision) -> Message:
         """A call that may go on, as the server is to see it."""
 
+    def leaving(self, message: Message | Batch, calls: Sequence[Decided] = ()) -> Message | Batch:
+        """A message that is no call, or a batch with calls in it, as the server is to see it."""
+
     def amend(self, message: Message | Batch, context: Context) -> Amend | None:
         """What to do with the server's reply to a message that starts no call."""
 
@@ -250,7 +253,8 @@ class Door:
             await self._prepare(message, context, self.desk)
         if message.method in self.desk.methods:
             await self._answer(message, self.desk.answer(message, context))
-        return Entry(message, (), self.desk.amend(message, context), self.desk.after(message, context))
+        after = self.desk.after(message, context)
+        return Entry(self.desk.leaving(message), (), self.desk.amend(message, context), after)
 
     async def takes(self, message: Message | Batch, context: Context) -> bool:
         """Whether a message was meant for the gateway itself and goes no further; raises Turned."""
@@ -334,8 +338,9 @@ class Door:
         if first is None and self.desk is None:
             return Entry(batch, in_flight)
         if first is None and self.desk is not None:
+            leaving = self.desk.leaving(batch, decided)
             after = self.desk.after(batch, context, decided)
-            return Entry(batch, in_flight, self.desk.amend(batch, context), after)
+            return Entry(leaving, in_flight, self.desk.amend(batch, context), after)
         for flight in in_flight:
             flight.finish("batch_refused")
         assert first is not None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -15,7 +15,7 @@ from callgate.gateway.trust_keys import Naming, SessionName
 from callgate.gateway.trust_sessions import Live, Sessions
 from callgate.gateway.trust_words import why
 from callgate.trust.labels import Labels
-from callgate.trust.model import PROMPT_META, ToolLabel
+from callgate.trust.model import CONSENT_META, PROMPT_META, ToolLabel
 from callgate.trust.policy.engine import Policy, Ruling
 from callgate.trust.policy.facts import Facts
 from callgate.trust.propagation import honour
@@ -54,6 +54,7 @@ class Trust:
         policy: Policy,
         vocabulary: Vocabulary,
         enforcing: bool,
+        consent: bool = False,
         resolve: Callable[[Call, ToolLabel], Awaitable[ToolLabel]] | None = None,
         resolves: Callable[[str], bool] = lambda _server: False,
     ) -> None:
@@ -62,7 +63,10 @@ class Trust:
         self.labels = labels
         self.policy = policy
         self._vocabulary = vocabulary
-        self._enforcing = enforcing
+        # Otherwise nothing is asked, blocked or held back: what would have been done is recorded.
+        self.enforcing = enforcing
+        # Where data came from is kept only of users who agreed.
+        self._consent = consent
         # Asks the server what a call of these arguments would do (`tools/resolve`), where the operator wants that.
         self._resolve = resolve
         self._resolves = resolves
@@ -98,6 +102,8 @@ class Trust:
         if isinstance(prompt, str) and prompt:
             live.memory.remember_prompt(prompt[:_PROMPT_CHARS])
         request = self._vocabulary.of_meta(meta)
+        if request is not None and not self.consents(meta):
+            request = msgspec.structs.replace(request, attribution=())
         session = honour(live.session.label, request)
         provenance = trace(live.memory, label, call.arguments)
         facts = Facts(
@@ -110,15 +116,19 @@ class Trust:
             steps=live.session.steps,
         )
         ruling = self.policy.decide(facts)
-        judged = Judged(call, name, live, facts, ruling, asked=self._enforcing and ruling.effect == "ask")
+        judged = Judged(call, name, live, facts, ruling, asked=self.enforcing and ruling.effect == "ask")
         self._remember(judged)
         record = {"trust": {"session": name.key, "effect": ruling.effect, "rule": ruling.rule, **facts.to_record()}}
-        if ruling.effect == "allow" or not self._enforcing:
+        if ruling.effect == "allow" or not self.enforcing:
             return Pass(record)
         if ruling.effect == "ask":
             return Ask(why(ruling, facts), record)
         data = {"rule": ruling.rule, "session": name.key}
         return Refuse(Reason.RULE_BLOCKED, f"{ruling.say.rstrip('.')} (rule: {ruling.rule})", record, data)
+
+    def consents(self, meta: Mapping[str, Any]) -> bool:
+        """Whether the sources of a call's data may be kept."""
+        return not self._consent or meta.get(CONSENT_META) is True
 
     def _remember(self, judged: Judged) -> None:
         self._judged[judged.call.id] = judged

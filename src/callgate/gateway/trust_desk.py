@@ -22,6 +22,7 @@ from callgate.gateway.door import After, Amend, Decided
 from callgate.gateway.trust_check import Judged, Trust
 from callgate.gateway.trust_results import Results
 from callgate.jsonrpc import (
+    TOOLS_CALL,
     Batch,
     Kind,
     Message,
@@ -87,17 +88,32 @@ class TrustDesk:
 
     def outgoing(self, message: Message, call: Call) -> Message:
         """With the session's labels, and without what was meant for the gateway alone."""
-        raw, meta = message.raw, call.meta
-        for name in _PRIVATE:
-            if name in meta:
-                raw = drop_member(raw, ("params", "_meta", name))
+        raw, meta = _for_the_server(message), call.meta
         judged = self._check.look(call)
         share = self._share(call.context.server)
-        if judged is not None and share is not None:
-            annotations = outgoing(judged.facts.session, share=share)
-            if annotations is not None:
-                raw = _put_annotations(raw, annotations)
+        annotations = None if judged is None or share is None else outgoing(judged.facts.session, share=share)
+        if annotations is not None:
+            raw = _put_annotations(raw, annotations)
+        elif ANNOTATIONS_META in meta:
+            # What the client wrote there is in the session's labels by now, and those are not for this server.
+            raw = drop_member(raw, ("params", "_meta", ANNOTATIONS_META))
         return message if raw is message.raw else msgspec.structs.replace(message, raw=raw)
+
+    def leaving(self, message: Message | Batch, calls: Sequence[Decided] = ()) -> Message | Batch:
+        """The same for what is no call, and for each message of a batch."""
+        if isinstance(message, Message):
+            raw = _for_the_server(message)
+            return message if raw is message.raw else msgspec.structs.replace(message, raw=raw)
+        by_id = {one.message.id: one.call for one in calls}
+        slices = elements(message.raw) or []
+        parts = [msgspec.structs.replace(one, raw=raw) for one, raw in zip(message.messages, slices, strict=True)]
+        sent = [
+            self.outgoing(one, by_id[one.id]) if one.method == TOOLS_CALL and one.id in by_id else self.leaving(one)
+            for one in parts
+        ]
+        if all(after is before for before, after in zip(parts, sent, strict=True)):
+            return message
+        return Batch(b"[" + b",".join([one.raw for one in sent]) + b"]", message.messages)
 
     # ---- what comes back ----
 
@@ -150,7 +166,7 @@ class TrustDesk:
             if settle is not None:
                 changed: bytes = await settle(raw)
                 return changed
-            if seen.outcome != "error":
+            if seen.outcome != "error" or seen.id is not None:
                 # It answers nothing that was asked here, and a client may take it for an answer all the same.
                 await self._results.unasked(context, raw)
         except Refused as refused:
@@ -182,6 +198,15 @@ class TrustDesk:
     def takes(self, message: Message | Batch, _context: Context) -> bool:
         """Answers to our own elicitations: whatever they say, the page decides."""
         return isinstance(message, Message) and message.kind is Kind.RESPONSE and self._results.asked(message.id)
+
+
+def _for_the_server(message: Message) -> bytes:
+    """A client's message without what it told the gateway alone; the same bytes where there is no such thing."""
+    raw, meta = message.raw, message.meta
+    for name in _PRIVATE:
+        if name in meta:
+            raw = drop_member(raw, ("params", "_meta", name))
+    return raw
 
 
 def _put_annotations(raw: bytes, annotations: Mapping[str, Any]) -> bytes:

@@ -18,8 +18,8 @@ from callgate.gateway.trust_replies import Result, quarantined, read_result, wit
 from callgate.gateway.trust_sessions import Live, Sessions
 from callgate.gateway.trust_words import why
 from callgate.jsonrpc import Message, RequestId
-from callgate.trust.model import CONSENT_META, DataLabel, Provenance, Quarantined, SessionLabel, Step, ToolLabel
-from callgate.trust.propagation import adds
+from callgate.trust.model import DataLabel, Provenance, Quarantined, Step, ToolLabel
+from callgate.trust.propagation import adds, asked, joined
 from callgate.trust.provenance import objects as objects_in
 from callgate.trust.provenance import to_endorse
 from callgate.trust.quarantine import Seals, expires_at, new_handle
@@ -46,8 +46,6 @@ class Keeping(msgspec.Struct, frozen=True):
     seconds: float
     warn: bool = True
     elicit: bool = False
-    # Attribution is kept only where the user has agreed.
-    consent: bool = False
 
 
 class Results:
@@ -101,6 +99,8 @@ class Results:
         await self._write(judged, data, result, objects)
         if data.malicious:
             self._alert(judged, data)
+        if not self._check.enforcing:
+            return raw
         if ruling.effect == "quarantine":
             raw = await self._hold(judged, data, raw, result)
         elif data.warnings and (self._keeping.warn or ruling.effect in ("warn", "ask")):
@@ -128,8 +128,9 @@ class Results:
             label, data, None, _with_all_texts(result, raw).texts, {}, open_world=live.session.label.open_world
         )
         now = round(self._clock() * 1000)
+        data = self._kept(data, meta)
         step = Step(0, now, "", context.server, method or "(unasked)", "allow", label=data, memory=packed)
-        await self._add(live, NewStep(name.key, step, adds=self._adds(data, meta)), now)
+        await self._add(live, NewStep(name.key, step, adds=adds(data)), now)
 
     async def refused(self, judged: Judged, refused: Refused) -> None:
         """A call that goes no further, for the picture of its session."""
@@ -148,7 +149,7 @@ class Results:
             _label_facts(judged.label),
             judged.facts.provenance.values,
         )
-        await self._add(judged.live, NewStep(judged.name.key, step), now)
+        await self._add(judged.live, NewStep(judged.name.key, step, asked(judged.facts.request)), now)
 
     # ---- labels ----
 
@@ -171,8 +172,9 @@ class Results:
             self._tell(label.server, "labels_missing", {"tool": label.tool, "missing": list(stripped.missing)})
             log.warning("labels are missing", extra={"fields": {"server": label.server, "problem": stripped.text}})
 
-    def _adds(self, data: DataLabel, meta: Mapping[str, Any]) -> SessionLabel:
-        return adds(data, consent=not self._keeping.consent or meta.get(CONSENT_META) is True)
+    def _kept(self, data: DataLabel, meta: Mapping[str, Any]) -> DataLabel:
+        """The label as it is written down: without sources where the user did not agree to that."""
+        return data if self._check.consents(meta) else msgspec.structs.replace(data, attribution=())
 
     # ---- what is written down ----
 
@@ -190,6 +192,7 @@ class Results:
             label, data, result.structured, result.readable(), call.arguments, open_world=facts.session.open_world
         )
         now = round(self._clock() * 1000)
+        data = self._kept(data, call.meta)
         step = Step(
             0,
             now,
@@ -207,7 +210,8 @@ class Results:
         new = NewStep(
             judged.name.key,
             step,
-            self._adds(data, call.meta),
+            # What the client says of its own data stays with the session too.
+            joined(asked(facts.request), adds(data)),
             objects if label.outcome != "benign" and _carries_strange(facts.provenance) else (),
             to_endorse(live.memory, label, call.arguments, facts.provenance) if judged.asked else (),
         )

@@ -71,7 +71,11 @@ _RUNS: Final = re.compile(r"[A-Za-z0-9+/_-]{18,}={0,2}")
 _JOINTS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
 _FAR: Final = 4_096
 _GIVEN: Final = frozenset(":=")
-_ESCAPED: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+# Behind each other, with at most a few letters between: an escape here and there is a letter of somebody's language.
+_ESCAPE: Final = re.compile(r"\\(?=[ux][0-9a-fA-F]{2})")
+_ESCAPED: Final = re.compile(r"\\{1,4}(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+_ESCAPES: Final = re.compile(r"(?:\\{1,4}(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})[^\\]{0,12}){8,2000}")
+_SOME: Final = 8
 _CONCEALED: Final = re.compile(r"\x1b\[(?:\d{1,2};){0,3}8m")
 _SPLIT: Final = re.compile(r"[a-zA-Z][\u200b-\u200f\u2060-\u2064\ufeff]{1,8}(?=[a-zA-Z])")
 _ROW: Final = re.compile(r"[\u200b-\u200f\u2060-\u2064\ufeff]{6}")
@@ -91,7 +95,7 @@ class Scanner:
     def scan(self, texts: Sequence[str]) -> tuple[str, ...]:
         """One sentence for each kind of thing that was found; empty for an honest text."""
         # Read together: what is split over two items reads as one to a model.
-        text = texts[0] if len(texts) == 1 else "\n\n".join(texts)
+        text = texts[0] if len(texts) == 1 else "\n".join(texts)
         if len(text) > WHOLE:
             text = _spread(text)
         found = self._kinds(text)
@@ -99,42 +103,42 @@ class Scanner:
 
     def _kinds(self, text: str) -> set[str]:
         found: set[str] = set()
-        plain = text.lower() if text.isascii() else self._unseen(text, found)
-        self._steering(text, plain, found)
+        if "\\" in text:
+            self._escaped(text, found)
+            # Most results are JSON in a text: its line breaks part words and keys as ours do.
+            text = text.replace("\\n", "\n").replace('\\"', '"')
+        read = text if text.isascii() else self._unseen(text, found)
+        self._steering(read, read.lower(), found)
         # One byte for each character, so that places in the one are places in the other.
         shape = text.encode("ascii", "replace").translate(_SHAPE)
         if _RUN in shape:
             runs = list(_runs(text, shape))
             _secrets(text, runs, found)
             self._encoded("\n".join(_readable(run for _, run in runs)), found)
-        if "password" in plain:
-            _passwords(text, found)
-        if "%" in text or "&" in text or "\\" in text:
-            self._escaped(text, plain, found)
+        if "%" in text or "&" in text:
+            self._quoted(text, found)
         if "\x1b" in text and _CONCEALED.search(text):
             found.add("hidden")
         return found
 
-    def _steering(self, text: str, plain: str, found: set[str]) -> None:
-        """Words that are spoken to a model, and the frame of its conversation."""
+    def _steering(self, read: str, plain: str, found: set[str]) -> None:
+        """Words that are spoken to a model, and the frame of its conversation; `plain` is `read` in lower case."""
         places: _Places = ([], [])
         for sign in signs.SIGNS:
             if sign.needle in plain:
                 _around(plain, sign, plain, found, places)
-        if "A" in text and signs.AI_WRITTEN.search(text):
-            _around(text, signs.AI, plain, found, places)
-        if "L" in text and signs.LLM_WRITTEN.search(text):
-            _around(text, signs.LLM, plain, found, places)
+        if "A" in read and signs.AI_WRITTEN.search(read):
+            _around(read, signs.AI, plain, found, places)
+        if "L" in read and signs.LLM_WRITTEN.search(read):
+            _around(read, signs.LLM, plain, found, places)
         if "~" in plain:
             places[0].extend(one.start() for one in signs.KEY_FILE.finditer(plain))
         if "<" in plain and signs.FRAME.search(plain):
             found.add("frame")
         if "[" in plain and signs.BRACKET.search(plain):
             found.add("frame")
-        if not plain.isascii():
-            for sign in signs.FOREIGN:
-                if sign.needle in plain:
-                    _around(plain, sign, plain, found, places)
+        if "password" in plain:
+            _passwords(read, plain, found)
         if places[0] or places[1]:
             self._closely(plain, places, found)
 
@@ -156,7 +160,7 @@ class Scanner:
                     found.add(kind)
 
     def _unseen(self, text: str, found: set[str]) -> str:
-        """The text as it reads, in lower case; what it hides is found on the way."""
+        """The text as it reads; what it hides is found on the way."""
         others = text.encode("utf-8", "replace").translate(None, _ASCII).decode("utf-8", "replace")
         there = set(others)
         if not there.isdisjoint("\u202d\u202e") or _tags(text, there) or _varied(text, there):
@@ -168,35 +172,37 @@ class Scanner:
                 text = text.replace(char, "")
         for char in there & signs.FOLDED.keys():
             text = text.replace(char, signs.FOLDED[char])
+        if not text.isascii():
+            _foreign(text.lower(), found)
         if len(others) * 2 < len(text):
             for char in there & signs.ALIKE.keys():
                 text = text.replace(char, signs.ALIKE[char])
-        return text.lower()
+        return text
 
     def _encoded(self, decoded: str, found: set[str]) -> None:
-        if decoded:
-            inside: set[str] = set()
-            plain = decoded.lower()
-            self._steering(decoded, plain, inside)
-            if inside & _STEERS or signs.COMMAND.search(plain):
-                found.add("encoded")
+        """A text that showed only when something was undone: an order in it is one that nobody was to see."""
+        if not decoded:
+            return
+        inside: set[str] = set()
+        read = decoded if decoded.isascii() else self._unseen(decoded, inside)
+        plain = read.lower()
+        self._steering(read, plain, inside)
+        if (inside & _STEERS) - found or signs.COMMAND.search(plain):
+            found.add("encoded")
 
-    def _escaped(self, text: str, plain: str, found: set[str]) -> None:
-        """Percent signs, entities and escapes: an instruction that shows only when they are undone."""
+    def _escaped(self, text: str, found: set[str]) -> None:
+        if _ESCAPE.search(text):
+            self._encoded("\n".join(_unescaped(one[0]) for one in _ESCAPES.finditer(text)), found)
+
+    def _quoted(self, text: str, found: set[str]) -> None:
+        """Percent signs and entities; a whole page has some, so what stands between them is read along."""
         undone = text
-        if "%" in text and text.count("%") > 8:
+        if text.count("%") > _SOME:
             undone = urllib.parse.unquote(undone, errors="replace")
-        if "&" in text and "&#" in text:
+        if "&#" in text:
             undone = html.unescape(undone)
-        if "\\" in text and _ESCAPED.search(text):
-            undone = _ESCAPED.sub(lambda one: chr(int(one[1] or one[2], 16)), undone)
         if undone != text:
-            inside: set[str] = set()
-            as_read = undone.lower() if undone.isascii() else self._unseen(undone, inside)
-            if as_read != plain:
-                self._steering(undone, as_read, inside)
-                if (inside & _STEERS) - found:
-                    found.add("encoded")
+            self._encoded(undone, found)
 
 
 def _around(searched: str, sign: Sign, plain: str, found: set[str], places: _Places) -> None:
@@ -213,6 +219,12 @@ def _around(searched: str, sign: Sign, plain: str, found: set[str], places: _Pla
             found.add("addressed")
         if sign.worth is not None and sign.worth.search(near):
             places[sign.weak].append(at)
+
+
+def _foreign(plain: str, found: set[str]) -> None:
+    for needle, pattern, kind in signs.FOREIGN:
+        if needle in plain and any(pattern.match(plain, at) for at in _hits(plain, needle)):
+            found.add(kind)
 
 
 def _apart(places: list[int]) -> list[int]:
@@ -314,9 +326,13 @@ def _named(text: str, at: int, run: str) -> bool:
     return given and signs.NAMED.search(text, max(0, at - _BEFORE), at) is not None and signs.is_password(run)
 
 
-def _passwords(text: str, found: set[str]) -> None:
-    for at in _hits(text.lower(), "password"):
-        assigned = signs.PASSWORD.match(text, at)
+def _passwords(read: str, plain: str, found: set[str]) -> None:
+    for at in _hits(plain, "password"):
+        assigned = signs.PASSWORD.match(read, at)
         if assigned is not None and signs.is_password(assigned["value"]):
             found.add("password")
             return
+
+
+def _unescaped(escapes: str) -> str:
+    return _ESCAPED.sub(lambda one: chr(int(one[1] or one[2], 16)), escapes)

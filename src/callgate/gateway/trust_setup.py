@@ -101,6 +101,7 @@ class TrustOffice:
             policy=policy,
             vocabulary=vocabulary,
             enforcing=trust.mode == "enforce",
+            consent=trust.consent == "required",
             resolve=_Resolving(labels, vocabulary).ask if asking else None,
             resolves=asking.__contains__,
         )
@@ -113,7 +114,6 @@ class TrustOffice:
                 trust.remember_seconds,
                 trust.warn,
                 trust.elicit_malicious,
-                trust.consent == "required",
             ),
             vocabulary=vocabulary,
             scan=self._scanner if trust.scan else None,

@@ -145,15 +145,25 @@ KEY_FILE: Final = re.compile(
 COMMAND: Final = re.compile(
     r"\b(?:curl|wget)\b[^\n]{1,200}\|\s{0,3}(?:ba|z)?sh\b|/dev/tcp/|\bbash -i\b|\brm -rf /|\bnc -e\b|/bin/(?:ba)?sh -i"
 )
-# Only looked for where a text has letters of these scripts.
+# Only looked for where a text has letters of other scripts. The rules know more of these languages, but not in a text
+# that is mostly Latin, where such letters count as imitations.
 FOREIGN: Final = (
-    Sign("忽略", onward=re.compile("忽略.{0,16}(?:指令|指示|提示|规则|要求|用户)")),
-    Sign("无视", onward=re.compile("无视.{0,16}(?:指令|指示|提示|规则|要求|用户)")),
-    Sign("不要告诉", onward=re.compile("不要告诉")),
-    Sign("指示", onward=re.compile("指示.{0,8}無視")),
-    Sign("игнорир", onward=re.compile(r"игнорир\w{0,8}.{0,40}(?:инструкц|указани|правил|пользовател)")),
-    Sign("забудь", onward=re.compile(r"забудь\w{0,2}.{0,40}(?:инструкц|указани|правил)")),
-    Sign("지시", onward=re.compile("지시.{0,8}무시")),
+    (
+        "忽略",
+        re.compile("忽略.{0,6}(?:之前|以上|先前|所有|前面|上述|此前).{0,8}(?:指令|指示|提示|规则|要求)"),
+        "instructions",
+    ),
+    (
+        "无视",
+        re.compile("无视.{0,6}(?:之前|以上|先前|所有|前面|上述|此前).{0,8}(?:指令|指示|提示|规则|要求)"),
+        "instructions",
+    ),
+    ("不要告诉", re.compile("不要告诉.{0,4}用户"), "secrecy"),
+    ("指示", re.compile("指示.{0,8}無視"), "instructions"),
+    ("지시", re.compile("지시.{0,8}무시"), "instructions"),
+    ("игнорир", re.compile(r"игнорир\w{0,8} .{0,40}(?:инструкц|указани)"), "instructions"),
+    ("забудь", re.compile(r"забудь\w{0,2} .{0,40}(?:инструкц|указани)"), "instructions"),
+    ("не говори", re.compile(r"не говори\w{0,2} .{0,20}пользовател"), "secrecy"),
 )
 
 # The frame around a model's conversation, and blocks that claim to be part of it. Words must follow: an element of

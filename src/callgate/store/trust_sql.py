@@ -43,7 +43,7 @@ class Glance:
         self._path = backend.path
         self._here = threading.local()
         self._lock = threading.Lock()
-        self._open: list[sqlite3.Connection] = []
+        self._open: dict[threading.Thread, sqlite3.Connection] = {}
         self._closed = False
         event.listen(backend.engine, "engine_disposed", self._end)
 
@@ -62,24 +62,28 @@ class Glance:
 
     def _connect(self) -> sqlite3.Connection | None:
         with self._lock:
+            self._leave_behind()
             if self._closed or len(self._open) >= _THREADS:
                 return None
             path = f"{self._path.absolute().as_uri()}?mode=ro"
             driver = sqlite3.connect(path, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
-            self._open.append(driver)
+            self._open[threading.current_thread()] = driver
         self._here.driver = driver
         return driver
+
+    def _leave_behind(self) -> None:
+        for thread in [thread for thread in self._open if not thread.is_alive()]:
+            self._open.pop(thread).close()
 
     def _drop(self, driver: sqlite3.Connection | None) -> None:
         self._here.driver = None
         with self._lock:
-            if driver in self._open:
-                self._open.remove(driver)
+            if driver is not None and self._open.pop(threading.current_thread(), None) is driver:
                 driver.close()
 
     def _end(self, _engine: object) -> None:
         with self._lock:
             self._closed = True
-            for driver in self._open:
+            for driver in self._open.values():
                 driver.close()
             self._open.clear()

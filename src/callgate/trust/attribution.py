@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -27,11 +28,13 @@ FORMS: Final = re.compile(
 _SAFE: Final = "/:@!$&'()*+,;=-._~"
 
 
+@lru_cache(4096)
 def is_attribution(text: str) -> bool:
     """Whether this has one of the forms that we hand on."""
     return len(text) <= MAX_ATTRIBUTION_CHARS and FORMS.fullmatch(text) is not None
 
 
+@lru_cache(4096)
 def of_tool(server: str, tool: str) -> str:
     """A tool of a server, for data whose own source nobody told."""
     host = re.sub(r"[^A-Za-z0-9_.-]", "_", server) or "_"
@@ -71,6 +74,7 @@ def taken(text: str, server: str, tool: str) -> str:
     return _cut(f"{of_tool(server, tool)}?source={_quoted(_without_secrets(text), '')}")
 
 
+@lru_cache(4096)
 def origin(text: str) -> str:
     """The least that still says whose it is: server, host or organisation, without path."""
     if text.startswith("urn:org:"):

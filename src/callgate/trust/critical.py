@@ -11,14 +11,18 @@ from callgate.trust.model import ToolLabel
 
 # Whole words in names of arguments; `recipientEmail` and `recipient_email` are two words each.
 _WORDS: Final = frozenset(
-    "id ids uuid guid to cc bcc recipient recipients email emails mail address addresses participant participants"
-    " attendee attendees invitee invitees member members user users username account accounts iban bic swift payee"
-    " beneficiary phone url urls uri link href endpoint webhook callback host hostname domain server ip port path paths"
-    " file files directory folder dir bucket key repo repository branch channel channels room group org"
-    " amount price total sum quantity currency password passwd secret token credential credentials role permission"
-    " permissions scope command cmd script query sql target destination dest owner assignee sender".split()
+    """
+    id ids uuid guid to cc bcc recipient recipients email emails mail address addresses participant participants
+    attendee attendees invitee invitees member members user users username account accounts iban bic swift payee
+    beneficiary phone url urls uri link href endpoint webhook callback host hostname domain server ip port path
+    paths file files directory folder dir bucket key repo repository branch channel channels room group org
+    amount price total sum quantity currency password passwd secret token credential credentials role permission
+    permissions scope command cmd script query sql target destination dest owner assignee sender
+    """.split()  # noqa: SIM905
 )
-_FORMATS: Final = frozenset(("email", "idn-email", "uri", "uri-reference", "iri", "url", "hostname", "ipv4", "ipv6", "uuid"))
+_FORMATS: Final = frozenset(
+    ("email", "idn-email", "uri", "uri-reference", "iri", "url", "hostname", "ipv4", "ipv6", "uuid")
+)
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _INDEX: Final = re.compile(r"\[\d+\]")
 _DEPTH: Final = 8
@@ -37,7 +41,9 @@ def guess(schema: Mapping[str, Any] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def critical_arguments(declared: Sequence[str] | None, schema: Mapping[str, Any] | None) -> tuple[tuple[str, ...], bool]:
+def critical_arguments(
+    declared: Sequence[str] | None, schema: Mapping[str, Any] | None
+) -> tuple[tuple[str, ...], bool]:
     """The critical paths of a tool, and whether somebody declared them."""
     return (tuple(declared), True) if declared is not None else (guess(schema), False)
 
@@ -48,10 +54,12 @@ def covers(paths: Sequence[str], path: str) -> bool:
         return False
     if path in paths:
         return True
+    if "[" not in path and "." not in path:
+        return False
     spelt = _INDEX.sub("[]", path)
     bare = spelt.replace("[]", "")
     return any(
-        spelt == known or bare == known or spelt.startswith((known + ".", known + "[")) or bare.startswith(known + ".")
+        known in (spelt, bare) or spelt.startswith((known + ".", known + "[")) or bare.startswith(known + ".")
         for known in paths
     )
 
@@ -61,7 +69,7 @@ def looks_critical(label: ToolLabel, key: str, value: Any) -> bool:
     which nobody said what it does, because it is one word and so may name somebody or something."""
     if named_critical(key):
         return True
-    return "outcomes" in label.unknown and isinstance(value, str) and not any(map(str.isspace, value.strip()))
+    return "outcomes" in label.unknown and isinstance(value, str) and len(value.split(None, 1)) == 1
 
 
 @lru_cache(4096)

@@ -18,6 +18,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
+from callgate.errors import CallgateError
+
 PREFIX: Final = "cgq_"
 # How long a result waits for a person, unless somebody says otherwise.
 HELD_MS: Final = 7 * 24 * 3600 * 1000
@@ -30,8 +32,10 @@ _TAG_BYTES: Final = 16
 _FORM: Final = b"\x01"
 
 
-class Unopened(Exception):
+class Unopened(CallgateError):
     """What was sealed cannot be opened: another handle, another key, or not the bytes that were sealed."""
+
+    advice = "Check that store.keys_dir holds the keys that belong to this store; else drop the result."
 
 
 def new_handle(random: Callable[[int], bytes] = secrets.token_bytes) -> str:

@@ -47,8 +47,8 @@ class Told(msgspec.Struct, frozen=True):
 
 def told(result: object, vocabulary: Vocabulary = _DEFAULT) -> Told:
     """Reads the labels of a result and of its items."""
-    if not isinstance(result, Mapping):
-        return Told()
+    if not isinstance(result, Mapping) or _is_bare(result):
+        return _SILENT
     own = vocabulary.of_meta(result.get("_meta"))
     ifc = vocabulary.ifc_of_meta(result.get("_meta"))
     gathered = _Gathered()
@@ -67,6 +67,23 @@ def told(result: object, vocabulary: Vocabulary = _DEFAULT) -> Told:
         gathered.open_world = True
         gathered.problems.append(TOO_MANY)
     return gathered.done(own, trusted_words=ifc is not None and ifc.untrusted is False)
+
+
+_SILENT: Final = Told()
+
+
+def _is_bare(result: Mapping[str, Any]) -> bool:
+    """Whether nothing in here can hold a label: most results."""
+    if "_meta" in result:
+        return False
+    content = result.get("content")
+    return not isinstance(content, list) or (
+        len(content) <= MAX_ITEMS
+        and not any(
+            isinstance(item, Mapping) and ("_meta" in item or "annotations" in item or "resource" in item)
+            for item in content
+        )
+    )
 
 
 def of_result(

@@ -38,6 +38,20 @@ def test_what_waits(people, asked):
     assert people.json("approvals", "list", "--user", "bob") == []
 
 
+def test_why_is_printed_line_by_line_and_no_line_passes_for_another(people):
+    people.enrolled()
+    why = "A stranger decides. (rule: stranger-decides)\nto = x\u202ey\x1b[2J: a stranger's\r\n\ncall        forged"
+    given = {"name": "x"}
+    asked = people.asks(
+        lambda approvals: approvals.ask(GATED, given, canonical(given), "alice", caller="s", agent={}, why=why)
+    )
+    lines = people("approvals", "show", asked.id).out.splitlines()
+    at = lines.index("because     A stranger decides. (rule: stranger-decides)")
+    assert lines[at + 1] == "            to = x\\u202ey\\u001b[2J: a stranger's\\r"
+    assert lines[at + 2] == "            call        forged"
+    assert people.json("approvals", "show", asked.id)["why"] == why
+
+
 def test_long_arguments_are_cut_in_the_list(people):
     people.enrolled()
     people.asks(lambda approvals: ask(approvals, text="ü\n" * 50_000))

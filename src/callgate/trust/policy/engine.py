@@ -7,8 +7,9 @@ all of them in one expression that is false nearly always.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import count
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from cel_expr_python import cel
 from callgate.trust.model import ToolLabel
 from callgate.trust.policy.condition import environment
 from callgate.trust.policy.facts import FACTS, VALUE_FACTS, VARYING, Facts, all_values, plain
-from callgate.trust.policy.fitting import unfit
+from callgate.trust.policy.fitting import surely_fits, unfit
 from callgate.trust.policy.reading import default_text, read_rules, read_texts
 from callgate.trust.policy.rules import EFFECTS, RESULT_EFFECTS, Rule
 
@@ -118,9 +119,13 @@ class _Stage:
         self._of_tool: Final = tuple(fact.get for fact in self._fixed if fact.name.startswith("tool."))
         others = [fact for fact in self._fixed if not fact.name.startswith("tool.")]
         self._getters: Final = (
-            *(fact.get for fact in others if fact.name not in VALUE_FACTS),
+            *(fact.get for fact in others if not fact.roots and fact.name not in VALUE_FACTS),
             *((all_values,) if any(fact.name in VALUE_FACTS for fact in others) else ()),
         )
+        roots = sorted({root for fact in others for root in fact.roots})
+        self._plain: Final[Callable[[Facts], Any]] = attrgetter(*roots) if roots else lambda _: ()
+        # Rules that nothing varying decides.
+        self._steady: Final = tuple(at for at, rule in enumerate(rules) if not rule.condition.reads & VARYING)
         self._tools: dict[tuple[int, bool], tuple[ToolLabel, int]] = {}
         self._numbers: dict[Hashable, int] = {}
         self._next = count()
@@ -128,7 +133,7 @@ class _Stage:
         self._joined: dict[tuple[int, ...], _Joined] = {}
 
     def decide(self, facts: Facts) -> Ruling:
-        key = (self._tool(facts), *[get(facts) for get in self._getters])
+        key = (self._tool(facts), self._plain(facts), *[get(facts) for get in self._getters])
         kept = self._kept.get(key)
         if kept is None:
             kept = self._keep(key, facts)
@@ -162,7 +167,10 @@ class _Stage:
         activation = self._env.Activation(data=data)
         matched: dict[int, str] = {}
         undecided: list[int] = []
+        quiet = self._steady if self._steady and self._join(self._steady).none_holds(data) else ()
         for at, rule in enumerate(self._rules):
+            if at in quiet:
+                continue
             held, error = value_of(rule.condition.program, activation)
             if held is None and rule.condition.reads & VARYING:
                 undecided.append(at)
@@ -183,11 +191,7 @@ class _Stage:
 
     def _open(self, kept: _Kept, facts: Facts) -> dict[int, str]:
         """Which of the rules that only the arguments decide hold, each with its error if it failed."""
-        joined = self._joined.get(kept.open)
-        if joined is None:
-            if len(self._joined) >= _JOINED:
-                self._joined.clear()
-            joined = self._joined[kept.open] = _Joined(self._env, [self._rules[at] for at in kept.open])
+        joined = self._join(kept.open)
         args, wrong = joined.fit(facts)
         data = {**kept.data, "session.steps": facts.steps, "args": args}
         if not wrong and joined.none_holds(data):
@@ -203,6 +207,14 @@ class _Stage:
             if held is not False:
                 found[at] = error
         return found
+
+    def _join(self, which: tuple[int, ...]) -> _Joined:
+        joined = self._joined.get(which)
+        if joined is None:
+            if len(self._joined) >= _JOINED:
+                self._joined.clear()
+            joined = self._joined[which] = _Joined(self._env, [self._rules[at] for at in which])
+        return joined
 
     def _rule(self, matched: Mapping[int, str]) -> Ruling:
         """The strictest of the rules that hold; of equals, the first."""
@@ -251,7 +263,10 @@ class _Joined:
         if given is None:
             return {}, {"": NOT_KNOWN}
         args = dict(given) if self._keys is None else {key: given[key] for key in self._keys if key in given}
-        wrong = unfit(args, self._loops, len(facts.provenance.values))
+        around = len(facts.provenance.values)
+        if facts.size is not None and surely_fits(facts.size, self._loops, around):
+            return args, {}
+        wrong = unfit(args, self._loops, around)
         for key in wrong:
             args.pop(key, None)
         return args, wrong

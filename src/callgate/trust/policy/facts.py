@@ -57,6 +57,8 @@ class Facts(msgspec.Struct):
     carried: frozenset[str] | None = None
     steps: int = 0
     result: DataLabel | None = None
+    # Bytes of the arguments in their canonical form, where those were made: then they need not be weighed again.
+    size: int | None = None
 
     def with_result(self, label: DataLabel) -> Facts:
         """The same call, now that its result is there."""
@@ -88,6 +90,8 @@ class Fact(NamedTuple):
     words: tuple[str, ...] = ()
     # Only rules on results can read it.
     result: bool = False
+    # The attributes of `Facts` that it is worked out from, where those can be compared themselves.
+    roots: tuple[str, ...] = ()
 
 
 @lru_cache(1024)
@@ -189,13 +193,17 @@ def _result_sources(label: DataLabel) -> Hashable:
 
 TABLE: Final[tuple[Fact, ...]] = (
     Fact("session.open_world", "bool", lambda f: f.session.open_world,
-         "The agent's session has read something that a stranger may have written.", "session.open_world"),
+         "The agent's session has read something that a stranger may have written.", "session.open_world",
+         roots=("session.open_world",)),
     Fact("session.malicious", "bool", lambda f: f.session.malicious,
-         "Something that the session has read was flagged as malicious.", "session.malicious"),
+         "Something that the session has read was flagged as malicious.", "session.malicious",
+         roots=("session.malicious",)),
     Fact("session.sensitivity", "strings", lambda f: _listed(f.session.sensitivity),
-         "The classes of all data that the session has read.", '"financial" in session.sensitivity', CLASSES),
+         "The classes of all data that the session has read.", '"financial" in session.sensitivity', CLASSES,
+         roots=("session.sensitivity",)),
     Fact("session.attribution", "strings", lambda f: f.session.attribution,
-         "Where that data came from, as URIs.", 'session.attribution.exists(uri, uri.startsWith("https://"))'),
+         "Where that data came from, as URIs.", 'session.attribution.exists(uri, uri.startsWith("https://"))',
+         roots=("session.attribution",)),
     Fact("session.steps", "int", lambda f: f.steps,
          "How many calls the session has made so far.", "session.steps > 100"),
     Fact("request.open_world", "bool", _request_open,
@@ -245,12 +253,15 @@ TABLE: Final[tuple[Fact, ...]] = (
          ("destination", "outcomes", "source", "sensitivity", "accepts")),
     Fact("data.sensitivity", "strings", lambda f: _listed(_carried(f)),
          "The classes of the data in the arguments; of all that the session has read where that cannot be told.",
-         '"com.example.board-papers" in data.sensitivity', CLASSES),
+         '"com.example.board-papers" in data.sensitivity', CLASSES,
+         roots=("carried", "session.sensitivity")),
     Fact("data.highest", "string", lambda f: highest(_carried(f)),
-         "The most sensitive of them.", 'data.highest == "credentials"', CLASSES),
+         "The most sensitive of them.", 'data.highest == "credentials"', CLASSES,
+         roots=("carried", "session.sensitivity")),
     Fact("data.restricted", "bool", lambda f: any(class_rank(one) >= _RESTRICTED for one in _carried(f)),
          "Regulated data, credentials, an organisation's own class or an unknown one is among them.",
-         "data.restricted && tool.egress"),
+         "data.restricted && tool.egress",
+         roots=("carried", "session.sensitivity")),
     Fact("provenance.critical", "values", lambda f: _entries(f.provenance.values, critical=True),
          "The values that decide who or what is affected, each with `path`, `kind` and `found`.",
          'provenance.critical.exists(v, v.kind == "link" && v.found == "nowhere")'),
@@ -269,9 +280,11 @@ TABLE: Final[tuple[Fact, ...]] = (
          "Paths of texts with a link or address that only a stranger's text had.",
          "size(provenance.foreign_links) > 0"),
     Fact("provenance.own_words", "bool", lambda f: f.provenance.any_own_words,
-         "Something in the call is the user's own.", "!provenance.own_words"),
+         "Something in the call is the user's own.", "!provenance.own_words",
+         roots=("provenance.any_own_words",)),
     Fact("provenance.prompt_known", "bool", lambda f: f.provenance.prompt_known,
-         "The host passed on what the user wrote.", "provenance.prompt_known"),
+         "The host passed on what the user wrote.", "provenance.prompt_known",
+         roots=("provenance.prompt_known",)),
     Fact("provenance.args", "found", _found,
          "For the path of each value, where it was found.", 'provenance.args["to"] == "prompt"'),
     Fact("args", "args", lambda _: (),

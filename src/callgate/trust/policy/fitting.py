@@ -16,6 +16,14 @@ MAX_WORK: Final = 2**24
 # CEL ends an evaluation after so many rounds.
 _ROUNDS: Final = 10_000
 _LARGEST: Final = 2**63
+# So few bytes hold neither a text nor a number of values over the limits.
+_SURE: Final = 10_000
+
+
+def surely_fits(size: int, loops: int, around: int) -> bool:
+    """Whether arguments of so many bytes in canonical form, which is valid Unicode, fit whatever they are."""
+    rounds = min(_ROUNDS, max(size, around, 1) ** loops) if loops else 1
+    return size <= _SURE and size * rounds <= MAX_WORK
 
 
 def unfit(args: Mapping[str, Any], loops: int = 0, around: int = 0) -> dict[str, str]:
@@ -23,8 +31,12 @@ def unfit(args: Mapping[str, Any], loops: int = 0, around: int = 0) -> dict[str,
     wrong: dict[str, str] = {}
     total = count = 0
     for key, value in args.items():
-        if type(value) is str and len(value) <= MAX_TEXT and value.isascii():  # nearly all
+        kind = type(value)
+        if kind is str and len(value) <= MAX_TEXT and value.isascii():  # nearly all
             total += len(value)
+            count += 1
+            continue
+        if kind is bool or kind is float:
             count += 1
             continue
         weighed = _weigh(value)

@@ -1,4 +1,4 @@
-"""Words as keyed 64-bit digests: what is remembered of a text says nothing of it to who has the store but not the key."""
+"""Words as keyed 64-bit digests: who has the store but not the key learns nothing of what was said."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A result taken apart: which of its texts a server filled in itself, which vouch, and which a stranger may have written."""
+"""A result taken apart: what its server filled in itself, what vouches, and what a stranger may have written."""
 
 from __future__ import annotations
 
@@ -56,18 +56,17 @@ class Harvest:
                     self._text(line)
 
     def _told(self, text: str, decoded: Any) -> None:
-        """A stranger's text. Of JSON, what its strings say counts: what is escaped in it reads otherwise than it says."""
-        if decoded is None:
-            self.strange.append(text)
-        elif "\\" not in text:
+        """A stranger's text. Of JSON with escapes, what its strings say counts."""
+        if decoded is None or "\\" not in text:
             self.strange.append(text)
         else:
             self.strange += strings(decoded)
 
     def _walk(self, value: Any, key: str, path: str, depth: int) -> None:
+        if isinstance(value, bool):
+            return
         if isinstance(value, str | int | float):
-            if not isinstance(value, bool):
-                self._leaf(key, value, path)
+            self._leaf(key, value, path)
         elif isinstance(value, dict):
             if not self._stops(value, depth):
                 self._members(value, key, path, depth)
@@ -129,11 +128,10 @@ class Harvest:
             self.own.append(value)
 
     def _text(self, text: str) -> None:
-        if len(text) > _SURELY_SHORT and (
-            "\n" in text or len(text) > 1000 or len(text.split(None, PROSE_WORDS)) > PROSE_WORDS
-        ):
-            self.strange.append(text)
-        elif "\n" in text:
+        if (
+            len(text) > _SURELY_SHORT
+            and ("\n" in text or len(text) > 1000 or len(text.split(None, PROSE_WORDS)) > PROSE_WORDS)
+        ) or "\n" in text:
             self.strange.append(text)
         else:
             self.vouching.append(text)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
+from callgate.trust.keeping import DECLASSIFIED
 from callgate.trust.model import DataLabel, Step, ToolLabel
 from callgate.trust.provenance import normalise, packing
 from callgate.trust.provenance.fingerprints import BREAK, Fingerprints
@@ -38,6 +40,9 @@ class Bounds(msgspec.Struct, frozen=True):
     remembered: int = 200_000
 
 
+_BOUNDS: Final = Bounds()
+
+
 class Known(msgspec.Struct):
     """A thing with an id: the phrases it is called by, whether a trusted result had it, whether it was asked for."""
 
@@ -57,14 +62,14 @@ class Known(msgspec.Struct):
 class Memory:
     """One session's. `seq` is the number of the latest step taken in."""
 
-    def __init__(self, fingerprints: Fingerprints, bounds: Bounds = Bounds()) -> None:
+    def __init__(self, fingerprints: Fingerprints, bounds: Bounds = _BOUNDS) -> None:
         self.fingerprints = fingerprints
         self.bounds = bounds
         self.prompt = Phrases()
         self.clean = Phrases()
         self.vouching = Phrases()
         self.strange = Pieces()
-        self.own = Pieces()
+        self.own: set[int] = set()
         self.records: dict[int, Known] = {}
         # From a detail to the classes of data that it was met in, a bit each.
         self.details: dict[int, int] = {}
@@ -84,15 +89,15 @@ class Memory:
             return
         if len(self._prompts) < 1000:
             self._prompts.add(mark)
-        self._take(Left(prompt=self.ordered([text])), self.seq + 1)
-        self._said.prompt += self.ordered([text])
+        self._take(Left(prompt=self._ordered([text])), self.seq + 1)
+        self._said.prompt += self._ordered([text])
 
     def remember_arguments(self, arguments: Mapping[str, Any]) -> None:
         """What the agent sent while nothing untrusted had been read: it can only be the user's, save what stands in
         some text that a stranger may have put into a trusted place. Numbers say too little to vouch for others."""
         said = [value for _, _, value in leaves(arguments) if isinstance(value, str) and not self.is_strange(value)]
         if said:
-            packed = self.ordered(said)
+            packed = self._ordered(said)
             self._take(Left(clean=packed), self.seq + 1)
             self._said.clean += packed
 
@@ -126,12 +131,14 @@ class Memory:
         if data.malicious:
             found.strange += found.own
             found.own, found.records = [], []
-        left.strange, cut = self._pieces(found.strange)
-        left.cut = left.cut or cut
+        if sum(map(len, found.strange)) > self.bounds.result_chars:
+            left.cut = True
+            found.strange = [_BETWEEN.join(found.strange)[: self.bounds.result_chars]]
+        left.strange = self._pieces(found.strange)
         if found.vouching:
             left.vouching = self._vouching(found.vouching, tool, arguments, open_world=open_world)
         if found.own:
-            left.own = self.ordered(found.own)
+            left.own = self._ordered(found.own)
         if found.records:
             left.records = self._records(found.records, tool, arguments, trusted=trusted)
         if guarded := _guarded(data.sensitivity):
@@ -141,65 +148,74 @@ class Memory:
         return packing.pack(left)
 
     def take(self, step: Step) -> None:
-        """Take in what the store kept of a step. An untrusted result whose memory is gone is one that may have held
-        anything."""
-        if not step.memory:
-            if step.label is not None:
-                self.overflowed = True
+        """Take in what the store kept of a step. A result whose memory is gone may have held anything, and so may the
+        steps before the first that is given."""
+        if step.verdict == DECLASSIFIED:
+            self.overflowed = False
+            self.strange, self.own = Pieces(), set()
+        elif not step.memory:
+            self.overflowed = self.overflowed or step.label is not None
         else:
             try:
                 self._take(packing.unpack(step.memory), step.seq)
             except packing.Unreadable:
                 self.overflowed = True
+        if self.seq == 0 and step.seq > 1:
+            self.overflowed = True
         self.seq = max(self.seq, step.seq)
 
     def endorse(self, digests: Iterable[str]) -> None:
         """Values that a person approved in this session, as `to_endorse` names them."""
         self.endorsed.update(digests)
 
-    def ordered(self, texts: Sequence[str]) -> bytes:
+    def words(self, text: str) -> array[int]:
+        """The digests of a value's words, in their order."""
+        return packing.numbers(b"".join(map(self.fingerprints.atoms.__getitem__, normalise.sequence(text))))
+
+    def pieces(self, text: str) -> array[int]:
+        """The digests of all that a value could be put together from."""
+        return packing.numbers(self._pieces([text]))
+
+    def vouches(self, windows: Sequence[int]) -> bool:
+        """Whether a value was met where it can be relied on."""
+        return self.users(windows) or self.vouching.holds(windows)
+
+    def users(self, windows: Sequence[int]) -> bool:
+        """Whether a value is in the user's own words."""
+        return self.prompt.holds(windows) or self.clean.holds(windows)
+
+    def is_strange(self, text: str) -> bool:
+        """Whether a stranger's texts hold all pieces of a value that nothing vouches for."""
+        return not self.vouches(windows(self.words(text))) and self.strange.issuperset(self.pieces(text))
+
+    def _ordered(self, texts: Sequence[str]) -> bytes:
         """The words of some texts in their order, packed, with a break after each."""
         joined = _BETWEEN.join([text.replace(BREAK, " ") if BREAK in text else text for text in texts])
         return b"".join(map(self.fingerprints.atoms.__getitem__, normalise.sequence(joined))) + bytes(8)
 
-    def is_strange(self, text: str) -> bool:
-        """Whether a stranger's texts hold all pieces of a value that nothing vouches for."""
-        said = packing.numbers(self.ordered([text]))[:-1]
-        return not self.vouches(said) and self.strange.holds(self.pieces(text))
-
-    def vouches(self, words: Sequence[int]) -> bool:
-        return bool(words) and any(zone.holds(words) for zone in (self.prompt, self.clean, self.vouching))
-
-    def pieces(self, text: str) -> array[int]:
-        return packing.numbers(self._pieces([text])[0])
-
-    def _pieces(self, texts: Sequence[str]) -> tuple[bytes, bool]:
-        joined = _BETWEEN.join(texts)
-        cut = len(joined) > self.bounds.result_chars
-        words = normalise.words(normalise.rough(joined[: self.bounds.result_chars] if cut else joined))
-        return b"".join(map(self.fingerprints.pieces.__getitem__, set(words))), cut
+    def _pieces(self, texts: Sequence[str]) -> bytes:
+        found = normalise.different(normalise.rough(_BETWEEN.join(texts)))
+        return b"".join(map(self.fingerprints.pieces.__getitem__, found))
 
     def _vouching(
         self, texts: Sequence[str], tool: ToolLabel, arguments: Mapping[str, Any], *, open_world: bool
     ) -> bytes:
         """A result vouches for what is in it, but not for what it only gives back: the call's own arguments, and, from
         a tool that writes, whatever a stranger's texts had before."""
-        words = packing.numbers(self.ordered(texts))
-        sent = [str(value) for _, _, value in leaves(arguments) if isinstance(value, str | int | float)]
+        said = packing.numbers(self._ordered(texts))
         echoed: set[int] = set()
-        for value in sent:
-            said = packing.numbers(self.ordered([value[: self.bounds.prompt_chars]]))[:-1]
-            if not self.vouches(said):
-                echoed.update(said)
+        for _, _, value in leaves(arguments):
+            sent = self.words(str(value)[: self.bounds.prompt_chars])
+            if not self.vouches(windows(sent)):
+                echoed.update(sent)
         if open_world and not tool.read_only:
-            for text in texts:
-                for word in normalise.sequence(text):
-                    digests = packing.numbers(self.fingerprints.pieces[word])
-                    if digests and self.strange.holds(digests):
-                        echoed.update(packing.numbers(self.fingerprints.atoms[word]))
-        if echoed.isdisjoint(words):
-            return words.tobytes()
-        return array("Q", [0 if word in echoed else word for word in words]).tobytes()
+            for word in normalise.sequence(_BETWEEN.join(texts)):
+                digests = packing.numbers(self.fingerprints.pieces[word])
+                if digests and self.strange.issuperset(digests):
+                    echoed.update(packing.numbers(self.fingerprints.atoms[word]))
+        if echoed.isdisjoint(said):
+            return said.tobytes()
+        return array("Q", [0 if word in echoed else word for word in said]).tobytes()
 
     def _details(self, guarded: int, found: Harvest) -> bytes:
         details: set[str] = set()
@@ -215,31 +231,32 @@ class Memory:
         for text in texts:
             for detail in normalise.details(text):
                 digest = self.fingerprints.digest(detail)
-                if digest in self.details and not self._users((digest,)):
+                if digest in self.details and not self.users((digest,)):
                     mask |= self.details[digest]
         return frozenset(name for bit, name in enumerate(_GUARDED) if mask >> bit & 1)
 
     def _records(
         self, records: Sequence[Record], tool: ToolLabel, arguments: Mapping[str, Any], *, trusted: bool
     ) -> bytes:
+        records = records[: self.bounds.records]
         queries = self._queries(arguments)
+        names = iter(_runs(packing.numbers(self._ordered([name for record in records for name in record.names]))))
         packed: list[int] = []
-        for record in records[: self.bounds.records]:
-            names = [packing.numbers(self.ordered([name]))[:-1] for name in record.names]
-            phrases = [folded for name in names if name for folded in (len(tuple(windows(name))), *windows(name))]
+        for record in records:
+            called: list[int] = []
+            for name in islice(names, len(record.names)):
+                found = windows(name)
+                called += (len(found), *found)
             flags = (_VOUCHED if trusted else 0) | (_ASKED_FOR if _matches(record, queries) else 0)
             for kind in kinds(record, tool.tool):
-                packed += (self.key(tool.server, kind, record.id), flags | len(phrases) << 8, *phrases)
+                packed += (self.key(tool.server, kind, record.id), flags | len(called) << 8, *called)
         return array("Q", packed).tobytes()
 
     def _queries(self, arguments: Mapping[str, Any]) -> list[str]:
         """Phrases of a call that are the user's own words."""
         texts = [value for _, _, value in leaves(arguments) if isinstance(value, str) and len(value) >= _QUERY_LENGTH]
-        own = [text for text in texts if self._users(packing.numbers(self.ordered([text]))[:-1])]
+        own = [text for text in texts if self.users(windows(self.words(text)))]
         return [flat for text in own if len((flat := _flat(text)).replace(" ", "")) >= _QUERY_LENGTH]
-
-    def _users(self, words: Sequence[int]) -> bool:
-        return bool(words) and (self.prompt.holds(words) or self.clean.holds(words))
 
     def key(self, server: str, kind: str, written: str) -> int:
         return self.fingerprints.digest(f"{server}\x00{kind}\x00{written}")
@@ -257,15 +274,16 @@ class Memory:
         if left.vouching:
             self.vouching.add(packing.numbers(left.vouching), step)
         if left.strange:
-            self.strange.add(packing.numbers(left.strange), step)
+            self.strange.add_packed(left.strange, step)
         if left.own:
-            self.own.add(packing.numbers(left.own), step)
+            self.own.update(packing.numbers(left.own))
         if left.records:
             self._take_records(packing.numbers(left.records), step)
         if left.details:
             classes, *details = packing.numbers(left.details)
             for detail in details:
                 self.details[detail] = self.details.get(detail, 0) | classes
+
     def _full(self) -> bool:
         said = len(self.prompt) + len(self.clean) + len(self.vouching)
         met = len(self.strange) + len(self.own) + len(self.records) + len(self.details)
@@ -297,6 +315,17 @@ def _guarded(classes: Iterable[str]) -> int:
         if head in _GUARDED:
             mask |= 1 << _GUARDED.index(head)
     return mask
+
+
+def _runs(digests: Iterable[int]) -> Iterator[list[int]]:
+    """The words of each text, where a 0 ends one."""
+    run: list[int] = []
+    for digest in digests:
+        if digest:
+            run.append(digest)
+        else:
+            yield run
+            run = []
 
 
 def _flat(text: str) -> str:

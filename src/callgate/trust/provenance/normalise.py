@@ -15,19 +15,35 @@ from typing import Final
 
 # A word is what stands between blanks after these became blanks. Full stop, comma, colon and the like stay: they are
 # part of numbers, times and addresses, and are taken off where they only end a word.
-_PUNCTUATION: Final = str.maketrans(dict.fromkeys("\"`<>()[]{}|;*\x00\x1f", " "))
+_PUNCTUATION: Final = str.maketrans(dict.fromkeys('"`<>()[]{}|;*\x00\x1f', " "))
 _QUOTES: Final = str.maketrans(
     dict.fromkeys("‘’‚‛′ʼ＇´", "'") | dict.fromkeys("“”„‟″«»‹›「」『』、。，：；！？（）【】《》", " ")
 )
 # Scripts that put no blanks between words: each character stands alone.
-_UNSPACED: Final = re.compile("([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff])")
+_UNSPACED: Final = re.compile(
+    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff])"
+)
 # Letters that look like Latin ones. Folded only where a stranger's text is compared.
 _ALIKE: Final = str.maketrans("аеорсухіјѕԁһԛԝвкмнтгαορτνικηυχοеϲ", "aeopcyxijsdhqwbkmhtraoptvikhuxoec")
 
 _MONTHS: Final = {
     spelt: number
     for number, name in enumerate(
-        "january february march april may june july august september october november december".split(), 1
+        [
+            "january",
+            "february",
+            "march",
+            "april",
+            "may",
+            "june",
+            "july",
+            "august",
+            "september",
+            "october",
+            "november",
+            "december",
+        ],
+        1,
     )
     for spelt in ((name, name[:3], "sept") if number == 9 else (name, name[:3]))
 }
@@ -37,7 +53,9 @@ _JOINING: Final = frozenset(
     spelt + end for spelt in (*_MONTHS, "am", "pm", "a.m", "p.m") for end in ("", ",", ".", ":", "'")
 )
 _MONTH_DAY: Final = re.compile(rf"\b({_MONTH})\.? (\d{{1,2}})(?:st|nd|rd|th)?(?:,? (\d{{4}}))?(?![\w-]|:\d)")
-_DAY_MONTH: Final = re.compile(rf"(?<![\w:.-])(\d{{1,2}})(?:st|nd|rd|th)? (?:of )?({_MONTH})\b\.?(?:,? (\d{{4}}))?(?![\w-]|:\d)")
+_DAY_MONTH: Final = re.compile(
+    rf"(?<![\w:.-])(\d{{1,2}})(?:st|nd|rd|th)? (?:of )?({_MONTH})\b\.?(?:,? (\d{{4}}))?(?![\w-]|:\d)"
+)
 _HALF_DAY: Final = re.compile(r"(?<![\w:.])(\d{1,2})(?::(\d\d))? ?([ap])\.?m\b\.?")
 # An account number written in groups of four.
 _GROUPED: Final = re.compile(r"\b[a-z]{2}\d{2}(?: [a-z0-9]{4}){2,7}(?: [a-z0-9]{1,3})?\b")
@@ -59,7 +77,6 @@ ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 # A word that is a host, with or without what follows it.
 HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}(?:[:/?#].*)?", re.IGNORECASE)
 
-_DETAIL: Final = re.compile(r"\S*\d\S*\d\S*\d\S*\d\S*")
 
 _ESCAPED: Final = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 _PERCENT: Final = re.compile(r"%([2-7][0-9a-f])")
@@ -92,7 +109,7 @@ def rough(text: str) -> str:
 
 def _unescape(match: re.Match[str]) -> str:
     found = match[0]
-    return fold(chr(int(found[2:], 16))) if len(found) == 6 else " "
+    return fold(chr(int(found.removeprefix("\\u"), 16))) if len(found) == 6 else " "
 
 
 def words(folded: str) -> list[str]:
@@ -109,23 +126,27 @@ def different(folded: str) -> Iterable[str]:
 
 
 def _joined(found: list[str]) -> list[str]:
-    """Months, days and years, hours and halves of the day: each looked at with its neighbours only."""
-    end, made = 0, []
+    """Months with their days and years, hours with their half of the day; only what stands near one is looked at."""
+    made: list[str] = []
+    start = stop = 0
     for at, word in enumerate(found):
-        if word not in _JOINING or at < end:
+        if word not in _JOINING:
             continue
-        start, stop = max(end, at - 2), at + 3
-        near = " ".join(found[start:stop])
-        if not any(map(str.isdigit, near)):
-            continue
-        said = _MONTH_DAY.sub(lambda m: _date(m[3], _MONTHS[m[1]], int(m[2]), m[0]), near)
-        said = _DAY_MONTH.sub(lambda m: _date(m[3], _MONTHS[m[2]], int(m[1]), m[0]), said)
-        said = _HALF_DAY.sub(_half_day, said)
-        if said != near:
-            made += found[end:start]
-            made += said.split()
-            end = stop
-    return made + found[end:]
+        if at - 2 > stop:
+            made += _dated(found[start:stop])
+            made += found[stop : at - 2]
+            start = at - 2
+        stop = at + 3
+    return made + _dated(found[start:stop]) + found[stop:]
+
+
+def _dated(near: list[str]) -> list[str]:
+    text = " ".join(near)
+    if not any(map(str.isdigit, text)):
+        return near
+    text = _MONTH_DAY.sub(lambda m: _date(m[3], _MONTHS[m[1]], int(m[2]), m[0]), text)
+    text = _DAY_MONTH.sub(lambda m: _date(m[3], _MONTHS[m[2]], int(m[1]), m[0]), text)
+    return _HALF_DAY.sub(_half_day, text).split()
 
 
 def sequence(text: str) -> list[str]:
@@ -141,13 +162,12 @@ def sequence(text: str) -> list[str]:
 
 def atoms(word: str) -> list[str]:
     """What a word says, each part in its one spelling."""
-    if word[0] in (DATE, TIME):
+    if word.isalpha() or word[0] in (DATE, TIME):
         return [word]
     if (whole := _whole(word)) is not None:
         return whole
     core = word.strip(_EDGES)
-    if core.endswith("'s"):
-        core = core[:-2]
+    core = core.removesuffix("'s")
     if not core:
         return []
     if (whole := _whole(core)) is not None:
@@ -171,15 +191,20 @@ def pieces(word: str) -> list[str]:
     return found
 
 
+def parts(text: str) -> list[str]:
+    """The pieces of a single value, in their order."""
+    return _PIECE.findall(_SCHEME.sub("", rough(text).strip()))
+
+
 def details(text: str) -> set[str]:
     """What in a text could be an account, a card, a passport or a key: words of six and more signs, four of them
     digits."""
-    found = {atom for word in _DETAIL.findall(fold(text)) for atom in atoms(word)}
-    return {
-        atom
-        for atom in found
-        if len(atom) >= 6 and atom[0] not in (DATE, TIME) and sum(map(str.isdigit, atom)) >= 4
-    }
+    found = [word for word in set(fold(text).split()) if _is_detail(word)]
+    return {atom for word in found for atom in atoms(word) if _is_detail(atom) and atom[0] not in (DATE, TIME)}
+
+
+def _is_detail(word: str) -> bool:
+    return 6 <= len(word) <= 512 and sum(map(str.isdigit, word)) >= 4
 
 
 def number(value: float) -> str:

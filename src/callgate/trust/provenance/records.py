@@ -14,15 +14,19 @@ from callgate.trust.provenance.fingerprints import Fingerprints
 
 # Words in names of tools that say what is done, not with what.
 _VERBS: Final = frozenset(
-    "get list search find read fetch query lookup show view load create add new make insert append update edit modify set"
-    " change patch put delete remove cancel drop send post share move copy rename reschedule schedule upload download open"
-    " close by for from with and the all most recent unread received sent in of to on at day".split()
+    """
+    get list search find read fetch query lookup show view load create add new make insert append update edit
+    modify set change patch put delete remove cancel drop send post share move copy rename reschedule schedule
+    upload download open close by for from with and the all most recent unread received sent in of to on at day
+    """.split()  # noqa: SIM905
 )
 _IDS: Final = re.compile(r"_?(?:id|uuid|guid|key)_?|(.+)_(?:id|ids|uuid|guid)_?|(.+[a-z])I[dD]s?")
 _BARE: Final = re.compile(r"_?(?:id|uuid|guid|key)_?|ids")
-_NAMES: Final = re.compile(r"(?:.*_|.*[a-z])?(?:name|title|subject|label|topic|headline|summary|filename)s?", re.IGNORECASE)
+_NAMES: Final = re.compile(
+    r"(?:.*_|.*[a-z])?(?:name|title|subject|label|topic|headline|summary|filename)s?", re.IGNORECASE
+)
 # Names of arguments and fields that stand for a thing without being called an id.
-_PLACES: Final = frozenset("path file filename file_path filepath uri url key slug".split())
+_PLACES: Final = frozenset(["path", "file", "filename", "file_path", "filepath", "uri", "url", "key", "slug"])
 _LONGEST_ID: Final = 256
 _OBJECTS: Final = 256
 
@@ -55,9 +59,9 @@ def written_id(value: Any) -> str:
 
 def names_of(value: Mapping[str, Any]) -> tuple[str, ...]:
     """What a thing is called: its short texts under names such as `title`."""
-    return tuple([
-        item for field, item in value.items() if _is_name(field) and isinstance(item, str) and 4 <= len(item) <= 120
-    ])
+    return tuple(
+        [item for field, item in value.items() if _is_name(field) and isinstance(item, str) and 4 <= len(item) <= 120]
+    )
 
 
 @lru_cache(4096)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from callgate.trust.provenance import normalise, packing
 from callgate.trust.provenance.harvest import PROSE_WORDS, leaves
 from callgate.trust.provenance.memory import Known, Memory
 from callgate.trust.provenance.records import is_id, spoken_of, written_id
+from callgate.trust.provenance.zones import windows
 
 _SHOWN: Final = 80
 _VALUES: Final = 1_000
@@ -21,6 +23,8 @@ _RANK: Final = {found: rank for rank, found in enumerate(FOUND)}
 # A value is the user's when it was met there.
 OWN_WORDS: Final = frozenset(("endorsed", "prompt", "clean", "trusted", "linked"))
 _SHORT_NUMBER: Final = re.compile(r"\d{1,6}")
+_MOMENTS: Final = (normalise.DATE, normalise.TIME)
+_NUMERIC: Final = frozenset("0123456789$€£¥+-'#.\x01\x02")
 
 
 def trace(
@@ -34,7 +38,7 @@ def trace(
     for path, key, value in leaves(arguments):
         if len(values) >= _VALUES:
             # Nobody looks at what comes after so many; it must not be where an order hides.
-            values.append(Traced(path, "identity", "untrusted", True, "more values than are traced"))
+            values.append(Traced(path, "identity", "untrusted", critical=True, shown="more values than are traced"))
             break
         matters = covers(paths, path) or (not label.critical_declared and looks_critical(label, key, value))
         one = _Value(memory, label, path, key, value, critical=matters)
@@ -53,10 +57,14 @@ def carries(memory: Memory, arguments: Mapping[str, Any]) -> frozenset[str]:
     account or card number, a code, a key that a result so labelled had, and that is not in the user's own words."""
     if not memory.details:
         return frozenset()
-    return memory.carries(value if isinstance(value, str) else normalise.number(value) for _, _, value in leaves(arguments))
+    return memory.carries(
+        value if isinstance(value, str) else normalise.number(value) for _, _, value in leaves(arguments)
+    )
 
 
-def to_endorse(memory: Memory, label: ToolLabel, arguments: Mapping[str, Any], provenance: Provenance) -> tuple[str, ...]:
+def to_endorse(
+    memory: Memory, label: ToolLabel, arguments: Mapping[str, Any], provenance: Provenance
+) -> tuple[str, ...]:
     """What a person who approves a call endorses with it: its critical values and its foreign links, as digests."""
     found = {value.path for value in provenance.values if value.critical and value.found not in OWN_WORDS}
     digests = [
@@ -74,15 +82,30 @@ def to_endorse(memory: Memory, label: ToolLabel, arguments: Mapping[str, Any], p
 class _Value:
     """One value: what it is, its words and its pieces."""
 
+    __slots__ = (
+        "critical",
+        "cut",
+        "empty",
+        "key",
+        "kind",
+        "label",
+        "memory",
+        "number",
+        "path",
+        "spelt",
+        "text",
+        "words",
+    )
+
     def __init__(self, memory: Memory, label: ToolLabel, path: str, key: str, value: Any, *, critical: bool) -> None:
         self.memory, self.label, self.path, self.key, self.critical = memory, label, path, key, critical
-        self.number = isinstance(value, int | float)
-        self.text = normalise.number(value) if self.number else str(value)
+        self.number = not isinstance(value, str)
+        self.text = normalise.number(value) if isinstance(value, int | float) else str(value)
         self.cut = len(self.text) > _TEXT_CHARS
         if self.cut:
             self.text = self.text[:_TEXT_CHARS]
-        self.empty = not self.text or self.text.isspace()
         self.spelt = normalise.sequence(self.text)
+        self.empty = not self.spelt and (not self.text or self.text.isspace())
         self.words = packing.numbers(b"".join(map(memory.fingerprints.atoms.__getitem__, self.spelt)))
         self.kind: ValueKind = self._kind()
 
@@ -91,10 +114,16 @@ class _Value:
         if found in ("own", "nowhere") and (self.memory.overflowed or self.cut) and self.critical:
             found = "untrusted"
         steps: tuple[int, ...] = ()
-        if found == "untrusted":
-            steps = self.memory.strange.steps(self.memory.pieces(self.text))
+        if found == "untrusted" and self.critical:
+            steps = self.memory.strange.steps(self._pieces())
         shown = self.text if len(self.text) <= _SHOWN else self.text[: _SHOWN - 1] + "…"
         return Traced(self.path, self.kind, found, self.critical, shown, steps)
+
+    def _pieces(self) -> Sequence[int]:
+        text = self.text
+        if text.isascii() and "%" not in text and "\\" not in text:
+            return packing.numbers(b"".join(map(self.memory.fingerprints.pieces.__getitem__, self.spelt)))
+        return self.memory.pieces(text)
 
     def mark(self) -> str:
         """The digest that an endorsement of this value has. Ids say nothing without the kind of thing they name."""
@@ -106,20 +135,24 @@ class _Value:
     def _kind(self) -> ValueKind:
         if self.number:
             return "identity" if is_id(self.key) else "quantity"
-        if len(self.spelt) > PROSE_WORDS or "\n" in self.text:
+        text = self.text
+        if len(self.spelt) > PROSE_WORDS or "\n" in text:
             return "text"
-        if any(map(str.isdigit, self.text)):
+        if self.spelt and self.spelt[0][0] in _NUMERIC:
             parts = [atom for word in self.spelt for atom in normalise.atoms(word)]
-            if parts and all(part[0] in (normalise.DATE, normalise.TIME) for part in parts):
+            if parts and all(part[0] in _MOMENTS for part in parts):
                 return "time"
-            if not is_id(self.key) and len(parts) == 1 and normalise.is_number(parts[0]) and len(parts[0]) < 8:
+            if len(parts) == 1 and len(parts[0]) < 8 and normalise.is_number(parts[0]) and not is_id(self.key):
                 return "quantity"
-        if len(self.spelt) == 1 and not normalise.ADDRESS.fullmatch(self.text):
-            if self.text.startswith(("http://", "https://", "www.")):
-                return "link"
-            if self.critical and normalise.HOST.fullmatch(self.text):
-                return "link"
-        return "identity" if self.critical or normalise.ADDRESS.fullmatch(self.text) else "text"
+        if "@" in text and normalise.ADDRESS.fullmatch(text):
+            return "identity"
+        if (
+            len(self.spelt) == 1
+            and "." in text
+            and (text.startswith(("http://", "https://", "www.")) or (self.critical and normalise.HOST.fullmatch(text)))
+        ):
+            return "link"
+        return "identity" if self.critical else "text"
 
     def _found(self) -> Found:
         memory = self.memory
@@ -127,29 +160,31 @@ class _Value:
             return "endorsed"
         if self.kind == "time":
             return self._time()
-        if memory.prompt.holds(self.words):
+        # A value begins in a text with its first word, or does not occur there.
+        first = self.words[0] if self.words else 0
+        if first in memory.prompt and memory.prompt.holds(windows(self.words)):
             return "prompt"
-        if memory.clean.holds(self.words):
+        if first in memory.clean and memory.clean.holds(windows(self.words)):
             return "clean"
         thing = self._thing()
         if thing is not None:
             if thing.vouched:
                 return "trusted"
-            if thing.asked_for or any(self._named(name) for name in thing.names):
+            if thing.asked_for or any(map(memory.users, thing.names)):
                 return "linked"
-        elif memory.vouching.holds(self.words) and not self._bare_id():
+        elif first in memory.vouching and memory.vouching.holds(windows(self.words)) and not self._bare_id():
             return "trusted"
         return self._doubtful(thing)
 
     def _doubtful(self, thing: Known | None) -> Found:
         memory = self.memory
-        pieces = memory.pieces(self.text)
-        if memory.strange.holds(pieces):
+        pieces = self._pieces()
+        if pieces and memory.strange.issuperset(pieces):
             return "untrusted"
-        if thing is not None or (self.kind != "identity" and memory.own.holds(self.words)):
+        if thing is not None or (self.kind != "identity" and memory.own.issuperset(self.words)):
             return "own"
         if self.critical and self.kind in ("identity", "link"):
-            if memory.own.holds(self.words) and not _SHORT_NUMBER.fullmatch(self.text):
+            if memory.own.issuperset(self.words) and not _SHORT_NUMBER.fullmatch(self.text):
                 # Somebody's result had it where a server puts its own ids, and it is used for something else.
                 return "untrusted"
             if self._put_together():
@@ -167,17 +202,18 @@ class _Value:
 
     def _moment(self, atom: str) -> Found:
         memory = self.memory
-        spelt = [memory.fingerprints.digest(atom)]
-        yearless = [memory.fingerprints.digest(atom[0] + atom[5:])] if atom[0] == normalise.DATE else spelt
-        if memory.prompt.holds(spelt) or memory.prompt.holds(yearless):
+        spelt = memory.fingerprints.digest(atom)
+        # Who says "May 26th" means the next one.
+        yearless = memory.fingerprints.digest(atom[0] + atom[5:]) if atom[0] == normalise.DATE else spelt
+        if spelt in memory.prompt or yearless in memory.prompt:
             return "prompt"
-        if memory.clean.holds(spelt) or memory.clean.holds(yearless):
+        if spelt in memory.clean or yearless in memory.clean:
             return "clean"
-        if memory.vouching.holds(spelt):
+        if spelt in memory.vouching:
             return "trusted"
-        if memory.strange.holds(spelt) or memory.strange.holds(yearless):
+        if spelt in memory.strange or yearless in memory.strange:
             return "untrusted"
-        return "own" if memory.own.holds(spelt) else "nowhere"
+        return "own" if spelt in memory.own else "nowhere"
 
     def _thing(self) -> Known | None:
         """The thing that this value is the id of, of a kind that the argument may name."""
@@ -190,10 +226,6 @@ class _Value:
                 return found
         return None
 
-    def _named(self, name: Sequence[int]) -> bool:
-        prompt, clean = self.memory.prompt, self.memory.clean
-        return bool(name) and (all(map(prompt.__contains__, name)) or all(map(clean.__contains__, name)))
-
     def _bare_id(self) -> bool:
         """A short number as an id: another number that is the same says nothing of it."""
         return self.kind == "identity" and _SHORT_NUMBER.fullmatch(self.text) is not None
@@ -201,22 +233,27 @@ class _Value:
     def _put_together(self) -> bool:
         """Whether the value can be joined from what a stranger's texts hold in smaller parts, so that an address in
         groups, halves or single letters is known again."""
-        words = normalise.words(normalise.rough(self.text))
-        parts = [piece for word in words for piece in normalise.pieces(word)]
+        parts = normalise.parts(self.text)
         return bool(parts) and all(_joined(self.memory, part) for part in parts)
 
 
 def _joined(memory: Memory, piece: str) -> bool:
-    digest, strange = memory.fingerprints.digest, memory.strange
-    if digest(piece) in strange:
+    # By way of the pieces, which are kept for the next time.
+    digests, strange = memory.fingerprints.pieces, memory.strange
+    if int.from_bytes(digests[piece], sys.byteorder) in strange:
         return True
-    if not 4 <= len(piece) <= 64:
+    length = len(piece)
+    if not 4 <= length <= 64:
         return False
     reached = {0}
-    for start in range(len(piece)):
+    for start in range(length):
         if start in reached:
-            reached.update(end for end in range(start + 1, len(piece) + 1) if digest(piece[start:end]) in strange)
-    return len(piece) in reached
+            for end in range(start + 1, length + 1):
+                if int.from_bytes(digests[piece[start:end]], sys.byteorder) in strange:
+                    reached.add(end)
+            if len(reached) == 1:
+                return False
+    return length in reached
 
 
 def _links(text: str) -> Iterator[str]:
@@ -230,4 +267,5 @@ def _foreign_links(memory: Memory, path: str, text: str) -> Iterator[Traced]:
     for link in dict.fromkeys(_links(text)):
         if memory.is_strange(link) and memory.fingerprints.named("link", normalise.fold(link)) not in memory.endorsed:
             kind: ValueKind = "identity" if "@" in link else "link"
-            yield Traced(path, kind, "untrusted", False, link[:_SHOWN], memory.strange.steps(memory.pieces(link)))
+            steps = memory.strange.steps(memory.pieces(link))
+            yield Traced(path, kind, "untrusted", critical=False, shown=link[:_SHOWN], steps=steps)

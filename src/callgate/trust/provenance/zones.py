@@ -2,63 +2,47 @@
 
 from __future__ import annotations
 
+import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from callgate.trust.provenance.fingerprints import MASK, SPREAD
+from callgate.trust.provenance.packing import numbers
 
 # The longest run of words that is looked up in one go; longer values are compared window by window.
 SPAN: Final = 8
+# Of so many results it is known which of them a piece came with.
+_STEPS: Final = 32
 
 
-class Phrases:
+class Phrases(dict[int, int]):
     """Texts that may vouch for a value: every run of up to eight of their words, each with the step it came with."""
-
-    def __init__(self) -> None:
-        self._steps: dict[int, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    def __contains__(self, span: int) -> bool:
-        return span in self._steps
 
     def add(self, digests: Iterable[int], step: int) -> None:
         """Take in words in their order; 0 stands where one text ends."""
-        self._steps.update(dict.fromkeys(spans(digests), step))
+        self.update(dict.fromkeys(spans(digests), step))
 
-    def holds(self, digests: Sequence[int]) -> bool:
-        """Whether these words occur there one after the other."""
-        steps = self._steps
-        if len(digests) == 1:
-            return digests[0] in steps
-        return bool(digests) and all(window in steps for window in windows(digests))
-
-    def step(self, digests: Sequence[int]) -> int:
-        return self._steps.get(next(windows(digests)), 0)
+    def holds(self, windows: Sequence[int]) -> bool:
+        """Whether a value occurs there, its words one after the other. `windows` are its own, as below."""
+        return bool(windows) and all(map(self.__contains__, windows))
 
 
-class Pieces:
-    """Texts that a stranger may have written: all their pieces, whatever their order, each with its latest step."""
+class Pieces(set[int]):
+    """Texts that a stranger may have written: all their pieces, whatever their order."""
 
     def __init__(self) -> None:
-        self._steps: dict[int, int] = {}
+        super().__init__()
+        self._latest: deque[tuple[int, bytes]] = deque(maxlen=_STEPS)
 
-    def __len__(self) -> int:
-        return len(self._steps)
+    def add_packed(self, packed: bytes, step: int) -> None:
+        self.update(numbers(packed))
+        self._latest.append((step, packed))
 
-    def __contains__(self, digest: int) -> bool:
-        return digest in self._steps
-
-    def add(self, digests: Iterable[int], step: int) -> None:
-        self._steps.update(dict.fromkeys(digests, step))
-
-    def holds(self, digests: Iterable[int]) -> bool:
-        return self._steps.keys() >= set(digests)
-
-    def steps(self, digests: Iterable[int]) -> tuple[int, ...]:
-        steps = self._steps
-        return tuple(sorted({steps[digest] for digest in digests if digest in steps}))
+    def steps(self, digests: Sequence[int]) -> tuple[int, ...]:
+        """The latest steps that held one of these."""
+        wanted = [digest.to_bytes(8, sys.byteorder) for digest in digests[:SPAN]]
+        return tuple(sorted({step for step, packed in self._latest if any(digest in packed for digest in wanted)}))
 
 
 def spans(digests: Iterable[int]) -> Iterator[int]:
@@ -73,11 +57,15 @@ def spans(digests: Iterable[int]) -> Iterator[int]:
         yield from running
 
 
-def windows(digests: Sequence[int]) -> Iterator[int]:
+def windows(digests: Sequence[int]) -> Sequence[int]:
     """What has to be looked up for a run of words: the run itself, or each eight of a longer one."""
+    if len(digests) < 2:
+        return digests
     width = min(SPAN, len(digests))
+    found = []
     for start in range(len(digests) - width + 1):
         folded = 0
         for digest in digests[start : start + width]:
             folded = (folded * SPREAD + digest) & MASK
-        yield folded
+        found.append(folded)
+    return found

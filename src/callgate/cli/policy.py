@@ -1,0 +1,243 @@
+"""`callgate policy`: check rules, look at facts, ask why, try rules on cases and on what happened."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from callgate.cli.common import (
+    ConfigOption,
+    JsonOption,
+    StoreOption,
+    configuration,
+    console,
+    open_store,
+    print_json,
+    say,
+)
+from callgate.cli.policy_lines import explanation, facts_table, replay_table, rules_table, tests_table
+from callgate.cli.when import parse_when
+
+if TYPE_CHECKING:
+    from callgate.config import Config
+    from callgate.trust.policy import Facts, Policy
+    from callgate.trust.policy.cases import LabelOf
+
+FileArgument = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="A rule file, TOML or JSON, instead of the configured one.")
+]
+PolicyOption = Annotated[
+    Path | None, typer.Option("--policy", metavar="FILE", help="A rule file instead of the configured one.")
+]
+NoDefaultOption = Annotated[bool, typer.Option("--no-default", help="Without the rules that come with Callgate.")]
+_INPUT: Final = 2**20
+
+
+def register(app: typer.Typer) -> None:
+    verbs = typer.Typer(no_args_is_help=True, help="The rules that decide which calls pass, wait for a person or stop.")
+    for verb in (check, facts, explain, test, replay):
+        verbs.command(verb.__name__)(verb)
+    app.add_typer(verbs, name="policy")
+
+
+def check(
+    file: FileArgument = None,
+    config: ConfigOption = None,
+    no_default: NoDefaultOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check rules and list them in the order in which they speak.
+
+    Prints every mistake with its file, line and a caret, and exits with 1 if there is any.
+    """
+    from callgate.errors import ConfigError
+
+    try:
+        loaded = _policy(file, config, default=not no_default)[0]
+    except ConfigError as error:
+        if as_json:
+            problems = [{**problem._asdict(), "message": str(problem)} for problem in error.problems]
+            print_json({"ok": False, "problems": problems or [{"message": error.message}], "advice": error.advice})
+        else:
+            say(f"{error.message}\n{error.advice}".rstrip())
+        raise typer.Exit(1) from None
+    if as_json:
+        print_json({"ok": True, "rules": [_rule(rule) for rule in loaded.rules]})
+        return
+    typer.echo(f"OK  {len(loaded.rules)} rules")
+    console().print(rules_table(loaded))
+
+
+def facts(as_json: JsonOption = False) -> None:
+    """List what rules can read: each fact with its type, what it says and an example."""
+    from callgate.trust.policy import TABLE
+    from callgate.trust.policy.condition import TYPE_NAMES
+
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": fact.name,
+                    "type": TYPE_NAMES[fact.kind],
+                    "about": fact.about,
+                    "example": fact.example,
+                    "words": list(fact.words),
+                    "on": "result" if fact.result else "call",
+                }
+                for fact in TABLE
+            ]
+        )
+        return
+    console().print(facts_table())
+
+
+def explain(
+    call: Annotated[str, typer.Argument(metavar="CALL", help="The id of a call on record, a JSON file, or `-`.")],
+    policy: PolicyOption = None,
+    no_default: NoDefaultOption = False,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what the rules say of a call and why: each rule, and the facts that it reads.
+
+    A call that never happened is written as JSON: {"server": ..., "tool": ..., "arguments": ..., "session": ...}.
+    """
+    import msgspec
+
+    from callgate.trust.policy.explain import explain as explained
+
+    rules, loaded = _policy(policy, config, default=not no_default)
+    found = explained(rules, _call(call, loaded, config, store))
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+        return
+    for line in explanation(found):
+        console().print(line, soft_wrap=True)
+
+
+def test(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Cases, as [[cases]] in TOML or JSON.")],
+    policy: PolicyOption = None,
+    no_default: NoDefaultOption = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Try the rules on cases that say what is expected; exits with 1 if a case comes out otherwise."""
+    from callgate.trust.policy.cases import read_cases
+
+    rules, loaded = _policy(policy, config, default=not no_default)
+    labels = _labels(loaded)
+    rows = []
+    for case in read_cases(_read(str(file)), str(file)):
+        given = case.facts(labels)
+        ruling = rules.decide(given) if given.result is None else rules.decide_result(given)
+        right = ruling.effect == case.expect and case.rule in {None, ruling.rule}
+        wanted = f"{case.expect} ({case.rule})" if case.rule else case.expect
+        got = f"{ruling.effect} ({ruling.rule})" if ruling.rule else ruling.effect
+        rows.append({"name": case.name, "ok": right, "expected": wanted, "got": got})
+    failed = sum(not row["ok"] for row in rows)
+    if as_json:
+        print_json({"ok": not failed, "cases": rows})
+    else:
+        console().print(tests_table(rows))
+        typer.echo(f"{len(rows) - failed} of {len(rows)} as expected.")
+    if failed:
+        raise typer.Exit(1)
+
+
+def replay(
+    file: FileArgument = None,
+    *,
+    no_default: NoDefaultOption = False,
+    since: Annotated[
+        str | None, typer.Option("--since", help="From then on: 2h, 7d, 2026-11-15 or a full time.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="At most so many calls, the newest.")] = 10_000,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run rules over the calls on record and show which decisions would differ. Changes nothing.
+
+    Rules that read arguments can be told only where the log has the arguments whole.
+    """
+    from rich.progress import Progress
+
+    from callgate.audit.reading import Filter, entries
+    from callgate.cli.policy_replay import Replayed
+
+    rules = _policy(file, config, default=not no_default)[0]
+    replayed = Replayed()
+    with open_store(config, store) as (_, opened), opened.audit_reading() as tables:
+        found = entries(tables, Filter(since=parse_when(since, time.time())), limit)
+    with Progress(console=console(stderr=True), transient=True) as progress:
+        for entry in progress.track(found, description="replaying"):
+            replayed.add(rules, entry.decision)
+    if as_json:
+        print_json(replayed.summary())
+        return
+    if replayed.differing:
+        console().print(replay_table(replayed.differing))
+    typer.echo(replayed.sentence())
+
+
+def _policy(file: Path | None, config: Path | None, *, default: bool) -> tuple[Policy, Config]:
+    """The rules in force, or those of a file; and the configuration."""
+    from callgate.trust.policy import Policy
+
+    loaded = configuration(config, None)
+    chosen = file or loaded.trust.policy
+    return Policy.load([chosen] if chosen else [], default=default and loaded.trust.default_policy), loaded
+
+
+def _labels(loaded: Config) -> LabelOf | None:
+    """What the operator says of tools, where any server is configured."""
+    from callgate.gateway.trust_setup import make_labels
+
+    return make_labels(loaded).of if loaded.servers else None
+
+
+def _call(call: str, loaded: Config, config: Path | None, store: str | None) -> Facts:
+    """The facts of a call on record, or of one that is written down."""
+    from callgate.audit.reading import entry
+    from callgate.cli.policy_replay import recorded_facts
+    from callgate.errors import AuditError
+    from callgate.trust.policy.cases import read_call
+
+    if call == "-" or Path(call).is_file():
+        text = sys.stdin.read(_INPUT) if call == "-" else _read(call)
+        return read_call(text, "-" if call == "-" else call).facts(_labels(loaded))
+    with open_store(config, store) as (_, opened), opened.audit_reading() as tables:
+        decision = entry(tables, call).decision
+    found = recorded_facts(decision)
+    if found is None:
+        raise AuditError(
+            f"the record of {decision.call} holds no facts for rules",
+            advice="It was written while [trust] was off; later calls can be explained.",
+        )
+    return found
+
+
+def _read(path: str) -> str:
+    from callgate.trust.policy.reading import read_texts
+
+    return read_texts([Path(path)])[0][1]
+
+
+def _rule(rule: Any) -> dict[str, Any]:
+    return {
+        "name": rule.name,
+        "effect": rule.effect,
+        "on": rule.on,
+        "when": " ".join(rule.condition.text.split()),
+        "say": rule.say,
+        "override": list(rule.override),
+        "source": rule.source,
+        "line": rule.line,
+        "reads": sorted(rule.condition.reads),
+    }

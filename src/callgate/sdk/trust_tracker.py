@@ -1,0 +1,308 @@
+"""Labels that follow an agent through its own code, and a policy that reads them: the gateway's trust as a library.
+
+    tracker = TrustTracker(ask=confirm, alert=warn)
+    async with TrackedClient(Client(url), tracker, server="mail") as mail:
+        result = await mail.call_tool("send_email", {...})
+
+One tracker is one agent's session; all the clients of that agent share it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from callgate.errors import ConfigError, Reason, Refused
+from callgate.sdk.trust_question import Alert, Ask, Question, Tell
+from callgate.sdk.trust_results import Read
+from callgate.sdk.trust_scan import DETECTORS, Detector, scan
+from callgate.sdk.trust_session import AgentSession
+from callgate.trust.memory import MemoryTrust
+from callgate.trust.model import Annotations, DataLabel, Session, SessionLabel, Step, ToolLabel
+from callgate.trust.policy import Facts, Policy, Ruling
+from callgate.trust.propagation import adds, honour
+from callgate.trust.provenance import Fingerprints, objects, to_endorse, trace
+from callgate.trust.results import of_result, told
+from callgate.trust.storage import NewStep, TrustShelf
+from callgate.trust.vocabulary import Vocabulary
+
+log = logging.getLogger("callgate.trust")
+
+# How often one call is put before a person because something changed while they thought about it.
+_ROUNDS: Final = 3
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A call that may go on; `asked`: because a person said so."""
+
+    facts: Facts
+    ruling: Ruling
+    asked: bool = False
+
+    @property
+    def session(self) -> SessionLabel:
+        return self.facts.session
+
+
+class TrustTracker:
+    """What one agent has read, and what it may do after that.
+
+    `policy` is the shipped one by default, `Policy.load([PATH])` reads more rules. `ask` puts a `Question` before the
+    person and says whether they agree; without it such calls are refused. `alert` is told of results that were flagged.
+    `detectors` look through results for orders to a model. `labels` are an organisation's own classes of data.
+
+    `session` names the agent's conversation; without it each tracker is a new one. Everything is kept in this process,
+    or on a `shelf` that several share, with a `key` of theirs of at least 16 bytes. `sources` off keeps no attribution.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: Policy | None = None,
+        ask: Ask | None = None,
+        alert: Tell | None = None,
+        detectors: Iterable[Detector] = DETECTORS,
+        labels: Collection[str] = (),
+        session: str | None = None,
+        agent: str = "library",
+        shelf: TrustShelf | None = None,
+        key: bytes | None = None,
+        sources: bool = True,
+        remember_results: int = 200,
+        remember_seconds: float = 86_400.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if shelf is not None and (key is None or session is None):
+            raise ConfigError(
+                "a shelf that outlives the process needs a session's name and the key of what is remembered there",
+                advice="Give `session` and `key` as well: the same ones in every process that shares the shelf.",
+            )
+        if key is not None and len(key) < 16:
+            raise ConfigError("the key has fewer than 16 bytes", advice="Make one with secrets.token_bytes(32).")
+        self.vocabulary: Final = Vocabulary(labels)
+        self.policy: Final = policy or Policy.load()
+        self._ask = ask
+        self._alert = alert
+        self._detectors = tuple(detectors)
+        self._agent = agent
+        self._sources = sources
+        self._keep = remember_results
+        self._lasts_ms = round(remember_seconds * 1000)
+        self._shelf: TrustShelf = shelf or MemoryTrust()
+        self._session = AgentSession(
+            self._shelf,
+            session or secrets.token_hex(16),
+            agent,
+            Fingerprints(key or secrets.token_bytes(32)),
+            clock=clock,
+        )
+
+    # ---- what an author sees ----
+
+    def prompt(self, text: str) -> None:
+        """What the user wrote, word for word, and nothing else: values in it are theirs."""
+        self._session.prompted(text)
+
+    async def label(self) -> SessionLabel:
+        """What the session has taken in so far."""
+        await self._session.refresh()
+        return self._session.label
+
+    async def steps(self) -> Sequence[Step]:
+        """The calls of the session, with their labels and the decision on each."""
+        return await self._shelf.steps(self._session.key)
+
+    async def declassify(self, *, by: str, note: str) -> Session | None:
+        """Take all labels off the session. A person's act, and a step of the session with their name and reason."""
+        if not by.strip() or not note.strip():
+            raise Refused(Reason.INVALID_PARAMS, "a session is not declassified without a name and a reason")
+        return await self._shelf.declassify(self._session.key, SessionLabel(), by, note, self._session.now())
+
+    # ---- before a call ----
+
+    async def decide(
+        self, label: ToolLabel, arguments: Mapping[str, Any], request: Annotations | None = None
+    ) -> Judged:
+        """Whether a call may be made; Refused where the policy blocks it, or nobody agrees to it."""
+        agreed: tuple[object, ...] | None = None
+        for _ in range(_ROUNDS + 1):
+            await self._session.refresh()
+            judged = self._judge(label, arguments, request)
+            ruling = judged.ruling
+            if ruling.effect == "allow":
+                return judged
+            if ruling.effect != "ask":
+                await self._refuse(judged, Reason.RULE_BLOCKED, f"{ruling.say.rstrip('.')} (rule: {ruling.rule})")
+            # The session may have read more while the person thought: what they agreed to has to be what goes on.
+            shown = (ruling.matched, judged.facts.provenance)
+            if shown == agreed:
+                return msgspec.structs.replace(judged, asked=True)
+            await self._put(judged)
+            agreed = shown
+        await self._refuse(judged, Reason.APPROVAL_EXPIRED, "the session changes while the person decides")
+        raise AssertionError("unreachable")
+
+    async def note(self, label: ToolLabel, arguments: Mapping[str, Any]) -> Judged:
+        """Something that is read and not called: nothing to decide, but what comes back is taken in."""
+        await self._session.refresh()
+        judged = self._judge(label, arguments, None)
+        return msgspec.structs.replace(judged, ruling=Ruling("allow"))
+
+    def _judge(self, label: ToolLabel, arguments: Mapping[str, Any], request: Annotations | None) -> Judged:
+        session = self._session
+        facts = Facts(
+            label,
+            honour(session.label, request, consent=self._sources),
+            trace(session.memory, label, arguments),
+            arguments,
+            request,
+            {"id": self._agent},
+            steps=session.steps,
+        )
+        return Judged(facts, self.policy.decide(facts))
+
+    async def _put(self, judged: Judged) -> None:
+        """Ask the person; Refused unless they agree."""
+        if self._ask is None:
+            await self._refuse(
+                judged,
+                Reason.APPROVAL_UNAVAILABLE,
+                f"{judged.ruling.say.rstrip('.')} (rule: {judged.ruling.rule})",
+                "Give TrustTracker an `ask` that puts the question before a person.",
+            )
+        elif await self._ask(_question(judged)) is not True:
+            await self._refuse(judged, Reason.APPROVAL_REFUSED, "")
+
+    async def _refuse(self, judged: Judged, reason: Reason, detail: str, advice: str = "") -> None:
+        """Part of the session's picture too."""
+        facts, ruling = judged.facts, judged.ruling
+        step = self._step(facts, "refuse", ruling, why=f"{reason.value}: {ruling.say}")
+        async with self._session.writing():
+            await self._session.add(NewStep(self._session.key, step), keep=self._keep, expires_at=step.at)
+        raise Refused(reason, detail, data={"rule": ruling.rule}, advice=advice)
+
+    # ---- after it ----
+
+    async def take(self, judged: Judged, came: Read, *, trusted: bool) -> tuple[DataLabel, Ruling]:
+        """Label what came back and write it down; only then may anybody read it."""
+        facts, label, session = judged.facts, judged.facts.tool, self._session
+        arguments = dict(facts.args or {})
+        warnings = scan(self._detectors, came.texts)
+        async with session.writing():
+            memory = session.memory
+            found = objects(memory.fingerprints, label.server, label.tool, came.structured, arguments)
+            tainted = bool(found) and bool(await self._shelf.tainted(found, session.now()))
+            data = of_result(
+                label,
+                told(came.body, self.vocabulary),
+                trusted=trusted,
+                found=warnings,
+                # What was not read whole, or is flagged, may hold anything.
+                tainted=tainted or came.cut or bool(warnings),
+            )
+            # The session's label now: another call's result may have come in meanwhile.
+            before = session.label.open_world or facts.session.open_world
+            packed = memory.remember_result(label, data, came.structured, came.texts, arguments, open_world=before)
+            step = self._step(facts, "ask" if judged.asked else "allow", judged.ruling, data=data, memory=packed)
+            strange = any(one.found == "untrusted" for one in facts.provenance.values) or facts.provenance.foreign_links
+            new = NewStep(
+                session.key,
+                step,
+                _joined(adds(data, consent=self._sources), facts.session, consent=self._sources),
+                found if strange and label.outcome != "benign" else (),
+                to_endorse(memory, label, arguments, facts.provenance) if judged.asked else (),
+            )
+            await session.add(new, keep=self._keep, expires_at=step.at + self._lasts_ms)
+        if data.malicious:
+            await self._tell(label, data)
+        return data, self.policy.decide_result(facts.with_result(data))
+
+    async def release(self, judged: Judged, data: DataLabel, ruling: Ruling) -> None:
+        """Whether the agent may read a result; Refused where a rule keeps it back or the person does not agree."""
+        if ruling.effect in ("allow", "warn"):
+            return
+        if ruling.effect == "ask" and self._ask is not None:
+            asked = msgspec.structs.replace(judged, facts=judged.facts.with_result(data), ruling=ruling)
+            if await self._ask(_question(asked)) is True:
+                return
+        raise Refused(
+            Reason.RESULT_WITHHELD,
+            f"the call was made, but its result is kept back: {ruling.say} (rule: {ruling.rule})",
+            advice="Do not send the call again unread: it has happened. Tell the user.",
+            data={"rule": ruling.rule},
+        )
+
+    async def _tell(self, label: ToolLabel, data: DataLabel) -> None:
+        log.warning("a result of %s on %s was flagged", ascii(label.tool)[:100], label.server)
+        if self._alert is not None:
+            alert = Alert(server=label.server, tool=label.tool, warnings=data.warnings, attribution=data.attribution)
+            told_ = self._alert(alert)
+            if inspect.isawaitable(told_):
+                await told_
+
+    def _step(
+        self,
+        facts: Facts,
+        verdict: str,
+        ruling: Ruling,
+        *,
+        why: str = "",
+        data: DataLabel | None = None,
+        memory: bytes = b"",
+    ) -> Step:
+        label = facts.tool
+        now = self._session.now()
+        return Step(
+            0,
+            now,
+            f"{now:012x}{secrets.token_hex(10)}",
+            label.server,
+            label.tool,
+            verdict,
+            ruling.rule,
+            (why or ruling.say)[:1000],
+            data,
+            {
+                "destination": label.destination,
+                "outcomes": label.outcome,
+                "sources": sorted(label.sources),
+                "returns": sorted(label.returns),
+            },
+            facts.provenance.values,
+            memory,
+        )
+
+
+def _joined(more: SessionLabel, asked: SessionLabel, *, consent: bool) -> SessionLabel:
+    """A result adds what it is, and what the request's own annotations said of data that was never seen here."""
+    return SessionLabel(
+        more.open_world or asked.open_world,
+        more.malicious or asked.malicious,
+        more.sensitivity | asked.sensitivity,
+        tuple(dict.fromkeys((*asked.attribution, *more.attribution))) if consent else (),
+    )
+
+
+def _question(judged: Judged) -> Question:
+    facts, label = judged.facts, judged.facts.tool
+    return Question(
+        server=label.server,
+        tool=label.tool,
+        arguments=dict(facts.args or {}),
+        rule=judged.ruling.rule,
+        say=judged.ruling.say,
+        destination=label.destination,
+        outcomes="irreversible" if label.may_be_irreversible else label.outcome,
+        source=tuple(sorted(label.sources)),
+        values=facts.provenance.values,
+        links=facts.provenance.foreign_links,
+        sensitivity=tuple(sorted(facts.session.sensitivity - {"none"})),
+        attribution=facts.session.attribution,
+        result=facts.result,
+    )

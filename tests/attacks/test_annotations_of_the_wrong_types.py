@@ -1,0 +1,133 @@
+"""Annotations of every wrong type, size and depth: nothing breaks, and nothing gets better by it."""
+
+import json
+
+import pytest
+
+from callgate.trust.labels import Labels, ServerWords
+from callgate.trust.model import SessionLabel
+from callgate.trust.propagation import honour, outgoing
+from callgate.trust.results import annotations_of, of_result, told
+from callgate.trust.vocabulary import MAX_ATTRIBUTION, MAX_PROBLEMS, Vocabulary
+from support.registry import requirement
+
+READ = Vocabulary()
+WRONG = [
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1e308,
+    10**400,
+    "",
+    "true",
+    "benign",
+    "\x00",
+    "\ud800",
+    "x" * 1_000_000,
+    [],
+    [[]],
+    ["benign"],
+    ["benign", None],
+    [{}],
+    ["benign"] * 100_000,
+    {},
+    {"": ""},
+    {"benign": True},
+    {"regulated": None},
+    {"regulated": {"scopes": None}},
+    {"regulated": {"scopes": {"0": "x"}}},
+    {"regulated": {"scopes": ["x"] * 100_000}},
+    {str(at): at for at in range(10_000)},
+    json.loads("[" * 500 + "]" * 500),
+]
+MEMBERS = [
+    "readOnlyHint",
+    "destructiveHint",
+    "idempotentHint",
+    "openWorldHint",
+    "maliciousActivityHint",
+    "attribution",
+    "inputMetadata",
+    "returnMetadata",
+    "x-criticalArgs",
+    "dev.callgate/criticalArgs",
+    "dev.callgate/fields",
+]
+INPUT = {"destination": "ephemeral", "sensitivity": "none", "outcomes": "benign"}
+RETURN = {"source": "system", "sensitivity": "none"}
+# Types are told by name: a value of a million letters is no name for a test.
+ids = [f"{at}-{type(value).__name__}" for at, value in enumerate(WRONG)]
+
+
+def label(annotations, **server):
+    labels = Labels({"s": ServerWords(**server)})
+    said = READ.tool({"name": "t", "annotations": annotations})
+    assert len(said.problems) <= MAX_PROBLEMS
+    assert all(len(one.text) < 300 and one.text.isprintable() for one in said.problems)
+    assert len(said.attribution) <= MAX_ATTRIBUTION
+    labels.declare("s", {"t": said})
+    return labels.of("s", "t", {})
+
+
+def is_worst(found):
+    return (
+        found.may_be_irreversible
+        and found.outcome != "benign"
+        and found.destination == "public"
+        and not found.trusted_source
+        and not found.read_only
+        and found.open_world
+    )
+
+
+@requirement("TA-028")
+@pytest.mark.parametrize("value", WRONG, ids=ids)
+def test_a_member_of_a_wrong_type(value):
+    for member in MEMBERS:
+        assert is_worst(label({member: value}))
+    assert is_worst(label(value))
+
+
+@requirement("TA-028")
+@pytest.mark.parametrize("value", WRONG, ids=ids)
+def test_metadata_with_one_wrong_value_even_of_a_trusted_server(value):
+    for member in INPUT:
+        found = label({"inputMetadata": INPUT | {member: value}}, trusted=True)
+        if member == "destination":
+            assert found.destination == "public"
+        elif member == "outcomes":
+            assert found.may_be_irreversible or value in ("benign", ["benign"])
+    for member in RETURN:
+        found = label({"returnMetadata": RETURN | {member: value}}, trusted=True)
+        assert member != "source" or not found.trusted_source
+
+
+@pytest.mark.parametrize("value", WRONG, ids=ids)
+def test_a_result_with_labels_of_wrong_types(value):
+    bare = Labels({}).of("s", "t")
+    for result in (
+        value,
+        {"_meta": value},
+        {"content": value},
+        {"content": [value]},
+        {"content": [{"_meta": value, "annotations": value, "resource": value}]},
+        {"_meta": {"annotations": value, "ifc": value}},
+        {"_meta": {"annotations": {"returnMetadata": value, "attribution": value}, "ifc": {"integrity": value}}},
+    ):
+        made = of_result(bare, told(result), trusted=False)
+        assert made.open_world
+        assert len(made.attribution) <= MAX_ATTRIBUTION
+        assert READ.annotations(annotations_of(made)).problems == ()
+
+
+@pytest.mark.parametrize("value", WRONG, ids=ids)
+def test_a_request_with_labels_of_wrong_types_never_clears_a_session(value):
+    tainted = SessionLabel(open_world=True, malicious=True, attribution=("mcp://a/b",))
+    for meta in (value, {"annotations": value}, {"annotations": {"openWorldHint": value, "attribution": value}}):
+        after = honour(tainted, READ.of_meta(meta))
+        assert after.open_world
+        assert after.malicious
+        assert "mcp://a/b" in after.attribution
+        json.dumps(outgoing(after))

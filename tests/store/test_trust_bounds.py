@@ -1,0 +1,53 @@
+"""What nobody reads any more leaves the tables too, not only the answers."""
+
+from sqlalchemy import func, select
+
+from callgate.store.schema import trust_object, trust_step
+from callgate.trust import keeping
+from support.trusts import KEY, NOW, add
+
+# How many steps may be late.
+STRIDE = 32
+
+
+def remembered(shelf):
+    with shelf._store.reading() as conn:
+        return list(
+            conn.execute(
+                select(trust_step.c.seq).where(func.length(trust_step.c.memory) > 0).order_by(trust_step.c.seq)
+            ).scalars()
+        )
+
+
+def rows(shelf, table):
+    with shelf._store.reading() as conn:
+        return conn.execute(select(func.count()).select_from(table)).scalar_one()
+
+
+async def test_forgotten_values_are_gone_from_the_table(shared_trust):
+    shelf, _ = shared_trust
+    for number in range(1, 151):
+        await add(shelf, keep=10)
+        assert len(remembered(shelf)) < 10 + STRIDE
+        assert remembered(shelf)[-10:] == list(range(max(1, number - 9), number + 1))
+    await add(shelf, keep=0)
+    assert len(remembered(shelf)) < STRIDE
+
+
+async def test_old_steps_are_gone_from_the_table(shared_trust, monkeypatch):
+    shelf, _ = shared_trust
+    monkeypatch.setattr(keeping, "STEPS", 20)
+    for _ in range(120):
+        await add(shelf)
+        assert rows(shelf, trust_step) < 20 + STRIDE
+
+
+async def test_expired_values_and_dropped_sessions_are_gone_from_the_tables(shared_trust):
+    shelf, _ = shared_trust
+    for number in range(60):
+        await add(shelf, f"{number}", objects=(f"o{number}",), expires_at=NOW + number)
+    await shelf.prune(NOW + 29, sessions=100)
+    assert len(remembered(shelf)) == rows(shelf, trust_object) == 30
+    await shelf.prune(NOW + 29, sessions=7)
+    assert rows(shelf, trust_step) == 7
+    assert await shelf.steps(KEY) == []
