@@ -26,7 +26,7 @@ ARGUMENTS: Final[dict[str, Any]] = {
 }
 DESK: Final = {"width": 1080, "height": 860}
 PHONE: Final = {"width": 390, "height": 844}
-WIDE: Final = {"width": 1360, "height": 980}
+WIDE: Final = {"width": 1290, "height": 720}
 
 
 async def take(folder: Path) -> list[Path]:
@@ -71,10 +71,10 @@ async def _sessions(folder: Path) -> list[Path]:
     async with live_console(trust=agent_sessions.trust_over(shelf)) as console, chromium() as browser:
         await console.sign_in()
         place = f"/sessions/{agent_sessions.KEY}"
-        drawn, held = ".session", f"/quarantine/{agent_sessions.HANDLE}"
+        drawn, later, held = ".session", '[data-node="call-4"]', f"/quarantine/{agent_sessions.HANDLE}"
         return [
             await _one(browser, console, folder / "session-light.png", place, WIDE, at=drawn),
-            await _one(browser, console, folder / "session-dark.png", place, WIDE, scheme="dark", at=drawn),
+            await _one(browser, console, folder / "session-dark.png", place, WIDE, scheme="dark", at=later),
             await _one(browser, console, folder / "quarantine.png", held, DESK),
         ]
 

@@ -40,19 +40,26 @@ def test_public_names():
 
 def test_public_names_of_the_sdk():
     assert sorted(callgate.sdk.__all__) == [
+        "Alert",
         "ApprovalClient",
         "BrowserAuthenticator",
         "Cancelled",
         "Done",
         "Enrolled",
         "Failed",
+        "Flagged",
         "NotCalled",
         "Outcome",
         "PinnedClient",
+        "Question",
         "RefusedByServer",
         "SecurityKey",
         "TimedOut",
+        "TrackedClient",
+        "TrustLabels",
+        "TrustTracker",
         "library_identity",
+        "open_world_to_public",
     ]
     for name in callgate.sdk.__all__:
         assert getattr(callgate.sdk, name) is not None

@@ -39,8 +39,9 @@ _INPUT: Final = 2**20
 
 def register(app: typer.Typer) -> None:
     verbs = typer.Typer(no_args_is_help=True, help="The rules that decide which calls pass, wait for a person or stop.")
-    for verb in (check, facts, explain, test, replay):
+    for verb in (check, facts, explain, replay):
         verbs.command(verb.__name__)(verb)
+    verbs.command("test")(try_cases)
     app.add_typer(verbs, name="policy")
 
 
@@ -97,6 +98,7 @@ def facts(as_json: JsonOption = False) -> None:
 
 def explain(
     call: Annotated[str, typer.Argument(metavar="CALL", help="The id of a call on record, a JSON file, or `-`.")],
+    *,
     policy: PolicyOption = None,
     no_default: NoDefaultOption = False,
     config: ConfigOption = None,
@@ -120,7 +122,7 @@ def explain(
         console().print(line, soft_wrap=True)
 
 
-def test(
+def try_cases(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Cases, as [[cases]] in TOML or JSON.")],
     policy: PolicyOption = None,
     no_default: NoDefaultOption = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from callgate.errors import INVALID_REQUEST, MessageError, Reason
 from callgate.gateway.catalogue import decode_leniently
 from callgate.jsonrpc import elements, member_spans, put_member
+from callgate.jsonrpc.reading import is_id
 from callgate.pinning.inspection.reading import shown
 from callgate.trust.model import ANNOTATIONS_META, WARNING_META
 
@@ -148,47 +149,42 @@ def with_warning(raw: bytes, warnings: Sequence[str]) -> bytes:
     )
     if reasons:
         text += " Reasons: " + " ".join(reasons)
-
-    def change(result: bytes) -> bytes:
-        spans = member_spans(result) or {}
-        span = spans.get("content")
-        content = b"" if span is None else result[span[0] : span[1]]
-        items = elements(content) or ()
-        item = _encode({"type": "text", "text": text})
-        if items and span is not None:
-            at = span[0] + content.index(b"[") + 1
-            result = result[:at] + item + b"," + result[at:]
-        else:
-            result = put_member(result, "content", b"[" + item + b"]")
-        return _in_meta(result, WARNING_META, _encode({"flagged": True, "reasons": reasons}))
-
-    return _changed(raw, change)
+    reply = _Reply(raw)
+    content = reply.part("content")
+    item = _encode({"type": "text", "text": text})
+    if elements(content):
+        at = content.index(b"[") + 1
+        content = content[:at] + item + b"," + content[at:]
+    else:
+        content = b"[" + item + b"]"
+    meta = put_member(_object(reply.part("_meta")), WARNING_META, _encode({"flagged": True, "reasons": reasons}))
+    return reply.with_members({"content": content, "_meta": meta})
 
 
 def with_annotations(raw: bytes, annotations: Mapping[str, Any]) -> bytes:
     """The reply with our annotations in `result._meta.annotations`; members that we say nothing of stay."""
-
-    def change(result: bytes) -> bytes:
-        spans = member_spans(result) or {}
-        meta = _object(result, spans.get("_meta"))
-        there = _object(meta, (member_spans(meta) or {}).get(ANNOTATIONS_META))
-        for name, value in annotations.items():
-            there = put_member(there, name, _encode(value))
-        return _in_meta(result, ANNOTATIONS_META, there)
-
-    return _changed(raw, change)
+    reply = _Reply(raw)
+    meta = _object(reply.part("_meta"))
+    span = (member_spans(meta) or {}).get(ANNOTATIONS_META)
+    there = _object(b"" if span is None else meta[span[0] : span[1]])
+    for name, value in annotations.items():
+        there = put_member(there, name, _encode(value))
+    return reply.with_members({"_meta": put_member(meta, ANNOTATIONS_META, there)})
 
 
 def quarantined(raw: bytes, handle: str, server: str, tool: str, where: str, *, has_schema: bool = False) -> bytes:
     """A reply in place of one that is kept back: its id, the handle, and where a person can release it.
 
     Nothing else of the server's reply is in it. A tool with an output schema has to give `structuredContent` unless it
-    failed, and strict clients hold it to that: there the reply is an error, and says so.
+    failed, and strict clients hold it to that: there the reply is an error, and says so. What cannot be taken apart is
+    kept back all the same.
     """
-    message = member_spans(raw) or {}
-    span = message.get("result")
-    result = _object(raw, span)
-    was = member_spans(result) or {}
+    was: Collection[str]
+    try:
+        reply = _Reply(raw)
+        rpc_id, was = reply.rpc_id, reply.members
+    except MessageError:
+        rpc_id, was = _leniently(raw)
     failed = has_schema or "structuredContent" in was
     text = (
         f"[Callgate] The result of {shown(tool)} on {shown(server)} was flagged as possibly malicious and is kept back "
@@ -200,28 +196,61 @@ def quarantined(raw: bytes, handle: str, server: str, tool: str, where: str, *, 
     stated = {"handle": handle, "release": where}
     members: dict[str, Any] = {"resultType": "complete"} if "resultType" in was else {}
     members |= {"content": [{"type": "text", "text": text}], "isError": failed, "_meta": {QUARANTINE_META: stated}}
-    at = message.get("id")
-    rpc_id = b"null" if at is None else raw[at[0] : at[1]]
-    return b'{"jsonrpc":"2.0","id":' + rpc_id + b',"result":' + _encode(members) + b"}"
+    return b'{"jsonrpc":"2.0","id":' + (rpc_id or b"null") + b',"result":' + _encode(members) + b"}"
 
 
-def _changed(raw: bytes, change: Any) -> bytes:
-    span = (member_spans(raw) or {}).get("result")
-    if span is None or raw[span[0] : span[0] + 1] != b"{":
-        # To hand it on unchanged would be to leave the warning out.
-        raise MessageError(Reason.INVALID_REQUEST, "the server's reply has no result to add to", code=INVALID_REQUEST)
-    changed: bytes = change(raw[span[0] : span[1]])
-    return raw[: span[0]] + changed + raw[span[1] :]
+def _leniently(raw: bytes) -> tuple[bytes, Collection[str]]:
+    """The id and the names in the result as most readers see them, where a key comes twice."""
+    message = _mapping(decode_leniently(raw))
+    rpc_id = message.get("id")
+    return _encode(rpc_id) if is_id(rpc_id) else b"null", _mapping(message.get("result")).keys()
 
 
-def _in_meta(result: bytes, name: str, value: bytes) -> bytes:
-    meta = _object(result, (member_spans(result) or {}).get("_meta"))
-    return put_member(result, "_meta", put_member(meta, name, value))
+class _Reply:
+    """A reply taken apart once; raises MessageError where readers could disagree on what it says.
+
+    To hand it on as it came would be to leave out what was to be added.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        message = _whole(raw)
+        at = message.get("result", (0, 0))
+        self._before, self._result, self._after = raw[: at[0]], raw[at[0] : at[1]], raw[at[1] :]
+        if self._result[:1] != b"{":
+            raise MessageError(Reason.INVALID_REQUEST, "the server's reply has no result", code=INVALID_REQUEST)
+        self.members = _whole(self._result)
+        span = message.get("id", (0, 0))
+        self.rpc_id = raw[span[0] : span[1]]
+
+    def part(self, name: str) -> bytes:
+        """A member of the result; nothing where there is none."""
+        span = self.members.get(name)
+        return b"" if span is None else self._result[span[0] : span[1]]
+
+    def with_members(self, members: Mapping[str, bytes]) -> bytes:
+        """The whole reply with these members of its result, in the place of those it has or at its end."""
+        changed = self._result
+        there = [(self.members[name], value) for name, value in members.items() if name in self.members]
+        for span, value in sorted(there, reverse=True):
+            changed = changed[: span[0]] + value + changed[span[1] :]
+        more = [_encode(name) + b":" + value for name, value in members.items() if name not in self.members]
+        if more:
+            comma = b"," if self.members else b""
+            changed = changed[:-1].rstrip(b" \t\r\n") + comma + b",".join(more) + b"}"
+        return self._before + changed + self._after
 
 
-def _object(raw: bytes, span: tuple[int, int] | None) -> bytes:
-    """The object there; an empty one where there is something else or nothing."""
-    part = b"" if span is None else raw[span[0] : span[1]]
+def _whole(raw: bytes) -> dict[str, tuple[int, int]]:
+    """The members of an object that nothing stands behind."""
+    spans = member_spans(raw)
+    last = max((end for _, end in (spans or {}).values()), default=raw.find(b"{") + 1)
+    if spans is None or raw[last:].strip(b" \t\r\n") != b"}":
+        raise MessageError(Reason.PARSE_ERROR, "the server's reply cannot be read", code=INVALID_REQUEST)
+    return spans
+
+
+def _object(part: bytes) -> bytes:
+    """An object; an empty one in the place of anything else."""
     return part if part[:1] == b"{" else b"{}"
 
 
@@ -232,7 +261,7 @@ def _may_repeat(raw: bytes, result: dict[str, Any], items: list[Any]) -> bool:
     """
     if b"\\u" in raw or len(items) > ITEMS:
         return True
-    texts, metas = 0, "_meta" in result
+    texts, metas = 0, int("_meta" in result)
     for item in items:
         if isinstance(item, dict):
             inner = item.get("resource")
@@ -251,12 +280,11 @@ def _may_repeat(raw: bytes, result: dict[str, Any], items: list[Any]) -> bool:
 def _ambiguous(raw: bytes) -> bool:
     """Whether the reply, its result or one of its items has a key twice."""
     try:
-        message = member_spans(raw) or {}
-        result = _object(raw, message.get("result"))
-        span = (member_spans(result) or {}).get("content")
-        for item in (elements(result[span[0] : span[1]]) or ())[:ITEMS] if span else ():
-            spans = member_spans(item) or {}
-            member_spans(_object(item, spans.get("resource")))
+        reply = _Reply(raw)
+        for item in (elements(reply.part("content")) or ())[:ITEMS]:
+            span = (member_spans(item) or {}).get("resource")
+            if span is not None:
+                member_spans(item[span[0] : span[1]])
     except MessageError:
         return True
     return False

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from callgate.errors import CallgateError, Reason, Refused
+from callgate.errors import CallgateError, MessageError, Reason, Refused
 from callgate.gate import Call, Context
 from callgate.gateway.catalogue import decode_leniently
 from callgate.gateway.line import Visit
@@ -104,7 +104,11 @@ class Results:
         if ruling.effect == "quarantine":
             raw = await self._hold(judged, data, raw, result)
         elif data.warnings and (self._keeping.warn or ruling.effect in ("warn", "ask")):
-            raw = with_warning(raw, data.warnings)
+            try:
+                raw = with_warning(raw, data.warnings)
+            except MessageError:
+                # A reply that reads in two ways has no place for a warning that everybody would see.
+                raw = await self._hold(judged, data, raw, result)
         if data.malicious and self._keeping.elicit:
             await self._elicit(judged.call, data)
         return raw

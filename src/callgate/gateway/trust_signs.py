@@ -173,7 +173,7 @@ FRAME: Final = re.compile(
     r"|<sys>>|start_of_turn>|(?:important|information|system|admin|override|directive|critical|mandatory|urgent|secret|"
     r"hidden|instructions?|assistant|developer|attention|ai|llm)"
     r"(?:[-_ ](?:message|notes?|notice|override|update|instructions?|prompt|task|directive|reminder|only)){0,2}>"
-    r"(?=(?:\s|\\[nrt]){0,8}[^\s<>\\]{1,24}(?:\s|\\[nrt]){1,4}[^\s<>]{1,40}(?:\s|\\[nrt])))"
+    r"(?=(?:\s|\\[nrt]){0,8}[\w*#(-][^\s<>\\]{0,24}(?:\s|\\[nrt]){1,4}[^\s<>]{1,40}(?:\s|\\[nrt])))"
 )
 BRACKET: Final = re.compile(
     r"\[(?:/?inst\]|(?:system|admin|developer|assistant|ai|llm)[ _-]"

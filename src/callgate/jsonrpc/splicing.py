@@ -162,6 +162,8 @@ def _spans_leniently(text: bytes) -> dict[str, tuple[int, int]]:
             at = _skip(read, at + 1)
             if read[at] == "}" and not found and read[:at].strip(" \t\r\n") == "{":
                 break
+            if read[at] != '"':
+                raise ValueError
             key, at = _scan_value(read, at)
             start = _skip(read, _skip(read, at) + 1)
             _, end = _scan_value(read, start)

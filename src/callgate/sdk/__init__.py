@@ -1,4 +1,4 @@
-"""Verified approval for authors of MCP servers and clients, and tool pinning for authors of clients.
+"""For authors of MCP servers and clients: verified approval, tool pinning in clients, and trust labels on both sides.
 
 Names are looked up when they are used: the `mcp` SDK and the USB library are needed only by those who use them.
 """
@@ -25,38 +25,57 @@ if TYPE_CHECKING:
         TimedOut,
     )
     from callgate.sdk.pinned import PinnedClient, library_identity
+    from callgate.sdk.trust_client import TrackedClient
+    from callgate.sdk.trust_labels import TrustLabels, open_world_to_public
+    from callgate.sdk.trust_marks import Flagged
+    from callgate.sdk.trust_question import Alert, Question
+    from callgate.sdk.trust_tracker import TrustTracker
 
 _HOMES: Final = {
+    "Alert": "trust_question",
     "ApprovalClient": "client",
     "BrowserAuthenticator": "authenticators.browser",
     "Cancelled": "client_outcome",
     "Done": "client_outcome",
     "Enrolled": "client_outcome",
     "Failed": "client_outcome",
+    "Flagged": "trust_marks",
     "NotCalled": "client_outcome",
     "Outcome": "client_outcome",
     "PinnedClient": "pinned",
+    "Question": "trust_question",
     "RefusedByServer": "client_outcome",
     "SecurityKey": "authenticators.security_key",
     "TimedOut": "client_outcome",
+    "TrackedClient": "trust_client",
+    "TrustLabels": "trust_labels",
+    "TrustTracker": "trust_tracker",
     "library_identity": "pinned",
+    "open_world_to_public": "trust_labels",
 }
 _EXTRAS: Final = {"mcp": "sdk", "mcp_types": "sdk", "fido2": "usb"}
 
 __all__ = [
+    "Alert",
     "ApprovalClient",
     "BrowserAuthenticator",
     "Cancelled",
     "Done",
     "Enrolled",
     "Failed",
+    "Flagged",
     "NotCalled",
     "Outcome",
     "PinnedClient",
+    "Question",
     "RefusedByServer",
     "SecurityKey",
     "TimedOut",
+    "TrackedClient",
+    "TrustLabels",
+    "TrustTracker",
     "library_identity",
+    "open_world_to_public",
 ]
 
 

@@ -23,7 +23,7 @@ Words: TypeAlias = str | Sequence[str]
 Classes: TypeAlias = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]
 # From a call's arguments to what holds for it: any of `destination`, `outcomes`, `source`, `sensitivity`,
 # `attribution`, `openWorldHint`.
-Resolve: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any] | None | Awaitable[Mapping[str, Any] | None]]
+Resolve: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None]
 # Whether a call breaks a rule, from its arguments and the annotations of the request.
 Forbids: TypeAlias = Callable[[dict[str, Any], Annotations], bool]
 
@@ -62,7 +62,7 @@ class Declared(msgspec.Struct, frozen=True):
             return self.label
         if told is None:
             return self.label
-        return self._narrowed(_read(self.tool, told, vocabulary))
+        return self._narrowed(_read(self.label.server, self.tool, told, vocabulary))
 
     def _narrowed(self, told: Said) -> ToolLabel:
         words: dict[str, Any] = {}
@@ -80,17 +80,21 @@ class Declared(msgspec.Struct, frozen=True):
         """The result of `tools/resolve`, with the hints that the author gave to the list."""
         made = answer(self.tool, label, self.label)
         annotations = made["tool"]["annotations"]
-        if self.said.read_only is None:
-            annotations.pop("readOnlyHint")
-        if self.said.destructive is None:
-            annotations.pop("destructiveHint")
-        for part, fields in (("inputMetadata", ("destination", "outcomes")), ("returnMetadata", ("source",))):
-            if any(getattr(self.said, name) is None for name in fields):
-                annotations.pop(part)
+        # Nothing is said of what the author said nothing of.
+        said = self.said
+        for name, known in (
+            ("readOnlyHint", said.read_only is not None),
+            ("destructiveHint", said.destructive is not None),
+            ("openWorldHint", "openWorldHint" in self.annotations),
+            ("inputMetadata", said.destination is not None),
+            ("returnMetadata", said.source is not None),
+        ):
+            if not known:
+                annotations.pop(name)
         return made
 
 
-def declared(  # noqa: PLR0913 - one for each word of the annotations
+def declared(
     server: str,
     tool: str,
     vocabulary: Vocabulary,
@@ -131,11 +135,12 @@ def declared(  # noqa: PLR0913 - one for each word of the annotations
         raise ConfigError(f"{tool}: {read.problems[0].path}: {read.problems[0].text}", advice=_ADVICE)
     said = msgspec.structs.replace(said_of(read), open_world=open_world)
     label = whole(server, tool, [Layer("operator", said)], Defaults())
-    made["openWorldHint"] = label.open_world
+    if open_world is not None or (destination is not None and source is not None):
+        made["openWorldHint"] = label.open_world
     return Declared(tool, made, meta, said, label, resolve, dict(forbids))
 
 
-def _read(tool: str, told: object, vocabulary: Vocabulary) -> Said:
+def _read(server: str, tool: str, told: object, vocabulary: Vocabulary) -> Said:
     """What a resolve function says; what cannot be read counts as not said."""
     if not isinstance(told, Mapping) or not told.keys() <= _RESOLVED:
         log.warning("the resolve function of %s: expected a mapping of %s", tool, ", ".join(sorted(_RESOLVED)))
@@ -166,7 +171,7 @@ def _read(tool: str, told: object, vocabulary: Vocabulary) -> Said:
         source=returned.source if "source" in told else None,
         sensitivity=returned.sensitivity if "sensitivity" in told and UNKNOWN not in returned.sensitivity else None,
         open_world=read.open_world if "openWorldHint" in told else None,
-        attribution=tuple(attribution.taken(one, "server", tool) for one in read.attribution) or None,
+        attribution=tuple(attribution.taken(one, server, tool) for one in read.attribution) or None,
     )
 
 

@@ -20,7 +20,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.tools import Tool
-from mcp_types import INVALID_REQUEST
+from mcp_types import INVALID_REQUEST, CallToolResult, TextContent
 from pydantic import BaseModel
 
 from callgate.errors import ConfigError, Reason, Refused
@@ -83,7 +83,7 @@ class TrustLabels:
     # ---- declaring ----
 
     def tool(self, server: MCPServer[Any], *, name: str | None = None, **said: Any) -> Callable[[F], F]:
-        """`server.tool(...)` for a tool with labels: those of `declare`, and beside them the options of `server.tool`."""
+        """`server.tool(...)` for a tool with labels: its options, and those of `declare`."""
         ours = {key: said.pop(key) for key in _DECLARED & said.keys()}
         options = said if name is None else {**said, "name": name}
 
@@ -94,7 +94,7 @@ class TrustLabels:
 
         return register
 
-    def declare(  # noqa: PLR0913 - one for each word of the annotations
+    def declare(
         self,
         server: AnyServer,
         tool: str,
@@ -223,8 +223,14 @@ class TrustLabels:
         request = self._vocabulary.of_meta(meta_of(ctx))
         with answering():
             label = await self._admitted(ctx, found, request)
+        if found is not None and found.said.source is None:
+            label = None
         with marking(Marks(self._name, tool, request)) as marks:
-            result = _plain(await call_next(ctx))
+            try:
+                result = _plain(await call_next(ctx))
+            except Flagged as flagged:
+                # A low-level server's; an MCPServer makes a result of it by itself.
+                result = _plain(CallToolResult(content=[TextContent(type="text", text=str(flagged))], is_error=True))
             if not isinstance(result, dict) or "content" not in result:
                 return result
             if found is not None:
@@ -242,8 +248,8 @@ class TrustLabels:
         label = await found.of(arguments, self._vocabulary)
         said = request or Annotations()
         for rule, forbids in found.forbids.items():
-            # One that breaks refuses, as everything does that cannot decide.
-            if forbids(arguments, said) is not False:
+            # One that breaks refuses too, as everything does that cannot decide.
+            if forbids(arguments, said):
                 raise _broken(rule, "")
         if self._policy is not None:
             facts = Facts(label, asked(request), args=arguments, request=request)

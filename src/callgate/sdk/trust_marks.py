@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from callgate.errors import ConfigError
 from callgate.sdk.trust_declared import Classes, Words
 from callgate.trust import attribution
-from callgate.trust.model import UNTRUSTED, Annotations, DataLabel, ToolLabel
+from callgate.trust.model import ANNOTATIONS_META, UNTRUSTED, Annotations, DataLabel, ToolLabel
 from callgate.trust.results import Told, annotations_of, combined, of_result, told
 from callgate.trust.vocabulary import Vocabulary
 
@@ -72,8 +72,9 @@ class Marks:
         marked; None where nothing at all is known."""
         said = told(result, vocabulary)
         if label is None:
-            if not self.labels and not self.warnings and not said.kinds:
-                return None
+            if not self.labels and not self.warnings and not said.kinds - {"annotations"}:
+                # Nothing, or all of it in the author's own words.
+                return self._cleaned(result)
             label = _nothing(self.server, self.tool)
         parts = [*self.labels]
         if said.kinds or not parts:
@@ -84,6 +85,15 @@ class Marks:
         if self.warnings or whole.malicious:
             whole = replace(whole, malicious=True, warnings=tuple(self.warnings))
         return annotations_of(whole)
+
+    def _cleaned(self, result: object) -> dict[str, Any] | None:
+        """An author's own annotations: as they are, but for sources in a form that says nothing to others."""
+        meta = result.get("_meta") if isinstance(result, Mapping) else None
+        own = meta.get(ANNOTATIONS_META) if isinstance(meta, Mapping) else None
+        if not isinstance(own, Mapping) or not isinstance(own.get("attribution"), list):
+            return None
+        named = [attribution.taken(str(one), self.server, self.tool) for one in own["attribution"]]
+        return {**own, "attribution": list(attribution.united(named))}
 
 
 def _of_items(label: ToolLabel, said: Told, *, chosen: bool) -> DataLabel:

@@ -10,7 +10,7 @@ from callgate.trust.model import DESTINATIONS, OUTCOMES, SOURCES, UNTRUSTED, Ann
 from callgate.trust.said import Said
 from callgate.trust.vocabulary import MAX_VALUE_CHARS
 
-_ORDER: Final = {word: at for words in (DESTINATIONS, OUTCOMES, SOURCES) for at, word in enumerate(words)}
+_ORDERS: Final = {"destination": DESTINATIONS, "outcomes": OUTCOMES, "source": SOURCES}
 _SHOWN_TOOLS: Final = 1000
 
 
@@ -70,7 +70,7 @@ def starter_table(server: str, tools: Mapping[str, Annotations]) -> str:
 def _line(key: str, words: frozenset[str] | None, example: str) -> str:
     if not words:
         return f'# {key} = "{example}"'
-    ordered = sorted(words, key=_ORDER.__getitem__)
+    ordered = sorted(words, key=_ORDERS[key].index)
     return f"{key} = {json.dumps(ordered[0] if len(ordered) == 1 else ordered)}"
 
 

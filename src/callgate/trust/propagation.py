@@ -94,11 +94,6 @@ def declassify(session: SessionLabel, parts: Collection[str] = PARTS) -> Session
     )
 
 
-def is_restricted(classes: Collection[str]) -> bool:
-    """Whether data of these classes is not for everybody: all but what is nobody's, or the user's own without class."""
-    return any(one not in {"none", "user"} for one in classes)
-
-
 def _bounded(classes: frozenset[str]) -> frozenset[str]:
     """Servers can make up classes without end; beyond a number of them only those that mean something are kept."""
     if len(classes) <= MAX_CLASSES:

@@ -12,17 +12,21 @@ from typing import Any, Final
 import msgspec
 
 from callgate.trust import attribution
-from callgate.trust.model import UNTRUSTED, Annotations, DataLabel, ToolLabel
+from callgate.trust.model import ANNOTATIONS_META, UNTRUSTED, Annotations, DataLabel, ToolLabel
 from callgate.trust.resolving import one_class, strictest
 from callgate.trust.vocabulary import MAX_ATTRIBUTION, RESTRICTED, UNKNOWN, Vocabulary
 
 MAX_ITEMS: Final = 10000
+# Of so many items the labels are read in full; of those after them only whether they are marked.
+MAX_LABELLED: Final = 1000
 MAX_WARNINGS: Final = 16
 FLAGGED: Final = "the server marked this result as malicious activity"
 ITEM_FLAGGED: Final = "the server marked part {at} of this result as malicious activity"
 TOO_MANY: Final = f"the result has more than {MAX_ITEMS} parts; the labels of the rest were not read"
+TOO_MANY_LABELLED: Final = f"the result has more than {MAX_LABELLED} labels; the rest was not read in full"
 
 _DEFAULT: Final = Vocabulary()
+_ITEM_WORDS: Final = ("openWorldHint", "maliciousActivityHint", "attribution", "returnMetadata")
 _NOTHING: Final[frozenset[str]] = frozenset()
 _TRUSTED: Final = frozenset({"system", "user", "internal", "trustedPublic"})
 
@@ -152,6 +156,7 @@ class _Gathered:
         self.warnings: list[str] = []
         self.problems: list[str] = []
         self.kinds: set[str] = set()
+        self._labelled = 0
 
     def add(self, label: Annotations, warning: str) -> None:
         self.open_world |= label.open_world is True
@@ -170,15 +175,32 @@ class _Gathered:
     def item(self, at: int, item: object, vocabulary: Vocabulary) -> None:
         for holder, path in _labelled(item, f"content[{at}]"):
             meta = holder.get("_meta")
-            for label in (_hints_of(holder, path, vocabulary), vocabulary.of_meta(meta, f"{path}._meta")):
-                if label is not None:
-                    self.kinds.add("items")
-                    self.add(label, ITEM_FLAGGED.format(at=at + 1))
+            beside = meta if isinstance(meta, Mapping) else {}
+            for said, place in (
+                (_trusts_own(holder.get("annotations")), f"{path}.annotations"),
+                (beside.get(ANNOTATIONS_META), f"{path}._meta.{ANNOTATIONS_META}"),
+            ):
+                if said is not None:
+                    self._count()
+                    self.add(vocabulary.annotations(self._affordable(said), place), ITEM_FLAGGED.format(at=at + 1))
             ifc = vocabulary.ifc_of_meta(meta, f"{path}._meta")
             if ifc is not None:
                 self.kinds.add("items")
                 self.open_world |= ifc.untrusted is True
                 self.restricted |= ifc.restricted is True
+
+    def _count(self) -> None:
+        self.kinds.add("items")
+        self._labelled += 1
+        if self._labelled == MAX_LABELLED + 1:
+            self.open_world = True
+            self.sensitivity |= {UNKNOWN}
+            self.problems.insert(0, TOO_MANY_LABELLED)
+
+    def _affordable(self, said: object) -> object:
+        if self._labelled <= MAX_LABELLED or not isinstance(said, Mapping):
+            return said
+        return {name: said[name] for name in ("openWorldHint", "maliciousActivityHint") if name in said}
 
     def done(self, own: Annotations | None, *, trusted_words: bool) -> Told:
         return Told(
@@ -202,17 +224,11 @@ def _labelled(item: object, path: str) -> Iterator[tuple[Mapping[str, Any], str]
             yield resource, f"{path}.resource"
 
 
-def _hints_of(item: Mapping[str, Any], path: str, vocabulary: Vocabulary) -> Annotations | None:
+def _trusts_own(said: object) -> dict[str, Any] | None:
     """Items have `annotations` of their own (audience, priority); only trust's words there are ours."""
-    said = item.get("annotations")
     if not isinstance(said, Mapping):
         return None
-    ours = {
-        name: said[name]
-        for name in ("openWorldHint", "maliciousActivityHint", "attribution", "returnMetadata")
-        if name in said
-    }
-    return vocabulary.annotations(ours, f"{path}.annotations") if ours else None
+    return {name: said[name] for name in _ITEM_WORDS if name in said} or None
 
 
 def _relaxed(tool: ToolLabel, said: Told) -> tuple[frozenset[str], frozenset[str]]:

@@ -41,6 +41,7 @@ MAX_ATTRIBUTION_CHARS: Final = 512
 MAX_SCOPES: Final = 32
 MAX_SCOPE_CHARS: Final = 64
 MAX_VALUES: Final = 32
+MAX_CLASSES: Final = 64
 MAX_VALUE_CHARS: Final = 128
 MAX_CRITICAL: Final = 64
 MAX_FIELDS: Final = 128
@@ -260,13 +261,16 @@ class _Reading:
         if not given or len(given) > MAX_VALUES:
             self.problem(path, f"expected a class or a list of up to {MAX_VALUES}, found {_shown(value)}")
             return None
-        found: set[str] = set()
+        found: list[str] = []
         for one in given:
             if isinstance(one, str):
-                found |= self._class(one, path)
+                found += self._class(one, path)
             elif (scopes := self._scopes(one, path)) is not None:
-                found |= scopes
+                found += scopes
             else:
+                return None
+            if len(found) > MAX_CLASSES:
+                self.problem(path, f"more than {MAX_CLASSES} classes and scopes")
                 return None
         return frozenset(found)
 

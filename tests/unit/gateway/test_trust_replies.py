@@ -247,3 +247,35 @@ def test_names_cannot_break_out_of_the_sentence():
     assert "\n" not in said
     assert "\u202e" not in said
     assert len(said) < 700
+
+
+@pytest.mark.parametrize(
+    ("raw", "rpc_id"),
+    [
+        (b'{"id":7,"result":{"content":[],"content":[{"type":"text","text":"evil"}]}}', 7),
+        (b'{"id":"a","result":{},"result":{"content":"evil"}}', "a"),
+        (b'{"id":{"x":"evil"},"result":{"a":1,"a":"evil"}}', None),
+        (b'{"id":1,"result":{}} evil', None),
+        (b"evil", None),
+        (b'{{"id":1}:"evil"}', None),
+    ],
+)
+def test_what_readers_disagree_on_is_kept_back_all_the_same(raw, rpc_id):
+    held = quarantined(raw, HANDLE, "mail", "read", "there")
+    assert json.loads(held)["id"] == rpc_id
+    assert HANDLE.encode() in held
+    assert b"evil" not in held
+
+
+def test_members_are_put_where_they_are_missing_and_an_empty_result_is_filled():
+    assert result_of(with_annotations(b'{"id":1,"result":{ } }', {"openWorldHint": True})) == {
+        "_meta": {"annotations": {"openWorldHint": True}}
+    }
+    both = b'{"id":1,"result":{"_meta":{"a":1},"x":[1],"content":[]}}'
+    assert list(result_of(with_warning(both, ["why"]))) == ["_meta", "x", "content"]
+
+
+@pytest.mark.parametrize("raw", [b'{"id":1,"result":{}} {"id":1}', b'{"id":1,"result":{"a":"\\ud800"}} x'])
+def test_something_behind_the_reply_is_no_reply(raw):
+    with pytest.raises(MessageError):
+        with_annotations(raw, {"openWorldHint": True})

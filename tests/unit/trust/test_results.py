@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from callgate.trust.attribution import is_attribution
 from callgate.trust.labels import Labels, ServerWords
-from callgate.trust.model import DataLabel, highest
-from callgate.trust.propagation import is_restricted
-from callgate.trust.results import MAX_ITEMS, annotations_of, combined, of_result, told
+from callgate.trust.model import DataLabel, class_rank, highest
+from callgate.trust.results import MAX_ITEMS, MAX_LABELLED, annotations_of, combined, of_result, told
 from callgate.trust.said import Said
 from callgate.trust.vocabulary import Vocabulary
 from support.registry import requirement
@@ -103,9 +102,9 @@ def test_github_says_that_it_is_a_strangers():
 @pytest.mark.parametrize("readers", ["private", ["octocat"], []])
 def test_github_says_that_not_everybody_may_read_it(readers):
     label = labelled({"content": [], "_meta": {"ifc": {"integrity": "trusted", "confidentiality": readers}}})
-    assert is_restricted(label.sensitivity)
+    assert class_rank(highest(label.sensitivity)) >= class_rank("regulated")
     public = labelled({"content": [], "_meta": {"ifc": {"integrity": "trusted", "confidentiality": "public"}}})
-    assert not is_restricted(public.sensitivity)
+    assert public.sensitivity == {"none"}
 
 
 @requirement("TA-031")
@@ -165,6 +164,15 @@ def test_more_parts_than_are_read_are_not_taken_for_clean():
     label = labelled({"content": items})
     assert label.open_world
     assert not label.malicious
+
+
+def test_more_labels_than_are_read_in_full_are_not_taken_for_clean():
+    mild = text(annotations={"returnMetadata": {"source": "internal", "sensitivity": "none"}})
+    assert not labelled({"content": [mild] * MAX_LABELLED}).open_world
+    label = labelled({"content": [mild] * MAX_LABELLED + [text(annotations={"maliciousActivityHint": True})]})
+    assert label.open_world
+    assert label.malicious
+    assert highest(label.sensitivity) == "unknown"
 
 
 @requirement("TA-009")

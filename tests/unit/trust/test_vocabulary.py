@@ -188,6 +188,7 @@ def test_every_form_of_a_class(value, classes):
         {"regulated": {"scopes": [""]}},
         {"regulated": {"scopes": ["a\nb"]}},
         {"regulated": {"scopes": ["x"] * (MAX_SCOPES + 1)}},
+        [{"regulated": {"scopes": [f"{at}" for at in range(MAX_SCOPES)]}}] * 3,
         {"scopes": ["HIPAA"]},
         {},
     ],

@@ -38,7 +38,10 @@ TYPE_NAMES: Final[Mapping[Kind, str]] = {
 _ERROR: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
 _UNDECLARED: Final = re.compile(r"undeclared reference to '([^']*)'")
 _OVERLOAD: Final = re.compile(r"found no matching overload for '([^']*)' applied to '(.*)'")
-_SYNTAX: Final = re.compile(r"Syntax error: (?:mismatched|extraneous|no viable alternative at) input '(.*?)'")
+_SYNTAX: Final = re.compile(
+    r"Syntax error: (?:mismatched input|extraneous input|no viable alternative at input|token recognition error at:)"
+    r" '(.*?)'(?: expecting|$)"
+)
 
 
 class Mistake(NamedTuple):
@@ -106,6 +109,8 @@ def _mistakes(text: str, message: str, *, result: bool) -> list[Mistake]:
     for line, column, what in _ERROR.findall(message):
         row = min(int(line), len(starts)) - 1
         found.append(_reworded(text, min(starts[row] + int(column) - 1, len(text)), what, result=result))
+        if what.startswith("Syntax error"):  # what follows it is guesswork
+            return found[-1:]
     # One slip can have several complaints; the first at a place is the one to read.
     first = {one.at: one for one in reversed(found)}
     return sorted(first.values()) or [Mistake(0, f"the condition cannot be read: {message[:200]}")]
@@ -119,7 +124,7 @@ def _reworded(text: str, at: int, what: str, *, result: bool) -> Mistake:
         return Mistake(at, f"{name} does not go with ({applied})")
     if match := _SYNTAX.search(what):
         return Mistake(
-            at, "the condition ends too early" if match[1] == "<EOF>" else f"{match[1]!r} is not expected here"
+            at, "the condition ends too early" if match[1] == "<EOF>" else f"'{match[1].strip()}' is not expected here"
         )
     return Mistake(at, what.removeprefix("Syntax error: ")[:200])
 

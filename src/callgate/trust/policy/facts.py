@@ -145,6 +145,10 @@ def _carried(facts: Facts) -> frozenset[str]:
     return facts.session.sensitivity if facts.carried is None else facts.carried
 
 
+def _plain_class(word: str) -> str:
+    return "regulated" if word.startswith("regulated:") else word
+
+
 def _request_open(facts: Facts) -> bool:
     return facts.session.open_world or (facts.request is not None and bool(facts.request.open_world))
 
@@ -255,8 +259,8 @@ TABLE: Final[tuple[Fact, ...]] = (
          "The classes of the data in the arguments; of all that the session has read where that cannot be told.",
          '"com.example.board-papers" in data.sensitivity', CLASSES,
          roots=("carried", "session.sensitivity")),
-    Fact("data.highest", "string", lambda f: highest(_carried(f)),
-         "The most sensitive of them.", 'data.highest == "credentials"', CLASSES,
+    Fact("data.highest", "string", lambda f: _plain_class(highest(_carried(f))),
+         "The most sensitive of them; `regulated` for every regulated class.", 'data.highest == "credentials"', CLASSES,
          roots=("carried", "session.sensitivity")),
     Fact("data.restricted", "bool", lambda f: any(class_rank(one) >= _RESTRICTED for one in _carried(f)),
          "Regulated data, credentials, an organisation's own class or an unknown one is among them.",

@@ -48,8 +48,8 @@ class Places:
         line = self.text[begin : len(self.text) if end < 0 else end].replace("\t", " ")
         column = at - begin
         cut = max(0, column - _WIDTH // 2) if len(line) > _WIDTH else 0
-        shown = "".join(char if char.isprintable() else "?" for char in line[cut : cut + _WIDTH])
-        excerpt = f"{what}\n    {shown}\n    {' ' * (column - cut)}^"
+        shown = _printable(line[cut : cut + _WIDTH])
+        excerpt = f"{_printable(what)}\n    {shown}\n    {' ' * (column - cut)}^"
         return Problem(self.source, self.text.count("\n", 0, at) + 1, key, excerpt)
 
     def of_key(self, path: Path) -> int:
@@ -71,6 +71,10 @@ class Places:
             if path[:length] in places:
                 return places[path[:length]]
         return 0
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def _skip(raw: str, index: int) -> int:

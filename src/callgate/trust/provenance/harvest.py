@@ -27,12 +27,16 @@ _SURELY_SHORT: Final = 2 * PROSE_WORDS
 class Harvest:
     """What one result holds, by who may have written it."""
 
-    def __init__(self, *, trusted: bool, fields: Mapping[str, str], leaves: int, depth: int) -> None:
+    def __init__(
+        self, *, trusted: bool, lines: bool, fields: Mapping[str, str], leaves: int, depth: int
+    ) -> None:
         self.strange: list[str] = []
         self.vouching: list[str] = []
         self.own: list[str] = []
         self.records: list[Record] = []
         self._trusted = trusted
+        # Whether each short line of a plain text vouches: not where others than the user can write into it.
+        self._lines = lines
         self._rules = [(_pattern(path), source) for path, source in fields.items()]
         self._leaves = leaves
         self._depth = depth
@@ -52,7 +56,7 @@ class Harvest:
             elif decoded is not None:
                 self._walk(decoded, "", "", self._depth)
             else:
-                for line in text.splitlines():
+                for line in text.splitlines() if self._lines else (text,):
                     self._text(line)
 
     def _told(self, text: str, decoded: Any) -> None:

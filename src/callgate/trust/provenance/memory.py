@@ -23,6 +23,8 @@ _BETWEEN: Final = f" {BREAK} "
 _LETTERS: Final = re.compile(r"[\W_]+")
 # A search phrase that is shorter picks out nothing.
 _QUERY_LENGTH: Final = 5
+# Sources that nobody but the user or the server writes to.
+_ALONE: Final = frozenset(("system", "user"))
 _VOUCHED, _ASKED_FOR = 1, 2
 # Classes of data whose details are known again when they are sent on.
 _GUARDED: Final = ("financial", "regulated", "credentials")
@@ -118,6 +120,7 @@ class Memory:
         trusted = not data.open_world and not data.malicious
         found = Harvest(
             trusted=trusted,
+            lines=data.sources <= _ALONE,
             fields={} if data.malicious else tool.fields,
             leaves=self.bounds.leaves,
             depth=self.bounds.depth,

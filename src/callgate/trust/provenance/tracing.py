@@ -234,6 +234,8 @@ class _Value:
         """Whether the value can be joined from what a stranger's texts hold in smaller parts, so that an address in
         groups, halves or single letters is known again."""
         parts = normalise.parts(self.text)
+        if len(parts) > 1 and self.memory.fingerprints.digest("".join(parts)) in self.memory.strange:
+            return True
         return bool(parts) and all(_joined(self.memory, part) for part in parts)
 
 
@@ -243,7 +245,7 @@ def _joined(memory: Memory, piece: str) -> bool:
     if int.from_bytes(digests[piece], sys.byteorder) in strange:
         return True
     length = len(piece)
-    if not 4 <= length <= 64:
+    if not 2 <= length <= 64:
         return False
     reached = {0}
     for start in range(length):
