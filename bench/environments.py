@@ -42,6 +42,8 @@ FASTMCP = Environment(
     # fastmcp 4.1.4 asks for a certifi newer than any on the index; nothing here speaks TLS, so an older one is as good.
     overrides=("certifi==2026.10.18",),
 )
+# Only to record calls with: what it asks for is not installed beside ours.
+AGENTDOJO = Environment(name="agentdojo", requirements=("agentdojo==0.1.35",))
 CONTEXTFORGE = Environment(name="contextforge", requirements=("mcp-contextforge-gateway==1.0.7.post20260921",))
 
 

@@ -28,6 +28,8 @@ import pinning
 import report
 import sessions
 import stdio_bench
+import trust
+from agentdojo import run as agentdojo
 from environments import CONTEXTFORGE, FASTMCP, Say, ensure
 from processes import HERE, Unavailable
 from rows import summaries
@@ -39,7 +41,7 @@ RESULTS = HERE / "results" / "latest.json"
 PARTIAL = HERE / "results" / "partial.json"
 README = HERE / "README.md"
 TABLE_WIDTH = 132
-PARTS = ("http", "modern", "sessions", "stdio", "audit", "approval", "inspection", "pinning")
+PARTS = ("http", "modern", "sessions", "stdio", "audit", "approval", "inspection", "pinning", "trust", "agentdojo")
 PACKAGES = ("callgate", "aiohttp", "uvicorn", "uvloop", "msgspec", "httptools", "cryptography", "webauthn")
 
 
@@ -181,6 +183,10 @@ def measure(plan: Plan, console: Console) -> dict[str, Any]:
             results["inspection"] = inspection.measure(steps.say, quick=plan.quick)
         if "pinning" in plan.parts:
             results["pinning"] = pinning.measure(scratch, steps.say, quick=plan.quick)
+        if "trust" in plan.parts:
+            results["trust"] = trust.measure(steps.say, quick=plan.quick)
+        if "agentdojo" in plan.parts:
+            results["agentdojo"] = agentdojo.measure(steps.say)
     results["seconds"] = round(time.monotonic() - began, 1)
     results["targets"] = report.targets(results)
     return results

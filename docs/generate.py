@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: configuration, reasons, metrics, inspection, command line, JSON Schema.
+"""Writes docs/reference/ from the code: configuration, reasons, metrics, inspection, facts, command line, JSON Schema.
 
 `python docs/generate.py` writes what is stale; with `--check` it only names it, and exits with 1 if there is anything.
 """
@@ -25,6 +25,8 @@ from callgate.errors import Reason
 from callgate.pinning.inspection import ADVISORY, all_rules
 from callgate.pinning.inspection import family as family_of
 from callgate.telemetry.metrics import Metrics
+from callgate.trust.policy import TABLE
+from callgate.trust.policy.condition import TYPE_NAMES
 
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
 MADE: Final = "<!-- Made by docs/generate.py; change the code it is made from. -->\n"
@@ -88,6 +90,44 @@ help for the reviewer's eyes and no substitute for them.
 
 | rule | tier | why it matters |
 |---|---|---|"""
+_FACTS: Final = """\
+# Facts for rules
+
+What the conditions of a policy can read. `callgate policy facts` prints the same; how rules are written is in
+[Write a policy in ten minutes](../how-to/write-a-policy.md). A name or a word that is not here is an error when the
+rules are loaded.
+
+Sets of possible values are lists. What nobody says of a tool is unknown, and counts as the most restrictive: its
+arguments may go to the public, its outcome may be irreversible, its result may be anybody's words.
+
+| fact | type | what it says | for example |
+|---|---|---|---|"""
+_FACTS_MORE: Final = """\
+
+## Words
+
+| fact | words |
+|---|---|"""
+_FACTS_END: Final = """\
+
+A class of data can also be `regulated:SCOPE`, such as `regulated:HIPAA`, or an organisation's own in reverse-DNS form,
+such as `com.example.board-papers`.
+
+## Where a value was found
+
+Each value in `provenance.critical` and `provenance.values` has a `path`, a `kind` and where it was `found`:
+
+| found | |
+|---|---|
+| `endorsed` | a person approved this value in this session |
+| `prompt` | in the user's own words |
+| `clean` | among what was sent before anything untrusted had been read |
+| `trusted` | in a result whose source is trusted |
+| `linked` | the id of a thing that the user named |
+| `own` | in a field that the server itself fills in |
+| `nowhere` | not met before |
+| `untrusted` | only in text that a stranger may have written |
+"""
 _OVERRIDES: Final = """\
 ## Environment variables
 
@@ -105,6 +145,7 @@ def pages() -> dict[str, str]:
         "reasons.md": reasons_page(),
         "metrics.md": metrics_page(),
         "inspection.md": inspection_page(),
+        "facts.md": facts_page(),
         "cli.md": cli_page(),
         "callgate.schema.json": json.dumps(config.schema(), indent=2, ensure_ascii=False) + "\n",
     }
@@ -155,6 +196,17 @@ def inspection_page() -> str:
         tier = "note" if rule.tier == "soft" and family_of(rule.id) in ADVISORY else rule.tier
         lines.append(_row(f"`{rule.id}`", tier, rule.why))
     return "\n".join(lines) + "\n"
+
+
+def facts_page() -> str:
+    """Every fact that rules of a policy can read."""
+    lines = [MADE + _FACTS]
+    for fact in TABLE:
+        about = f'{fact.about} Rules with `on = "result"` only.' if fact.result else fact.about
+        lines.append(_row(f"`{fact.name}`", TYPE_NAMES[fact.kind], about, f"`{fact.example}`"))
+    lines.append(_FACTS_MORE)
+    lines += [_row(f"`{fact.name}`", ", ".join(f"`{word}`" for word in fact.words)) for fact in TABLE if fact.words]
+    return "\n".join([*lines, _FACTS_END])
 
 
 def cli_page() -> str:

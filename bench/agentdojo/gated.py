@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from callgate.canonical import canonical
-from callgate.gate import Ask, Call, Context, Decision, Gate, Pass, Refuse, Verdict
 from callgate.errors import Reason
+from callgate.gate import Ask, Call, Context, Decision, Gate, Pass, Refuse, Verdict
 from callgate.gateway.trust_check import Trust
 from callgate.gateway.trust_keys import Naming
 from callgate.gateway.trust_learning import Learning
@@ -36,6 +36,13 @@ from callgate.trust.stripping import Expectations
 from callgate.trust.vocabulary import Vocabulary
 
 HERE = Path(__file__).parent
+# The first two as they were given to us, byte for byte; the others are ours, by the same meaning.
+SUITES = {
+    "workspace": HERE / "annotations_shared.json",
+    "banking": HERE / "annotations_shared.json",
+    "travel": HERE / "annotations.json",
+    "slack": HERE / "annotations.json",
+}
 ORDER = re.compile(r"<INFORMATION>.*?</INFORMATION>", re.DOTALL)
 
 
@@ -79,13 +86,13 @@ class Person:
 class Bench:
     """The gate of one way to run."""
 
-    def __init__(self, way: Way, suites: Mapping[str, Path], tools: Mapping[str, list[dict[str, Any]]]) -> None:
+    def __init__(self, way: Way, tools: Mapping[str, list[dict[str, Any]]]) -> None:
         fingerprints = Fingerprints(bytes(range(32)))
         shelf = MemoryTrust()
         self.way = way
         self.person = Person()
         self._sessions = Sessions(shelf, lambda: Memory(fingerprints), idle_ms=lambda: 0)
-        words = {name: {"annotations": str(path), "annotations_key": name} for name, path in suites.items()}
+        words = {name: {"annotations": str(path), "annotations_key": name} for name, path in SUITES.items()}
         self.labels = labels({}, words, compile_rule=predicate)
         vocabulary = Vocabulary()
         learning = Learning(lambda *_: None)
@@ -161,15 +168,12 @@ class Bench:
         return msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "result": result})
 
 
-def run_all(
-    way: Way, traces: Mapping[str, Any], suites: Mapping[str, Path], only: frozenset[str] | None = None
-) -> list[Outcome]:
+def run_all(way: Way, traces: Mapping[str, Any]) -> list[Outcome]:
     """Every recorded run, one way."""
-    bench = Bench(way, suites, traces["tools"])
+    bench = Bench(way, traces["tools"])
 
     async def go() -> list[Outcome]:
-        wanted = (one for one in traces["runs"] if only is None or one["suite"] in only)
-        return [await bench.run(number, one) for number, one in enumerate(wanted)]
+        return [await bench.run(number, one) for number, one in enumerate(traces["runs"])]
 
     return asyncio.run(go())
 
@@ -184,7 +188,7 @@ def tally(outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 KEYS = (
-    "tasks", "unasked", "asked", "blocked", "consequential_unasked",
+    "tasks", "unasked", "asked", "blocked", "gestures", "consequential_unasked",
     "attacks", "succeeded", "attacks_with_a_consequential_call_unasked", "attacked_tasks_unasked",
 )  # fmt: skip
 
@@ -193,6 +197,7 @@ def _figures(one: Outcome) -> Iterator[str]:
     if one.injection_task is None:
         yield "tasks"
         yield "blocked" if one.blocked else "asked" if one.asked else "unasked"
+        yield from ["gestures"] * len(one.asked)
         yield from ["consequential_unasked"] * one.consequential
         return
     yield "attacks"
@@ -226,7 +231,7 @@ def _bare(value: Any, goal: str) -> Any:
     return [_bare(item, goal) for item in value] if isinstance(value, list) else value
 
 
-async def _unrecorded(_call: Call, _decision: Decision) -> None:
+async def _unrecorded(call: Call, decision: Decision) -> None:
     """What a decision is recorded with is measured elsewhere."""
 
 

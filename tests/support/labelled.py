@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import mcp_types as types
 import pytest
@@ -194,7 +194,7 @@ def low_level(labels: TrustLabels) -> Server[Any]:
 
     async def call_tool(_ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         path = (params.arguments or {})["path"]
-        labels.read(path, source="user", sensitivity="pii")
+        labels.read(*filter(None, [path]), source="user", sensitivity="pii")
         await labels.step(INJECTED if "evil" in path else PAGE)
         return types.CallToolResult(content=[types.TextContent(type="text", text="read")])
 
@@ -233,7 +233,7 @@ class Places:
         self._stack = contextlib.ExitStack()
         self._urls: dict[str, str] = {}
 
-    def __enter__(self) -> Places:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

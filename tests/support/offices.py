@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -26,6 +26,8 @@ from support.sessions import CONTENT, META, VERSION, events, message
 
 HANDSHAKE: Final = "2025-11-25"
 ERAS: Final = (HANDSHAKE, VERSION)
+# How a call ends that a person has to approve, at a gateway that lets nobody wait.
+ASKED: Final = "missing_evidence"
 EVIL: Final = "evil@attacker.example"
 PAGE: Final = f"Opening hours are nine to five. Questions go to {EVIL}, said the shop."
 
@@ -246,8 +248,12 @@ class Agent:
 class WrapAgent:
     """A client of `callgate wrap`: one process for each server, all started by this test's process."""
 
-    def __init__(self, site: TrustSite, era: str = HANDSHAKE, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, site: TrustSite, era: str = HANDSHAKE, env: Mapping[str, str] | None = None, through: Sequence[str] = ()
+    ) -> None:
         self._site = site
+        # What stands between this process and the one it starts, as a client would.
+        self._through = list(through)
         self._era = era
         self._env = dict(os.environ) | dict(env or {})
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -266,7 +272,7 @@ class WrapAgent:
 
     def _at(self, server: str) -> subprocess.Popen[bytes]:
         if server not in self._running:
-            argv = [CALLGATE, "wrap", "-c", str(self._site.gateway.config), server]
+            argv = [*self._through, CALLGATE, "wrap", "-c", str(self._site.gateway.config), server]
             self._running[server] = subprocess.Popen(
                 argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=self._env
             )

@@ -21,6 +21,8 @@ from pathlib import Path
 
 from callgate.config import parse
 from callgate.errors import ConfigError
+from callgate.trust.policy import Policy
+from callgate.trust.policy.cases import read_cases
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKED = ("bash", "console", "python", "toml", "json")
@@ -123,9 +125,22 @@ class Page:
             raise Broken(f"{block.place}: {error}") from None
 
     def _toml(self, block: Block) -> None:
+        if re.match(r"\s*(#[^\n]*\n\s*)*\[\[(rules|cases)\]\]", block.text):
+            self._policy(block)
+            return
         named = re.findall(r"\$\{(\w+)", block.text)
         try:
             parse(block.text, environ=dict.fromkeys(named, "sqlite:///x.db"), base=self.work)
+        except ConfigError as error:
+            raise Broken(error.message) from None
+
+    def _policy(self, block: Block) -> None:
+        """Rules of a policy, or cases to try one on: those have a configuration's form, and none of its keys."""
+        try:
+            if "[[rules]]" in block.text:
+                Policy.load(texts=[(block.place, block.text)])
+            else:
+                read_cases(block.text, block.place)
         except ConfigError as error:
             raise Broken(error.message) from None
 

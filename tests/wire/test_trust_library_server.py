@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from mcp import Client, MCPError
 from mcp.server.mcpserver import MCPServer
-from mcp_types import CallToolResult, TextContent
+from mcp_types import CallToolResult, ElicitResult, TextContent
 
 from callgate.errors import ConfigError
 from callgate.sdk import TrustLabels
@@ -20,10 +19,16 @@ from support.registry import requirement
 every_era = pytest.mark.parametrize("era", ERAS)
 
 
-@pytest.fixture
-def places(tmp_path):
-    with Places(tmp_path, Road("http", "auto")) as made:
+@pytest.fixture(scope="module")
+def one_place(tmp_path_factory):
+    with Places(tmp_path_factory.mktemp("places"), Road("http", "auto")) as made:
         yield made
+
+
+@pytest.fixture
+def places(one_place):
+    one_place.runs_file.unlink(missing_ok=True)
+    return one_place
 
 
 @pytest.fixture
@@ -334,8 +339,6 @@ def test_a_tool_of_several_steps_stops_at_the_flagged_one(peer, places):
 @pytest.mark.parametrize("kind", ["http", "stdio"])
 async def test_or_it_asks_whoever_is_at_the_client(tmp_path, kind):
     """In the era in which a server can ask in the middle of a call."""
-    from mcp_types import ElicitResult
-
     asked = []
     answers = [True, False]
 
@@ -369,27 +372,9 @@ def test_a_low_level_server_has_labels_too(era):
         assert tool["annotations"] == {"returnMetadata": {"source": ["user", "system"], "sensitivity": ["none", "pii"]}}
         found = labels_of(call(peer, "read_file", {"path": "/home/ada/a.txt"}))
         assert found["returnMetadata"] == {"source": "user", "sensitivity": "pii"}
-        assert found["attribution"] == ["mcp://files.acme.example/read_file?source=%2Fhome%2Fada%2Fa.txt"]
+        assert found["attribution"] == ["local:anonymous/home/ada/a.txt"]
+        # where it read nothing that it names, the tool itself is the source
+        assert labels_of(call(peer, "read_file", {"path": ""}))["attribution"] == ["mcp://files.acme.example/read_file"]
         stopped = call(peer, "read_file", {"path": "/evil"})
         assert stopped["result"]["isError"] is True
         assert labels_of(stopped)["maliciousActivityHint"] is True
-
-
-async def test_a_client_in_the_same_process_gets_them_too():
-    labels = TrustLabels()
-    mcp = MCPServer("near", log_level="CRITICAL")
-
-    @labels.tool(mcp, source="user", sensitivity="pii", structured_output=False)
-    def me() -> str:
-        return "Ada"
-
-    async with Client(mcp) as client:
-        result = await client.call_tool("me", {})
-        with pytest.raises(MCPError):
-            await client.call_tool("nobody", {"x": 1}) if False else await _unknown(client)
-    assert result.meta["annotations"]["attribution"] == ["mcp://near/me"]
-
-
-async def _unknown(client):
-    result = await client.call_tool("nobody", {})
-    raise MCPError(-32602, str(result.is_error))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from callgate.cli.check_trust import refused, trust_lines, trust_problems, trust_row
 from callgate.cli.common import ConfigOption, JsonOption, console, print_json, say
 from callgate.cli.people import console_url
+from callgate.cli.pinned import options_of
 
 # What only this verb needs is imported by it: every other verb would wait for it too.
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ def register(app: typer.Typer) -> None:
 def check(path: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Check the configuration and list the servers in it, and which of their tools need a person's approval.
 
-    Prints every problem with its file and line, and exits with 1 if there is any.
+    Labels of tools, files of annotations and the policy are read too. Prints every problem with its file and line, and exits with 1 if there is any.
     """
     from callgate import config
     from callgate.errors import ConfigError
@@ -32,6 +35,8 @@ def check(path: ConfigOption = None, as_json: JsonOption = False) -> None:
     file = config.find(path)
     try:
         loaded = config.load(path)
+        if problems := trust_problems(loaded, file):
+            raise refused(problems)
     except ConfigError as error:
         if as_json:
             print_json(_refusal(error, file))
@@ -41,13 +46,13 @@ def check(path: ConfigOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         servers = [_row(name, server) for name, server in loaded.servers.items()]
         shown = str(file) if file else None
-        approval = _approval(loaded)
-        print_json({"ok": True, "file": shown, "servers": servers, "approval": approval, "notes": _notes(loaded)})
+        found = {"approval": _approval(loaded), "trust": trust_row(loaded), "notes": _notes(loaded)}
+        print_json({"ok": True, "file": shown, "servers": servers, **found})
     else:
-        _print(loaded, file)
+        _print(loaded, file, options_of(path, None))
 
 
-def _print(loaded: Config, file: Path | None) -> None:
+def _print(loaded: Config, file: Path | None, options: tuple[str, ...]) -> None:
     typer.echo(f"OK  {file or 'no configuration file: the defaults hold'}")
     if loaded.servers:
         _print_servers(loaded)
@@ -55,6 +60,10 @@ def _print(loaded: Config, file: Path | None) -> None:
         typer.echo("No servers yet. Add a table [servers.NAME] with a url or a command to callgate.toml.")
     if (approval := _approval(loaded)) is not None:
         _print_approval(approval)
+    if loaded.servers:
+        show = shlex.join(["callgate", "labels", "show", *options])
+        for line in trust_lines(trust_row(loaded), show):
+            typer.echo(line)
     for note in _notes(loaded):
         typer.echo(f"note: {note}")
 

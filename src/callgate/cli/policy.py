@@ -69,7 +69,7 @@ def check(
     if as_json:
         print_json({"ok": True, "rules": [_rule(rule) for rule in loaded.rules]})
         return
-    typer.echo(f"OK  {len(loaded.rules)} rules")
+    typer.echo(f"OK  {len(loaded.rules)} {'rule' if len(loaded.rules) == 1 else 'rules'}")
     console().print(rules_table(loaded))
 
 

@@ -75,9 +75,9 @@ class Replayed:
         decided = self.same + len(self.differing)
         text = f"{len(self.differing)} of {decided} decisions would differ."
         if self.unsure:
-            text += f" {self.unsure} depend on arguments that the log does not have whole; the strict answer is taken."
+            text += f" Not told by the log, for want of arguments, and so decided strictly: {self.unsure}."
         if self.without_facts:
-            text += f" {self.without_facts} calls were recorded without facts and are left out."
+            text += f" Recorded without facts, and left out: {self.without_facts}."
         return text
 
 

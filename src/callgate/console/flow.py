@@ -52,7 +52,7 @@ class Stroke(NamedTuple):
 
 @dataclass(frozen=True)
 class Box:
-    """A node with its place; `href` leads to its step in the list."""
+    """A node with its place."""
 
     node: Node
     x: int
@@ -63,10 +63,6 @@ class Box:
     title: Shown
     # Where each value of a call is written, from the top of the drawing.
     ports: list[int] = field(default_factory=list)
-
-    @property
-    def href(self) -> str:
-        return f"#step-{self.node.seq}" if self.node.seq else ""
 
     @property
     def right(self) -> int:

@@ -57,12 +57,11 @@ class Declared(msgspec.Struct, frozen=True):
         try:
             found = self.resolve(arguments)
             told = await found if inspect.isawaitable(found) else found
+            said = Said() if told is None else _read(self.label.server, self.tool, told, vocabulary)
         except Exception as error:  # noqa: BLE001 - arguments are an agent's: whatever they break is undecided
             log.warning("the resolve function of %s failed: %s", self.tool, place(error))
             return self.label
-        if told is None:
-            return self.label
-        return self._narrowed(_read(self.label.server, self.tool, told, vocabulary))
+        return self.label if said == Said() else self._narrowed(said)
 
     def _narrowed(self, told: Said) -> ToolLabel:
         words: dict[str, Any] = {}
@@ -177,8 +176,8 @@ def _read(server: str, tool: str, told: object, vocabulary: Vocabulary) -> Said:
 
 def _plain(value: Any) -> Any:
     """As JSON has it: a word, an object, or a list of these."""
-    if isinstance(value, str) or value is None:
-        return value
     if isinstance(value, Mapping):
         return dict(value)
-    return [_plain(one) for one in value]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(one) for one in value]
+    return value

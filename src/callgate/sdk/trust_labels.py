@@ -46,13 +46,13 @@ _RULES: Final = """
 [[rules]]
 name = "open-world-to-public"
 effect = "block"
-when = 'request.open_world && tool.destination == "public"'
+when = 'request.open_world && tool.destination == "public" && tool.outcomes != "benign"'
 say = "Data that a stranger may have written is not put where everybody can read it."
 """
 
 
 def open_world_to_public() -> Policy:
-    """One rule: a call that says it carries open-world data is refused where its input would become public."""
+    """One rule: a call that says it carries open-world data is refused where it would write to a public place."""
     return Policy.load(texts=[("open-world-to-public", _RULES)], default=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,6 +18,7 @@ from callgate.trust.model import ANNOTATIONS_META, UNTRUSTED, Annotations, DataL
 from callgate.trust.results import Told, annotations_of, combined, of_result, told
 from callgate.trust.vocabulary import Vocabulary
 
+_DRIVE: Final = re.compile(r"[A-Za-z]:[\\/]")
 STOPPED: Final = "Stopped: what this step read was flagged as possibly malicious, so the rest was not done."
 
 
@@ -57,7 +59,7 @@ class Marks:
         if label.problems or label.returns is None:
             text = label.problems[0].text if label.problems else "the label cannot be read"
             raise ConfigError(f"{self.tool}: {text}", advice="See the words of returnMetadata.")
-        named = [attribution.taken(one, self.server, self.tool) for one in sources]
+        named = [self._source(one) for one in sources]
         self.add(
             DataLabel(
                 open_world=open_world is True or UNTRUSTED in label.returns.source,
@@ -66,6 +68,12 @@ class Marks:
                 attribution=attribution.united(named),
             )
         )
+
+    def _source(self, given: str) -> str:
+        """A path is taken for a file; nothing of it says whose machine that is."""
+        if given.startswith(("/", "./", "../")) or _DRIVE.match(given):
+            return attribution.of_file(given)
+        return attribution.taken(given, self.server, self.tool)
 
     def annotations(self, result: object, label: ToolLabel | None, vocabulary: Vocabulary) -> dict[str, Any] | None:
         """`_meta.annotations` of the result: what was marked, what its items say, and the declared where nothing was

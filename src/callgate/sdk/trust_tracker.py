@@ -9,6 +9,7 @@ One tracker is one agent's session; all the clients of that agent share it.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import secrets
@@ -294,7 +295,8 @@ def _question(judged: Judged) -> Question:
     return Question(
         server=label.server,
         tool=label.tool,
-        arguments=dict(facts.args or {}),
+        # Of its own: what is shown must not become what is sent.
+        arguments=copy.deepcopy(dict(facts.args or {})),
         rule=judged.ruling.rule,
         say=judged.ruling.say,
         destination=label.destination,

@@ -14,6 +14,8 @@ import msgspec
 from callgate.errors import ConfigError
 from callgate.errors import Problem as Located
 from callgate.trust.labels import Labels, ServerWords
+from callgate.trust.policy.places import Path as Keys
+from callgate.trust.policy.places import json_places
 from callgate.trust.resolving import ArgumentRule, Predicate
 from callgate.trust.said import Defaults, Said, said_of
 from callgate.trust.vocabulary import Vocabulary
@@ -98,7 +100,10 @@ def read_annotations(path: Path, key: str | None = None, vocabulary: Vocabulary 
         raise ConfigError(
             f"{path}: not valid JSON: {error}", advice="Put it right, then run `callgate check`."
         ) from None
-    return annotations_of(data, str(path), key, vocabulary)
+    try:
+        return annotations_of(data, str(path), key, vocabulary)
+    except _Mistaken as mistaken:
+        raise mistaken.located(text.decode()) from None
 
 
 def annotations_of(
@@ -108,22 +113,24 @@ def annotations_of(
     if key is not None:
         if not isinstance(data, dict) or key not in data:
             there = ", ".join(sorted(data)[:10]) if isinstance(data, dict) else "no table"
-            raise _failure(source, [(key, f"there is no such part; the file has {there}")])
+            raise _Mistaken(source, [((key,), key, f"there is no such part; the file has {there}")])
         data = data[key]
+    within: Keys = () if key is None else (key,)
     if not isinstance(data, dict):
-        raise _failure(source, [(key or "", "expected a table of tools")])
+        raise _Mistaken(source, [(within, key or "", "expected a table of tools")])
     taken = vocabulary or Vocabulary()
     found: dict[str, Said] = {}
-    problems: list[tuple[str, str]] = []
+    problems: list[tuple[Keys, str, str]] = []
     for tool, entry in data.items():
+        place = (*within, tool)
         if not isinstance(entry, dict) or not isinstance(entry.get("annotations"), dict):
-            problems.append((tool, 'expected {"annotations": {...}}' + _part_hint(entry, key)))
+            problems.append((place, tool, 'expected {"annotations": {...}}' + _part_hint(entry, key)))
             continue
         read = taken.tool(entry)
-        problems += [(f"{tool}.{problem.path}", problem.text) for problem in read.problems]
+        problems += [((*place, *_keys(one.path)), f"{tool}.{one.path}", one.text) for one in read.problems]
         found[tool] = said_of(read)
     if problems:
-        raise _failure(source, problems)
+        raise _Mistaken(source, problems)
     return found
 
 
@@ -132,6 +139,22 @@ def _part_hint(entry: object, key: str | None) -> str:
     return '; the file has several parts: name one with annotations_key = "NAME"' if nested and key is None else ""
 
 
-def _failure(source: str, problems: Iterable[tuple[str, str]]) -> ConfigError:
-    told = tuple(Located(source, None, key, text) for key, text in problems)
-    return ConfigError(problems=told, advice=_ADVICE)
+def _keys(path: str) -> Keys:
+    """`annotations.attribution[1]` as keys; what does not lead anywhere is found at what is around it."""
+    return tuple(path.partition("[")[0].split("."))
+
+
+class _Mistaken(ConfigError):
+    """Mistakes in annotations, by the keys that lead to them."""
+
+    def __init__(self, source: str, mistakes: Iterable[tuple[Keys, str, str]]) -> None:
+        self._source = source
+        self._mistakes = tuple(mistakes)
+        told = tuple(Located(source, None, key, text) for _, key, text in self._mistakes)
+        super().__init__(problems=told, advice=_ADVICE)
+
+    def located(self, text: str) -> ConfigError:
+        """The same with lines and carets."""
+        places = json_places(self._source, text)
+        told = tuple(places.problem(places.of_key(keys), key, what) for keys, key, what in self._mistakes)
+        return ConfigError(problems=told, advice=_ADVICE)

@@ -64,7 +64,7 @@ def test_check_lists_the_rules_in_the_order_in_which_they_speak(policy, file):
 def test_check_without_a_file_is_about_the_rules_in_force(policy, file, here):
     assert policy("check").out.startswith("OK  8 rules")
     (here / "callgate.toml").write_text('[trust]\npolicy = "rules.toml"\ndefault_policy = false\n')
-    assert policy("check").out.startswith("OK  1 rules")
+    assert policy("check").out.startswith("OK  1 rule\n")
 
 
 def test_check_tells_every_mistake_with_a_caret(policy, file):
@@ -197,7 +197,7 @@ def test_a_call_on_record_is_explained(policy, log):
 
 def test_replay_of_the_same_rules_finds_no_difference(policy, log):
     out = policy("replay", "--store", log).out
-    assert out == "0 of 3 decisions would differ. 1 calls were recorded without facts and are left out.\n"
+    assert out == "0 of 3 decisions would differ. Recorded without facts, and left out: 1.\n"
 
 
 def test_replay_shows_which_decisions_would_differ(policy, log, file):

@@ -237,7 +237,7 @@ async def test_why_is_shown_line_by_line_on_the_approval_page(console):
     why = 'A stranger decides. (rule: stranger-decides)\nto = "x\u202ey<b>": only in a stranger\'s text\n\nSources: mcp://mail'
     asked = await console.ask(why=why)
     text = await page(console, f"/approve/{asked.id}")
-    block = text.split('<div class="why">')[1].split("</dd>")[0]
+    block = text.split('<section class="card why"')[1].split("</section>")[0]
     lines = [html.unescape(line) for line in re.findall(r"<p>(.*?)</p>", block)]
     assert lines == [
         "A stranger decides. (rule: stranger-decides)",
@@ -253,6 +253,6 @@ async def test_why_is_bounded(console):
     await console.sign_in()
     asked = await console.ask(why="w" * 3_000 + "\nx" * 30_000)
     assert len(asked.why) == 4_000
-    block = (await page(console, f"/approve/{asked.id}")).split('<div class="why">')[1].split("</dd>")[0]
+    block = (await page(console, f"/approve/{asked.id}")).split('<section class="card why"')[1].split("</section>")[0]
     assert block.count("<p>") == 61
     assert "lines more" in block

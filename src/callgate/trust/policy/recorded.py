@@ -71,20 +71,7 @@ def to_record(facts: Facts) -> dict[str, Any]:
     cut = len(provenance.values) > MAX_VALUES or len(session.attribution) > MAX_URIS
     recorded = _Recorded(
         v=VERSION,
-        tool=_Tool(
-            tool.server,
-            tool.tool,
-            tuple(sorted(tool.destinations)),
-            tuple(sorted(tool.outcomes)),
-            tuple(sorted(tool.accepts)),
-            tuple(sorted(tool.sources)),
-            tuple(sorted(tool.returns)),
-            tool.read_only,
-            tool.destructive,
-            tool.open_world,
-            tool.malicious,
-            tuple(sorted(tool.unknown)),
-        ),
+        tool=_tool(tool),
         taken=_Taken(
             session.open_world, session.malicious, session.attribution[:MAX_URIS], tuple(sorted(session.sensitivity))
         ),
@@ -104,6 +91,35 @@ def to_record(facts: Facts) -> dict[str, Any]:
     )
     built: dict[str, Any] = msgspec.to_builtins(recorded)
     return built
+
+
+def _tool(label: ToolLabel) -> _Tool:
+    seen = _seen.get(id(label))
+    # The label is kept beside it, so its id cannot come to mean another.
+    if seen is not None and seen[0] is label:
+        return seen[1]
+    made = _Tool(
+        label.server,
+        label.tool,
+        tuple(sorted(label.destinations)),
+        tuple(sorted(label.outcomes)),
+        tuple(sorted(label.accepts)),
+        tuple(sorted(label.sources)),
+        tuple(sorted(label.returns)),
+        label.read_only,
+        label.destructive,
+        label.open_world,
+        label.malicious,
+        tuple(sorted(label.unknown)),
+    )
+    if len(_seen) >= _KEPT:
+        _seen.clear()
+    _seen[id(label)] = (label, made)
+    return made
+
+
+_KEPT: Final = 1024
+_seen: Final[dict[int, tuple[ToolLabel, _Tool]]] = {}
 
 
 def from_record(record: object, args: Mapping[str, Any] | None = None) -> Facts:

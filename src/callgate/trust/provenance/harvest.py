@@ -71,14 +71,14 @@ class Harvest:
             return
         if isinstance(value, str | int | float):
             self._leaf(key, value, path)
+        elif not isinstance(value, dict | list | tuple) or self._stops(value, depth):
+            return
         elif isinstance(value, dict):
-            if not self._stops(value, depth):
-                self._members(value, key, path, depth)
-        elif isinstance(value, list | tuple):
-            if not self._stops(value, depth):
-                below = path + "[]" if self._rules else ""
-                for item in value:
-                    self._walk(item, key, below, depth - 1)
+            self._members(value, key, path, depth)
+        else:
+            below = path + "[]" if self._rules else ""
+            for item in value:
+                self._walk(item, key, below, depth - 1)
 
     def _members(self, value: dict[str, Any], key: str, path: str, depth: int) -> None:
         rules = self._rules
@@ -90,7 +90,8 @@ class Harvest:
                 self._walk(item, name, below, depth - 1)
         # Names may be data: `{"ann@example.com": …}`.
         if self._trusted:
-            self.vouching.extend(value)
+            for name in value:
+                self._text(name)
         else:
             self.strange.extend(value)
         if (found := id_of(value)) is not None:

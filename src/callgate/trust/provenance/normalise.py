@@ -209,8 +209,9 @@ def _is_detail(word: str) -> bool:
 
 def number(value: float) -> str:
     """A JSON number as its atom."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        value = int(value)
+    if isinstance(value, float):
+        # 1.89 is what 1 + 0.89 is meant to be.
+        value = int(value) if value.is_integer() and abs(value) < 1e15 else round(value, 9)
     return repr(value)
 
 
