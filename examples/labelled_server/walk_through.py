@@ -1,4 +1,4 @@
-"""What a client sees of the labels: in the list of tools, before a call, on a result, and where a request is refused."""
+"""What a client sees of the labels: in the list of tools, before a call, on a result, and in a refusal."""
 
 from __future__ import annotations
 

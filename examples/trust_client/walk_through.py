@@ -40,7 +40,7 @@ def say(text: str) -> None:
 
 
 async def ask(question: Question) -> bool:
-    """Show the person question.text, and wait for their answer. Here nobody agrees to anything that evil.example says."""
+    """Show the person question.text, and wait for their answer. Here nobody agrees to write to evil.example."""
     agreed = "evil.example" not in question.arguments["to"]
     say(f"the person is asked: {question.rule}: {question.arguments['to']}: {'yes' if agreed else 'no'}")
     return agreed
@@ -56,7 +56,9 @@ def server(name: str) -> Client:
 
 async def main() -> None:
     tracker = TrustTracker(ask=ask, alert=alert)
-    tracker.prompt("Look at https://shop.example/hours and /reviews, and mail ada@home.example when they are open.")
+    tracker.prompt(
+        "Look at https://shop.example/hours and https://shop.example/reviews, and mail ada@home.example when they open."
+    )
     async with (
         TrackedClient(server("web"), tracker, server="web", annotations=WEB) as web,
         TrackedClient(server("mail"), tracker, server="mail", annotations=MAIL) as mail,

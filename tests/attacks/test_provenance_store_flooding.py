@@ -69,3 +69,10 @@ def test_a_long_value_is_not_cut_into_a_clean_one():
     talk = Talk("x")
     talk.strangers(EVIL)
     assert talk.found("x " * 200_000 + EVIL) == "untrusted"
+
+
+def test_a_link_behind_a_long_text_is_not_overlooked():
+    talk = Talk("Write to Ann")
+    talk.strangers("See www.evil.example")
+    assert talk.trace({"body": "word " * 100_000 + "www.evil.example"}).foreign_links
+    assert not talk.trace({"body": "word " * 100}).foreign_links

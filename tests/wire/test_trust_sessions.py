@@ -186,14 +186,15 @@ def batch(agent, server, *messages):
 
 def test_batches_are_labelled_and_keep_the_gateways_secrets_too(site):
     agent = site.agent("2025-03-26")
-    agent.call("web", "fetch", PRIVATE, url=URL)
+    private = PRIVATE | {"dev.callgate/session": fresh("conversation")}
+    agent.call("web", "fetch", private, url=URL)
     before = len(site.servers["mail"].calls())
     some = [
         {"jsonrpc": "2.0", "id": at, "method": "tools/call", "params": {"name": "send_email", "arguments": given}}
         for at, given in enumerate(({"to": BOB, "body": "one"}, {"to": BOB, "body": "two"}))
     ]
     for one in some:
-        one["params"]["_meta"] = PRIVATE
+        one["params"]["_meta"] = private
     replies = batch(agent, "mail", *some)
     assert sorted(one["id"] for one in replies) == [0, 1]
     met = site.servers["mail"].calls()[before:]

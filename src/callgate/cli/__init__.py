@@ -22,6 +22,7 @@ VERBS: Final = {
     "config": "config",
     "review": "review",
     "tools": "tools",
+    "labels": "labels",
     "policy": "policy",
     "block-all": "block_all",
     "enroll": "enroll",

@@ -27,7 +27,8 @@ def register(app: typer.Typer) -> None:
 def check(path: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Check the configuration and list the servers in it, and which of their tools need a person's approval.
 
-    Labels of tools, files of annotations and the policy are read too. Prints every problem with its file and line, and exits with 1 if there is any.
+    Labels of tools, files of annotations and the policy are read too. Prints every problem with its file and line, and
+    exits with 1 if there is any.
     """
     from callgate import config
     from callgate.errors import ConfigError

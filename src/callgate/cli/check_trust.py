@@ -82,7 +82,7 @@ def refused(problems: list[Problem]) -> ConfigError:
 
 
 def trust_row(loaded: Config) -> dict[str, Any]:
-    """What holds, for people and machines: whether the policy decides, by how many rules, and who says what of tools."""
+    """What holds, for people and machines: does the policy decide, by how many rules, and who labels tools?"""
     from callgate.gateway.trust_setup import make_policy
 
     section = loaded.trust

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from callgate.approval import Approvals
     from callgate.config import Config
     from callgate.pinning.service import Pins
+    from callgate.trust.service import TrustService
 
 log = logging.getLogger("callgate.http")
 
@@ -53,7 +54,7 @@ class Watched(Protocol):
 
 Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 # Makes the console's application of a configuration, from its services and the origin that browsers see it under.
-MakeConsole: TypeAlias = "Callable[[Config, Approvals, str, Pins | None], Asgi]"
+MakeConsole: TypeAlias = "Callable[[Config, Approvals, str, Pins | None, TrustService | None], Asgi]"
 
 
 class App:

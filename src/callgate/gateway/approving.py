@@ -188,7 +188,7 @@ class Approving:
                     user,
                     caller=asked.caller,
                     agent=agent_of(asked.visit),
-                    why="; ".join(ask.why for ask in asks) or self._why(gated),
+                    why="\n".join(ask.why for ask in asks) or self._why(gated),
                     page=(await self._page("")).removesuffix("/approve/"),
                 )
             except Refused as refused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from callgate.errors import Refused
@@ -41,10 +42,15 @@ class Desks:
         return None if self._approval is None else await self._approval.answer(message, context)
 
     def owns(self, tool: str) -> bool:
-        return self._pins is not None and tool == PENDING_TOOL
+        if self._pins is not None and tool == PENDING_TOOL:
+            return True
+        return self._trust is not None and self._trust.owns(tool)
 
     async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
-        return None if self._pins is None else await self._pins.answer_call(message, call)
+        found = None if self._pins is None else await self._pins.answer_call(message, call)
+        if found is None and self._trust is not None:
+            return await self._trust.answer_call(call)
+        return found
 
     async def look_anew(self, call: Call) -> Refused | None:
         return None if self._pins is None else await self._pins.look_anew(call)
@@ -72,8 +78,9 @@ class Desks:
         trust = None if self._trust is None else self._trust.amend(message, context)
         pins = None if self._pins is None else self._pins.amend(message, context)
         approval = None if self._approval is None else self._approval.amend(message, context)
-        # Trust learns from a list before entries of it are taken away or marked.
-        return _chain(trust, pins, approval)
+        offer = None if self._trust is None else self._trust.offer(message)
+        # Trust learns from a list before entries of it are taken away or marked, and has a tool of its own to add.
+        return _chain(trust, pins, approval, offer)
 
     def amend_call(self, message: Message, call: Call, decision: Decision) -> Amend | None:
         pins = None if self._pins is None else self._pins.screen(call.context)
@@ -100,8 +107,4 @@ def _chain(*amends: Amend | None) -> Amend | None:
     wanted = [amend for amend in amends if amend is not None]
     if len(wanted) < 2:
         return wanted[0] if wanted else None
-    if len(wanted) == 2:
-        first, second = wanted
-        return lambda raw: second(first(raw))
-    first, second, third = wanted
-    return lambda raw: third(second(first(raw)))
+    return lambda raw: reduce(lambda text, amend: amend(text), wanted, raw)

@@ -108,7 +108,8 @@ class Console:
         if self._made is None or self._made[0] is not config or self._made[1] is not approvals:
             url = config.approval.url
             pins = None if self._runtime.pinning is None else self._runtime.pinning.pins
-            made = self._make(config, approvals, self._address if url is None else origin_of(url), pins)
+            trust = None if self._runtime.trust is None else self._runtime.trust.service
+            made = self._make(config, approvals, self._address if url is None else origin_of(url), pins, trust)
             self._made = config, approvals, made
         return self._made[2]
 

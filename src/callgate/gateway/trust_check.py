@@ -105,16 +105,11 @@ class Trust:
         if request is not None and not self.consents(meta):
             request = msgspec.structs.replace(request, attribution=())
         session = honour(live.session.label, request)
-        provenance = trace(live.memory, label, call.arguments)
-        facts = Facts(
-            label,
-            session,
-            provenance,
-            call.arguments,
-            request,
-            agent_facts(call.context, name),
-            steps=live.session.steps,
-        )
+        facts = Facts(label, session, args=call.arguments, request=request, size=len(call.canonical))
+        facts.agent, facts.steps = agent_facts(call.context, name), live.session.steps
+        # Where values come from is a question worth its time only if some rule may ask it.
+        if not self.policy.indifferent(facts):
+            facts.provenance = trace(live.memory, label, call.arguments)
         ruling = self.policy.decide(facts)
         judged = Judged(call, name, live, facts, ruling, asked=self.enforcing and ruling.effect == "ask")
         self._remember(judged)

@@ -19,7 +19,9 @@ from callgate.gate import Call, Context, Decision
 from callgate.gateway.amending import Amends
 from callgate.gateway.catalogue import decode_leniently
 from callgate.gateway.door import After, Amend, Decided
+from callgate.gateway.line import Visit
 from callgate.gateway.trust_check import Judged, Trust
+from callgate.gateway.trust_released import RESULT_TOOL, offered
 from callgate.gateway.trust_results import Results
 from callgate.jsonrpc import (
     TOOLS_CALL,
@@ -83,6 +85,28 @@ class TrustDesk:
             return None
         labels = self._check.labels
         return resolved(tool, labels.of(context.server, tool, arguments), labels.listed(context.server, tool))
+
+    # ---- results that were held back ----
+
+    def owns(self, tool: str) -> bool:
+        return tool == RESULT_TOOL and self._check.policy.holds_back
+
+    async def answer_call(self, call: Call) -> dict[str, Any] | None:
+        """The gateway's own tool; None for every other."""
+        if not self.owns(call.tool):
+            return None
+        name = self._check.naming.name(call.context, call.meta)
+        modern = isinstance(call.context, Visit) and call.context.modern
+        handle = call.arguments.get("handle")
+        return await self._results.released(handle, name.key, call.context.server, modern=modern)
+
+    def offer(self, message: Message | Batch) -> Amend | None:
+        """The tool at the end of a list, where results may be held back."""
+        if not self._check.policy.holds_back:
+            return None
+        asked = message.messages if isinstance(message, Batch) else (message,)
+        found = {one.id: offered for one in asked if one.method == LIST and one.id is not None}
+        return Amends(found) if found else None
 
     # ---- what leaves ----
 

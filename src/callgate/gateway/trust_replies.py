@@ -189,7 +189,7 @@ def quarantined(raw: bytes, handle: str, server: str, tool: str, where: str, *, 
     text = (
         f"[Callgate] The result of {shown(tool)} on {shown(server)} was flagged as possibly malicious and is kept back "
         f"as {handle}. The call itself was made: do not repeat it. A person can look at the result and release it: "
-        f"{where}"
+        f"{where}. Once it is released, the tool callgate_result gives it for this handle."
     )
     if failed:
         text += " (This is marked as an error only because the tool's structured output is kept back as well.)"

@@ -14,6 +14,7 @@ from callgate.gate import Call, Context
 from callgate.gateway.catalogue import decode_leniently
 from callgate.gateway.line import Visit
 from callgate.gateway.trust_check import Judged, Trust
+from callgate.gateway.trust_released import released
 from callgate.gateway.trust_replies import Result, quarantined, read_result, with_warning
 from callgate.gateway.trust_sessions import Live, Sessions
 from callgate.gateway.trust_words import why
@@ -101,9 +102,9 @@ class Results:
             self._alert(judged, data)
         if not self._check.enforcing:
             return raw
-        if ruling.effect == "quarantine":
+        if ruling.effect in ("quarantine", "ask"):
             raw = await self._hold(judged, data, raw, result)
-        elif data.warnings and (self._keeping.warn or ruling.effect in ("warn", "ask")):
+        elif data.warnings and (self._keeping.warn or ruling.effect == "warn"):
             try:
                 raw = with_warning(raw, data.warnings)
             except MessageError:
@@ -154,6 +155,11 @@ class Results:
             judged.facts.provenance.values,
         )
         await self._add(judged.live, NewStep(judged.name.key, step, asked(judged.facts.request)), now)
+
+    async def released(self, handle: object, session: str, server: str, *, modern: bool) -> dict[str, Any]:
+        """A held result, for the agent, once a person has released it."""
+        seals = self._seals()
+        return await released(self._shelf, seals, handle, session=session, server=server, modern=modern)
 
     # ---- labels ----
 

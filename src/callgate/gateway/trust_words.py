@@ -32,16 +32,16 @@ def why(ruling: Ruling, facts: Facts) -> str:
         f"{ruling.say} (rule: {ruling.rule})",
         f"Destination: {label.destination}. Outcome: {label.outcome}"
         + (" (may be irreversible)" if label.may_be_irreversible and label.outcome != "irreversible" else "")
-        + f". Source of what it returns: {', '.join(sorted(label.sources)) or 'unknown'}.",
+        + f". Source of what it returns: {_short(', '.join(sorted(label.sources))) or 'unknown'}.",
     ]
     traced = sorted(facts.provenance.values, key=_weight)[:_VALUES]
     lines += [_line(value) for value in traced]
     lines += [
-        f"A link in {value.path}: {_short(value.shown)}, {FOUND_WORDS['untrusted'].lower()}"
+        f"A link in {_short(value.path)}: {_short(value.shown)}, {FOUND_WORDS['untrusted'].lower()}"
         for value in facts.provenance.foreign_links[:_VALUES]
     ]
     if session.sensitivity - {"none"}:
-        lines.append(f"The session has read: {', '.join(sorted(session.sensitivity - {'none'}))}.")
+        lines.append(f"The session has read: {_short(', '.join(sorted(session.sensitivity - {'none'})))}.")
     if session.attribution:
         more = len(session.attribution) - _SOURCES
         shown = ", ".join(_short(source) for source in session.attribution[-_SOURCES:])
@@ -54,7 +54,7 @@ def _weight(value: Traced) -> tuple[bool, bool]:
 
 
 def _line(value: Traced) -> str:
-    return f"{value.path} = {_short(value.shown)}: {FOUND_WORDS[value.found]}"
+    return f"{_short(value.path)} = {_short(value.shown)}: {FOUND_WORDS[value.found]}"
 
 
 def _short(text: str) -> str:

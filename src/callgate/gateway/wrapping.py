@@ -115,4 +115,6 @@ async def _paging(runtime: Runtime, console: MakeConsole | None) -> AsyncIterato
 def _pages(runtime: Runtime, console: MakeConsole, address: str) -> Asgi:
     approvals = runtime.sign_in()
     assert approvals is not None
-    return console(runtime.config, approvals, address, None if runtime.pinning is None else runtime.pinning.pins)
+    pins = None if runtime.pinning is None else runtime.pinning.pins
+    trust = None if runtime.trust is None else runtime.trust.service
+    return console(runtime.config, approvals, address, pins, trust)

@@ -95,6 +95,20 @@ class Labels:
         """The label as if the server had said nothing."""
         return whole(server, tool, self._layers(server, tool, Annotations()), self._defaults)
 
+    def voices(self, server: str, tool: str) -> tuple[Layer, ...]:
+        """What each of them says of a tool, whether it is believed or not: for people who want to know why."""
+        words, declared = self._words(server), self._declared.get(server, {}).get(tool, Annotations())
+        said = (
+            Layer("operator", operators(words.tools, tool)),
+            Layer("server", said_of(declared)),
+            Layer("hints", from_hints(declared)),
+        )
+        return tuple(layer for layer in said if layer.said != Said())
+
+    def accepts_hints(self, server: str) -> bool:
+        """Whether the operator takes this server's hints for labels."""
+        return self._words(server).hints
+
     def _words(self, server: str) -> ServerWords:
         return self._servers.get(server, _NO_WORDS)
 

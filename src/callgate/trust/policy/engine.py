@@ -91,6 +91,15 @@ class Policy:
         """Whether the call may pass: `allow`, `ask` or `block`."""
         return self._calls.decide(facts)
 
+    def indifferent(self, facts: Facts) -> bool:
+        """Whether the tool alone settles every rule, wherever the values of the call come from."""
+        return self._calls.indifferent(facts)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether some rule may hold results back."""
+        return any(rule.on == "result" and rule.effect in ("ask", "quarantine") for rule in self.rules)
+
     def decide_result(self, facts: Facts) -> Ruling:
         """What becomes of the result: `allow`, `warn`, `ask` or `quarantine`."""
         return self._results.decide(facts)
@@ -131,6 +140,22 @@ class _Stage:
         self._next = count()
         self._kept: dict[Hashable, _Kept] = {}
         self._joined: dict[tuple[int, ...], _Joined] = {}
+        self._settled: dict[int, bool] = {}
+
+    def indifferent(self, facts: Facts) -> bool:
+        """Evaluates every rule with nothing but the tool: those that hold or fail even so need nothing else."""
+        number = self._tool(facts)
+        known = self._settled.get(number)
+        if known is None:
+            data = {
+                fact.name: plain(fact.kind, fact.get(facts)) for fact in self._fixed if fact.name.startswith("tool.")
+            }
+            activation = self._env.Activation(data=data)
+            known = all(value_of(rule.condition.program, activation)[0] is not None for rule in self._rules)
+            if len(self._settled) >= KEPT:
+                self._settled.clear()
+            self._settled[number] = known
+        return known
 
     def decide(self, facts: Facts) -> Ruling:
         key = (self._tool(facts), self._plain(facts), *[get(facts) for get in self._getters])

@@ -18,7 +18,7 @@ from callgate.trust.provenance.zones import windows
 _SHOWN: Final = 80
 _VALUES: Final = 1_000
 _LINKS: Final = 100
-_TEXT_CHARS: Final = 256 * 1024
+_TEXT_CHARS: Final = 64 * 1024
 _RANK: Final = {found: rank for rank, found in enumerate(FOUND)}
 # A value is the user's when it was met there.
 OWN_WORDS: Final = frozenset(("endorsed", "prompt", "clean", "trusted", "linked"))
@@ -49,6 +49,9 @@ def trace(
         own = own or (traced.found in OWN_WORDS and traced.kind not in ("time", "quantity"))
         if traced.kind == "text" and traced.found not in OWN_WORDS:
             links += _foreign_links(memory, path, one.text)
+            if one.cut and memory.strange:
+                # What comes after is not looked at, so it may be anything.
+                links.append(Traced(path, "link", "untrusted", critical=False, shown="a longer text than is traced"))
     return Provenance(tuple(values), tuple(links[:_LINKS]), own, memory.prompt_known)
 
 
