@@ -161,7 +161,8 @@ def test_a_hint_on_a_result_taints_although_the_tool_is_the_houses_own(site, era
     assert said(agent.call("house", "wiki", path="/a")) == "our own words"
     assert taken(site, agent).get("openWorldHint") is None
     agent.call("house", "page", path="/a")
-    assert taken(site, agent) == {"openWorldHint": True, "attribution": ["mcp://house/wiki", "https://a.example/1"]}
+    sources = ["mcp://house/wiki", "mcp://sink/publish", "https://a.example/1"]
+    assert taken(site, agent) == {"openWorldHint": True, "attribution": sources}
 
 
 @requirement("TA-011")
@@ -295,9 +296,8 @@ async def test_a_strict_client_takes_results_with_labels_and_warnings(site, mode
 @requirement("TA-035")
 def test_a_session_that_read_several_things_is_as_sensitive_as_the_worst_of_them(site):
     agent = site.agent()
-    agent.call("trusted", "clean", path="/a")
-    agent.call("trusted", "of_the_house", path="/a")
-    agent.call("plain", "anything", path="/a")
+    for server, name in (("plain", "anything"), ("trusted", "of_the_house"), ("trusted", "clean")):
+        assert "result" in agent.call(server, name, path="/a")
     agent.call("sink", "file_away", body="a b c")
     assert site.trust_of("file_away")["taken"]["sensitivity"] == ["com.mycorp.board", "user"]
 

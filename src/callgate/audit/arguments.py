@@ -55,6 +55,7 @@ _NAMES: Final = 2000
 _POSITIONS: Final = 1000
 # Callers choose the names of tools and keys; what is remembered of them is bounded in number and in length.
 _LONGEST: Final = 200
+_SEGMENTS: Final = re.compile(r"[.\[\]]+")
 _NUMERIC: Final = frozenset("0123456789*?")
 _ANY: Final = None
 
@@ -103,6 +104,7 @@ class ArgumentsPolicy:
         self._rules = [Rule.parse(text) for text in rules]
         self._random = random
         self._plan = lru_cache(_PLANS)(self._make_plan)
+        self._hidden = lru_cache(_PLANS)(self._hides)
         # Tools under the same rules share a plan and what it remembers: most rules are for all tools.
         self._shared = lru_cache(_SHARED)(lambda *chosen: _Plan([self._rules[at] for at in chosen]))
 
@@ -130,6 +132,17 @@ class ArgumentsPolicy:
             return Arguments("redacted", value), "sha256:" + hashlib.sha256(form).hexdigest()
         # An unsalted hash of the whole would let anyone guess the one value that is missing.
         return Arguments("redacted", value, hash=_salted(salt, form), salt=salt.hex()), None
+
+    def hides(self, server: str, tool: str, path: str) -> bool:
+        """Whether the value at a path of the arguments (`user.email`, `to[0].address`) must not be kept elsewhere."""
+        if self.mode != "redacted":
+            return self.mode == "hashed"
+        return (self._hidden if len(tool) + len(path) <= _LONGEST else self._hides)(server, tool, path)
+
+    def _hides(self, server: str, tool: str, path: str) -> bool:
+        paths = self._make_plan(server, tool).paths
+        # A key may have a dot in it: then it is looked at whole too.
+        return _named(paths, [part for part in _SEGMENTS.split(path) if part]) or _named(paths, [path])
 
     def _make_plan(self, server: str, tool: str) -> _Plan:
         rules = enumerate(self._rules)
@@ -204,6 +217,15 @@ def _redact(value: Any, paths: list[_Path], salt: bytes) -> tuple[Any, bool]:
         kept[key], inner = _redact(item, below, salt) if below else (item, False)
         touched = touched or inner
     return (list(kept.values()) if isinstance(value, list) else kept), touched
+
+
+def _named(paths: list[_Path], keys: list[str]) -> bool:
+    """Whether one of the paths names what these keys lead to, or something around it."""
+    for key in keys:
+        paths = list(dict.fromkeys(rest for path in paths for rest in _step(path, key)))
+        if any(all(part is _ANY for part in rest) for rest in paths):
+            return True
+    return False
 
 
 def _step(path: _Path, key: str) -> Iterable[_Path]:

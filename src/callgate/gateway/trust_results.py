@@ -65,6 +65,7 @@ class Results:
         where: Callable[[str], Awaitable[str]],
         tell: Callable[[str, str, dict[str, Any]], None],
         has_schema: Callable[[str, str], bool] = lambda _server, _tool: False,
+        hides: Callable[[str, str, str], bool] = lambda _server, _tool, _path: False,
         expectations: Expectations,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -78,6 +79,8 @@ class Results:
         self._where = where
         self._tell = tell
         self._has_schema = has_schema
+        # Whether the log keeps the value at a path of a call's arguments to itself; then a step does so too.
+        self._hides = hides
         # Notices tools that used to send labels and do not any more.
         self._expectations = expectations
         self._clock = clock
@@ -140,7 +143,8 @@ class Results:
     async def refused(self, judged: Judged, refused: Refused) -> None:
         """A call that goes no further, for the picture of its session."""
         now = round(self._clock() * 1000)
-        call = judged.call
+        call, facts = judged.call, judged.facts
+        kept = msgspec.structs.replace(facts, provenance=self._kept_values(call, facts.provenance))
         step = Step(
             0,
             now,
@@ -149,10 +153,10 @@ class Results:
             call.tool,
             "refuse",
             judged.ruling.rule,
-            f"{refused.reason.value}: {why(judged.ruling, judged.facts)}"[:1000],
+            f"{refused.reason.value}: {why(judged.ruling, kept)}"[:1000],
             None,
             _label_facts(judged.label),
-            judged.facts.provenance.values,
+            kept.provenance.values,
         )
         await self._add(judged.live, NewStep(judged.name.key, step, asked(judged.facts.request)), now)
 
@@ -186,6 +190,19 @@ class Results:
         """The label as it is written down: without sources where the user did not agree to that."""
         return data if self._check.consents(meta) else msgspec.structs.replace(data, attribution=())
 
+    def _kept_values(self, call: Call, provenance: Provenance) -> Provenance:
+        """The values as they are written down: what the log does not keep is not kept here."""
+
+        def kept(one: Traced) -> Traced:
+            hidden = self._hides(call.context.server, call.tool, one.path)
+            return msgspec.structs.replace(one, shown=_HIDDEN) if hidden else one
+
+        return msgspec.structs.replace(
+            provenance,
+            values=tuple(map(kept, provenance.values)),
+            foreign_links=tuple(map(kept, provenance.foreign_links)),
+        )
+
     # ---- what is written down ----
 
     async def _tainted(self, objects: Sequence[str], now: int) -> frozenset[str]:
@@ -214,7 +231,7 @@ class Results:
             judged.ruling.say,
             data,
             _label_facts(label),
-            facts.provenance.values,
+            self._kept_values(call, facts.provenance).values,
             packed,
         )
         new = NewStep(

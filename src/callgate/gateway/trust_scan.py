@@ -101,6 +101,18 @@ class Scanner:
         found = self._kinds(text)
         return tuple(sentence for kind, sentence in KINDS.items() if kind in found) if found else ()
 
+    def secret(self, text: str) -> bool:
+        """Whether a text holds something of the shape of a key, token or password."""
+        if len(text) > WHOLE:
+            text = _spread(text)
+        found: set[str] = set()
+        shape = text.encode("ascii", "replace").translate(_SHAPE)
+        if _RUN in shape:
+            _secrets(text, list(_runs(text, shape)), found)
+        if not found and (plain := text.lower()).find("password") >= 0:
+            _passwords(text, plain, found)
+        return bool(found)
+
     def _kinds(self, text: str) -> set[str]:
         found: set[str] = set()
         if "\\" in text:

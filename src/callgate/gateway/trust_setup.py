@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from callgate.audit import AuditLog
+from callgate.audit.arguments import ArgumentsPolicy
 from callgate.config import Config
 from callgate.errors import CallgateError
 from callgate.gate import Call
@@ -121,6 +122,7 @@ class TrustOffice:
             where=self._where_held,
             tell=self._told,
             has_schema=self.learning.has_output_schema,
+            hides=ArgumentsPolicy(config.audit.arguments, config.audit.redact).hides,
             expectations=self._expectations,
         )
         shares = {

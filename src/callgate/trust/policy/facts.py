@@ -57,6 +57,8 @@ class Facts(msgspec.Struct):
     carried: frozenset[str] | None = None
     steps: int = 0
     result: DataLabel | None = None
+    # Whether something among the arguments looks like a credential.
+    secrets: bool = False
     # Bytes of the arguments in their canonical form, where those were made: then they need not be weighed again.
     size: int | None = None
 
@@ -266,6 +268,9 @@ TABLE: Final[tuple[Fact, ...]] = (
          "Regulated data, credentials, an organisation's own class or an unknown one is among them.",
          "data.restricted && tool.egress",
          roots=("carried", "session.sensitivity")),
+    Fact("data.secrets", "bool", lambda f: f.secrets,
+         "Something among the arguments has the shape of a key, token or password.", "tool.egress && data.secrets",
+         roots=("secrets",)),
     Fact("provenance.critical", "values", lambda f: _entries(f.provenance.values, critical=True),
          "The values that decide who or what is affected, each with `path`, `kind` and `found`.",
          'provenance.critical.exists(v, v.kind == "link" && v.found == "nowhere")'),

@@ -61,6 +61,7 @@ class _Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
     result: DataLabel | None = None
     # Whether there were any arguments, which is all that some facts ask.
     args: bool = False
+    secrets: bool = False
     cut: bool = False
 
 
@@ -87,6 +88,7 @@ def to_record(facts: Facts) -> dict[str, Any]:
         carried=None if facts.carried is None else tuple(sorted(facts.carried)),
         result=facts.result,
         args=facts.args is None or bool(facts.args),
+        secrets=facts.secrets,
         cut=cut,
     )
     built: dict[str, Any] = msgspec.to_builtins(recorded)
@@ -165,6 +167,7 @@ def from_record(record: object, args: Mapping[str, Any] | None = None) -> Facts:
         else Annotations(open_world=request.open_world, malicious=request.malicious, attribution=request.attribution),
         agent=recorded.agent,
         carried=None if recorded.carried is None else frozenset(recorded.carried),
+        secrets=recorded.secrets,
         steps=recorded.steps,
         result=recorded.result,
     )

@@ -27,9 +27,7 @@ _SURELY_SHORT: Final = 2 * PROSE_WORDS
 class Harvest:
     """What one result holds, by who may have written it."""
 
-    def __init__(
-        self, *, trusted: bool, lines: bool, fields: Mapping[str, str], leaves: int, depth: int
-    ) -> None:
+    def __init__(self, *, trusted: bool, lines: bool, fields: Mapping[str, str], leaves: int, depth: int) -> None:
         self.strange: list[str] = []
         self.vouching: list[str] = []
         self.own: list[str] = []
