@@ -55,6 +55,7 @@ class Trust:
         vocabulary: Vocabulary,
         enforcing: bool,
         consent: bool = False,
+        secret: Callable[[str], bool] = lambda _text: False,
         resolve: Callable[[Call, ToolLabel], Awaitable[ToolLabel]] | None = None,
         resolves: Callable[[str], bool] = lambda _server: False,
     ) -> None:
@@ -65,6 +66,8 @@ class Trust:
         self._vocabulary = vocabulary
         # Otherwise nothing is asked, blocked or held back: what would have been done is recorded.
         self.enforcing = enforcing
+        # Whether a text holds what looks like a credential.
+        self._secret = secret
         # Where data came from is kept only of users who agreed.
         self._consent = consent
         # Asks the server what a call of these arguments would do (`tools/resolve`), where the operator wants that.
@@ -110,6 +113,7 @@ class Trust:
         # Where values come from is a question worth its time only if some rule may ask it.
         if not self.policy.indifferent(facts):
             facts.provenance = trace(live.memory, label, call.arguments)
+            facts.secrets = self._secret(call.canonical.decode("utf-8", "replace"))
         ruling = self.policy.decide(facts)
         judged = Judged(call, name, live, facts, ruling, asked=self.enforcing and ruling.effect == "ask")
         self._remember(judged)

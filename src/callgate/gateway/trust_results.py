@@ -19,7 +19,7 @@ from callgate.gateway.trust_replies import Result, quarantined, read_result, wit
 from callgate.gateway.trust_sessions import Live, Sessions
 from callgate.gateway.trust_words import why
 from callgate.jsonrpc import Message, RequestId
-from callgate.trust.model import DataLabel, Provenance, Quarantined, Step, ToolLabel
+from callgate.trust.model import DataLabel, Provenance, Quarantined, Step, ToolLabel, Traced
 from callgate.trust.propagation import adds, asked, joined
 from callgate.trust.provenance import objects as objects_in
 from callgate.trust.provenance import to_endorse
@@ -33,6 +33,7 @@ log = logging.getLogger("callgate.trust")
 
 QUESTION: Final = "callgate-flagged-"
 _UNREAD: Final = Result()
+_HIDDEN: Final = "(not kept)"
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -192,15 +193,16 @@ class Results:
 
     def _kept_values(self, call: Call, provenance: Provenance) -> Provenance:
         """The values as they are written down: what the log does not keep is not kept here."""
+        paths = {one.path for one in (*provenance.values, *provenance.foreign_links)}
+        hidden = {path for path in paths if self._hides(call.context.server, call.tool, path)}
+        if not hidden:
+            return provenance
 
-        def kept(one: Traced) -> Traced:
-            hidden = self._hides(call.context.server, call.tool, one.path)
-            return msgspec.structs.replace(one, shown=_HIDDEN) if hidden else one
+        def kept(values: tuple[Traced, ...]) -> tuple[Traced, ...]:
+            return tuple(msgspec.structs.replace(one, shown=_HIDDEN) if one.path in hidden else one for one in values)
 
         return msgspec.structs.replace(
-            provenance,
-            values=tuple(map(kept, provenance.values)),
-            foreign_links=tuple(map(kept, provenance.foreign_links)),
+            provenance, values=kept(provenance.values), foreign_links=kept(provenance.foreign_links)
         )
 
     # ---- what is written down ----

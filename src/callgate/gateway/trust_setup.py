@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.audit import AuditLog
-from callgate.audit.arguments import ArgumentsPolicy
+from callgate.audit import ArgumentsPolicy, AuditLog
 from callgate.config import Config
 from callgate.errors import CallgateError
 from callgate.gate import Call
@@ -102,6 +101,7 @@ class TrustOffice:
             policy=policy,
             vocabulary=vocabulary,
             enforcing=trust.mode == "enforce",
+            secret=self._scanner.secret,
             consent=trust.consent == "required",
             resolve=_Resolving(labels, vocabulary).ask if asking else None,
             resolves=asking.__contains__,

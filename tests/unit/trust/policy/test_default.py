@@ -12,7 +12,7 @@ def default():
     return Policy.load()
 
 
-def ruled(default, label, session=READ, *, links=(), prompt=True, carried=frozenset(), **where):
+def ruled(default, label, session=READ, *, links=(), prompt=True, carried=frozenset(), secrets=False, **where):
     import msgspec
 
     provenance = msgspec.structs.replace(
@@ -20,7 +20,7 @@ def ruled(default, label, session=READ, *, links=(), prompt=True, carried=frozen
         foreign_links=tuple(Traced(path, "link", "untrusted", False, "") for path in links),
         prompt_known=prompt,
     )
-    ruling = default.decide(facts(label, session=session, provenance=provenance, carried=carried))
+    ruling = default.decide(facts(label, session=session, provenance=provenance, carried=carried, secrets=secrets))
     return ruling.rule if ruling.effect == "ask" else ruling.effect
 
 
@@ -73,9 +73,10 @@ def test_nothing_of_the_user(default):
 
 
 def test_credentials_leave(default):
-    assert ruled(default, mail(), to="prompt", carried=frozenset({"credentials"})) == "credentials-leave"
-    assert ruled(default, tool(), to="prompt", carried=frozenset({"credentials"})) == "allow"
-    assert ruled(default, mail(), to="prompt", carried=frozenset({"pii"})) == "allow"
+    assert ruled(default, mail(), to="prompt", secrets=True) == "credentials-leave"
+    assert ruled(default, tool(), to="prompt", secrets=True) == "allow"
+    # What a session may have read somewhere is no reason to ask each time.
+    assert ruled(default, mail(), to="prompt", carried=frozenset({"credentials"})) == "allow"
 
 
 def test_after_malicious_content_consequences_are_asked_about(default):
