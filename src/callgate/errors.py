@@ -73,6 +73,34 @@ class Reason(StrEnum):
     AUDIT_UNAVAILABLE = "audit_unavailable"
     BATCH_REFUSED = "batch_refused"
     INTERNAL_ERROR = "internal_error"
+    # who calls: the signature, by the profile of Web Bot Auth
+    MISSING_SIGNATURE_HEADERS = "missing_signature_headers"
+    SIGNATURE_INPUT_MALFORMED = "signature_input_malformed"
+    MISSING_REQUIRED_PARAM = "missing_required_param"
+    WRONG_TAG = "wrong_tag"
+    UNSUPPORTED_ALG = "unsupported_alg"
+    TIMESTAMP_NOT_INTEGER = "timestamp_not_integer"
+    WINDOW_TOO_LARGE = "window_too_large"
+    CREATED_IN_FUTURE = "created_in_future"
+    SIGNATURE_EXPIRED = "signature_expired"
+    NONCE_REPLAY = "nonce_replay"
+    UNKNOWN_KEYID = "unknown_keyid"
+    UNSUPPORTED_COVERED_FIELD = "unsupported_covered_field"
+    MISSING_REQUIRED_COVERED_FIELD = "missing_required_covered_field"
+    SIGNATURE_MALFORMED = "signature_malformed"
+    SIGNATURE_INVALID = "signature_invalid"
+    CONTENT_DIGEST_REQUIRED = "content_digest_required"
+    CONTENT_DIGEST_INVALID = "content_digest_invalid"
+    CONTENT_DIGEST_MISMATCH = "content_digest_mismatch"
+    # who calls: what they may
+    AGENT_NOT_IN_DIRECTORY = "agent_not_in_directory"
+    AGENT_DENIED = "agent_denied"
+    TOOL_DENIED = "tool_denied"
+    RATE_LIMITED = "rate_limited"
+    KYA_REQUIRED = "kya_required"
+    KYA_INVALID = "kya_invalid"
+    CREDENTIALS_REQUIRED = "credentials_required"
+    CREDENTIALS_INVALID = "credentials_invalid"
     # the tools
     TOOL_UNKNOWN = "tool_unknown"
     TOOL_NOT_APPROVED = "tool_not_approved"
@@ -369,6 +397,107 @@ _TABLE: dict[Reason, _Row] = {
     Reason.NOT_A_REVIEWER: _row(
         403, "This person may not decide which tools are used.", "Ask one of those whom pinning.reviewers names."
     ),
+    Reason.MISSING_SIGNATURE_HEADERS: _row(
+        401,
+        "The request carries no signature, so nobody knows who sends it.",
+        "Sign it as Web Bot Auth says (`callgate agents sign` shows how), or use another credential that is accepted.",
+    ),
+    Reason.SIGNATURE_INPUT_MALFORMED: _row(
+        400,
+        "Signature-Input is not a dictionary of inner lists.",
+        "Follow RFC 9421 §4.1; `callgate agents verify` tells what is wrong with a request.",
+    ),
+    Reason.MISSING_REQUIRED_PARAM: _row(
+        400,
+        "The signature lacks a parameter that is needed.",
+        "Give created, expires, keyid and tag, and a nonce where the gate asks for one.",
+    ),
+    Reason.WRONG_TAG: _row(
+        401, "No signature of the request has the tag web-bot-auth.", 'Sign with the parameter tag="web-bot-auth".'
+    ),
+    Reason.UNSUPPORTED_ALG: _row(
+        400,
+        "The algorithm of the signature, or the type of its key, is not taken here.",
+        "Sign with Ed25519, ECDSA P-256 or RSA-PSS with SHA-512.",
+    ),
+    Reason.TIMESTAMP_NOT_INTEGER: _row(
+        400, "created or expires is no integer.", "Give both in whole seconds since 1970."
+    ),
+    Reason.WINDOW_TOO_LARGE: _row(
+        401, "The signature is valid for longer than is taken here.", "Let it expire sooner after it was created."
+    ),
+    Reason.CREATED_IN_FUTURE: _row(
+        401, "The signature was created in the future.", "Set the clock of the agent's machine."
+    ),
+    Reason.SIGNATURE_EXPIRED: _row(
+        401, "The signature has expired.", "Sign each request anew, just before it is sent."
+    ),
+    Reason.NONCE_REPLAY: _row(
+        401, "A request with this nonce came before.", "Give each request a nonce of its own and sign it anew."
+    ),
+    Reason.UNKNOWN_KEYID: _row(
+        401,
+        "No directory that is used here has the key of this signature.",
+        "Publish the key in the directory that Signature-Agent names, or have the operator add it with "
+        "`callgate agents add`.",
+    ),
+    Reason.UNSUPPORTED_COVERED_FIELD: _row(
+        400,
+        "The signature covers something that cannot be rebuilt here.",
+        "Cover only components that RFC 9421 §2 defines for requests.",
+    ),
+    Reason.MISSING_REQUIRED_COVERED_FIELD: _row(
+        400,
+        "The signature does not cover what it has to.",
+        "Cover @authority or @target-uri, and signature-agent where that header is sent.",
+    ),
+    Reason.SIGNATURE_MALFORMED: _row(
+        400,
+        "There is no byte sequence in Signature for this label.",
+        "Send a signature under each label, RFC 9421 §4.2.",
+    ),
+    Reason.SIGNATURE_INVALID: _row(
+        401,
+        "The signature does not fit the request.",
+        "Sign exactly what is sent; `callgate agents verify` shows the signature base of a request.",
+    ),
+    Reason.CONTENT_DIGEST_REQUIRED: _row(
+        400,
+        "The request has to bind its body to the signature, and does not.",
+        "Send Content-Digest (RFC 9530) with sha-256 or sha-512, and cover it.",
+    ),
+    Reason.CONTENT_DIGEST_INVALID: _row(
+        401, "Content-Digest cannot be read, or has no algorithm that is taken here.", "Send sha-256 or sha-512."
+    ),
+    Reason.CONTENT_DIGEST_MISMATCH: _row(
+        401, "The body is not the one that was digested.", "Digest exactly the bytes that are sent."
+    ),
+    Reason.AGENT_NOT_IN_DIRECTORY: _row(
+        403,
+        "The signature is good, but nobody listed this agent here.",
+        "The operator adds it with `callgate agents add`.",
+    ),
+    Reason.AGENT_DENIED: _row(403, "This agent is not let in.", "Ask the operator; `callgate agents why` tells them."),
+    Reason.TOOL_DENIED: _row(
+        403, "This agent may not call this tool.", "Ask the operator; `callgate agents why` tells them."
+    ),
+    Reason.RATE_LIMITED: _row(
+        429, "This agent has used up what it may do for now.", "Wait as long as Retry-After says, then go on."
+    ),
+    Reason.KYA_REQUIRED: _row(
+        401, "The request has to carry a token that says on whose behalf the agent acts.", "Send the token as well."
+    ),
+    Reason.KYA_INVALID: _row(
+        401, "The token that says on whose behalf the agent acts is not valid here.", "Get a new one for this audience."
+    ),
+    Reason.CREDENTIALS_REQUIRED: _row(
+        401,
+        "The request carries nothing that says who sends it.",
+        "Sign it, or send a bearer token or API key that is accepted here.",
+    ),
+    Reason.CREDENTIALS_INVALID: _row(
+        401, "The token or key of the request is not valid here.", "Get a new one; the operator can make an API key."
+    ),
     Reason.RULE_BLOCKED: _tool(
         "A rule of the policy forbids this call.",
         "Do it another way, or ask the operator; `callgate policy explain CALL` tells them why.",
@@ -547,16 +676,19 @@ class Refused(CallgateError):
         code: int | None = None,
         advice: str = "",
         data: Mapping[str, Any] = MappingProxyType({}),
+        status: int | None = None,
     ) -> None:
         super().__init__(detail or reason.meaning, advice=advice or reason.advice)
         self.reason = reason
+        # Another HTTP status than the reason's own, where one reason has two.
+        self._status = status
         # Further members of the error's `data`, beside reason and advice.
         self.data = data
         self.code = reason.code if code is None else code
 
     @property
     def status(self) -> int:
-        return self.reason.status
+        return self.reason.status if self._status is None else self._status
 
 
 class MessageError(Refused):

@@ -1,0 +1,70 @@
+"""What agents needs of a store. Only the store decides that a nonce is new, right across processes and nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from callgate.agents.model import ApiKey
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """An agent that an operator added: the key of a directory, or a key given whole."""
+
+    agent: str
+    thumbprint: str
+    # The directory the key counts with; `static` where the key itself is here.
+    directory: str
+    jwk: bytes = b""
+    name: str = ""
+    added_at: int = 0
+    added_by: str = ""
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """A directory as it was fetched last, for all processes; `failed_at` is set where the latest try failed."""
+
+    url: str
+    body: bytes
+    fetched_at: int
+    fresh_until: int
+    failed_at: int = 0
+    version: int = 0
+
+
+class AgentShelf(Protocol):
+    """Nonces, keys, agents, directories and budgets. Times are milliseconds."""
+
+    async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
+        """Record a nonce; False where it is there already. One conditional write."""
+
+    async def add_key(self, key: ApiKey) -> None: ...
+
+    async def key(self, key_id: str) -> ApiKey | None: ...
+
+    async def keys(self) -> Sequence[ApiKey]: ...
+
+    async def revoke_key(self, key_id: str, now: int) -> bool: ...
+
+    async def add_agent(self, listed: Listed) -> None: ...
+
+    async def remove_agent(self, agent: str, thumbprint: str = "") -> int: ...
+
+    async def agents(self) -> Sequence[Listed]: ...
+
+    async def directory(self, url: str) -> Fetched | None: ...
+
+    async def keep_directory(self, fetched: Fetched) -> None: ...
+
+    async def flush_directory(self, url: str | None, now: int) -> int:
+        """Make every process fetch it again before it is believed; None for all."""
+
+    async def directories_version(self) -> int:
+        """Grows with every flush and every change of agents or keys, for followers."""
+
+    async def spend(self, bucket: str, cost: float, per_ms: float, burst: float, now: int) -> tuple[bool, float]:
+        """Take from a token bucket: whether there was enough, and after how many ms there will be (0 if so)."""
+
+    async def prune(self, now: int) -> int: ...
