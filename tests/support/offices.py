@@ -300,6 +300,12 @@ class WrapAgent:
         return self.request(server, "tools/call", params if meta is None else params | {"_meta": meta})
 
 
+def replies(body: bytes) -> list[Any]:
+    """The single messages of an answer to a batch, however they are framed."""
+    found = json.loads(body) if body.startswith(b"[") else events(body)
+    return [one for some in found for one in (some if isinstance(some, list) else [some])]
+
+
 def said(answer: Any) -> str:
     """All texts of a result."""
     return "\n".join(item.get("text", "") for item in answer["result"]["content"])

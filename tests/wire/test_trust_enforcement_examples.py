@@ -199,11 +199,11 @@ async def test_the_salary_sheet_is_not_mailed_out_without_a_person(asking_site, 
     assert "error" not in agent.call("mail", "note", body=sheet)
 
 
-@requirement("TA-007", "TA-057", "TA-059")
+@requirement("TA-007", "TA-057")
 @every_way
-def test_what_a_server_flags_reaches_the_model_with_a_warning_and_raises_an_alert(seed_site, caller, way):
-    agent = caller(seed_site, way)
-    before = len(seed_site.noted("trust.flagged"))
+def test_what_a_server_flags_reaches_the_model_with_a_warning_and_raises_an_alert(asking_site, caller, way):
+    site, agent = asking_site, caller(asking_site, way)
+    before = len(site.noted("trust.flagged"))
     result = agent.call("web", "fetch_bad", url=URL)["result"]
     warning, page = result["content"]
     assert warning["text"].startswith("[Callgate warning]")
@@ -211,11 +211,27 @@ def test_what_a_server_flags_reaches_the_model_with_a_warning_and_raises_an_aler
     assert page["text"] == "A page."
     assert result["_meta"]["dev.callgate/warning"]["flagged"] is True
     assert result["_meta"]["annotations"]["maliciousActivityHint"] is True
-    until(lambda: len(seed_site.noted("trust.flagged")) > before)
-    alerts = seed_site.noted("trust.flagged")
-    assert len(alerts) == before + 1
-    assert alerts[-1]["detail"]["tool"] == "fetch_bad"
-    assert "malicious" in alerts[-1]["detail"]["warnings"][0]
+    until(lambda: len(site.noted("trust.flagged")) > before)
+    (alert,) = site.noted("trust.flagged")[before:]
+    assert alert["detail"]["tool"] == "fetch_bad"
+    assert "malicious" in alert["detail"]["warnings"][0]
+
+
+@requirement("TA-057", "TA-059")
+@every_way
+def test_where_flagged_results_escalate_a_person_reads_them_first(seed_site, caller, way):
+    agent = caller(seed_site, way)
+    result = agent.call("web", "fetch_bad", url=URL)["result"]
+    assert "A page." not in str(result)
+    handle = result["_meta"]["dev.callgate/quarantine"]["handle"]
+    assert "still held back" in said(agent.call("web", "callgate_result", handle=handle))
+    seed_site.run("quarantine", "release", handle, "--yes")
+    warning, page = agent.call("web", "callgate_result", handle=handle)["result"]["content"]
+    assert warning["text"].startswith("[Callgate warning]")
+    assert page["text"] == "A page."
+    # Nobody else gets it, whoever has seen the handle.
+    assert "No result is held" in said(caller(seed_site, HANDSHAKE).call("web", "callgate_result", handle=handle))
+    assert seed_site.servers["web"].calls("callgate_result") == []
 
 
 @requirement("TA-059", "TA-068")
@@ -309,7 +325,7 @@ def post_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrustSite]:
 @requirement("TA-003", "TA-039", "TA-052")
 async def test_the_mail_tools_of_the_proposal_get_the_decisions_it_expects(post_site):
     site, agent, other = post_site, post_site.agent(), post_site.agent()
-    assert len(agent.list_tools("post")) == 3
+    assert len(agent.list_tools("post")) >= 3
     assert said(agent.call("post", "read_drafts")) == "Dear Bob"
     assert site.trust_of("read_drafts")["taken"] == {}
     assert said(agent.call("post", "list_inbox", limit=3))

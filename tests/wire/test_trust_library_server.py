@@ -1,4 +1,4 @@
-"""Labels of a server of one's own, seen on the wire: lists, results, tools/resolve, and requests that are refused."""
+"""Labels of a server of one's own, seen on the wire: lists, results and tools/resolve."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 from mcp.server.mcpserver import MCPServer
-from mcp_types import CallToolResult, ElicitResult, TextContent
+from mcp_types import CallToolResult, TextContent
 
 from callgate.errors import ConfigError
 from callgate.sdk import TrustLabels
@@ -141,11 +141,12 @@ def test_one_item_from_outside_makes_all_of_the_result_open_world(peer):
 
 @requirement("TA-023", "TA-044")
 @every_era
-def test_a_result_that_steers_a_model_is_flagged(peer):
+def test_a_result_that_steers_a_model_or_leaks_a_secret_is_flagged(peer):
     assert "maliciousActivityHint" not in labels_of(call(peer, "fetch", {"url": "https://shop.example"}))
     answer = call(peer, "fetch", {"url": "https://evil.example"})
     assert labels_of(answer)["maliciousActivityHint"] is True
     assert answer["result"]["content"][0]["text"] == INJECTED
+    assert labels_of(call(peer, "fetch", {"url": "https://leak.example"}))["maliciousActivityHint"] is True
 
 
 @requirement("TA-062")
@@ -272,92 +273,28 @@ def test_resolving_cannot_reach_beyond_what_is_declared():
     assert found == {"destination": "public", "sensitivity": "none", "outcomes": "irreversible"}
 
 
+@requirement("TA-036")
+def test_a_smaller_set_is_given_as_it_is_where_arguments_decide_only_part():
+    labels = TrustLabels()
+    mcp = MCPServer("x", log_level="CRITICAL")
+
+    async def part(call):
+        return {"source": ["user", "internal"] if call["words"] == "ours" else ["internal"]}
+
+    labels.declare(mcp, "search", source=["user", "internal", "untrustedPublic"], resolve=part)
+    with listening(mcp.streamable_http_app()) as url:
+        found = [
+            HttpPeer(url).result("tools/resolve", {"name": "search", "arguments": {"words": words}})["tool"]
+            for words in ("ours", "internal")
+        ]
+    assert [one["annotations"]["returnMetadata"]["source"] for one in found] == [["user", "internal"], "internal"]
+
+
 @every_era
 def test_a_tool_that_is_not_there_cannot_be_resolved(peer):
     for params in ({"name": "plain", "arguments": {}}, {"name": 7}, {}, {"name": "read_file", "arguments": []}):
         code, reason = refusal(peer.ask("tools/resolve", params))
         assert (code, reason) == (-32602, "invalid_params")
-
-
-# -- requests ------------------------------------------------------------------------------------------------------
-
-
-@requirement("TA-042", "TA-073")
-@every_era
-def test_open_world_data_is_not_written_to_a_public_place(peer, places):
-    public = {"path": "/srv/www/index.html", "text": "x"}
-    answer = call(peer, "write_file", public, {"openWorldHint": True, "attribution": ["https://shop.example"]})
-    assert answer["error"]["code"] == -32600
-    assert answer["error"]["data"]["rule"] == "open-world-to-public"
-    assert places.ran("write_file") == []
-    assert "result" in call(peer, "write_file", {"path": "/home/ada/a", "text": "x"}, {"openWorldHint": True})
-    assert "result" in call(peer, "write_file", public, {"openWorldHint": False})
-    assert "result" in call(peer, "write_file", public)
-    assert [one["open"] for one in places.ran("write_file")] == [True, False, None]
-
-
-@pytest.mark.parametrize("annotations", ["yes", 7, [], {"openWorldHint": "no"}, {"openWorldHint": 0}])
-@every_era
-def test_annotations_of_the_wrong_type_count_as_the_worst(peer, places, annotations):
-    answer = call(peer, "write_file", {"path": "/srv/www/x", "text": "x"}, annotations)
-    assert refusal(answer) == (-32600, "rule_blocked")
-    assert places.ran("write_file") == []
-
-
-@requirement("TA-043")
-@every_era
-def test_a_refusal_names_the_rule_and_nothing_runs(peer, places):
-    board = {"to": "all@board.example", "body": "x"}
-    answer = call(peer, "send_email", board, {"openWorldHint": True})
-    assert refusal(answer) == (-32600, "rule_blocked")
-    assert answer["error"]["data"]["rule"] == "no-mail-with-open-world-data"
-    assert "no-mail-with-open-world-data" in answer["error"]["message"]
-    assert places.ran("send_email") == []
-    # a rule that breaks refuses as well
-    assert refusal(call(peer, "send_email", {"to": 7, "body": "x"}, {"openWorldHint": True}))[1] == "check_failed"
-    assert places.ran("send_email") == []
-    assert "result" in call(peer, "send_email", board)
-
-
-# -- in the middle of a tool ---------------------------------------------------------------------------------------
-
-
-@requirement("TA-045")
-@every_era
-def test_a_tool_of_several_steps_stops_at_the_flagged_one(peer, places):
-    answer = call(peer, "crawl", {"start": "shop.example"})
-    assert [one["page"] for one in places.ran("crawl")] == ["one", "two"]
-    assert answer["result"]["isError"] is True
-    assert "Stopped" in answer["result"]["content"][0]["text"]
-    assert "thief" not in answer["result"]["content"][0]["text"]
-    found = labels_of(answer)
-    assert found["maliciousActivityHint"] is True
-    assert found["attribution"] == ["https://shop.example/one", "https://shop.example/two"]
-
-
-@requirement("TA-045")
-@pytest.mark.parametrize("kind", ["http", "stdio"])
-async def test_or_it_asks_whoever_is_at_the_client(tmp_path, kind):
-    """In the era in which a server can ask in the middle of a call."""
-    asked = []
-    answers = [True, False]
-
-    async def elicit(_context, params):
-        asked.append(params.message)
-        return ElicitResult(action="accept", content={"agreed": answers.pop(0)})
-
-    with Places(tmp_path, Road(kind, "legacy")) as places:
-        async with places.client("files", elicitation_callback=elicit) as client:
-            on = await client.call_tool("crawl_asking", {"start": "x"})
-            off = await client.call_tool("crawl_asking", {"start": "x"})
-        pages = [one["page"] for one in places.ran("crawl_asking")]
-    assert on.content[0].text == "all three from x"
-    assert off.is_error
-    # flagged it is all the same
-    assert all(one.meta["annotations"]["maliciousActivityHint"] for one in (on, off))
-    assert pages == ["one", "two", "three", "one", "two"]
-    assert all(message.startswith("Go on? It tells the model") for message in asked)
-    assert len(asked) == 2
 
 
 # -- a server without MCPServer ------------------------------------------------------------------------------------

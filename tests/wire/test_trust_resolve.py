@@ -184,7 +184,7 @@ def test_a_servers_answer_is_heeded_before_the_call(site, era):
     refused = site.agent(era).call("strict", "write", path=fresh("p"))
     assert refused["error"]["data"]["rule"] == "nothing-final"
     assert site.servers["strict"].calls() == []
-    assert site.trust_of("write")["tool"]["open_world"] is True
+    assert site.trust_of("write")["tool"].get("open_world", True) is True
     assert "tools/resolve" in [one.get("method") for one in site.servers["strict"].seen]
 
 

@@ -23,6 +23,7 @@ from support.offices import (
     fresh,
     labelled,
     reason,
+    replies,
     said,
     text,
     tool,
@@ -31,7 +32,6 @@ from support.offices import (
 from support.postgres import database
 from support.raw import ask
 from support.registry import requirement
-from support.sessions import events
 
 URL = "https://shop.example/a/secret/path"
 ORIGIN = "https://shop.example"
@@ -161,7 +161,11 @@ def test_labels_on_a_request_count_and_stay(site, era):
     assert [one["arguments"]["body"] for one in site.servers["mail"].calls("publish")].count(body) == 1
 
 
-PRIVATE = {"dev.callgate/prompt": f"write one and two to {BOB}", "dev.callgate/session": "c-1", "dev.callgate/consent": True}
+PRIVATE = {
+    "dev.callgate/prompt": f"write one and two to {BOB}",
+    "dev.callgate/session": "c-1",
+    "dev.callgate/consent": True,
+}
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -180,8 +184,7 @@ def test_what_is_told_to_the_gateway_alone_never_reaches_a_server(site, era):
 def batch(agent, server, *messages):
     reply = ask(agent.gateway.url(server), json.dumps(messages).encode(), agent.headers(server))
     assert reply.status == 200, reply.body
-    (found,) = events(b'{"batch":' + reply.body + b"}") if reply.body.startswith(b"[") else [None]
-    return found["batch"] if found else events(reply.body)
+    return replies(reply.body)
 
 
 def test_batches_are_labelled_and_keep_the_gateways_secrets_too(site):
@@ -195,8 +198,8 @@ def test_batches_are_labelled_and_keep_the_gateways_secrets_too(site):
     ]
     for one in some:
         one["params"]["_meta"] = private
-    replies = batch(agent, "mail", *some)
-    assert sorted(one["id"] for one in replies) == [0, 1]
+    answers = batch(agent, "mail", *some)
+    assert sorted(one["id"] for one in answers) == [0, 1]
     met = site.servers["mail"].calls()[before:]
     assert [one["arguments"]["body"] for one in met] == ["one", "two"]
     assert [one["_meta"] for one in met] == [{"annotations": {"openWorldHint": True, "attribution": [ORIGIN]}}] * 2

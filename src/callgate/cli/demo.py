@@ -36,12 +36,16 @@ connections = 200
 
 [servers.notes]
 command = {command}
+
+# This server is ours: it is believed which of its notes a stranger wrote.
+[servers.notes.trust]
+trusted = true
 """
 CALL: Final = """\
 curl -sS {url} -H 'Content-Type: application/json' \\
-  -H 'MCP-Protocol-Version: 2026-07-28' -H 'Mcp-Method: tools/call' -H 'Mcp-Name: read_note' \\
+  -H 'MCP-Protocol-Version: 2026-07-28' -H 'Mcp-Method: tools/call' -H 'Mcp-Name: {tool}' \\
   -d '{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {{
-        "name": "read_note", "arguments": {{"name": "welcome"}},
+        "name": "{tool}", "arguments": {arguments},
         "_meta": {{"io.modelcontextprotocol/protocolVersion": "2026-07-28",
                   "io.modelcontextprotocol/clientCapabilities": {{}}}}}}}}'"""
 
@@ -188,8 +192,18 @@ def _program() -> str:
 def steps(url: str, program: str, config: Path) -> list[tuple[str, str]]:
     """What to try, and the command for it."""
     where = shlex.quote(str(config))
+
+    def call(tool: str, **arguments: str) -> str:
+        return CALL.format(url=url, tool=tool, arguments=json.dumps(arguments))
+
     return [
-        ("call a tool through the gate", CALL.format(url=url)),
+        ("call a tool through the gate", call("read_note", name="welcome")),
+        ("read a note that a stranger sent", call("read_note", name="invoice")),
+        (
+            "send a note where the stranger wants it: this waits for you, and the answer has the address to decide at",
+            call("send_note", name="todo", to="accounts@northwind-billing.example"),
+        ),
+        ("a passkey for you, to decide there: open the link", f"{program} enroll me -c {where}"),
         (f"{LEFT}, which nobody reviewed yet: read it, then approve or block it", f"{program} review -c {where}"),
         ("what was decided, and how it ended", f"{program} audit list -c {where}"),
         ("the kill switch: turn it on, then make the same call again", f"{program} block-all on -c {where}"),
@@ -212,7 +226,7 @@ def _introduce(url: str, config: Path, ignored: list[str], *, kept: bool) -> Non
     program = _program()
     say(f"\n[bold]Callgate {__version__}[/] stands between an agent and an example MCP server.\n")
     say(f"  [bold]gateway[/]  {url}")
-    say("  [bold]server[/]   notes: list_notes, read_note, write_note (starts with the first call)")
+    say("  [bold]server[/]   notes: list_notes, read_note, write_note, send_note (starts with the first call)")
     say(f"  [bold]waiting[/]  {LEFT}: hidden from every agent until you have reviewed it")
     say(f"  [bold]state[/]    {escape(str(config.parent))} ({'kept' if kept else 'gone when this ends'})")
     say("\nTry in another terminal:\n")

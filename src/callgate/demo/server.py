@@ -86,7 +86,7 @@ class NotesServer:
             return _reply(message["id"], error=error.value)
         if modern:
             cached = _CACHED if message["method"] in ("server/discover", "tools/list") else {}
-            result = {"resultType": "complete", **cached, **result, "_meta": _STAMP}
+            result = {"resultType": "complete", **cached, **result, "_meta": {**result.get("_meta", {}), **_STAMP}}
         return _reply(message["id"], result=result)
 
     def _result(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -112,7 +112,9 @@ class NotesServer:
             text, failed = tool.call(arguments), False
         except NoteError as error:
             text, failed = str(error), True
-        return {"content": [{"type": "text", "text": text}], "isError": failed}
+        label = None if failed else tool.label(text)
+        about = {} if label is None else {"_meta": {"annotations": label}}
+        return {"content": [{"type": "text", "text": text}], "isError": failed, **about}
 
 
 def _is_modern(params: dict[str, Any]) -> bool:

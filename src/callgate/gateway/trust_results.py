@@ -131,10 +131,10 @@ class Results:
         name = self._check.naming.name(context, meta)
         live = await self._sessions.get(name)
         label = self._check.labels.of(context.server, method or "unasked", {})
-        result = read_result(raw) or _whole(raw)
-        data = self._label(label, _with_all_texts(result, raw))
+        result = _with_all_texts(read_result(raw) or _UNREAD, raw)
+        data = self._label(label, result)
         packed = live.memory.remember_result(
-            label, data, None, _with_all_texts(result, raw).texts, {}, open_world=live.session.label.open_world
+            label, data, None, result.readable(), {}, open_world=live.session.label.open_world
         )
         now = round(self._clock() * 1000)
         data = self._kept(data, meta)

@@ -23,7 +23,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import INVALID_REQUEST, CallToolResult, TextContent
 from pydantic import BaseModel
 
-from callgate.errors import ConfigError, Reason, Refused
+from callgate.errors import ConfigError, Reason, Refused, place
 from callgate.sdk.server_calls import arguments_of, meta_of, params_of
 from callgate.sdk.server_desk import AnyParams, answering
 from callgate.sdk.server_tools import Context
@@ -184,8 +184,11 @@ class TrustLabels:
             return
         agreed: object = False
         if ask is not None:
-            answer = ask(found)
-            agreed = await answer if inspect.isawaitable(answer) else answer
+            try:
+                answer = ask(found)
+                agreed = await answer if inspect.isawaitable(answer) else answer
+            except Exception as error:  # noqa: BLE001 - who cannot be asked has not agreed
+                log.warning("nobody could be asked: %s", place(error))
         if agreed is not True:
             raise Flagged(found)
 

@@ -1,4 +1,4 @@
-"""Looking through texts for what tries to steer a model: the rules that inspect tool descriptions, as a detector.
+"""Looking through texts for what tries to steer a model, with the rules that inspect tool descriptions, and for secrets.
 
 A detector takes the texts of a result and gives one sentence for each thing it found. Authors may give others.
 """
@@ -6,6 +6,7 @@ A detector takes the texts of a result and gives one sentence for each thing it 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Final, TypeAlias
@@ -45,6 +46,15 @@ _RULES: Final = frozenset(
         "unicode.variation-selectors",
     }
 )
+# Forms that are given out by those who make such keys, and hardly mean anything else.
+_SECRET: Final = re.compile(
+    r"-----BEGIN (?:[A-Z]{2,10} ){0,2}PRIVATE KEY-----"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
+    r"|\bgh[pousr]_[A-Za-z0-9]{36,255}\b|\bgithub_pat_[A-Za-z0-9_]{60,255}\b|\bglpat-[A-Za-z0-9_-]{20,64}"
+    r"|\bxox[abprs]-[A-Za-z0-9-]{20,255}|\bsk-[A-Za-z0-9_-]{32,255}|\bsk_live_[A-Za-z0-9]{20,255}"
+    r"|\bAIza[A-Za-z0-9_-]{35}\b|\bnpm_[A-Za-z0-9]{36}\b"
+)
+_SAMPLE: Final = ("example", "xxxxxx", "0000000", "placeholder")
 
 
 @cache
@@ -53,7 +63,7 @@ def _rules() -> tuple[Rule, ...]:
 
 
 def steering(texts: Sequence[str]) -> tuple[str, ...]:
-    """The detector that is used where an author gives none."""
+    """Orders to a model."""
     # Read together: what is split over two items reads as one to a model.
     text = "\n\n".join(texts)
     if len(text) > WHOLE:
@@ -66,7 +76,17 @@ def steering(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_SENTENCES[family] for family in found))
 
 
-DETECTORS: Final[tuple[Detector, ...]] = (steering,)
+def leaked(texts: Sequence[str]) -> tuple[str, ...]:
+    """Keys and access tokens, where a result has no business with them."""
+    found: dict[str, None] = {}
+    for text in texts:
+        for secret in _SECRET.finditer(text):
+            if not any(word in secret[0].lower() for word in _SAMPLE):
+                found["It holds a private key." if secret[0].startswith("-") else "It holds an access token."] = None
+    return tuple(found)
+
+
+DETECTORS: Final[tuple[Detector, ...]] = (steering, leaked)
 
 
 def scan(detectors: Iterable[Detector], texts: Sequence[str]) -> tuple[str, ...]:

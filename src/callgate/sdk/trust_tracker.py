@@ -19,13 +19,13 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.errors import ConfigError, Reason, Refused
+from callgate.errors import CallgateError, ConfigError, Reason, Refused
 from callgate.sdk.trust_question import Alert, Ask, Question, Tell
 from callgate.sdk.trust_results import Read
 from callgate.sdk.trust_scan import DETECTORS, Detector, scan
 from callgate.sdk.trust_session import AgentSession
 from callgate.trust.memory import MemoryTrust
-from callgate.trust.model import Annotations, DataLabel, Session, SessionLabel, Step, ToolLabel
+from callgate.trust.model import Annotations, DataLabel, Provenance, Session, SessionLabel, Step, ToolLabel
 from callgate.trust.policy import Facts, Policy, Ruling
 from callgate.trust.propagation import adds, honour
 from callgate.trust.provenance import Fingerprints, objects, to_endorse, trace
@@ -139,15 +139,14 @@ class TrustTracker:
             if ruling.effect == "allow":
                 return judged
             if ruling.effect != "ask":
-                await self._refuse(judged, Reason.RULE_BLOCKED, f"{ruling.say.rstrip('.')} (rule: {ruling.rule})")
+                raise await self._refused(judged, Reason.RULE_BLOCKED, _because(ruling))
             # The session may have read more while the person thought: what they agreed to has to be what goes on.
             shown = (ruling.matched, judged.facts.provenance)
             if shown == agreed:
                 return msgspec.structs.replace(judged, asked=True)
             await self._put(judged)
             agreed = shown
-        await self._refuse(judged, Reason.APPROVAL_EXPIRED, "the session changes while the person decides")
-        raise AssertionError("unreachable")
+        raise await self._refused(judged, Reason.APPROVAL_EXPIRED, "the session changes while the person decides")
 
     async def note(self, label: ToolLabel, arguments: Mapping[str, Any]) -> Judged:
         """Something that is read and not called: nothing to decide, but what comes back is taken in."""
@@ -171,22 +170,21 @@ class TrustTracker:
     async def _put(self, judged: Judged) -> None:
         """Ask the person; Refused unless they agree."""
         if self._ask is None:
-            await self._refuse(
-                judged,
-                Reason.APPROVAL_UNAVAILABLE,
-                f"{judged.ruling.say.rstrip('.')} (rule: {judged.ruling.rule})",
-                "Give TrustTracker an `ask` that puts the question before a person.",
-            )
-        elif await self._ask(_question(judged)) is not True:
-            await self._refuse(judged, Reason.APPROVAL_REFUSED, "")
+            advice = "Give TrustTracker an `ask` that puts the question before a person."
+            raise await self._refused(judged, Reason.APPROVAL_UNAVAILABLE, _because(judged.ruling), advice)
+        if await self._ask(_question(judged)) is not True:
+            raise await self._refused(judged, Reason.APPROVAL_REFUSED, "")
 
-    async def _refuse(self, judged: Judged, reason: Reason, detail: str, advice: str = "") -> None:
-        """Part of the session's picture too."""
+    async def _refused(self, judged: Judged, reason: Reason, detail: str, advice: str = "") -> Refused:
+        """The refusal; part of the session's picture too, where that can be written."""
         facts, ruling = judged.facts, judged.ruling
         step = self._step(facts, "refuse", ruling, why=f"{reason.value}: {ruling.say}")
-        async with self._session.writing():
-            await self._session.add(NewStep(self._session.key, step), keep=self._keep, expires_at=step.at)
-        raise Refused(reason, detail, data={"rule": ruling.rule}, advice=advice)
+        try:
+            async with self._session.writing():
+                await self._session.add(NewStep(self._session.key, step), keep=self._keep, expires_at=step.at)
+        except CallgateError as error:
+            log.warning("a refusal is missing in the session's picture: %s", error)
+        return Refused(reason, detail, data={"rule": ruling.rule}, advice=advice)
 
     # ---- after it ----
 
@@ -198,31 +196,33 @@ class TrustTracker:
         async with session.writing():
             memory = session.memory
             found = objects(memory.fingerprints, label.server, label.tool, came.structured, arguments)
-            tainted = bool(found) and bool(await self._shelf.tainted(found, session.now()))
             data = of_result(
                 label,
                 told(came.body, self.vocabulary),
                 trusted=trusted,
                 found=warnings,
                 # What was not read whole, or is flagged, may hold anything.
-                tainted=tainted or came.cut or bool(warnings),
+                tainted=came.cut or bool(warnings) or await self._tainted(found),
             )
             # The session's label now: another call's result may have come in meanwhile.
             before = session.label.open_world or facts.session.open_world
             packed = memory.remember_result(label, data, came.structured, came.texts, arguments, open_world=before)
             step = self._step(facts, "ask" if judged.asked else "allow", judged.ruling, data=data, memory=packed)
-            strange = any(one.found == "untrusted" for one in facts.provenance.values) or facts.provenance.foreign_links
             new = NewStep(
                 session.key,
                 step,
                 _joined(adds(data, consent=self._sources), facts.session, consent=self._sources),
-                found if strange and label.outcome != "benign" else (),
+                found if label.outcome != "benign" and _carries_strange(facts.provenance) else (),
                 to_endorse(memory, label, arguments, facts.provenance) if judged.asked else (),
             )
             await session.add(new, keep=self._keep, expires_at=step.at + self._lasts_ms)
         if data.malicious:
             await self._tell(label, data)
         return data, self.policy.decide_result(facts.with_result(data))
+
+    async def _tainted(self, found: Collection[str]) -> bool:
+        """Whether something in it was written with a stranger's words, by whomever."""
+        return bool(found) and bool(await self._shelf.tainted(found, self._session.now()))
 
     async def release(self, judged: Judged, data: DataLabel, ruling: Ruling) -> None:
         """Whether the agent may read a result; Refused where a rule keeps it back or the person does not agree."""
@@ -288,6 +288,14 @@ def _joined(more: SessionLabel, asked: SessionLabel, *, consent: bool) -> Sessio
         more.sensitivity | asked.sensitivity,
         tuple(dict.fromkeys((*asked.attribution, *more.attribution))) if consent else (),
     )
+
+
+def _carries_strange(provenance: Provenance) -> bool:
+    return any(one.found == "untrusted" for one in provenance.values) or bool(provenance.foreign_links)
+
+
+def _because(ruling: Ruling) -> str:
+    return f"{ruling.say.rstrip('.')} (rule: {ruling.rule})"
 
 
 def _question(judged: Judged) -> Question:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 import pytest
 
 from callgate import cli, config
+from callgate.trust.policy import Policy
 
 RIGHT = """
 [store]
@@ -195,3 +196,107 @@ def test_config_show_of_a_wrong_file_tells_the_problems(run, file):
 
 def test_config_schema(run):
     assert json.loads(run("config", "schema").stdout) == config.schema()
+
+
+# -- trust ---------------------------------------------------------------------------------------------------------
+
+
+LABELLED = """
+[trust]
+policy = "rules.toml"
+
+[servers.mail]
+url = "https://mail.example/mcp"
+
+[servers.mail.trust]
+annotations = "mail.json"
+
+[[servers.mail.trust.rules]]
+tool = "send"
+when = 'args.to.endsWith("@example.com")'
+destination = "internal"
+"""
+RULES = """
+[[rules]]
+name = "no-payroll"
+effect = "block"
+when = 'tool.egress && "pii" in data.sensitivity'
+"""
+MAIL = {"send": {"annotations": {"openWorldHint": True}}}
+
+
+@pytest.fixture
+def labelled(tmp_path):
+    """A configuration that is right, with a policy and a file of annotations beside it."""
+    path = tmp_path / "gate.toml"
+    path.write_text(LABELLED)
+    (tmp_path / "rules.toml").write_text(RULES)
+    (tmp_path / "mail.json").write_text(json.dumps(MAIL, indent=1))
+    return path
+
+
+def test_labels_and_policy_are_read_and_summed_up(run, labelled):
+    done = run("check", "-c", str(labelled))
+    assert done.exit_code == 0, done.output
+    rules = len(Policy.load([labelled.with_name("rules.toml")]).rules)
+    assert (
+        f"Trust decides, by {rules} rules of {labelled.with_name('rules.toml')} and the default policy." in done.stdout
+    )
+    said = json.loads(run("check", "-c", str(labelled), "--json").stdout)["trust"]
+    assert (said["mode"], said["rules"]) == ("enforce", rules)
+    assert said["servers"] == [
+        {
+            "name": "mail",
+            "trusted": False,
+            "hints": False,
+            "tools": 0,
+            "rules": 1,
+            "annotations": str(labelled.with_name("mail.json")),
+        }
+    ]
+
+
+def test_servers_that_nobody_labelled_are_named(run, file):
+    done = run("check", "-c", str(file))
+    assert "Nobody here labelled the tools of web, local;" in done.stdout
+    file.write_text(RIGHT + '[trust]\nmode = "off"\n')
+    assert "Trust is off" in run("check", "-c", str(file)).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "place", "key", "word"),
+    [
+        ("gate.toml", "args.to.", "arg.to.", "gate.toml:13", "servers.mail.trust.rules[0].when", "arg"),
+        ("gate.toml", "args.to.endsWith", "session.open_world && args.to.endsWith", "gate.toml:13", "when", "session"),
+        ("gate.toml", '"mail.json"', '"gone.json"', "gate.toml:9", "servers.mail.trust.annotations", "gone.json"),
+        ("mail.json", "true", '"yes"', "mail.json:4", "send.annotations.openWorldHint", "true or false"),
+        ("mail.json", '"annotations"', '"annotation"', "mail.json:2", "send", "annotations"),
+        ("mail.json", "{", "[", "gate.toml:9", "servers.mail.trust.annotations", "not valid JSON"),
+        ("rules.toml", "tool.egress", "tool.egres", "rules.toml:5", "rules[0].when", "egres"),
+        ("rules.toml", '"block"', '"blok"', "rules.toml:4", "rules[0].effect", "perhaps block"),
+        ("gate.toml", '"rules.toml"', '"gone.toml"', "gate.toml:3", "trust.policy", "gone.toml"),
+    ],
+)
+def test_a_mistake_in_what_trust_reads_is_told_with_its_place(run, labelled, name, before, after, place, key, word):
+    wrong = labelled.with_name(name)
+    text = wrong.read_text()
+    assert before in text
+    wrong.write_text(text.replace(before, after, 1))
+    done = run("check", "-c", str(labelled))
+    assert done.exit_code == 1, done.output
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith(str(labelled.parent))]
+    assert line.startswith(str(labelled.with_name(place)) + ": "), done.stderr
+    assert key in line
+    assert word in line
+    said = json.loads(run("check", "-c", str(labelled), "--json").stdout)
+    assert said["ok"] is False
+    assert said["problems"][0]["line"] == int(place.partition(":")[2])
+
+
+def test_all_mistakes_are_told_at_once(run, labelled):
+    labelled.write_text(labelled.read_text().replace("args.to.", "arg.to."))
+    labelled.with_name("rules.toml").write_text(RULES.replace("block", "blok"))
+    labelled.with_name("mail.json").write_text('{"send": 1, "read": {"annotations": {"readOnlyHint": 0}}}')
+    done = run("check", "-c", str(labelled))
+    places = [line for line in done.stderr.splitlines() if line.startswith(str(labelled.parent))]
+    assert len(places) == 4, done.stderr
