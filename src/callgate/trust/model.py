@@ -191,6 +191,8 @@ class Provenance(msgspec.Struct, frozen=True):
     # Whether anything in the call is the user's own (endorsed, prompt, clean, trusted, linked).
     any_own_words: bool = False
     prompt_known: bool = False
+    # Financial, regulated or secret details among the arguments that the user did not write: their classes.
+    guarded: tuple[str, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True):

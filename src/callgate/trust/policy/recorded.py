@@ -55,6 +55,7 @@ class _Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
     values: tuple[tuple[str, ValueKind, Found, bool], ...] = ()
     links: tuple[str, ...] = ()
     own_words: bool = False
+    guarded: tuple[str, ...] = ()
     prompt: bool = False
     agent: dict[str, str] = {}
     carried: tuple[str, ...] | None = None
@@ -83,6 +84,7 @@ def to_record(facts: Facts) -> dict[str, Any]:
         values=tuple((one.path, one.kind, one.found, one.critical) for one in _worst_first(provenance.values)),
         links=tuple(one.path for one in provenance.foreign_links[:MAX_VALUES]),
         own_words=provenance.any_own_words,
+        guarded=provenance.guarded,
         prompt=provenance.prompt_known,
         agent={name: value for name, value in facts.agent.items() if value},
         carried=None if facts.carried is None else tuple(sorted(facts.carried)),
@@ -160,6 +162,7 @@ def from_record(record: object, args: Mapping[str, Any] | None = None) -> Facts:
             tuple(Traced(path, "link", "untrusted", False, "") for path in recorded.links),  # noqa: FBT003
             recorded.own_words,
             recorded.prompt,
+            recorded.guarded,
         ),
         args=args if args is not None or recorded.args else {},
         request=None

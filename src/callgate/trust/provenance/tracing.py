@@ -52,7 +52,8 @@ def trace(
             if one.cut and memory.strange:
                 # What comes after is not looked at, so it may be anything.
                 links.append(Traced(path, "link", "untrusted", critical=False, shown="a longer text than is traced"))
-    return Provenance(tuple(values), tuple(links[:_LINKS]), own, memory.prompt_known)
+    guarded = tuple(sorted(carries(memory, arguments))) if memory.details else ()
+    return Provenance(tuple(values), tuple(links[:_LINKS]), own, memory.prompt_known, guarded)
 
 
 def carries(memory: Memory, arguments: Mapping[str, Any]) -> frozenset[str]:
