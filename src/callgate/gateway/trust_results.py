@@ -218,7 +218,12 @@ class Results:
         call, live, facts = judged.call, judged.live, judged.facts
         label = judged.label
         packed = live.memory.remember_result(
-            label, data, result.structured, (*result.texts, *result.links), call.arguments, open_world=facts.session.open_world
+            label,
+            data,
+            result.structured,
+            (*result.texts, *result.links),
+            call.arguments,
+            open_world=facts.session.open_world,
         )
         now = round(self._clock() * 1000)
         data = self._kept(data, call.meta)
