@@ -8,6 +8,7 @@ from callgate.approval import Bounds, Settings
 from support.approval_server import Clock, running
 from support.gateway import Gateway, serving
 from support.hostile import HostileServer, Reply, assert_works, connect, hostile_server, post, read_all
+from support.offices import trust_offices, trust_site
 from support.pinning import _pinned, pinned  # noqa: F401 - fixtures
 from support.postgres import database
 
@@ -61,6 +62,20 @@ def target(_attacked):
     """The shared target, its server honest again."""
     _attacked.upstream.behaviours.clear()
     return _attacked
+
+
+@pytest.fixture(scope="session")
+def _trusting(tmp_path_factory):
+    with trust_site(tmp_path_factory.mktemp("trusting"), trust_offices(), approval={"park_seconds": 0}) as site:
+        yield site
+
+
+@pytest.fixture
+def trusting(_trusting):
+    """A gateway that watches what agents read, shared by the attacks of a worker; its servers honest again."""
+    for name, script in trust_offices().items():
+        _trusting.servers[name].write(before={}, raw={}, results=script.get("results", {}), tools=script["tools"])
+    return _trusting
 
 
 class KeptBooks:

@@ -9,6 +9,7 @@ from callgate.trust.model import SessionLabel
 from callgate.trust.propagation import honour, outgoing
 from callgate.trust.results import annotations_of, of_result, told
 from callgate.trust.vocabulary import MAX_ATTRIBUTION, MAX_PROBLEMS, Vocabulary
+from support.offices import ERAS, fresh, said, text, tool
 from support.registry import requirement
 
 READ = Vocabulary()
@@ -131,3 +132,38 @@ def test_a_request_with_labels_of_wrong_types_never_clears_a_session(value):
         assert after.malicious
         assert "mcp://a/b" in after.attribution
         json.dumps(outgoing(after))
+
+
+SMALL = [value for value in WRONG if value is not None and len(repr(value)) < 1000 and value not in (10**400, "\ud800")]
+
+
+@pytest.mark.parametrize("server", ["believed", "other"])
+@pytest.mark.parametrize("era", ERAS)
+def test_over_the_wire_nothing_breaks_and_nothing_gets_better(trusting, server, era):
+    office = trusting.servers[server]
+    for value in SMALL:
+        metadata = {"inputMetadata": value, "returnMetadata": value, "openWorldHint": value, "attribution": value}
+        office.write(
+            tools=[tool("read", "path", annotations=value), tool("look", "path", annotations=metadata)],
+            results={"look": text("a page", _meta={"annotations": metadata, "ifc": value}) | {"structuredContent": {}}},
+        )
+        agent = trusting.agent(era)
+        assert {"read", "look"} <= {one["name"] for one in agent.list_tools(server)}
+        assert "result" in agent.call(server, "look", path="/a")
+        agent.asked_about("bob@example.com")
+        assert trusting.trust_of("send_email")["taken"]["open_world"] is True, value
+    assert trusting.gateway.process.poll() is None
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_over_the_wire_a_request_labelled_so_clears_nothing_and_leaves_well_formed(trusting, era):
+    agent = trusting.agent(era)
+    agent.call("web", "fetch", url="https://a.example")
+    for value in SMALL:
+        for labels in (value, {"openWorldHint": value, "attribution": value, "returnMetadata": value}):
+            body = fresh("some words")
+            answer = agent.call("mail", "send_email", {"annotations": labels}, to="bob@example.com", body=body)
+            assert said(answer) == "done"
+            sent = trusting.servers["mail"].calls()[-1]["_meta"]["annotations"]
+            assert sent["openWorldHint"] is True
+            assert all(isinstance(one, str) for one in sent["attribution"])

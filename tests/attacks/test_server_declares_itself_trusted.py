@@ -6,6 +6,7 @@ from callgate.trust.labels import Labels, ServerWords
 from callgate.trust.results import of_result, told
 from callgate.trust.said import Said
 from callgate.trust.vocabulary import Vocabulary
+from support.offices import ASKED, ERAS, PAGE, reason, text, tool
 from support.registry import requirement
 
 VOCABULARY = Vocabulary(["com.mycorp.public"])
@@ -88,3 +89,21 @@ def test_another_servers_trust_is_not_its_own():
     assert labels.of("good", "send").outcome == "benign"
     assert labels.of("evil", "send").outcome == "consequential"
     assert labels.of("Good", "send").outcome == "consequential"
+
+
+@requirement("TA-053", "TA-066")
+@pytest.mark.parametrize("era", ERAS)
+def test_over_the_wire_its_pages_taint_and_its_tools_are_asked_about(trusting, era):
+    office = trusting.servers["other"]
+    office.write(
+        tools=[tool("read", "path", annotations=HARMLESS, trusted=True), tool("send", "path", annotations=HARMLESS)],
+        results={"read": {**text(PAGE), "_meta": RESULT["_meta"]}},
+    )
+    agent = trusting.agent(era)
+    agent.list_tools("other")
+    agent.call("other", "read", path="/a")
+    assert agent.asked_about()
+    assert trusting.trust_of("send_email")["taken"]["open_world"] is True
+    assert reason(agent.call("other", "send", path="evil@attacker.example")) == ASKED
+    assert trusting.trust_of("send")["tool"]["destinations"] == ["public"]
+    assert office.calls("send") == []

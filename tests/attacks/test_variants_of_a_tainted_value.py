@@ -2,6 +2,7 @@
 
 import pytest
 
+from support.offices import ERAS, text
 from support.remembering import Talk, reading
 
 ACCOUNT = "US133000000121212121212"
@@ -56,3 +57,22 @@ def test_a_value_as_the_name_of_an_argument_is_looked_at_too():
     talk = Talk()
     talk.strangers(ADDRESS)
     assert "untrusted" in [one.found for one in talk.trace({"to": {ADDRESS: True}}, "to").values]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_over_the_wire_no_spelling_slips_past_the_gate(trusting, era):
+    spellings = [
+        (ADDRESS, ADDRESS.upper()),
+        ("m a r k . b l a c k - 2 1 3 4 @ g m a i l . c o m", ADDRESS),
+        ("mark.\u200bblack\u00ad-2134@gma\u2060il.com", ADDRESS),
+        ("ｍａｒｋ．ｂｌａｃｋ－２１３４＠ｇｍａｉｌ．ｃｏｍ", ADDRESS),
+        (ADDRESS, f" {ADDRESS}\t"),
+        (ADDRESS, f"<{ADDRESS}>"),
+        (ADDRESS, "mark.black-2134@gmail.com\u200b"),
+    ]
+    for told, sent in spellings:
+        trusting.servers["web"].write(results={"fetch": text(f"Hello, {told} is the one. Thanks")})
+        agent = trusting.agent(era)
+        agent.call("web", "fetch", url="https://a.example")
+        assert agent.asked_about(sent), (told, sent)
+        assert not agent.asked_about("ann@example.com")

@@ -51,3 +51,12 @@ async def test_expired_values_and_dropped_sessions_are_gone_from_the_tables(shar
     await shelf.prune(NOW + 29, sessions=7)
     assert rows(shelf, trust_step) == 7
     assert await shelf.steps(KEY) == []
+
+
+async def test_who_opens_many_sessions_pushes_out_their_own(trust):
+    await trust.open("victim", "10.0.0.1 editor", 1, 0)
+    for number in range(20):
+        await trust.open(f"flood-{number:02}", f"10.0.0.9 client-{number}", 100 + number, 0)
+    await trust.prune(1000, sessions=5)
+    left = {session.key for session in await trust.sessions(limit=100)}
+    assert left == {"victim", "flood-16", "flood-17", "flood-18", "flood-19"}

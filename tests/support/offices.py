@@ -21,7 +21,7 @@ from callgate.store import Store
 from callgate.store.schema import audit_record
 from support.gateway import CALLGATE, Gateway, serving, store_path
 from support.persons import Person, enrolled
-from support.raw import SECONDS, ask
+from support.raw import SECONDS, Reply, ask
 from support.sessions import CONTENT, META, VERSION, events, message
 
 HANDSHAKE: Final = "2025-11-25"
@@ -192,6 +192,22 @@ def trust_site(directory: Path, servers: Mapping[str, Mapping[str, Any]], **sect
         yield TrustSite(directory, offices, store, person, gateway)
 
 
+def trust_offices() -> dict[str, dict[str, Any]]:
+    """For attacks: a web of strangers, mail, the house's own notes, and servers that say what they like of themselves."""
+    house = {"outcomes": "consequential", "destination": "internal", "source": "internal", "sensitivity": "none"}
+    return {
+        "web": {"tools": [tool("fetch", "url")], "results": {"fetch": text(PAGE)}, "http": True},
+        "pipe": {"tools": [tool("fetch", "url")], "results": {"fetch": text(PAGE)}},
+        "mail": {"tools": [tool("send_email", "to", "body", "user", "domain")]},
+        "notes": {
+            "tools": [tool("write_note", "id", "text"), tool("read_note", "id"), tool("list_notes")],
+            "trust": {"tools": {"write_note": house, "*": house | {"outcomes": "benign"}}},
+        },
+        "believed": {"tools": [tool("read", "path")], "trust": {"trusted": True}},
+        "other": {"tools": [tool("read", "path")]},
+    }
+
+
 @dataclass
 class Agent:
     """A raw HTTP client of either era that goes to several servers of one gateway."""
@@ -203,6 +219,11 @@ class Agent:
     prompt: str | None = None
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     opened: dict[str, str] = field(default_factory=dict)
+    # The address that it calls from.
+    peer: str = "127.0.0.1"
+
+    def _ask(self, server: str, body: bytes, headers: Mapping[str, str]) -> Reply:
+        return ask(self.gateway.url(server), body, headers, peer=self.peer)
 
     def meta(self, more: Mapping[str, Any] | None) -> dict[str, Any]:
         made: dict[str, Any] = dict(more or {})
@@ -221,7 +242,7 @@ class Agent:
             return CONTENT | {"MCP-Protocol-Version": VERSION, "Mcp-Method": method, **named}
         if server not in self.opened:
             hello = {"protocolVersion": self.era, "capabilities": self.capabilities, "clientInfo": {"name": self.name}}
-            reply = ask(self.gateway.url(server), message("initialize", hello, 0))
+            reply = self._ask(server, message("initialize", hello, 0), CONTENT)
             assert reply.status == 200, reply.body
             found = reply.header("mcp-session-id")
             assert found
@@ -233,13 +254,18 @@ class Agent:
         meta = self.meta(params.get("_meta"))
         body = message(method, {**params, **({"_meta": meta} if meta else {})}, rpc_id)
         name = params.get("name") if method == "tools/call" else params.get("uri", "")
-        reply = ask(self.gateway.url(server), body, self.headers(server, method, str(name)))
+        reply = self._ask(server, body, self.headers(server, method, str(name)))
         return events(reply.body)
 
     def call(self, server: str, tool_name: str, meta: Mapping[str, Any] | None = None, /, **arguments: Any) -> Any:
         """The answer to a call: the message with its result or error."""
         params: dict[str, Any] = {"name": tool_name, "arguments": arguments}
         return self.request(server, "tools/call", params if meta is None else params | {"_meta": meta})[-1]
+
+    def asked_about(self, address: str = EVIL, **more: Any) -> bool:
+        """Whether mail to this address needs a person."""
+        answer = self.call("mail", "send_email", None, **{"to": address, "body": "some words", **more})
+        return "error" in answer and reason(answer) == ASKED
 
     def list_tools(self, server: str) -> Any:
         return self.request(server, "tools/list", {})[-1]["result"]["tools"]

@@ -132,19 +132,21 @@ class Reply:
         return self.headers.get(name)
 
 
-def ask(url: str, body: bytes | None, headers: Mapping[str, str] | None = None, method: str = "POST") -> Reply:
-    """One HTTP request, its body sent as it is, and the whole of its answer."""
-    with streaming(url, body, headers, method) as response:
+def ask(
+    url: str, body: bytes | None, headers: Mapping[str, str] | None = None, method: str = "POST", *, peer: str = ""
+) -> Reply:
+    """One HTTP request, its body sent as it is, and the whole of its answer; from an address of this machine."""
+    with streaming(url, body, headers, method, peer=peer) as response:
         return Reply(response.status, response.headers, response.read())
 
 
 @contextlib.contextmanager
 def streaming(
-    url: str, body: bytes | None, headers: Mapping[str, str] | None = None, method: str = "POST"
+    url: str, body: bytes | None, headers: Mapping[str, str] | None = None, method: str = "POST", *, peer: str = ""
 ) -> Iterator[http.client.HTTPResponse]:
     """One HTTP request, and its answer to read from as it comes (`read1`)."""
     host, _, path = url.removeprefix("http://").partition("/")
-    connection = http.client.HTTPConnection(host, timeout=SECONDS)
+    connection = http.client.HTTPConnection(host, timeout=SECONDS, source_address=(peer, 0) if peer else None)
     try:
         connection.request(method, f"/{path}", body, dict(JSON_HEADERS if headers is None else headers))
         with connection.getresponse() as response:

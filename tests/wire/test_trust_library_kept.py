@@ -154,6 +154,21 @@ say = "It is flagged."
     assert len(desk.alerts) == 1
 
 
+async def test_a_server_that_dies_takes_nobody_with_it(tmp_path):
+    """Its error is told by the call that met it, and the agent's other servers go on."""
+    server = Shifty(tmp_path / "server")
+    server.fresh(tool("read"))
+    client = Client(StdioServerParameters(command=server.argv[0], args=server.argv[1:]))
+    tracker = TrustTracker(policy=NO_RULES)
+    async with TrackedClient(client, tracker, server="files") as files:
+        await files.call_tool("read", {"id": "1"})
+        server.kill_last()
+        with pytest.raises(MCPError, match="losed"):
+            await files.call_tool("read", {"id": "1"})
+        await asyncio.sleep(0)
+    assert (await tracker.label()).open_world
+
+
 async def test_arguments_that_are_not_json_go_nowhere(near):
     async with near.tracked("files", TrustTracker()) as files:
         for value in (float("nan"), {1, 2}, "\ud800"):

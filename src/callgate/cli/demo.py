@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 import typer
 
@@ -22,6 +23,8 @@ from callgate.cli.demo_review import LEFT, review
 
 USUAL: Final = "127.0.0.1:8420"
 ANY: Final = "127.0.0.1:0"
+# Where the stranger's note wants a note of the user's to be sent.
+STRANGER: Final = "accounts@northwind-billing.example"
 CONFIG: Final = """\
 # Written by `callgate demo`. Change it while the demo runs: the gateway follows within seconds.
 
@@ -92,6 +95,7 @@ def _run(config: Path, ignored: list[str], asked: _Asked, *, kept: bool) -> None
 
 
 def _serve(config: Path, listen: str, listening: Callable[[str], None]) -> None:
+    from callgate.cli.showing import make_console
     from callgate.config import load
     from callgate.gateway.loop import new_event_loop
     from callgate.gateway.serve import serve
@@ -101,7 +105,7 @@ def _serve(config: Path, listen: str, listening: Callable[[str], None]) -> None:
     settings = load(config)
     configure(settings.logging.level, "pretty")
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(serve(settings, config, listening))
+        runner.run(serve(settings, config, listening, make_console))
 
 
 # -- what it needs ---------------------------------------------------------------------------------------------
@@ -196,20 +200,28 @@ def steps(url: str, program: str, config: Path) -> list[tuple[str, str]]:
     def call(tool: str, **arguments: str) -> str:
         return CALL.format(url=url, tool=tool, arguments=json.dumps(arguments))
 
+    # What the other command does not know by itself: this gateway may listen elsewhere than the file says.
+    listen = "" if urlsplit(url).netloc == USUAL else f"CALLGATE_LISTEN={urlsplit(url).netloc} "
+    enrol = f"{listen}{program} enroll me -c {where}"
     return [
         ("call a tool through the gate", call("read_note", name="welcome")),
-        ("read a note that a stranger sent", call("read_note", name="invoice")),
+        ("a passkey for you, so that calls can wait for you: open the link in a browser here", enrol),
+        ("an agent reads a note that a stranger sent", call("read_note", name="invoice")),
         (
-            "send a note where the stranger wants it: this waits for you, and the answer has the address to decide at",
-            call("send_note", name="todo", to="accounts@northwind-billing.example"),
+            f"it does as the note says: the call waits until you decide, at {console_at(url)}/",
+            call("send_note", name="todo", to=STRANGER),
         ),
-        ("a passkey for you, to decide there: open the link", f"{program} enroll me -c {where}"),
         (f"{LEFT}, which nobody reviewed yet: read it, then approve or block it", f"{program} review -c {where}"),
         ("what was decided, and how it ended", f"{program} audit list -c {where}"),
         ("the kill switch: turn it on, then make the same call again", f"{program} block-all on -c {where}"),
         ("let calls through again", f"{program} block-all off -c {where}"),
         ("proof that nobody changed the record", f"{program} audit verify -c {where}"),
     ]
+
+
+def console_at(url: str) -> str:
+    """Where people decide: a browser takes passkeys for a name, not for a number."""
+    return f"http://localhost:{urlsplit(url).port}"
 
 
 def _introduce(url: str, config: Path, ignored: list[str], *, kept: bool) -> None:
@@ -227,6 +239,7 @@ def _introduce(url: str, config: Path, ignored: list[str], *, kept: bool) -> Non
     say(f"\n[bold]Callgate {__version__}[/] stands between an agent and an example MCP server.\n")
     say(f"  [bold]gateway[/]  {url}")
     say("  [bold]server[/]   notes: list_notes, read_note, write_note, send_note (starts with the first call)")
+    say(f"  [bold]console[/]  {console_at(url)}/")
     say(f"  [bold]waiting[/]  {LEFT}: hidden from every agent until you have reviewed it")
     say(f"  [bold]state[/]    {escape(str(config.parent))} ({'kept' if kept else 'gone when this ends'})")
     say("\nTry in another terminal:\n")

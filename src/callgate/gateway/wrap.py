@@ -238,6 +238,7 @@ class Wrap:
                 await self._turned(turned)
                 return None
             except Answered as answered:
+                self._under_way -= calls
                 span.allowed()
                 await self._front.write(answered.reply)
                 return None

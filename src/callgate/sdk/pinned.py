@@ -32,6 +32,7 @@ from callgate.pinning.model import Action, Identity, Pin
 from callgate.pinning.service import Choice
 from callgate.pinning.settings import Settings
 from callgate.pinning.views import Review
+from callgate.sdk.holding import held_open
 from callgate.sdk.pinned_books import Books
 from callgate.sdk.pinned_calls import Calls, settle
 from callgate.sdk.pinned_check import PinCheck, Place
@@ -94,7 +95,7 @@ class PinnedClient:
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
             desk = await stack.enter_async_context(open_desk(self._pins, self._settings))
-            await stack.enter_async_context(_held_open(self._client))
+            await stack.enter_async_context(held_open(self._client))
             await stack.enter_async_context(Hearing(self._client, self._line).open(self._seconds))
             place = self._named(await self._who())
             holder = secrets.token_hex(6)
@@ -231,34 +232,6 @@ class PinnedClient:
     async def _decide(self, choice: Choice, by: str, beside: Any) -> Pin:
         made = await self._desk.pins.decide([choice], by=by, together=(choice.server_id, *beside))
         return made[0]
-
-
-@contextlib.asynccontextmanager
-async def _held_open(client: Client) -> Any:
-    """Keep the connection in a task of its own: where it breaks, the SDK cancels the task that opened it."""
-    ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    leave = asyncio.Event()
-
-    async def hold() -> None:
-        try:
-            async with client:
-                ready.set_result(None)
-                await leave.wait()
-        except BaseException as error:
-            if ready.done():
-                raise
-            ready.set_exception(error)
-
-    task = asyncio.create_task(hold(), name="callgate-connection")
-    try:
-        await ready
-        yield
-    finally:
-        leave.set()
-        if not ready.done() or ready.cancelled():
-            task.cancel()
-        # A connection that broke was told of by the call that it broke.
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

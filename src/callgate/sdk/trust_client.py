@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from callgate.canonical import canonical
 from callgate.errors import ConfigError, MessageError, Reason, Refused
+from callgate.sdk.holding import held_open
 from callgate.sdk.trust_line import Learning
 from callgate.sdk.trust_results import Read, read, read_error, warned
 from callgate.sdk.trust_tracker import Judged, TrustTracker
@@ -92,7 +93,9 @@ class TrackedClient:
     # ---- the connection ----
 
     async def __aenter__(self) -> Self:
-        await self._open.enter_async_context(self._client)
+        # A pinned client does the same by itself.
+        inner = held_open(self._client) if isinstance(self._client, Client) else self._client
+        await self._open.enter_async_context(inner)
         return self
 
     async def __aexit__(

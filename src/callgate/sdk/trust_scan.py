@@ -1,4 +1,4 @@
-"""Looking through texts for what tries to steer a model, with the rules that inspect tool descriptions, and for secrets.
+"""Looking through texts for what tries to steer a model, by the rules that inspect tool descriptions, and for secrets.
 
 A detector takes the texts of a result and gives one sentence for each thing it found. Authors may give others.
 """

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from callgate.store.front import Store
+from callgate.store.trust_draft import session_of
+from callgate.store.trust_sessions import COLUMNS
 from callgate.store.trust_sql import Sql
+from callgate.trust import keeping
 
 # How many rows one transaction removes: writers wait for no more than that.
 _SWEEP: Final = 500
@@ -30,9 +33,9 @@ _EXPIRED: Final = (
     _sweep("DELETE FROM trust_held", "trust_held", "handle", "expires_at <= ?"),
 )
 _COUNT: Final = Sql("SELECT count(*) FROM trust_session")
-_LONGEST_UNSEEN: Final = Sql(
-    "SELECT key FROM trust_session ORDER BY seen_at, key DESC LIMIT ?",
-    "SELECT key FROM trust_session ORDER BY seen_at, key DESC LIMIT ? FOR UPDATE SKIP LOCKED",
+_ALL: Final = Sql(f"SELECT key, {COLUMNS} FROM trust_session")  # noqa: S608
+_LOCK: Final = Sql(
+    "SELECT key FROM trust_session WHERE key = ?", "SELECT key FROM trust_session WHERE key = ? FOR UPDATE SKIP LOCKED"
 )
 _DROP: Final = (
     Sql("DELETE FROM trust_step WHERE session = ?"),
@@ -59,12 +62,16 @@ def prune(store: Store, now: int, sessions: int) -> int:
 
 
 def _drop_sessions(conn: Any, most: int) -> int:
-    spare = min(_SWEEP // 10, _COUNT.all(conn)[0][0] - most)
-    if spare <= 0:
+    over = min(_SWEEP // 10, _COUNT.all(conn)[0][0] - most)
+    if over <= 0:
         return 0
-    keys = [row[0] for row in _LONGEST_UNSEEN.all(conn, spare)]
+    found = [session_of(row[0], row[1:]) for row in _ALL.all(conn)]
     driver = conn.connection.driver_connection
-    for key in keys:
-        for statement in _DROP:
-            statement.on(driver, key)
-    return len(keys)
+    gone = 0
+    for key in keeping.spare(found, over):
+        # One that is in use just now stays.
+        if _LOCK.all(conn, key):
+            gone += 1
+            for statement in _DROP:
+                statement.on(driver, key)
+    return gone

@@ -167,6 +167,23 @@ def declassified(session: Session, label: SessionLabel, by: str, note: str, now:
 # -- steps ---------------------------------------------------------------------------------------------------------
 
 
+def spare(sessions: Iterable[Session], count: int) -> list[str]:
+    """The sessions to part with where there are too many: of callers with many first, who so push out their own and
+    not those of others; of each caller those not seen for longest."""
+    if count <= 0:
+        return []
+    ranks: dict[str, int] = {}
+    ranked: list[tuple[int, int, str]] = []
+    for session in sorted(sessions, key=lambda one: (-one.seen_at, one.key)):
+        caller = session.agent.partition(" ")[0]
+        ranks[caller] = ranks.get(caller, 0) + 1
+        ranked.append((-ranks[caller], session.seen_at, session.key))
+    # Of equals, the one whose key comes later.
+    ranked.sort(key=lambda one: one[2], reverse=True)
+    ranked.sort(key=lambda one: one[:2])
+    return [key for _, _, key in ranked[:count]]
+
+
 def strange(label: DataLabel | None) -> bool:
     """Whether a result may hold what a stranger wrote, so that declassifying forgets it."""
     return label is not None and (label.open_world or label.malicious or not label.sources <= _TRUSTED)

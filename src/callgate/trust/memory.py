@@ -158,8 +158,9 @@ class MemoryTrust:
         held = {handle: one for handle, one in self._held.items() if one[1] > now}
         gone += len(self._objects) - len(objects) + len(self._held) - len(held)
         self._objects, self._held = objects, held
-        for session in (await self.sessions(limit=len(self._sessions)))[max(0, sessions) :]:
-            del self._sessions[session.key]
+        kept_now = [kept.session for kept in self._sessions.values()]
+        for key in keeping.spare(kept_now, len(kept_now) - max(0, sessions)):
+            del self._sessions[key]
             gone += 1
         return gone
 

@@ -1,0 +1,92 @@
+"""A server, or whatever stands before it, takes its labels away: that is noticed, and what has none is unknown."""
+
+import pytest
+
+from support.offices import ERAS, PAGE, input_metadata, labelled, return_metadata, text, tool
+from support.registry import requirement
+from support.sessions import until
+
+CLEAN = {"openWorldHint": False, "returnMetadata": return_metadata("internal", "none")}
+DECLARED = {
+    "inputMetadata": input_metadata("ephemeral", "none", "benign"),
+    "returnMetadata": return_metadata(["internal", "untrustedPublic"], "none"),
+}
+
+
+def alerts(site, server, tool_name):
+    return [
+        one["detail"]
+        for one in site.noted("trust.labels_missing")
+        if (one["detail"]["server"], one["detail"]["tool"]) == (server, tool_name)
+    ]
+
+
+@requirement("TA-064", "TA-067")
+@pytest.mark.parametrize("era", ERAS)
+def test_results_that_used_to_have_labels(trusting, era):
+    office, name = trusting.servers["believed"], f"read_{era[:4]}"
+    office.write(tools=[tool(name, "path", annotations=DECLARED)], results={name: labelled("ours", **CLEAN)})
+    agent = trusting.agent(era)
+    agent.list_tools("believed")
+    agent.call("believed", name, path="/a")
+    assert not agent.asked_about("bob@example.com")
+    assert "open_world" not in trusting.trust_of("send_email")["taken"]
+    agent = trusting.agent(era)
+    # The same page with a stranger's words, and the label gone: even a trusted server's word is then its listing's.
+    office.write(results={name: text(PAGE)})
+    agent.call("believed", name, path="/a")
+    assert agent.asked_about()
+    until(lambda: alerts(trusting, "believed", name))
+    assert [one["missing"] for one in alerts(trusting, "believed", name)] == [["annotations"]]
+    # Each loss is told once.
+    agent.call("believed", name, path="/a")
+    office.write(results={name: labelled("ours", **CLEAN)})
+    agent.call("believed", name, path="/a")
+    assert len(alerts(trusting, "believed", name)) == 1
+
+
+@requirement("TA-067")
+def test_a_listing_that_used_to_have_metadata(trusting):
+    office = trusting.servers["believed"]
+    office.write(tools=[tool("keep", "path", annotations=DECLARED)])
+    agent = trusting.agent()
+    agent.list_tools("believed")
+    agent.call("believed", "keep", path="/a")
+    assert trusting.trust_of("keep")["tool"]["outcomes"] == ["benign"]
+    office.write(tools=[tool("keep", "path")])
+    agent.list_tools("believed")
+    agent.call("believed", "keep", path="/a")
+    assert trusting.trust_of("keep")["tool"]["outcomes"] == ["consequential", "irreversible"]
+    until(lambda: alerts(trusting, "believed", "keep"))
+    assert alerts(trusting, "believed", "keep")[0]["missing"] == ["inputMetadata", "returnMetadata"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        # One reader takes the first label, another the second.
+        '{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"PAGE"}],"_meta":{"annotations":'
+        '{"openWorldHint":true}},"_meta":{"annotations":{"openWorldHint":false,"returnMetadata":{"source":"internal",'
+        '"sensitivity":"none"}}}}}',
+        '{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"fine"}],"content":[{"type":"text",'
+        '"text":"PAGE"}],"_meta":{"annotations":{"openWorldHint":false}}}}',
+    ],
+)
+def test_labels_that_two_readers_read_differently(trusting, reply):
+    office = trusting.servers["believed"]
+    office.write(tools=[tool("twice", "path", annotations=DECLARED)], raw={"twice": reply.replace("PAGE", PAGE)})
+    agent = trusting.agent()
+    agent.list_tools("believed")
+    agent.call("believed", "twice", path="/a")
+    assert agent.asked_about()
+    assert trusting.trust_of("send_email")["taken"]["open_world"] is True
+
+
+def test_the_operators_own_labels_do_not_depend_on_the_server(trusting):
+    agent = trusting.agent()
+    trusting.servers["notes"].write(results={"read_note": labelled("x", openWorldHint=True)})
+    agent.call("notes", "read_note", id="n1")
+    trusting.servers["notes"].write(results={"read_note": labelled("x", openWorldHint=False)})
+    agent.call("notes", "read_note", id="n1")
+    agent.asked_about("bob@example.com")
+    assert trusting.trust_of("send_email")["taken"]["open_world"] is True
