@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -63,6 +63,8 @@ class PinOffice:
         self.settings = Settings()
         # Told of tools as they were approved, where the server says something else beside it by now.
         self.marked: Callable[[str, dict[str, Any]], None] = lambda _server, _entry: None
+        # Told of each list that was read: the server's name, the list's digest, its entries as they came.
+        self.listed: Callable[[str, str, Iterable[bytes]], None] = lambda _server, _digest, _entries: None
         # Where tools are reviewed, in words; set by whoever listens.
         self.review: Callable[[], Awaitable[str]] = _in_a_terminal
 
@@ -154,6 +156,8 @@ class PinOffice:
     def _met(self, meeting: Meeting) -> None:
         self.registrar.met(meeting)
         self._recall_marks(meeting)
+        listing = meeting.toolset.listing
+        self.listed(meeting.place.name, listing.digest, (tool.raw for tool in listing.tools.values()))
         self._later(self._join(meeting))
 
     def _recall_marks(self, meeting: Meeting) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +148,7 @@ class Runtime:
             self.pinning.review = self._where_to_review
             self.pinning.registrar.command = self.review_command
             self.pinning.marked = self._marked
+            self.pinning.listed = self._listed
         return self.pinning
 
     async def _open_pinning(self, config: Config) -> None:
@@ -200,6 +201,10 @@ class Runtime:
     def _marked(self, server: str, entry: dict[str, Any]) -> None:
         if self.office is not None:
             self.office.remember(server, entry)
+
+    def _listed(self, server: str, digest: str, entries: Iterable[bytes]) -> None:
+        if self.trust is not None:
+            self.trust.learning.met(server, digest, entries)
 
     async def _where_to_review(self) -> str:
         command = f"in a terminal with `{self.told_command}`"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from callgate.gateway.catalogue import decode_leniently
 from callgate.trust.critical import guess
 from callgate.trust.labels import Labels
 from callgate.trust.model import Annotations
@@ -23,6 +24,8 @@ class Learning:
         self._vocabulary = Vocabulary()
         self._entries: dict[str, dict[str, Mapping[str, Any]]] = {}
         self._known: dict[str, dict[str, Annotations]] = {}
+        # Digest of the list that was read last of each server.
+        self._read: dict[str, str] = {}
 
     def teach(self, labels: Labels, vocabulary: Vocabulary) -> None:
         """From now on these labels are told."""
@@ -42,6 +45,12 @@ class Learning:
                 new = True
         if new:
             self._declare(server)
+
+    def met(self, server: str, digest: str, entries: Iterable[bytes]) -> None:
+        """A whole list that the gateway read itself: a client may call tools that it never asked a list of."""
+        if self._read.get(server) != digest:
+            self._read[server] = digest
+            self.listed(server, {"tools": [decode_leniently(entry) for entry in entries]})
 
     def _declare(self, server: str) -> None:
         entries = self._entries[server]
