@@ -70,7 +70,7 @@ def test_the_result_does_not_reach_the_client(site, table, url):
 
 
 def test_while_the_store_is_gone_nothing_is_called_at_all(site):
-    running, server = site
+    running, _ = site
     agent = running.agent()
     agent.headers("pipe")
     before = len(running.servers["pipe"].calls())

@@ -109,7 +109,7 @@ def review(gateway, tmp_path):
     for server, tool in (("tools", "anything"), ("notes", "write_note")):
         assert call(gateway, server, tool, {})["error"]["data"]["reason"] == "tool_not_approved"
     # What was met is written down soon after it was refused.
-    until(lambda: len(json.loads(callgate(gateway, "tools", "list", "--json"))) == 5)
+    until(lambda: len(json.loads(callgate(gateway, "tools", "list", "--json"))) == 6)
     (tmp_path / "tools.json").write_bytes(callgate(gateway, "tools", "list", "--json"))
     callgate(gateway, "tools", "approve", "--from", str(tmp_path / "tools.json"))
     until(lambda: "result" in call(gateway, "notes", "list_notes", {}))

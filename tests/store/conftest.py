@@ -2,9 +2,10 @@ from contextlib import ExitStack
 
 import pytest
 
+from callgate.agents.memory import MemoryAgents
 from callgate.approval.memory import MemoryShelf
 from callgate.pinning.memory import MemoryPins
-from callgate.store import SqlPins, SqlShelf, SqlTrust, Store
+from callgate.store import SqlAgents, SqlPins, SqlShelf, SqlTrust, Store
 from callgate.trust.memory import MemoryTrust
 from support.pins import Shelved
 from support.postgres import database
@@ -91,4 +92,25 @@ async def shared_trust(url):
     """A shelf of trust that other processes share, and where it is."""
     store = Store.open(url, busy_seconds=30)
     yield SqlTrust(store), url
+    await store.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+async def agents(request, tmp_path):
+    """A shelf of agents: the same tests in memory and on both databases."""
+    if request.param == "memory":
+        yield MemoryAgents()
+        return
+    with ExitStack() as stack:
+        url = f"sqlite:///{tmp_path / 'store.db'}" if request.param == "sqlite" else stack.enter_context(database())
+        store = Store.open(url, busy_seconds=10)
+        yield SqlAgents(store)
+        await store.close()
+
+
+@pytest.fixture
+async def shared_agents(url):
+    """A shelf of agents that other processes share, and where it is."""
+    store = Store.open(url, busy_seconds=30)
+    yield SqlAgents(store), url
     await store.close()

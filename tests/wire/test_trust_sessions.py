@@ -345,6 +345,29 @@ def test_labels_and_what_was_read_survive_the_gateway(tmp_path, end):
             again.stop()
 
 
+@requirement("TA-002", "TA-040")
+def test_a_client_that_goes_on_as_before_with_another_gateway_is_not_taken_for_a_clean_one(tmp_path):
+    """Its connection outlives the gateway that it told its name; which session it is in cannot be known any more."""
+    servers = {"web": SERVERS["web"], "mail": SERVERS["mail"] | {"http": True}}
+    with trust_site(tmp_path, servers, approval={"park_seconds": 0}) as site:
+        agent = site.agent()
+        agent.headers("mail")
+        agent.call("web", "fetch", url=URL)
+        site.gateway.stop()
+        again = Gateway(site.gateway.config)
+        try:
+            agent.gateway = again
+            assert agent.asked_about()
+            assert agent.asked_about(BOB)
+            # Once it has connected anew, its session is known again.
+            agent.opened.clear()
+            assert agent.asked_about()
+            assert not agent.asked_about(BOB)
+            assert labels(site, "mail")["openWorldHint"] is True
+        finally:
+            again.stop()
+
+
 def test_sessions_of_a_connection_do_not_meet(tmp_path):
     trust = {"sessions": "transport"}
     with trust_site(tmp_path, {name: SERVERS[name] for name in ("web", "mail", "news")}, trust=trust) as site:

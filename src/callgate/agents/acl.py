@@ -16,12 +16,24 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
+
+from callgate.agents.limits import Limit, limit_of
 from callgate.agents.model import AgentPolicy, ToolPolicy
 from callgate.errors import ConfigError, Reason, Refused
 
 # A name longer than this is nobody's tool; matching globs against it would only cost time.
 MAX_NAME: Final = 1024
 _FREE: Final = ToolPolicy()
+
+
+class ToolLimit(msgspec.Struct, frozen=True):
+    """How often each agent may call the tools of a glob, all of them together; `agent` where it is for one only."""
+
+    tool: str
+    per_minute: float
+    burst: int | None = None
+    agent: str = ""
 
 
 class Acl:
@@ -33,8 +45,10 @@ class Acl:
         *,
         default: ToolPolicy | None = None,
         servers: Mapping[str, ToolPolicy] = MappingProxyType({}),
+        tool_limits: Iterable[ToolLimit] = (),
     ) -> None:
         entries = tuple(agents)
+        self._tool_limits = tuple(tool_limits)
         self._agents = {entry.agent: entry for entry in entries}
         self._default = default
         self._servers = dict(servers)
@@ -42,6 +56,8 @@ class Acl:
             raise ConfigError("two entries are for the same agent", advice="Write each agent's rules in one entry.")
         for policy in self._policies():
             _check(policy)
+        for one in self._tool_limits:
+            _check(ToolPolicy(allow=(one.tool,), per_minute=one.per_minute, burst=one.burst))
 
     @property
     def entries(self) -> tuple[AgentPolicy, ...]:
@@ -50,7 +66,13 @@ class Acl:
     @property
     def requires_digest(self) -> bool:
         """Whether any rule looks at a tool: then a body that is not bound to its signature proves nothing (WB-019)."""
-        return any(policy.allow is not None or policy.deny for policy in self._policies())
+        rules = any(policy.allow is not None or policy.deny for policy in self._policies())
+        return rules or bool(self._tool_limits)
+
+    @property
+    def counts(self) -> bool:
+        """Whether any rule limits how often."""
+        return bool(self._tool_limits) or any(policy.per_minute is not None for policy in self._policies())
 
     def policy(self, agent: str, server: str = "") -> ToolPolicy:
         """What holds for an agent on a server, all rules together."""
@@ -71,6 +93,22 @@ class Acl:
                 raise Refused(Reason.TOOL_DENIED, f"this agent may not call {shown(tool)}", data={"tool": shown(tool)})
         return policy
 
+    def limits(self, agent: str, tool: str = "", server: str = "") -> list[Limit]:
+        """What one request of an agent counts against, and one call of a tool; "" where it calls none.
+
+        A budget belongs to the rule, not to the spelling of a name: calling `A` and `a` in turn does not double it.
+        """
+        entry, here = self._agents.get(agent), self._servers.get(server)
+        narrow = entry.servers.get(server) if entry is not None else here
+        wide = entry.policy if entry is not None else self._default
+        found = [limit_of(narrow, "server", server)] if narrow is not None and narrow.per_minute is not None else []
+        if not found and wide is not None:
+            found.append(limit_of(wide, "agent"))
+        for one in self._tool_limits:
+            if tool and one.agent in ("", agent) and _matches_folded(one.tool, tool):
+                found.append(Limit("tool", one.per_minute, one.burst, f"{one.agent}\n{one.tool}"))
+        return [limit for limit in found if limit is not None]
+
     def _policies(self) -> Iterator[ToolPolicy]:
         if self._default is not None:
             yield self._default
@@ -88,11 +126,8 @@ def permits(policy: ToolPolicy, tool: str) -> bool:
         return True
     if not tool or len(tool) > MAX_NAME:
         return False
-    if policy.deny:
-        folded = _folded(tool)
-        for glob in policy.deny:
-            if _matches(glob, tool) or _matches(_folded(glob), folded):
-                return False
+    if any(_matches_folded(glob, tool) for glob in policy.deny):
+        return False
     return policy.allow is None or any(_matches(glob, tool) for glob in policy.allow)
 
 
@@ -124,7 +159,11 @@ def _check(policy: ToolPolicy) -> None:
 
 
 def _matches(glob: str, name: str) -> bool:
-    return glob == "*" or glob == name or _compiled(glob).match(name) is not None
+    return glob in ("*", name) or _compiled(glob).match(name) is not None
+
+
+def _matches_folded(glob: str, name: str) -> bool:
+    return _matches(glob, name) or _matches(_folded(glob), _folded(name[:MAX_NAME]))
 
 
 @lru_cache(maxsize=4096)
@@ -132,6 +171,7 @@ def _compiled(glob: str) -> re.Pattern[str]:
     return re.compile(translate(glob))
 
 
+@lru_cache(maxsize=4096)
 def _folded(name: str) -> str:
     """What a careless reader may take a name for: cut at a NUL, without what cannot be seen, in one case and width."""
     text = unicodedata.normalize("NFKC", name.partition("\0")[0])

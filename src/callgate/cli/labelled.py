@@ -62,7 +62,9 @@ def _from_file(path: Path | None, url: str | None, server: str | None, file: Pat
 
     if server is None:
         raise ConfigError("whose list is this?", advice=f"Name the server: callgate labels show SERVER --from {file}")
-    return _known(configuration(path, url), {server: read_list(file)}, [server], options_of(path, url))
+    return _known(
+        configuration(path, url), {server: read_list(file)}, [server], (*options_of(path, url), "--from", str(file))
+    )
 
 
 def _known(config: Config, met: dict[str, list[Any]], wanted: list[str], options: tuple[str, ...]) -> Known:

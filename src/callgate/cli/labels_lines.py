@@ -134,7 +134,7 @@ def _sentence(spoken: Said) -> str:
     parts = []
     for name, value in _builtins(spoken).items():
         text = (
-            " or ".join(map(shown, value))
+            (" or " if name in FIELDS else ", ").join(map(shown, value))
             if isinstance(value, list)
             else ", ".join(f"{shown(key)}: {shown(one)}" for key, one in value.items())
             if isinstance(value, dict)

@@ -1,5 +1,7 @@
 """callgate.toml: typed, with every key documented and every mistake located."""
 
+from callgate.config.agent_rules import AgentRules, KnownAgent
+from callgate.config.agents import Agents, ApiKeys, Kya, OAuth, Signatures
 from callgate.config.approval import Approval, ServerApproval
 from callgate.config.loading import FILE_NAME, OVERRIDES, find, load, parse, read
 from callgate.config.model import (
@@ -25,13 +27,19 @@ __all__ = [
     "FILE_NAME",
     "OVERRIDES",
     "Address",
+    "AgentRules",
+    "Agents",
+    "ApiKeys",
     "Approval",
     "ArgumentLabels",
     "Audit",
     "Config",
     "Gateway",
+    "KnownAgent",
+    "Kya",
     "Limits",
     "Logging",
+    "OAuth",
     "Pinning",
     "Policy",
     "Secret",
@@ -40,6 +48,7 @@ __all__ = [
     "ServerLimits",
     "ServerPinning",
     "ServerTrust",
+    "Signatures",
     "Store",
     "Telemetry",
     "ToolLabels",

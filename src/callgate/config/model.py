@@ -10,6 +10,7 @@ import platformdirs
 from msgspec import Meta, field
 
 from callgate.config import rules
+from callgate.config.agents import Agents, exposed, nowhere
 from callgate.config.approval import Approval
 from callgate.config.pinning import Pinning
 from callgate.config.rules import Address, Rule
@@ -218,6 +219,7 @@ class Config(Section, frozen=True):
     gateway: Gateway = Gateway()
     store: Store = field(default_factory=Store)
     audit: Audit = Audit()
+    agents: Agents = field(default_factory=Agents)
     approval: Approval = Approval()
     pinning: Pinning = Pinning()
     trust: Trust = Trust()
@@ -244,6 +246,8 @@ class Config(Section, frozen=True):
         return self.approves or self.pinning.mode != "off" or self.trust.mode != "off"
 
     def clashes(self) -> Iterator[Clash]:
+        yield from exposed(self.agents, self.gateway.address, self.gateway.listen)
+        yield from nowhere(self.agents, self.servers)
         if self.approval.enabled is False:
             for name, server in self.servers.items():
                 if server.approval.tools:

@@ -16,7 +16,7 @@ from callgate.gateway.bell import onto, wants_changes
 from callgate.gateway.door import Answered, Entry, Turned, refuse_all
 from callgate.gateway.exchange import JSON, AsgiMessage, ClientGone, Exchange, Receive, Scope, Send
 from callgate.gateway.guard import check_media_type, check_nominated
-from callgate.gateway.http_line import HttpLine, origin, visit
+from callgate.gateway.http_line import HttpLine, listening, origin, visit
 from callgate.gateway.line import Clients
 from callgate.gateway.routing import Routing, check_routing
 from callgate.gateway.site import SUFFIX, Site, Upstream
@@ -150,7 +150,7 @@ class App:
                 await self._post(site, upstream, exchange)
             elif exchange.method == "GET":
                 if site.door.desk is not None:
-                    context = origin(upstream.name, exchange, Routing(exchange).version)
+                    context = listening(upstream.name, exchange, Routing(exchange).version, self._clients)
                     exchange.screen = site.door.desk.screen(context)
                     exchange.after = site.door.desk.after_others(context)
                     exchange.hearing = partial(site.door.desk.heard_by, context)

@@ -12,7 +12,7 @@ import msgspec
 from callgate.gate import Context
 from callgate.gateway.door import session_digest
 from callgate.gateway.exchange import Exchange
-from callgate.gateway.line import NOBODY_KNOWN, Client, Clients, Opening, Visit, greeting_client
+from callgate.gateway.line import NOBODY_KNOWN, Client, Clients, Listening, Opening, Visit, greeting_client
 from callgate.gateway.sse import encode_event
 from callgate.jsonrpc import Batch, Message
 
@@ -78,6 +78,13 @@ class HttpLine(msgspec.Struct, eq=False):
 def origin(server: str, exchange: Exchange, protocol: str | None) -> Context:
     """Where a message came from."""
     return Context(server, "http", _session(exchange), protocol, exchange.peer, exchange.fields)
+
+
+def listening(server: str, exchange: Exchange, protocol: str | None, clients: Clients | None) -> Listening:
+    """The same of a client that only listens."""
+    session = _session(exchange)
+    greeted = NOBODY_KNOWN if clients is None or session is None else clients.at(server, session)
+    return Listening(server, "http", session, protocol, exchange.peer, exchange.fields, greeted=greeted)
 
 
 def visit(

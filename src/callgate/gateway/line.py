@@ -127,14 +127,23 @@ class Line(Protocol):
         """Around a long wait: the session stays, and what comes behind the call is not held up by it."""
 
 
-class Visit(Context, frozen=True, kw_only=True):
+class Listening(Context, frozen=True, kw_only=True):
+    """A Context whose client is known by its greeting, as that of a stream is."""
+
+    greeted: Client = NOBODY_KNOWN
+
+    @property
+    def client(self) -> Client:
+        return self.greeted
+
+
+class Visit(Listening, frozen=True, kw_only=True):
     """A Context that one can speak through; `alone` is false for a call in a batch.
 
     Who the client is stands in the message itself (`meta`) in the modern era, else in what it said at its greeting.
     """
 
     line: Line
-    greeted: Client = NOBODY_KNOWN
     meta: Mapping[str, Any] = {}
     alone: bool = True
     opening: Opening | None = None

@@ -15,15 +15,17 @@ from callgate.gateway.trust_keys import Naming, SessionName
 from callgate.gateway.trust_sessions import Live, Sessions
 from callgate.gateway.trust_words import why
 from callgate.trust.labels import Labels
-from callgate.trust.model import CONSENT_META, PROMPT_META, ToolLabel
+from callgate.trust.model import CONSENT_META, PROMPT_META, SessionLabel, ToolLabel
 from callgate.trust.policy.engine import Policy, Ruling
 from callgate.trust.policy.facts import Facts
-from callgate.trust.propagation import honour
+from callgate.trust.propagation import honour, joined
 from callgate.trust.provenance import trace
 from callgate.trust.vocabulary import Vocabulary
 
 _PROMPT_CHARS: Final = 65_536
 _UNDER_WAY: Final = 20_000
+# What a session may have read that nobody here knows of.
+_ANYTHING: Final = SessionLabel(open_world=True)
 
 
 class Judged(msgspec.Struct):
@@ -108,6 +110,9 @@ class Trust:
         if request is not None and not self.consents(meta):
             request = msgspec.structs.replace(request, attribution=())
         session = honour(live.session.label, request)
+        if name.unmet:
+            session = joined(session, _ANYTHING)
+            live.memory.overflowed = True
         facts = Facts(label, session, args=call.arguments, request=request, size=len(call.canonical))
         facts.agent, facts.steps = agent_facts(call.context, name), live.session.steps
         # Where values come from is a question worth its time only if some rule may ask it.

@@ -190,9 +190,8 @@ class TrustDesk:
             if settle is not None:
                 changed: bytes = await settle(raw)
                 return changed
-            if seen.outcome != "error" or seen.id is not None:
-                # It answers nothing that was asked here, and a client may take it for an answer all the same.
-                await self._results.unasked(context, raw)
+            # It answers nothing that was asked here, and a client may take it for an answer all the same.
+            await self._results.unasked(context, raw)
         except Refused as refused:
             return error_reply(seen.id, refused)
         except Exception as error:  # noqa: BLE001 - what nobody could label is not passed on, whatever broke

@@ -7,7 +7,9 @@ of its name: an id that another caller has guessed names another session.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -16,19 +18,28 @@ import msgspec
 
 from callgate.errors import Reason, Refused
 from callgate.gate import Context
-from callgate.gateway.line import NOBODY_KNOWN, Visit
+from callgate.gateway.line import NOBODY_KNOWN, Client, Listening
 from callgate.trust.model import SESSION_META
+
+log = logging.getLogger("callgate.trust")
 
 SESSION_ENVIRON: Final = "CALLGATE_SESSION"
 _ID_CHARS: Final = 256
+_LINES: Final = 4096
+_NAMES_ON_LINE: Final = 32
 
 
 class SessionName(msgspec.Struct, frozen=True):
-    """A session's key, whose it is in words, and whether it ends by being idle."""
+    """A session's key, whose it is in words, and whether it ends by being idle.
+
+    `unmet`: the client connected before this gateway ran, or through another one, and said there who it is. Whose
+    session this goes on with cannot be told, nor what was read in it.
+    """
 
     key: str
     agent: str
     idles: bool
+    unmet: bool = False
 
 
 class Naming:
@@ -39,6 +50,7 @@ class Naming:
         self._own = environ.get(SESSION_ENVIRON, "")[:_ID_CHARS]
         self._parent: str | None = None
         self._known: dict[tuple[object, ...], SessionName] = {}
+        self._lines: OrderedDict[tuple[str, str | None, str], dict[SessionName, None]] = OrderedDict()
 
     def name(self, context: Context, meta: Mapping[str, Any]) -> SessionName:
         """The session of a call; Refused(INVALID_PARAMS) where it names one in a way that cannot be read."""
@@ -46,25 +58,45 @@ class Naming:
         if given is not None and (not isinstance(given, str) or not given or len(given) > _ID_CHARS):
             text = f'_meta["{SESSION_META}"] has to be a text of 1 to {_ID_CHARS} characters'
             raise Refused(Reason.INVALID_PARAMS, text)
-        client = context.client if isinstance(context, Visit) else NOBODY_KNOWN
-        known = (context.transport, context.peer, client.name, given, context.session)
+        client = context.client if isinstance(context, Listening) else NOBODY_KNOWN
+        known = (context.transport, context.peer, client.name, given, context.session, client is NOBODY_KNOWN)
         name = self._known.get(known)
         if name is None:
             if len(self._known) > 4096:
                 self._known.clear()
-            name = self._known[known] = self._work_out(context, client.name, given)
+            name = self._known[known] = self._work_out(context, client, given)
+            self._note(context, name)
         return name
 
-    def _work_out(self, context: Context, client: str, given: str | None) -> SessionName:
+    def on_line(self, context: Context) -> tuple[SessionName, ...]:
+        """Every session that has called over a connection: each may read what a server says there unasked."""
+        return tuple(self._lines.get((context.transport, context.peer, context.session or ""), ()))
+
+    def _note(self, context: Context, name: SessionName) -> None:
+        if context.session is None:
+            return
+        line = self._lines.setdefault((context.transport, context.peer, context.session), {})
+        line[name] = None
+        if len(line) > _NAMES_ON_LINE:
+            del line[next(iter(line))]
+        while len(self._lines) > _LINES:
+            self._lines.popitem(last=False)
+
+    def _work_out(self, context: Context, client: Client, given: str | None) -> SessionName:
         caller = "stdio" if context.transport == "stdio" else f"peer:{context.peer or 'unknown'}"
-        agent = " ".join(filter(None, (caller.removeprefix("peer:"), client)))
+        agent = " ".join(filter(None, (caller.removeprefix("peer:"), client.name)))
         if given is not None:
             return SessionName(_digest(caller, "given", given), agent, idles=False)
         if context.transport == "stdio":
             own = self._own or (self._started_by() if self._by_agent else context.session or "")
             return SessionName(_digest(caller, "process", own), agent, idles=False)
+        if self._by_agent and context.session is not None and client is NOBODY_KNOWN:
+            log.warning(
+                "client connected elsewhere: taken for one that has read anything", extra={"fields": {"agent": agent}}
+            )
+            return SessionName(_digest(caller, "unmet", context.session), agent, idles=False, unmet=True)
         if self._by_agent or context.session is None:
-            return SessionName(_digest(caller, "agent", client), agent, idles=True)
+            return SessionName(_digest(caller, "agent", client.name), agent, idles=True)
         return SessionName(_digest(caller, "transport", context.session), agent, idles=False)
 
     def _started_by(self) -> str:

@@ -20,6 +20,8 @@ ITEMS: Final = 1_000
 CHARS: Final = 4 * 1024 * 1024
 LEAVES: Final = 20_000
 DEPTH: Final = 64
+# Values that are worth counting, to tell whether a key came twice.
+_COUNTED: Final = 64
 _REASONS: Final = 12
 _REASON_CHARS: Final = 240
 
@@ -76,7 +78,7 @@ def read_result(raw: bytes) -> Result | None:
         item_metas=tuple(read.metas),
         is_error=result.get("isError") is True,
         cut=len(items) > ITEMS or read.room < 0,
-        ambiguous=_may_repeat(raw, result, items) and _ambiguous(raw),
+        ambiguous=_may_repeat(raw, message, result, items) and _ambiguous(raw),
         body=result,
     )
 
@@ -254,12 +256,19 @@ def _object(part: bytes) -> bytes:
     return part if part[:1] == b"{" else b"{}"
 
 
-def _may_repeat(raw: bytes, result: dict[str, Any], items: list[Any]) -> bool:
+def _may_repeat(raw: bytes, message: Any, result: dict[str, Any], items: list[Any]) -> bool:
     """Whether a name occurs more often than the decoded reply has it: cheap, and right about most replies.
 
     A key that is written with an escape does not show here, so a reply with escapes is looked at closely.
     """
-    if b"\\u" in raw or len(items) > ITEMS:
+    if len(items) > ITEMS:
+        return True
+    if b"\\" not in raw:
+        # Then quotes stand around strings and nowhere else, and a key that was lost on the way leaves two of them.
+        strings = None if "structuredContent" in result else _count_strings(message)
+        if strings is not None and raw.count(b'"') == 2 * strings:
+            return False
+    elif b"\\u" in raw:
         return True
     texts, metas = 0, int("_meta" in result)
     for item in items:
@@ -275,6 +284,25 @@ def _may_repeat(raw: bytes, result: dict[str, Any], items: list[Any]) -> bool:
         or raw.count(b'"_meta"') > metas
         or raw.count(b'"text"') > texts
     )
+
+
+def _count_strings(value: Any) -> int | None:
+    """How many strings a decoded value holds, keys among them; None where it is too large to count them."""
+    found, left = 0, _COUNTED
+    open_: list[Any] = [value]
+    while open_:
+        one = open_.pop()
+        left -= 1
+        if isinstance(one, str):
+            found += 1
+        elif isinstance(one, dict):
+            found += len(one)
+            open_ += one.values()
+        elif isinstance(one, list):
+            open_ += one
+        if left < len(open_):
+            return None
+    return found
 
 
 def _ambiguous(raw: bytes) -> bool:

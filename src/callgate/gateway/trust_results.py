@@ -14,6 +14,7 @@ from callgate.gate import Call, Context
 from callgate.gateway.catalogue import decode_leniently
 from callgate.gateway.line import Visit
 from callgate.gateway.trust_check import Judged, Trust
+from callgate.gateway.trust_keys import SessionName
 from callgate.gateway.trust_released import released
 from callgate.gateway.trust_replies import Result, quarantined, read_result, with_warning
 from callgate.gateway.trust_sessions import Live, Sessions
@@ -120,17 +121,20 @@ class Results:
 
     async def of_read(self, message: Message, context: Context, raw: bytes) -> bytes:
         """A resource or prompt: its server's data all the same."""
-        await self._taken_in(context, message.meta, message.method or "", raw)
+        name = self._check.naming.name(context, message.meta)
+        await self._taken_in(name, context.server, message.meta, message.method or "", raw)
         return raw
 
     async def unasked(self, context: Context, raw: bytes) -> None:
-        """A reply that answers nothing known: unlabelled data of that server."""
-        await self._taken_in(context, {}, "", raw)
+        """A reply that answers nothing known: unlabelled data of that server, for all who may read it there."""
+        meta = context.meta if isinstance(context, Visit) else {}
+        naming = self._check.naming
+        for name in dict.fromkeys((naming.name(context, meta), *naming.on_line(context))):
+            await self._taken_in(name, context.server, meta, "", raw)
 
-    async def _taken_in(self, context: Context, meta: Any, method: str, raw: bytes) -> None:
-        name = self._check.naming.name(context, meta)
+    async def _taken_in(self, name: SessionName, server: str, meta: Mapping[str, Any], method: str, raw: bytes) -> None:
         live = await self._sessions.get(name)
-        label = self._check.labels.of(context.server, method or "unasked", {})
+        label = self._check.labels.of(server, method or "unasked", {})
         result = _with_all_texts(read_result(raw) or _UNREAD, raw)
         data = self._label(label, result)
         packed = live.memory.remember_result(
@@ -138,7 +142,7 @@ class Results:
         )
         now = round(self._clock() * 1000)
         data = self._kept(data, meta)
-        step = Step(0, now, "", context.server, method or "(unasked)", "allow", label=data, memory=packed)
+        step = Step(0, now, "", server, method or "(unasked)", "allow", label=data, memory=packed)
         await self._add(live, NewStep(name.key, step, adds=adds(data)), now)
 
     async def refused(self, judged: Judged, refused: Refused) -> None:

@@ -1,6 +1,7 @@
 """One schema, two databases, one writer thread."""
 
 from callgate.audit.rows import ADMIN, DECISION, OUTCOME, AuditRow
+from callgate.store.agent_tables import SqlAgents
 from callgate.store.approval_tables import SqlShelf
 from callgate.store.control import Block, KillSwitch, read_block, set_block
 from callgate.store.front import Store
@@ -14,6 +15,7 @@ __all__ = [
     "AuditRow",
     "Block",
     "KillSwitch",
+    "SqlAgents",
     "SqlPins",
     "SqlShelf",
     "SqlTrust",

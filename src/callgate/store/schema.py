@@ -13,19 +13,20 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     PrimaryKeyConstraint,
     SmallInteger,
     Table,
     Text,
 )
 
-# The newest migration; a test holds it equal to the head of store/migrations.
-HEAD: Final = "0005"
-# Oldest first, so that an unknown version can be told from an older one.
-VERSIONS: Final = ("0001", "0002", "0003", "0004", HEAD)
+from callgate.store import agent_schema
 
-metadata: Final = MetaData()
+# The newest migration; a test holds it equal to the head of store/migrations.
+HEAD: Final = "0006"
+# Oldest first, so that an unknown version can be told from an older one.
+VERSIONS: Final = ("0001", "0002", "0003", "0004", "0005", HEAD)
+
+metadata: Final = agent_schema.metadata
 
 # SQLite knows rowids only as INTEGER; PostgreSQL needs the eight bytes.
 _Id = BigInteger().with_variant(Integer(), "sqlite")

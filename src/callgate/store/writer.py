@@ -158,7 +158,8 @@ class Writer:
         for job in batch:
             if job.together is not None:
                 kinds.setdefault(job.together, []).append(job)
-        for write, jobs in kinds.items():
+        # In one order over all processes: two batches that lock the same rows wait for each other, never in a circle.
+        for write, jobs in sorted(kinds.items(), key=lambda kind: getattr(kind[0], "__qualname__", "")):
             for job, result in zip(jobs, write(driver, [job.item for job in jobs]), strict=True):
                 job.result, job.error = result, None
         if rows:

@@ -21,6 +21,8 @@ class _Kept:
         self.session = session
         # Each with the time its memory expires, 0 where it has none.
         self.steps: list[tuple[Step, int]] = []
+        # Steps up to this one have no memory any more.
+        self.forgot = 0
         # Digest to step and expiry.
         self.endorsed: dict[str, tuple[int, int]] = {}
 
@@ -99,7 +101,11 @@ class MemoryTrust:
         seq = kept.session.steps
         step = keeping.unpacked(keeping.packed(new.step), seq, new.step.memory)
         kept.steps.append((step, expires_at if step.memory else 0))
-        kept.steps = [_without(*one) if one[0].seq <= seq - keep else one for one in kept.steps[-STEPS:]]
+        del kept.steps[:-STEPS]
+        before = seq - len(kept.steps)
+        for at in range(max(kept.forgot - before, 0), seq - keep - before):
+            kept.steps[at] = _without(*kept.steps[at])
+        kept.forgot = max(kept.forgot, seq - keep)
         for digest in new.endorsed:
             kept.endorsed[digest] = seq, expires_at
         if len(kept.endorsed) > keeping.ENDORSED:

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 import psutil
@@ -17,6 +18,9 @@ from support.terminal import Terminal
 pytestmark = pytest.mark.xdist_group("demo")
 
 CALL = "call a tool through the gate"
+ENROL = "a passkey for you, so that calls can wait for you: open the link in a browser here"
+STRANGER = "an agent reads a note that a stranger sent"
+OBEY = "it does as the note says: the call waits until you decide"
 REVIEW = "delete_note, which nobody reviewed yet: read it, then approve or block it"
 LIST = "what was decided, and how it ended"
 BLOCK = "the kill switch: turn it on, then make the same call again"
@@ -58,7 +62,9 @@ def call_until(demo, wanted, command=None):
 
 def test_each_printed_command_works_as_printed():
     with running_demo() as demo:
-        assert list(demo.steps) == [CALL, REVIEW, LIST, BLOCK, UNBLOCK, VERIFY]
+        assert [about.partition(", at http")[0] for about in demo.steps] == [
+            *(CALL, ENROL, STRANGER, OBEY, REVIEW, LIST, BLOCK, UNBLOCK, VERIFY)
+        ]
         text = json.loads(bash(demo.steps[CALL]))["result"]["content"][0]["text"]
         assert "passes the gate first" in text
 
@@ -82,12 +88,34 @@ def test_each_printed_command_works_as_printed():
         assert demo.end(signal.SIGINT) == 0
 
 
+def test_what_a_stranger_wants_waits_for_the_person():
+    with running_demo() as demo:
+        (obey,) = [command for about, command in demo.steps.items() if about.startswith(OBEY)]
+        (where,) = [about.partition(", at ")[2] for about in demo.steps if about.startswith(OBEY)]
+        assert where == demo.fact["console"]
+
+        # Before anybody can decide, nothing that the stranger wants is done; what is one's own passes.
+        assert "northwind-billing" in json.loads(bash(demo.steps[STRANGER]))["result"]["content"][0]["text"]
+        assert json.loads(bash(obey))["error"]["data"]["reason"] == "approval_unavailable"
+        own = obey.replace("accounts@northwind-billing.example", "anna@example.org").replace('"todo"', '"welcome"')
+        assert json.loads(bash(own))["result"]["content"][0]["text"] == "Sent welcome to anna@example.org."
+
+        # The link leads to this gateway, whatever port it has.
+        assert f"  {demo.fact['console']}enrol#" in bash(demo.steps[ENROL])
+        assert urllib.request.urlopen(demo.fact["console"] + "enrol", timeout=30).status == 200
+        outbox = demo.config.parent / "notes" / "outbox.log"
+        assert outbox.read_text().splitlines() == ["to anna@example.org: welcome, 89 characters"]
+        shown = bash(shlex.join([CALLGATE, "labels", "show", "notes", "send_note", "--json", "-c", str(demo.config)]))
+        assert json.loads(shown)["who"]["destination"] == "server"
+        assert demo.end(signal.SIGINT) == 0
+
+
 def test_the_printed_client_command_serves_the_same_notes():
     with running_demo() as demo:
         (command,) = [line for line in demo.printed.splitlines() if " wrap notes " in line]
         request = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "list_notes", "arguments": {}}}
         answer = json.loads(bash(f"echo {shlex.quote(json.dumps(request))} | {command}"))
-        assert answer["result"]["content"][0]["text"] == "todo\nwelcome"
+        assert answer["result"]["content"][0]["text"] == "invoice\ntodo\nwelcome"
         assert "list_notes" in bash(demo.steps[LIST])
         assert demo.end(signal.SIGINT) == 0
 
@@ -142,7 +170,7 @@ def states(config):
 
 def test_the_demo_reviews_its_own_tools_once_and_what_a_person_decides_stays(tmp_path):
     with running_demo("--dir", str(tmp_path)) as demo:
-        approved = dict.fromkeys(["list_notes", "read_note", "write_note"], "approved")
+        approved = dict.fromkeys(["list_notes", "read_note", "write_note", "send_note"], "approved")
         assert states(demo.config) == approved | {"delete_note": "new"}
         words = ["--server", "notes", "--tool", "read_note"]
         shown = bash(shlex.join([CALLGATE, "tools", "show", *words, "-c", str(demo.config)]))
@@ -209,4 +237,4 @@ def test_a_folder_that_cannot_be_made_is_explained(tmp_path):
 def test_nothing_of_it_needs_the_working_directory():
     with running_demo() as demo:
         assert Path(demo.fact["state"]).is_absolute()
-        assert all("-c /" in command for about, command in demo.steps.items() if about != CALL)
+        assert all("-c /" in command for command in demo.steps.values() if not command.startswith("curl "))

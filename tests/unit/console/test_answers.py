@@ -104,3 +104,12 @@ def test_over_https_the_cookie_is_bound_to_the_host():
 def test_an_origin_is_scheme_host_and_port(origin):
     with pytest.raises(ConfigError):
         console_app(Approvals(MemoryShelf(), PARTY), origin=origin, secure=False)
+
+
+async def test_a_call_of_an_agent_that_tells_no_name_can_be_decided(console):
+    person = await console.sign_in()
+    asked = await console.ask(agent={"transport": "http", "peer": "127.0.0.1"})
+    answer = await console.get(f"/approve/{asked.id}", person)
+    assert answer.status == 200
+    assert "An agent" in answer.text
+    assert "calls itself" not in answer.text

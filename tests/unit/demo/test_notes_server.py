@@ -10,6 +10,7 @@ from mcp.client.stdio import stdio_client
 
 from callgate.demo.notes import MAX_NOTES, MAX_TEXT, NoteError, Notes
 from callgate.demo.server import HANDSHAKE, MAX_LINE, MODERN, VERSION_META, NotesServer
+from callgate.trust.vocabulary import Vocabulary
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ async def test_the_sdk_client_reads_writes_and_deletes(folder, mode):
     transport = stdio_client(StdioServerParameters(command=sys.executable, args=["-m", "callgate.demo", str(folder)]))
     async with Client(transport, mode=mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert set(tools) == {"list_notes", "read_note", "write_note", "delete_note"}
+        assert set(tools) == {"list_notes", "read_note", "write_note", "send_note", "delete_note"}
         assert tools["read_note"].annotations.read_only_hint is True
         assert tools["write_note"].annotations.destructive_hint is True
         await client.call_tool("write_note", {"name": "new", "text": "Grüße 🌍"})
@@ -85,11 +86,16 @@ def test_an_unknown_modern_version_is_refused_with_the_known_ones(ask):
 @pytest.mark.parametrize("name", ["../secret", "a/b", "", ".", "A", "x" * 65, "a\n", "nul\0", "ü"])
 def test_no_name_leads_out_of_the_folder(ask, folder, name):
     (folder.parent / "secret.txt").write_text("mine")
-    for tool, more in (("read_note", {}), ("write_note", {"text": "x"}), ("delete_note", {})):
+    for tool, more in (
+        ("read_note", {}),
+        ("write_note", {"text": "x"}),
+        ("send_note", {"to": "a@b.example"}),
+        ("delete_note", {}),
+    ):
         result = ask("tools/call", {"name": tool, "arguments": {"name": name, **more}})["result"]
         assert result["isError"], tool
     assert (folder.parent / "secret.txt").read_text() == "mine"
-    assert len(list(folder.iterdir())) == 2
+    assert len(list(folder.iterdir())) == 3
 
 
 @pytest.mark.parametrize(
@@ -109,7 +115,7 @@ def test_text_that_is_not_unicode_is_refused_and_nothing_is_written(ask, folder)
 
 
 def test_the_number_of_notes_is_bounded(notes, folder):
-    for number in range(MAX_NOTES - 2):
+    for number in range(MAX_NOTES - 3):
         (folder / f"n{number}.txt").write_text("")
     write = notes.tools()["write_note"]
     with pytest.raises(NoteError, match="delete one first"):
@@ -149,3 +155,36 @@ def test_the_rest_of_a_line_that_is_too_long_is_not_a_message(notes):
     out = io.BytesIO()
     NotesServer(notes).serve(io.BytesIO(b" " * (MAX_LINE + 1) + hidden + b'{"id":3,"method":"ping"}\n'), out)
     assert [json.loads(line)["id"] for line in out.getvalue().splitlines()] == [None, 3]
+
+
+# -- what it says of data ------------------------------------------------------------------------------------------
+
+
+def test_every_tool_says_what_it_does_with_data_and_can_be_read(notes):
+    for tool in notes.tools().values():
+        read = Vocabulary().tool(tool.listed())
+        assert read.problems == ()
+        assert read.input is not None
+        assert read.returns is not None
+        assert read.critical is not None
+        assert set(read.critical) <= set(tool.takes)
+
+
+def test_a_note_that_came_from_outside_says_so_and_ones_own_does_not(ask):
+    for name, stranger in (("invoice", True), ("todo", False)):
+        for params in ({}, modern()):
+            result = ask("tools/call", {"name": "read_note", "arguments": {"name": name}, **params})["result"]
+            told = result["_meta"]["annotations"]
+            assert told["openWorldHint"] is stranger
+            assert told["returnMetadata"]["source"] == ("untrustedPublic" if stranger else "user")
+    assert "_meta" not in ask("tools/call", {"name": "read_note", "arguments": {"name": "gone"}})["result"]
+
+
+def test_sending_writes_down_to_whom_and_nothing_else(ask, folder):
+    sent = ask("tools/call", {"name": "send_note", "arguments": {"name": "todo", "to": "anna@example.org"}})["result"]
+    assert sent["content"][0]["text"] == "Sent todo to anna@example.org."
+    assert (folder / "outbox.log").read_text().startswith("to anna@example.org: todo, ")
+    assert "outbox" not in ask("tools/call", {"name": "list_notes"})["result"]["content"][0]["text"]
+    for to in ("", "nobody", "a@b\nto c@d", "a b@c.example", "x" * 300 + "@example.org"):
+        assert ask("tools/call", {"name": "send_note", "arguments": {"name": "todo", "to": to}})["result"]["isError"]
+    assert len((folder / "outbox.log").read_text().splitlines()) == 1

@@ -179,17 +179,22 @@ class Memory:
         """The digests of all that a value could be put together from."""
         return packing.numbers(self._pieces([text]))
 
-    def vouches(self, windows: Sequence[int]) -> bool:
-        """Whether a value was met where it can be relied on."""
-        return self.users(windows) or self.vouching.holds(windows)
+    def vouches(self, words: Sequence[int]) -> bool:
+        """Whether a value, given by its words, was met where it can be relied on."""
+        return self.prompt.says(words) or self.clean.says(words) or self.vouching.says(words)
 
     def users(self, windows: Sequence[int]) -> bool:
-        """Whether a value is in the user's own words."""
+        """Whether a value, given by its windows, is in the user's own words."""
         return self.prompt.holds(windows) or self.clean.holds(windows)
 
     def is_strange(self, text: str) -> bool:
         """Whether a stranger's texts hold all pieces of a value that nothing vouches for."""
-        return not self.vouches(windows(self.words(text))) and self.strange.issuperset(self.pieces(text))
+        opening = normalise.opening(text)
+        if opening and not self.strange.issuperset(
+            packing.numbers(b"".join(map(self.fingerprints.pieces.__getitem__, opening)))
+        ):
+            return False
+        return not self.vouches(self.words(text)) and self.strange.issuperset(self.pieces(text))
 
     def _ordered(self, texts: Sequence[str]) -> bytes:
         """The words of some texts in their order, packed, with a break after each."""
@@ -209,7 +214,7 @@ class Memory:
         echoed: set[int] = set()
         for _, _, value in leaves(arguments):
             sent = self.words(str(value)[: self.bounds.prompt_chars])
-            if not self.vouches(windows(sent)):
+            if not self.vouches(sent):
                 echoed.update(sent)
         if open_world and not tool.read_only:
             for word in normalise.sequence(_BETWEEN.join(texts)):

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 # A word is what stands between blanks after these became blanks. Full stop, comma, colon and the like stay: they are
 # part of numbers, times and addresses, and are taken off where they only end a word.
-_PUNCTUATION: Final = str.maketrans(dict.fromkeys('"`<>()[]{}|;*\x00\x1f', " "))
+_BLANKS: Final = '"`<>()[]{}|;*\x00\x1f'
+_PUNCTUATION: Final = str.maketrans(dict.fromkeys(_BLANKS, " "))
+# The same for ASCII, in lower case, in one go.
+_PLAIN: Final = bytes(32 if chr(code) in _BLANKS else code for code in bytes(range(256)).lower())
 _QUOTES: Final = str.maketrans(
     dict.fromkeys("‘’‚‛′ʼ＇´", "'") | dict.fromkeys("“”„‟″«»‹›「」『』、。，：；！？（）【】《》", " ")
 )
@@ -59,6 +62,9 @@ _DAY_MONTH: Final = re.compile(
 _HALF_DAY: Final = re.compile(r"(?<![\w:.])(\d{1,2})(?::(\d\d))? ?([ap])\.?m\b\.?")
 # An account number written in groups of four.
 _GROUPED: Final = re.compile(r"\b[a-z]{2}\d{2}(?: [a-z0-9]{4}){2,7}(?: [a-z0-9]{1,3})?\b")
+# How one begins, in a text of which only the shape is left; a search for that is much faster.
+_SHAPE: Final = bytes(97 if 97 <= code <= 122 else 48 if 48 <= code <= 57 else 32 for code in range(256))
+_GROUPED_SHAPE: Final = b"aa00 "
 
 _DATE_TIME: Final = re.compile(
     r"(\d{4})[-/](\d\d?)[-/](\d\d?)(?:[t_](\d\d):(\d\d)(?::\d\d(?:\.\d+)?)?(?:z|[+-]\d\d:?\d\d)?)?"
@@ -72,7 +78,14 @@ _SCHEME: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*://|mailto:)(?:www\.)?|^www\.
 _PIECE: Final = re.compile(r"[^\W_]+")
 _EDGES: Final = "'.,:;!?-_/~#@&+=\\$€£%"
 
+# Of a long text, what is looked at first; and how many words one that joins others can reach.
+_OPENING_CHARS: Final = 512
+_OPENING_WORDS: Final = 32
+_REACH: Final = 8
+
 LINK: Final = re.compile(r"(?:https?://|www\.)[^\s<>\"'`()\[\]{}|\\^]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE)
+_LINK_MARK: Final = re.compile(r"@|://|[wW]{3}\.")
+_BLANK: Final = re.compile(r"\s")
 ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 # A word that is a host, with or without what follows it.
 HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}(?:[:/?#].*)?", re.IGNORECASE)
@@ -91,7 +104,7 @@ def fold(text: str) -> str:
         text = "".join([c for c in text if unicodedata.category(c) != "Cf" and c not in "\u034f\u115f\u1160\u3164"])
         text = unicodedata.normalize("NFKC", text.casefold()).translate(_QUOTES)
         return _UNSPACED.sub(r" \1 ", text).translate(_PUNCTUATION)
-    return text.lower().translate(_PUNCTUATION)
+    return text.encode("ascii").translate(_PLAIN).decode("ascii")
 
 
 def rough(text: str) -> str:
@@ -151,13 +164,30 @@ def _dated(near: list[str]) -> list[str]:
 
 def sequence(text: str) -> list[str]:
     """The words of a text that may vouch for a value; an account number in groups is one word."""
-    found = words(fold(text))
-    if len(found) < 3:
+    folded = fold(text)
+    found = words(folded)
+    if len(found) < 3 or not _may_be_grouped(folded):
         return found
     joined = " ".join(found)
     if _GROUPED.search(joined) is None:
         return found
     return _GROUPED.sub(lambda m: m[0].replace(" ", "") if sum(map(str.isdigit, m[0])) >= 8 else m[0], joined).split()
+
+
+def opening(text: str) -> list[str]:
+    """The first words of a long text, as `sequence` has them; none where that takes a look at all of it."""
+    if len(text) <= _OPENING_CHARS or not text.isascii():
+        return []
+    folded = fold(text[:_OPENING_CHARS])
+    found = folded.split(None, _OPENING_WORDS)
+    # Dates and account numbers are made of a few words; those before them stay what they are.
+    if len(found) <= _OPENING_WORDS or not _JOINING.isdisjoint(found[:-1]) or _may_be_grouped(folded):
+        return []
+    return found[: _OPENING_WORDS - _REACH]
+
+
+def _may_be_grouped(folded: str) -> bool:
+    return not folded.isascii() or _GROUPED_SHAPE in folded.encode("ascii").translate(_SHAPE)
 
 
 def atoms(word: str) -> list[str]:
@@ -194,6 +224,23 @@ def pieces(word: str) -> list[str]:
 def parts(text: str) -> list[str]:
     """The pieces of a single value, in their order."""
     return _PIECE.findall(_SCHEME.sub("", rough(text).strip()))
+
+
+def links(text: str) -> Iterator[str]:
+    """The links and addresses in a text. Neither has blanks in it, so only words with a mark of theirs are read."""
+    if "@" not in text and "://" not in text and "www." not in text.lower():
+        return
+    end = 0
+    for mark in _LINK_MARK.finditer(text):
+        if mark.start() < end:
+            continue
+        start = mark.start()
+        while start > end and not text[start - 1].isspace():
+            start -= 1
+        blank = _BLANK.search(text, mark.end())
+        end = len(text) if blank is None else blank.start()
+        for match in LINK.finditer(text, start, end):
+            yield match[0].rstrip(".,:;!?")
 
 
 def details(text: str) -> set[str]:

@@ -13,7 +13,7 @@ from callgate.trust.provenance import normalise, packing
 from callgate.trust.provenance.harvest import PROSE_WORDS, leaves
 from callgate.trust.provenance.memory import Known, Memory
 from callgate.trust.provenance.records import is_id, spoken_of, written_id
-from callgate.trust.provenance.zones import windows
+from callgate.trust.provenance.zones import SPAN
 
 _SHOWN: Final = 80
 _VALUES: Final = 1_000
@@ -41,15 +41,18 @@ def trace(
             values.append(Traced(path, "identity", "untrusted", critical=True, shown="more values than are traced"))
             break
         matters = covers(paths, path) or (not label.critical_declared and looks_critical(label, key, value))
-        one = _Value(memory, label, path, key, value, critical=matters)
-        if one.empty:
-            continue
-        traced = one.traced()
+        if type(value) is str and len(value) <= _TEXT_CHARS and not memory.overflowed and _is_new(memory, value):
+            traced, text, cut = Traced(path, "text", "nowhere", matters, _shown(value)), value, False
+        else:
+            one = _Value(memory, label, path, key, value, critical=matters)
+            if one.empty:
+                continue
+            traced, text, cut = one.traced(), one.text, one.cut
         values.append(traced)
         own = own or (traced.found in OWN_WORDS and traced.kind not in ("time", "quantity"))
         if traced.kind == "text" and traced.found not in OWN_WORDS:
-            links += _foreign_links(memory, path, one.text)
-            if one.cut and memory.strange:
+            links += _foreign_links(memory, path, text)
+            if cut and memory.strange:
                 # What comes after is not looked at, so it may be anything.
                 links.append(Traced(path, "link", "untrusted", critical=False, shown="a longer text than is traced"))
     guarded = tuple(sorted(carries(memory, arguments))) if memory.details else ()
@@ -79,8 +82,24 @@ def to_endorse(
     texts = {link.path for link in provenance.foreign_links}
     for path, _, value in leaves(arguments):
         if path in texts and isinstance(value, str):
-            digests += [memory.fingerprints.named("link", normalise.fold(link)) for link in _links(value)]
+            digests += [memory.fingerprints.named("link", normalise.fold(link)) for link in normalise.links(value)]
     return tuple(dict.fromkeys(digests))
+
+
+def _is_new(memory: Memory, text: str) -> bool:
+    """Whether a long text begins as nothing does that is remembered: then it was met nowhere, whatever follows."""
+    opening = normalise.opening(text) if not memory.endorsed else ()
+    if not opening:
+        return False
+    digests = memory.fingerprints
+    if memory.strange.issuperset(packing.numbers(b"".join(map(digests.pieces.__getitem__, opening)))):
+        return False
+    words = packing.numbers(b"".join(map(digests.atoms.__getitem__, opening)))
+    return not (memory.own.issuperset(words) or memory.vouches(words[:SPAN]))
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
 class _Value:
@@ -120,8 +139,7 @@ class _Value:
         steps: tuple[int, ...] = ()
         if found == "untrusted" and self.critical:
             steps = self.memory.strange.steps(self._pieces())
-        shown = self.text if len(self.text) <= _SHOWN else self.text[: _SHOWN - 1] + "…"
-        return Traced(self.path, self.kind, found, self.critical, shown, steps)
+        return Traced(self.path, self.kind, found, self.critical, _shown(self.text), steps)
 
     def _pieces(self) -> Sequence[int]:
         text = self.text
@@ -164,11 +182,9 @@ class _Value:
             return "endorsed"
         if self.kind == "time":
             return self._time()
-        # A value begins in a text with its first word, or does not occur there.
-        first = self.words[0] if self.words else 0
-        if first in memory.prompt and memory.prompt.holds(windows(self.words)):
+        if memory.prompt.says(self.words):
             return "prompt"
-        if first in memory.clean and memory.clean.holds(windows(self.words)):
+        if memory.clean.says(self.words):
             return "clean"
         thing = self._thing()
         if thing is not None:
@@ -176,7 +192,7 @@ class _Value:
                 return "trusted"
             if thing.asked_for or any(map(memory.users, thing.names)):
                 return "linked"
-        elif first in memory.vouching and memory.vouching.holds(windows(self.words)) and not self._bare_id():
+        elif memory.vouching.says(self.words) and not self._bare_id():
             return "trusted"
         return self._doubtful(thing)
 
@@ -262,15 +278,9 @@ def _joined(memory: Memory, piece: str) -> bool:
     return length in reached
 
 
-def _links(text: str) -> Iterator[str]:
-    if "@" in text or "://" in text or "www." in text.lower():
-        for match in normalise.LINK.finditer(text):
-            yield match[0].rstrip(".,:;!?")
-
-
 def _foreign_links(memory: Memory, path: str, text: str) -> Iterator[Traced]:
     """Links and addresses in a text that only a stranger's texts had."""
-    for link in dict.fromkeys(_links(text)):
+    for link in dict.fromkeys(normalise.links(text)):
         if memory.is_strange(link) and memory.fingerprints.named("link", normalise.fold(link)) not in memory.endorsed:
             kind: ValueKind = "identity" if "@" in link else "link"
             steps = memory.strange.steps(memory.pieces(link))

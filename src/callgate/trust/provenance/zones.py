@@ -12,6 +12,8 @@ from callgate.trust.provenance.packing import numbers
 
 # The longest run of words that is looked up in one go; longer values are compared window by window.
 SPAN: Final = 8
+# What the first word of such a run was multiplied with.
+_HIGHEST: Final = pow(SPREAD, SPAN - 1, MASK + 1)
 # Of so many results it is known which of them a piece came with.
 _STEPS: Final = 32
 
@@ -26,6 +28,11 @@ class Phrases(dict[int, int]):
     def holds(self, windows: Sequence[int]) -> bool:
         """Whether a value occurs there, its words one after the other. `windows` are its own, as below."""
         return bool(windows) and all(map(self.__contains__, windows))
+
+    def says(self, words: Sequence[int]) -> bool:
+        """The same for the words themselves. Of a long value, most often its beginning tells."""
+        # A value begins in a text with its first word, or does not occur there.
+        return len(words) > 0 and words[0] in self and all(map(self.__contains__, _rolling(words)))
 
 
 class Pieces(set[int]):
@@ -59,13 +66,14 @@ def spans(digests: Iterable[int]) -> Iterator[int]:
 
 def windows(digests: Sequence[int]) -> Sequence[int]:
     """What has to be looked up for a run of words: the run itself, or each eight of a longer one."""
-    if len(digests) < 2:
-        return digests
-    width = min(SPAN, len(digests))
-    found = []
-    for start in range(len(digests) - width + 1):
-        folded = 0
-        for digest in digests[start : start + width]:
-            folded = (folded * SPREAD + digest) & MASK
-        found.append(folded)
-    return found
+    return digests if len(digests) < 2 else list(_rolling(digests))
+
+
+def _rolling(digests: Sequence[int]) -> Iterator[int]:
+    folded = 0
+    for digest in digests[:SPAN]:
+        folded = (folded * SPREAD + digest) & MASK
+    yield folded
+    for first, last in zip(digests, digests[SPAN:], strict=False):
+        folded = ((folded - first * _HIGHEST) * SPREAD + last) & MASK
+        yield folded

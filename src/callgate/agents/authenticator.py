@@ -1,0 +1,249 @@
+"""The whole gate for callers, as a library: `Authenticator(...).authorize(request)` says whether a request goes on.
+
+Read `Authenticator._decide`: kill switch, signature (or another credential), directory, ACL, rate limit, KYA token. The
+first that objects is the one that answers (WB-026). A part that breaks refuses.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
+
+from callgate.agents.acl import Acl, ToolLimit
+from callgate.agents.apikeys import PREFIX, ApiKeys
+from callgate.agents.bearer import Bearer
+from callgate.agents.decision import Decision, Headers, refusal
+from callgate.agents.kya import KyaPolicy, attest
+from callgate.agents.limits import Limiter
+from callgate.agents.model import AgentPolicy, Caller, Signed, ToolPolicy, Verified
+from callgate.agents.options import VerifyOptions, settled
+from callgate.agents.tools import MAX_CALLS, ExtractTools, called_tools
+from callgate.agents.verifying import Lookup, Verifier
+from callgate.errors import ConfigError, Reason, Refused, StoreError, place
+
+log = logging.getLogger("callgate.agents")
+
+_SIGNED: Final = frozenset({b"signature", b"signature-input"})
+_MAX_CREDENTIAL: Final = 16 * 1024 + 16
+
+
+class AgentDirectory(Protocol):
+    """Says which agent a verified key belongs to."""
+
+    async def agent(self, verified: Verified) -> Named | None:
+        """None where nobody listed it."""
+
+
+class Named(Protocol):
+    """An agent as a directory knows it."""
+
+    @property
+    def agent(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+Switch: TypeAlias = bool | Callable[[], bool]
+_VERIFY: Final = VerifyOptions()
+_NO_KYA: Final = KyaPolicy()
+
+
+class Authenticator:
+    """Decides about requests; see the module. Without `keys` no signature is accepted."""
+
+    def __init__(
+        self,
+        keys: Lookup | None = None,
+        *,
+        verify: VerifyOptions = _VERIFY,
+        directory: AgentDirectory | None = None,
+        block_all: Switch = False,
+        default_policy: ToolPolicy | None = None,
+        agents: Iterable[AgentPolicy] = (),
+        servers: Mapping[str, ToolPolicy] = MappingProxyType({}),
+        tool_limits: Iterable[ToolLimit] = (),
+        extract_tools: ExtractTools = called_tools,
+        rate_limiter: Limiter | None = None,
+        kya: KyaPolicy = _NO_KYA,
+        bearer: Bearer | None = None,
+        api_keys: ApiKeys | None = None,
+        production: bool = False,
+    ) -> None:
+        self._acl = Acl(agents, default=default_policy, servers=servers, tool_limits=tool_limits)
+        if keys is None and bearer is None and api_keys is None:
+            raise ConfigError("there is no way to know who calls", advice="Accept signatures, tokens or API keys.")
+        if keys is not None and self._acl.entries and directory is None:
+            raise ConfigError(
+                "there are rules for agents, and no directory that says which key is whose",
+                advice="Give `directory`, or write the rules as the default policy.",
+            )
+        if rate_limiter is None and self._acl.counts:
+            raise ConfigError("there are rate limits, and nothing that counts", advice="Give `rate_limiter`.")
+        self._verifier: Verifier | None = None
+        if keys is not None:
+            settings = settled(verify, tool_rules=self._acl.requires_digest, production=production)
+            self._verifier = Verifier(settings, keys, verify.nonces, verify.now)
+        self._directory = directory
+        self._block_all = block_all
+        self._extract = extract_tools
+        self._limiter = rate_limiter
+        self._kya = kya
+        self._bearer = bearer
+        self._api_keys = api_keys
+
+    @property
+    def acl(self) -> Acl:
+        return self._acl
+
+    async def authorize(self, request: Signed, *, server: str = "") -> Decision:
+        """Whether the request goes on, and as whose."""
+        so_far = _SoFar(request, server)
+        try:
+            await self._decide(so_far)
+        except Refused as refused:
+            return self._refusal(refused, so_far)
+        except StoreError as error:
+            log.error("store failed", extra={"fields": {"error": place(error)}})
+            return self._refusal(Refused(Reason.STORE_UNAVAILABLE), so_far)
+        except Exception as error:  # noqa: BLE001 - fail closed: what nobody thought of is refused, never a pass
+            log.error("check failed", extra={"fields": {"error": place(error)}})
+            return self._refusal(Refused(Reason.CHECK_FAILED), so_far)
+        return Decision(
+            ok=True,
+            caller=so_far.caller,
+            info=so_far.verified,
+            tools=so_far.tools,
+            request=request,
+            headers=so_far.headers,
+            used=frozenset(so_far.used),
+        )
+
+    async def _decide(self, so_far: _SoFar) -> None:
+        self._check_switch()
+        caller = so_far.caller = await self._identify(so_far)
+        self._acl.check(caller.id, (), so_far.server)
+        # Without a rule that looks at tools a body may be anything; with a limit, each call in it counts.
+        if self._acl.requires_digest or self._limiter is not None:
+            so_far.tools = _bounded(self._extract(so_far.request.body))
+            self._acl.check(caller.id, so_far.tools, so_far.server)
+        if self._limiter is not None:
+            await self._count(self._limiter, caller, so_far)
+        if self._kya.mode != "off":
+            so_far.used.add(self._kya.header)
+            attested = await attest(self._kya, so_far.request.headers, caller)
+            if attested is not None:
+                claims = {**caller.claims, "kya": attested.claims}
+                so_far.caller = msgspec.structs.replace(caller, principal=attested.principal, claims=claims)
+        # It may have been turned while we waited for a directory or the store.
+        self._check_switch()
+
+    async def _count(self, limiter: Limiter, caller: Caller, so_far: _SoFar) -> None:
+        """Each call of a batch counts, and a request that calls nothing counts once."""
+        for tool in so_far.tools or ("",):
+            allowance = await limiter.take(caller.id, self._acl.limits(caller.id, tool, so_far.server))
+            so_far.headers = tuple((name.lower().encode(), value.encode()) for name, value in allowance.headers)
+            if not allowance.ok:
+                raise allowance.refusal()
+
+    def _check_switch(self) -> None:
+        blocked = self._block_all() if callable(self._block_all) else self._block_all
+        # Anything but a clear no is a yes.
+        if blocked is not False:
+            raise Refused(Reason.BLOCKED_BY_POLICY)
+
+    async def _identify(self, so_far: _SoFar) -> Caller:
+        """Who calls. A request with a signature stands or falls with it, whatever else it carries."""
+        headers = so_far.request.headers
+        if self._verifier is not None and any(name in _SIGNED for name, _ in headers):
+            return await self._signed(self._verifier, so_far)
+        if self._bearer is None and self._api_keys is None:
+            raise Refused(Reason.MISSING_SIGNATURE_HEADERS)
+        token = _bearer_token(headers)
+        so_far.used.add(b"authorization")
+        if self._api_keys is not None and token.startswith(PREFIX):
+            return await self._api_keys.verify(token)
+        if self._bearer is None:
+            raise Refused(Reason.CREDENTIALS_INVALID, "this is no API key of a gateway")
+        return await self._bearer.verify(token)
+
+    async def _signed(self, verifier: Verifier, so_far: _SoFar) -> Caller:
+        verified = so_far.verified = await verifier.verify(so_far.request)
+        if self._acl.requires_digest and not verified.digest_verified:
+            # The verifier was told to see to this; a verifier that does not is no reason to let a body slip in.
+            raise Refused(Reason.CONTENT_DIGEST_REQUIRED)
+        found = await self._directory.agent(verified) if self._directory is not None else None
+        if self._directory is not None and (found is None or not found.agent):
+            raise Refused(Reason.AGENT_NOT_IN_DIRECTORY)
+        return Caller(
+            id=found.agent if found is not None else verified.keyid,
+            source="web-bot-auth",
+            key=verified.keyid,
+            directory=verified.directory,
+            name=found.name if found is not None else "",
+            digest_verified=verified.digest_verified,
+        )
+
+    def _refusal(self, refused: Refused, so_far: _SoFar) -> Decision:
+        headers = so_far.headers
+        if self._bearer is not None and refused.reason in _CHALLENGED:
+            headers = (*headers, (b"www-authenticate", self._bearer.challenge(refused).encode()))
+        return refusal(refused, headers=headers, caller=so_far.caller, info=so_far.verified, tools=so_far.tools)
+
+
+_CHALLENGED: Final = frozenset({Reason.CREDENTIALS_REQUIRED, Reason.CREDENTIALS_INVALID})
+
+
+class _SoFar:
+    """What is known of a request on its way through."""
+
+    def __init__(self, request: Signed, server: str) -> None:
+        self.request = request
+        self.server = server
+        self.verified: Verified | None = None
+        self.caller: Caller | None = None
+        self.tools: tuple[str, ...] = ()
+        self.headers: Headers = ()
+        self.used: set[bytes] = set()
+
+
+async def verified(verifier: Verifier, request: Signed) -> Decision:
+    """Only the signature, for whoever brings a policy of their own (WB-025)."""
+    try:
+        info = await verifier.verify(request)
+    except Refused as refused:
+        return refusal(refused)
+    except StoreError:
+        return refusal(Refused(Reason.STORE_UNAVAILABLE))
+    caller = Caller(
+        id=info.keyid,
+        source="web-bot-auth",
+        key=info.keyid,
+        directory=info.directory,
+        digest_verified=info.digest_verified,
+    )
+    return Decision(ok=True, caller=caller, info=info, request=request)
+
+
+def _bearer_token(headers: Headers) -> str:
+    values = [value for name, value in headers if name == b"authorization"]
+    if not values:
+        raise Refused(Reason.CREDENTIALS_REQUIRED)
+    scheme, _, token = values[0].strip().partition(b" ")
+    if len(values) > 1 or len(values[0]) > _MAX_CREDENTIAL or not values[0].isascii():
+        raise Refused(Reason.CREDENTIALS_INVALID, "Authorization has to be there once, and short")
+    if scheme.lower() != b"bearer" or not token.strip():
+        raise Refused(Reason.CREDENTIALS_REQUIRED, "Authorization carries no bearer token")
+    return token.strip().decode()
+
+
+def _bounded(tools: Any) -> tuple[str, ...]:
+    """What an extractor found, whoever wrote it."""
+    found = () if tools is None else (tools,) if isinstance(tools, str) else tuple(tools)
+    if len(found) > MAX_CALLS or not all(isinstance(one, str) for one in found):
+        raise Refused(Reason.BATCH_TOO_LARGE)
+    return found

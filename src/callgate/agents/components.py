@@ -1,0 +1,190 @@
+"""What the components of a signature stand for in a message (RFC 9421 §2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes
+
+import http_sf
+import msgspec
+from http_sf.retrofit import retrofit
+
+from callgate.agents.fields import Component, dictionary, index, joined, line, member, structured
+from callgate.agents.model import Signed
+from callgate.errors import Reason, Refused
+
+_UNSUPPORTED: Final = Reason.UNSUPPORTED_COVERED_FIELD
+_PORTS: Final = {"http": ":80", "https": ":443"}
+_SHAPES: Final[Mapping[str, str]] = {
+    **{name: kind for name, kind in retrofit.items() if kind in {"dictionary", "list", "item"}},
+    "content-digest": "dictionary",
+    "repr-digest": "dictionary",
+    "want-content-digest": "dictionary",
+    "signature": "dictionary",
+    "signature-input": "dictionary",
+    "accept-signature": "dictionary",
+    "priority": "dictionary",
+    "cache-status": "list",
+    "proxy-status": "list",
+    "client-cert": "item",
+    "client-cert-chain": "list",
+}
+# A tab may stand inside a value; no other control character may, RFC 9421 §2.5.
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f-\xff]")
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A response, for signatures over one (of a key directory); `request` is what it answers."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    request: Signed
+    body: bytes = b""
+
+
+class Message:
+    """A request or response with its headers sorted, for one signature after the other."""
+
+    __slots__ = ("_asked", "answer", "fields", "request")
+
+    def __init__(self, of: Signed | Answer) -> None:
+        self.answer = of if isinstance(of, Answer) else None
+        self.request = of.request if isinstance(of, Answer) else of
+        self.fields = index(of.headers)
+        self._asked: Message | None = None
+
+    @property
+    def body(self) -> bytes:
+        return self.request.body if self.answer is None else self.answer.body
+
+    @property
+    def asked(self) -> Message:
+        """The request that a response answers."""
+        if self._asked is None:
+            self._asked = Message(self.request)
+        return self._asked
+
+    def header(self, name: bytes) -> bytes | None:
+        lines = self.fields.get(name)
+        if lines is None:
+            return None
+        return line(lines[0]) if len(lines) == 1 else joined(lines)
+
+
+def value(component: Component, message: Message) -> str:
+    """The value of a component, or `unsupported_covered_field` where there is none."""
+    params = component.params
+    if params:
+        if "req" in params:
+            return _of_the_request(component, message)
+        if "tr" in params:
+            raise Refused(_UNSUPPORTED, f"{component.text}: trailers are not kept, so nothing of them can be covered.")
+    if component.name[0] == "@":
+        return _derived(component, message)
+    return _field(component, message)
+
+
+def authority(request: Signed) -> str:
+    """In lower case, without the scheme's own port, RFC 9421 §2.2.3."""
+    return request.authority.lower().removesuffix(_PORTS.get(request.scheme.lower(), "\n"))
+
+
+def _of_the_request(component: Component, message: Message) -> str:
+    if message.answer is None or component.params["req"] is not True:
+        raise Refused(_UNSUPPORTED, f"{component.text}: req belongs to the signature of a response, RFC 9421 §2.4.")
+    params = {key: one for key, one in component.params.items() if key != "req"}
+    return value(Component(component.name, params, component.text), message.asked)
+
+
+def _derived(component: Component, message: Message) -> str:
+    if message.answer is not None:
+        if component.name == "@status" and not component.params:
+            return str(message.answer.status)
+        raise Refused(_UNSUPPORTED, f"{component.text}: a response has it only with req, RFC 9421 §2.4.")
+    if component.name == "@query-param":
+        return _query_param(component, message.request)
+    made = _DERIVED.get(component.name)
+    if made is None or component.params:
+        raise Refused(_UNSUPPORTED, f"{component.text} is no component of a request, RFC 9421 §2.2.")
+    text = made(message.request)
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise Refused(_UNSUPPORTED, f"{component.text} holds what no request line can hold.")
+    return text
+
+
+def _path(request: Signed) -> str:
+    return request.path or "/"
+
+
+def _target(request: Signed) -> str:
+    return _path(request) if request.query is None else f"{_path(request)}?{request.query}"
+
+
+_DERIVED: Final[Mapping[str, Callable[[Signed], str]]] = {
+    "@method": lambda request: request.method,
+    "@target-uri": lambda request: f"{request.scheme.lower()}://{authority(request)}{_target(request)}",
+    "@authority": authority,
+    "@scheme": lambda request: request.scheme.lower(),
+    "@request-target": _target,
+    "@path": _path,
+    "@query": lambda request: f"?{request.query or ''}",
+}
+
+
+def _query_param(component: Component, request: Signed) -> str:
+    """RFC 9421 §2.2.8. A name that comes twice cannot be covered, nor can what is not UTF-8: both have two readings."""
+    name = component.params.get("name")
+    if type(name) is not str or len(component.params) > 1:
+        raise Refused(_UNSUPPORTED, "@query-param is covered by its name and nothing else, RFC 9421 §2.2.8.")
+    found = []
+    for pair in (request.query or "").split("&"):
+        key, _, text = pair.partition("=")
+        if pair and _encoded(key) == name:
+            found.append(_encoded(text))
+    if len(found) != 1 or found[0] is None:
+        raise Refused(_UNSUPPORTED, f"{component.text} is not in the query exactly once, in UTF-8.")
+    return found[0]
+
+
+def _encoded(text: str) -> str | None:
+    """Decoded as a form and percent-encoded again; None where that is not UTF-8."""
+    try:
+        decoded = unquote_to_bytes(text.replace("+", " ")).decode()
+    except UnicodeDecodeError:
+        return None
+    return quote(decoded, safe="*").replace("~", "%7E")
+
+
+def _field(component: Component, message: Message) -> str:
+    lines = message.fields.get(component.name.encode())
+    if lines is None:
+        raise Refused(_UNSUPPORTED, f"{component.text} is covered, and the message has no such header.")
+    params = component.params
+    if "bs" in params:
+        if len(params) > 1 or params["bs"] is not True:
+            raise Refused(_UNSUPPORTED, f"{component.text}: bs stands alone, RFC 9421 §2.1.3.")
+        return http_sf.ser([(line(one), {}) for one in lines])
+    raw = line(lines[0]) if len(lines) == 1 else joined(lines)
+    if not params:
+        return _plain(raw, component)
+    if params.keys() - {"key", "sf"} or params.get("sf", True) is not True:
+        raise Refused(_UNSUPPORTED, f"{component.text} has a parameter that is not known here.")
+    if "key" in params:
+        held = dictionary(raw, _UNSUPPORTED).get(params["key"]) if type(params["key"]) is str else None
+        if held is None:
+            raise Refused(_UNSUPPORTED, f"{component.text} is covered, and the header has no such member.")
+        return member(held)
+    shape = _SHAPES.get(component.name)
+    if component.name == "signature-agent":
+        shape = "item" if raw[:1] == b'"' else "dictionary"
+    if shape is None:
+        raise Refused(_UNSUPPORTED, f"{component.text}: what kind of structured field that is, is not known here.")
+    return structured(raw, shape, _UNSUPPORTED)
+
+
+def _plain(raw: bytes, component: Component) -> str:
+    if _CONTROL.search(raw):
+        raise Refused(_UNSUPPORTED, f"{component.text} holds characters that cannot be signed, RFC 9421 §2.5.")
+    return raw.decode("ascii")

@@ -1,0 +1,265 @@
+"""Fetched documents, kept: which copy is believed, and when it is fetched again.
+
+All processes share what one of them fetched, through the shelf. A fetch that fails takes nothing away (WB-012), a flush
+takes everything away at once (WB-091), and in between a copy is never older than five minutes while its publisher
+answers. However many requests wait for a document, it is fetched once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from callgate.agents.fetching import Answer, Fetcher
+from callgate.agents.jwks import BadKeys
+from callgate.agents.reaching import FetchFailed
+from callgate.agents.storage import AgentShelf, Fetched
+from callgate.errors import ConfigError, Refused
+
+T = TypeVar("T")
+log = logging.getLogger("callgate.agents")
+
+FIVE_MINUTES: Final = 300.0
+
+
+class Times(msgspec.Struct, frozen=True):
+    """How old copies may be, in seconds."""
+
+    # Used without a thought; a publisher may ask for less, not for more, and never for less than `least`.
+    fresh: float = 120.0
+    least: float = 30.0
+    # Used while it is fetched again; beyond that the fetch is waited for.
+    stale: float = FIVE_MINUTES
+    # How long a failure is believed.
+    negative: float = 60.0
+    # How soon a document is fetched again because it lacks what is looked for: a key may have been rotated.
+    miss: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.least <= self.fresh <= self.stale <= FIVE_MINUTES:
+            raise ConfigError("directories: least, fresh and stale have to grow in this order, up to 300 s")
+        if not 0 < self.negative <= FIVE_MINUTES or self.miss <= 0:
+            raise ConfigError("directories: negative has to be above 0 and at most 300 s, miss above 0")
+
+
+class Held(NamedTuple, Generic[T]):
+    """A document in memory, as it is used and as it is kept."""
+
+    value: T
+    fetched: Fetched
+
+
+class Failure(NamedTuple):
+    """Why a document was not fetched the last time; `at` in milliseconds."""
+
+    at: int
+    reason: str
+    text: str
+
+
+class Kind(NamedTuple, Generic[T]):
+    """What a document is: what of an answer is kept, and what that means. Both raise `BadKeys` or `Refused`."""
+
+    keep: Callable[[Answer], bytes]
+    read: Callable[[str, bytes], T]
+
+
+class Documents(Generic[T]):
+    """Documents of one kind by their URL."""
+
+    def __init__(
+        self,
+        kind: Kind[T],
+        fetcher: Fetcher,
+        shelf: AgentShelf,
+        clock: Callable[[], float],
+        times: Times,
+        *,
+        most: int = 1024,
+        at_once: int = 32,
+    ) -> None:
+        self._kind = kind
+        self._fetcher = fetcher
+        self._shelf = shelf
+        self._clock = clock
+        self._times = times
+        self._most = most
+        # Directories that an operator named: strangers' names do not stand in their way.
+        self.known: frozenset[str] = frozenset()
+        self._known_at_once = asyncio.Semaphore(at_once)
+        self._at_once = asyncio.Semaphore(at_once)
+        self._queue = 2 * at_once
+        self._held: OrderedDict[str, Held[T]] = OrderedDict()
+        self._failed: OrderedDict[str, Failure] = OrderedDict()
+        self._under_way: dict[str, asyncio.Task[Held[T] | None]] = {}
+        self._all: set[asyncio.Task[Held[T] | None]] = set()
+        self._epoch = 0
+
+    async def get(self, url: str, wanted: Callable[[T], bool] | None = None) -> T | None:
+        """A document as new as it has to be; `wanted` tells whether it has what is looked for."""
+        held = self._held.get(url)
+        if held is None:
+            held = await self._load(url)
+        else:
+            self._held.move_to_end(url)
+        now = self._now()
+        failed = self._failed.get(url)
+        lately = failed is not None and now - failed.at < self._times.negative * 1000
+        if held is None:
+            renewed = None if lately else await self._renewed(url)
+            return None if renewed is None else renewed.value
+        enough = wanted is None or wanted(held.value)
+        age = now - held.fetched.fetched_at
+        if enough and self._fresh(held.fetched, now):
+            return held.value
+        if lately:
+            return held.value
+        if enough and 0 <= age < self._times.stale * 1000:
+            self._start(url)
+            return held.value
+        if not enough and 0 <= age < self._times.miss * 1000:
+            return held.value
+        return (await self._renewed(url) or held).value
+
+    async def renew(self, url: str) -> Held[T] | None:
+        """Fetch it now, whatever is held; None where that failed, and `failure` says why."""
+        self._failed.pop(url, None)
+        self._held.pop(url, None)
+        task = self._start(url, anyway=True)
+        held = None if task is None else await asyncio.shield(task)
+        return None if url in self._failed else held
+
+    def peek(self, url: str) -> Held[T] | None:
+        """What is in memory, without a fetch."""
+        return self._held.get(url)
+
+    def failure(self, url: str) -> Failure | None:
+        return self._failed.get(url)
+
+    def forget(self) -> None:
+        """After a flush or a change elsewhere: nothing in memory is believed, nor what is on its way."""
+        self._epoch += 1
+        self._held.clear()
+        self._failed.clear()
+        self._under_way.clear()
+
+    async def close(self) -> None:
+        """End what is under way."""
+        tasks = list(self._all)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _now(self) -> int:
+        return int(self._clock() * 1000)
+
+    def _fresh(self, fetched: Fetched, now: int) -> bool:
+        # Another node's clock may run ahead; what it fetched in our future has no age that could be believed.
+        return fetched.fetched_at <= now + 5000 and now < min(
+            fetched.fresh_until, fetched.fetched_at + int(self._times.fresh * 1000)
+        )
+
+    async def _load(self, url: str) -> Held[T] | None:
+        epoch = self._epoch
+        fetched = await self._shelf.directory(url)
+        if fetched is None or not fetched.body:
+            return None
+        try:
+            held = Held(self._kind.read(url, fetched.body), fetched)
+        except BadKeys:
+            return None
+        if epoch == self._epoch:
+            self._hold(url, held)
+        return held
+
+    async def _renewed(self, url: str) -> Held[T] | None:
+        task = self._start(url)
+        return None if task is None else await asyncio.shield(task)
+
+    def _start(self, url: str, *, anyway: bool = False) -> asyncio.Task[Held[T] | None] | None:
+        task = self._under_way.get(url)
+        if task is not None and not anyway:
+            return task
+        if len(self._all) >= self._queue and url not in self.known:
+            # A flood of names: who is waited for already is served, others are told that nothing was found.
+            self._note(url, FetchFailed("busy", "too many directories are being fetched"))
+            return None
+        task = asyncio.get_running_loop().create_task(self._fetch(url, anyway=anyway))
+        self._under_way[url] = task
+        self._all.add(task)
+        task.add_done_callback(lambda done: self._ended(url, done))
+        return task
+
+    def _ended(self, url: str, task: asyncio.Task[Held[T] | None]) -> None:
+        self._all.discard(task)
+        if self._under_way.get(url) is task:
+            del self._under_way[url]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("directory not kept", extra={"fields": {"url": url, "error": type(error).__name__}})
+
+    async def _fetch(self, url: str, *, anyway: bool) -> Held[T] | None:
+        held = self._held.get(url)
+        for _ in range(3):
+            if not anyway and (found := await self._newer(url, held)) is not None:
+                return found
+            version = await self._shelf.directories_version()
+            try:
+                async with self._known_at_once if url in self.known else self._at_once:
+                    answer = await self._fetcher.fetch(url)
+                body = self._kind.keep(answer)
+                value = self._kind.read(url, body)
+            except (FetchFailed, BadKeys, Refused) as why:
+                return await self._without(url, why, version)
+            fetched = self._dated(url, body, answer.max_age, version)
+            # Not where a flush overtook the fetch: then what came may be what the flush was to get rid of.
+            if await self._shelf.keep_directory(fetched):
+                self._failed.pop(url, None)
+                self._hold(url, found := Held(value, fetched))
+                return found
+            held = None
+        return await self._without(url, FetchFailed("flushed", "it was flushed while it was fetched"), 0)
+
+    async def _newer(self, url: str, held: Held[T] | None) -> Held[T] | None:
+        """What another process fetched meanwhile."""
+        found = await self._load(url)
+        if found is None or not self._fresh(found.fetched, self._now()):
+            return None
+        return found if held is None or found.fetched.fetched_at > held.fetched.fetched_at else None
+
+    async def _without(self, url: str, why: FetchFailed | BadKeys | Refused, version: int) -> Held[T] | None:
+        """A failed try: noted for a while, and nothing that was fetched before is lost by it."""
+        failure = self._note(url, why)
+        held = self._held.get(url) or await self._load(url)
+        if held is None:
+            return None
+        noted = held._replace(fetched=replace(held.fetched, failed_at=failure.at))
+        self._hold(url, noted)
+        await self._shelf.keep_directory(Fetched(url, b"", 0, 0, failed_at=failure.at, version=version))
+        return noted
+
+    def _note(self, url: str, why: FetchFailed | BadKeys | Refused) -> Failure:
+        reason = why.reason if isinstance(why, FetchFailed | Refused) else "document_invalid"
+        failure = Failure(self._now(), str(reason), why.message)
+        self._failed[url] = failure
+        self._failed.move_to_end(url)
+        while len(self._failed) > self._most:
+            self._failed.popitem(last=False)
+        return failure
+
+    def _dated(self, url: str, body: bytes, max_age: int | None, version: int) -> Fetched:
+        now = self._now()
+        asked = self._times.fresh if max_age is None else float(max_age)
+        fresh = max(self._times.least, min(asked, self._times.fresh))
+        return Fetched(url, body, now, now + int(fresh * 1000), version=version)
+
+    def _hold(self, url: str, held: Held[T]) -> None:
+        self._held[url] = held
+        self._held.move_to_end(url)
+        while len(self._held) > self._most:
+            self._held.popitem(last=False)

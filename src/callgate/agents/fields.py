@@ -1,0 +1,240 @@
+"""The headers of a signature as strangers send them: bounded, no key twice, one reading (RFC 9651, RFC 9421 §4).
+
+`http-sf` reads them. What is spelt the way a serialiser spells it, as nearly every request is, is told apart by one
+regular expression and not parsed and written out again: then its own text is the text that was signed.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, TypeAlias, cast
+
+import http_sf
+import msgspec
+
+from callgate.errors import Reason, Refused
+
+# More than any honest request has; a header is refused whole before anything of it is read.
+MAX_FIELD: Final = 16_384
+MAX_LABELS: Final = 8
+MAX_COMPONENTS: Final = 48
+MAX_TEXT: Final = 512
+
+Bare: TypeAlias = Any
+Params: TypeAlias = Mapping[str, Bare]
+
+_KEY = r"[a-z*][a-z0-9_.*-]*"
+_STRING = r'"[ !#-\[\]-~]*"'
+_INTEGER = r"(?:0|-?[1-9][0-9]{0,14})"
+_PARAM = rf";{_KEY}(?:=(?:{_STRING}|{_INTEGER}))?"
+_ITEM = rf"{_STRING}(?:{_PARAM})*"
+_INPUT = re.compile(rf"({_KEY})=(\((?:{_ITEM}(?: {_ITEM})*)?\))((?:{_PARAM})*)(?:, (?=.)|\Z)")
+_PAIR = re.compile(rf";({_KEY})(?:=({_STRING}|{_INTEGER}))?")
+_SIGNATURE = re.compile(rf"({_KEY})=:([A-Za-z0-9+/]+={{0,2}}):(?:, (?=.)|\Z)")
+_FIELD_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
+
+
+class Component(msgspec.Struct, frozen=True, gc=False):
+    """One covered component: its name, its parameters, and both as they stand in the signature base."""
+
+    name: str
+    params: Params
+    text: str
+
+
+class Input(msgspec.Struct, frozen=True, gc=False):
+    """One member of Signature-Input; `text` is the value of @signature-params."""
+
+    components: tuple[Component, ...]
+    params: Params
+    text: str
+
+
+class Advertised(msgspec.Struct, frozen=True, gc=False):
+    """One member of Signature-Agent; the label is empty for the older form, a string alone."""
+
+    label: str
+    uri: str
+    type: str = "directory"
+
+
+def index(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, list[bytes]]:
+    """The lines of every header, by its name in lower case."""
+    found: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        lines = found.get(name)
+        if lines is None:
+            found[name.lower()] = lines = found.get(name.lower(), [])
+        lines.append(value)
+    return found
+
+
+def line(value: bytes) -> bytes:
+    """A line without the whitespace around it and with obsolete folding undone, RFC 9421 §2.1."""
+    if b"\r\n" in value:
+        first, *rest = value.split(b"\r\n")
+        if all(part[:1] in {b" ", b"\t"} for part in rest):
+            value = b" ".join(part.strip(b" \t") for part in (first, *rest))
+    return value.strip(b" \t")
+
+
+def joined(lines: Iterable[bytes]) -> bytes:
+    """Several lines of one header as one, RFC 9421 §2.1."""
+    return b", ".join([line(one) for one in lines])
+
+
+def inputs(raw: bytes) -> dict[str, Input | None]:
+    """Signature-Input by label; None for a member that is no list of component names."""
+    text = _text(raw, Reason.SIGNATURE_INPUT_MALFORMED, "Signature-Input")
+    found: dict[str, Input | None] = {}
+    at, end = 0, len(text)
+    while at < end:
+        match = _INPUT.match(text, at)
+        if match is None:
+            return _inputs_otherwise(raw)
+        label, covered, params = match.groups()
+        if label in found:
+            raise _twice(Reason.SIGNATURE_INPUT_MALFORMED, label)
+        found[label] = Input(components(covered), _pairs(params), covered + params)
+        at = match.end()
+    return _few(found, Reason.SIGNATURE_INPUT_MALFORMED)
+
+
+def signatures(raw: bytes) -> dict[str, bytes | None]:
+    """Signature by label; None for a member that is no byte sequence."""
+    text = _text(raw, Reason.SIGNATURE_MALFORMED, "Signature")
+    found: dict[str, bytes | None] = {}
+    at, end = 0, len(text)
+    while at < end:
+        match = _SIGNATURE.match(text, at)
+        if match is None or len(match[2]) % 4:
+            return _signatures_otherwise(raw)
+        if match[1] in found:
+            raise _twice(Reason.SIGNATURE_MALFORMED, match[1])
+        found[match[1]] = binascii.a2b_base64(match[2])
+        at = match.end()
+    return _few(found, Reason.SIGNATURE_MALFORMED)
+
+
+@lru_cache(maxsize=1024)
+def advertised(raw: bytes) -> tuple[Advertised, ...]:
+    """Signature-Agent: a dictionary of strings, or the older form, one string."""
+    reason = Reason.SIGNATURE_INPUT_MALFORMED
+    _text(raw, reason, "Signature-Agent")
+    if raw[:1] == b'"':
+        value, params = _parsed(raw, "item", reason)
+        return (_advertised("", value, params),)
+    members = _few(dictionary(raw, reason), reason)
+    return tuple(_advertised(label, *member) for label, member in members.items())
+
+
+def dictionary(raw: bytes, reason: Reason) -> dict[str, tuple[Any, Params]]:
+    """Any dictionary of items and inner lists; no key may come twice, where RFC 9651 lets the last one win."""
+    return cast("dict[str, tuple[Any, Params]]", _parsed(raw, "dictionary", reason))
+
+
+def structured(raw: bytes, kind: str, reason: Reason) -> str:
+    """A structured field as a serialiser writes it, RFC 9421 §2.1.1."""
+    try:
+        return http_sf.ser(_parsed(raw, kind, reason))
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise Refused(reason, "A structured field has nothing in it that could be covered.") from error
+
+
+def member(value: tuple[Any, Params]) -> str:
+    """A member of a dictionary without its key, RFC 9421 §2.1.2; the value of @signature-params is such a one, §2.3."""
+    return http_sf.ser(cast("Any", [value] if isinstance(value[0], list) else value))
+
+
+@lru_cache(maxsize=512)
+def components(text: str) -> tuple[Component, ...]:
+    """The covered components from the text of their inner list. Agents cover the same ones each time."""
+    reason = Reason.SIGNATURE_INPUT_MALFORMED
+    ((items, _),) = _parsed(text.encode(), "list", reason)
+    if len(items) > MAX_COMPONENTS:
+        raise Refused(reason, f"A signature may cover {MAX_COMPONENTS} components, this one names {len(items)}.")
+    found = []
+    for name, params in items:
+        if type(name) is not str or not _named(name):
+            raise Refused(reason, "A covered component is no string that names a header or derived component.")
+        found.append(Component(name, params, http_sf.ser((name, params))))
+    # The order of parameters makes no other component, RFC 9421 §2.
+    if len({(one.name, frozenset((key, repr(value)) for key, value in one.params.items())) for one in found}) < len(
+        found
+    ):
+        raise Refused(reason, "A component is covered twice.")
+    return tuple(found)
+
+
+def _named(name: str) -> bool:
+    return _FIELD_NAME.fullmatch(name.removeprefix("@")) is not None
+
+
+def _inputs_otherwise(raw: bytes) -> dict[str, Input | None]:
+    found: dict[str, Input | None] = {}
+    for label, (items, params) in dictionary(raw, Reason.SIGNATURE_INPUT_MALFORMED).items():
+        if not isinstance(items, list):
+            found[label] = None
+            continue
+        try:
+            covered = components(member((items, {})))
+            found[label] = Input(covered, params, member((items, params)))
+        except (Refused, ValueError, TypeError, ArithmeticError):
+            found[label] = None
+    return _few(found, Reason.SIGNATURE_INPUT_MALFORMED)
+
+
+def _signatures_otherwise(raw: bytes) -> dict[str, bytes | None]:
+    members = dictionary(raw, Reason.SIGNATURE_MALFORMED)
+    found = {label: value if isinstance(value, bytes) else None for label, (value, _) in members.items()}
+    return _few(found, Reason.SIGNATURE_MALFORMED)
+
+
+def _pairs(text: str) -> dict[str, Bare]:
+    pairs = _PAIR.findall(text)
+    found: dict[str, Bare] = {}
+    for name, value in pairs:
+        found[name] = value[1:-1] if value[:1] == '"' else int(value) if value else True
+    if len(found) < len(pairs):
+        raise Refused(Reason.SIGNATURE_INPUT_MALFORMED, "A parameter of the signature comes twice.")
+    return found
+
+
+def _advertised(label: str, value: object, params: Params) -> Advertised:
+    kind = params.get("type", "directory")
+    if type(value) is not str or not isinstance(kind, str | http_sf.Token):
+        raise Refused(Reason.SIGNATURE_INPUT_MALFORMED, "Signature-Agent holds something else than strings.")
+    return Advertised(label, value, str(kind))
+
+
+def _text(raw: bytes, reason: Reason, name: str) -> str:
+    if len(raw) > MAX_FIELD:
+        raise Refused(reason, f"{name} is longer than {MAX_FIELD} bytes.")
+    if not raw.isascii() or not raw:
+        raise Refused(reason, f"{name} is empty or not ASCII.")
+    return raw.decode("ascii")
+
+
+def _parsed(raw: bytes, kind: str, reason: Reason) -> Any:
+    def refuse(key: str, _where: str) -> None:
+        raise _twice(reason, key)
+
+    if len(raw) > MAX_FIELD:
+        raise Refused(reason, f"A structured field is longer than {MAX_FIELD} bytes.")
+    try:
+        return http_sf.parse(raw, tltype=kind, on_duplicate_key=refuse)
+    except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+        raise Refused(reason, f"A header is no structured field of its kind ({kind}), RFC 9651.") from error
+
+
+def _few(found: dict[str, Any], reason: Reason) -> dict[str, Any]:
+    if not 0 < len(found) <= MAX_LABELS:
+        raise Refused(reason, f"Between one and {MAX_LABELS} labels are read, here are {len(found)}.")
+    return found
+
+
+def _twice(reason: Reason, key: str) -> Refused:
+    return Refused(reason, f"The key {key[:64]} comes twice; readers would not agree which one counts.")

@@ -1,0 +1,243 @@
+"""Public keys of agents: read from a JWK, named by their thumbprint, and bound to the algorithms they are for.
+
+The key says which algorithm is used; a message may only choose among what its key allows (RFC 9421 §3.2).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
+from callgate.errors import Reason, Refused
+
+ED25519: Final = "ed25519"
+ECDSA_P256: Final = "ecdsa-p256-sha256"
+RSA_PSS_512: Final = "rsa-pss-sha512"
+# Not registered; older agents use it.
+RSA_PSS_256: Final = "rsa-pss-sha256"
+ALGORITHMS: Final = (ED25519, ECDSA_P256, RSA_PSS_512, RSA_PSS_256)
+RSA_BITS: Final = range(2048, 8193)
+
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+_PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
+_MEMBERS = {"OKP": ("crv", "kty", "x"), "EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n")}
+# By the `alg` of the JWK; None stands for a JWK without one.
+_BY_ALG: Mapping[str, Mapping[str | None, tuple[str, ...]]] = {
+    "OKP": {None: (ED25519,), "EdDSA": (ED25519,), "Ed25519": (ED25519,), "ed25519": (ED25519,)},
+    "EC": {None: (ECDSA_P256,), "ES256": (ECDSA_P256,), ECDSA_P256: (ECDSA_P256,)},
+    "RSA": {
+        None: (RSA_PSS_512, RSA_PSS_256),
+        "PS512": (RSA_PSS_512,),
+        RSA_PSS_512: (RSA_PSS_512,),
+        "PS256": (RSA_PSS_256,),
+        RSA_PSS_256: (RSA_PSS_256,),
+    },
+}
+# Points of small order, whose signatures anybody can make up.
+_SMALL = frozenset(
+    bytes.fromhex(point)[:31] + bytes([bytes.fromhex(point)[31] | sign])
+    for point in (
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    )
+    for sign in (0, 0x80)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A public key and where it came from: the URL of a directory, `static`, `self` or `test`."""
+
+    thumbprint: str
+    # What it may be used with; the first is meant where the message names none.
+    algorithms: tuple[str, ...]
+    public: Any = field(repr=False, compare=False)
+    directory: str = "static"
+    kid: str = ""
+    # Seconds since 1970, where the directory limits the key's life.
+    not_before: int | None = None
+    not_after: int | None = None
+    # The members that the thumbprint is made of, for whoever compares keys (a KYA token's cnf.jwk).
+    jwk: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def read(cls, jwk: Mapping[str, Any], directory: str = "static") -> Key:
+        """From a JWK (RFC 7517). Refused as `unsupported_alg` where it is no public key for signatures we know."""
+        if not isinstance(jwk, Mapping):
+            raise _unusable("it is no JSON object")
+        kind, allowed = _purpose(jwk)
+        members: dict[str, Any] = {name: jwk.get(name) for name in _MEMBERS[kind]}
+        if not all(isinstance(value, str) and len(value) <= 2048 for value in members.values()):
+            raise _unusable(f"{', '.join(_MEMBERS[kind])} are needed, as strings")
+        try:
+            public = _READERS[kind](members)
+        except (ValueError, TypeError) as error:
+            raise _unusable("its numbers make no key") from error
+        kid = jwk.get("kid", "")
+        return cls(
+            thumbprint=thumbprint(jwk),
+            algorithms=allowed,
+            public=public,
+            directory=directory,
+            kid=kid if isinstance(kid, str) else "",
+            not_before=_time(jwk, "nbf"),
+            not_after=_time(jwk, "exp"),
+            jwk=members,
+        )
+
+    def algorithm(self, named: str | None, taken: frozenset[str]) -> str:
+        """The algorithm of a signature: one that the key is for and that is taken here; `named` may only agree."""
+        for own in self.algorithms:
+            if own in taken and named in {None, own}:
+                return own
+        raise Refused(
+            Reason.UNSUPPORTED_ALG, f"The key is for {' or '.join(self.algorithms)}, and that is not what is used here."
+        )
+
+    def verifies(self, algorithm: str, signature: bytes, base: bytes) -> bool:
+        try:
+            return _VERIFIERS[algorithm](self.public, signature, base)
+        except InvalidSignature:
+            return False
+
+
+def thumbprint(jwk: Mapping[str, Any]) -> str:
+    """RFC 7638 with SHA-256; RFC 8037 for OKP. Private members and all others make no difference."""
+    kind = jwk.get("kty")
+    if not isinstance(kind, str) or kind not in _MEMBERS:
+        raise _unusable("its type is not known here")
+    members = json.dumps({name: jwk.get(name) for name in _MEMBERS[kind]}, separators=(",", ":"), sort_keys=True)
+    return base64.urlsafe_b64encode(hashlib.sha256(members.encode()).digest()).rstrip(b"=").decode()
+
+
+def public_jwk(public: Any) -> dict[str, str]:
+    """The JWK of a public key of the `cryptography` library, as a directory shows it."""
+    if isinstance(public, ed25519.Ed25519PublicKey):
+        return {"kty": "OKP", "crv": "Ed25519", "x": _encoded(public.public_bytes_raw())}
+    if isinstance(public, ec.EllipticCurvePublicKey) and isinstance(public.curve, ec.SECP256R1):
+        at = public.public_numbers()
+        x, y = (_encoded(number.to_bytes(32, "big")) for number in (at.x, at.y))
+        return {"kty": "EC", "crv": "P-256", "x": x, "y": y}
+    if isinstance(public, rsa.RSAPublicKey):
+        of = public.public_numbers()
+        n, e = (_encoded(number.to_bytes((number.bit_length() + 7) // 8, "big")) for number in (of.n, of.e))
+        return {"kty": "RSA", "n": n, "e": e}
+    raise _unusable("it is neither Ed25519, P-256 nor RSA")
+
+
+def _purpose(jwk: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """The type of a key and what it may be used with."""
+    kind, alg = jwk.get("kty"), jwk.get("alg")
+    if not isinstance(kind, str) or kind not in _MEMBERS:
+        raise _unusable("its type is not known here")
+    if _PRIVATE & jwk.keys():
+        raise _unusable("its private half is published with it")
+    if jwk.get("use", "sig") != "sig":
+        raise _unusable("it is not for signatures")
+    operations = jwk.get("key_ops", ["verify"])
+    if not isinstance(operations, list) or "verify" not in operations:
+        raise _unusable("it is not for verifying")
+    allowed = _BY_ALG[kind].get(alg) if alg is None or isinstance(alg, str) else None
+    if allowed is None:
+        raise _unusable("its alg is not one that is taken with such a key")
+    return kind, allowed
+
+
+def _ed25519(jwk: Mapping[str, Any]) -> ed25519.Ed25519PublicKey:
+    raw = _decoded(jwk["x"])
+    if jwk["crv"] != "Ed25519" or len(raw) != 32 or raw in _SMALL:
+        raise ValueError("no point of Ed25519 to verify with")
+    return ed25519.Ed25519PublicKey.from_public_bytes(raw)
+
+
+def _p256(jwk: Mapping[str, Any]) -> ec.EllipticCurvePublicKey:
+    x, y = _decoded(jwk["x"]), _decoded(jwk["y"])
+    if jwk["crv"] != "P-256" or len(x) != 32 or len(y) != 32:
+        raise ValueError("no point of P-256")
+    numbers = ec.EllipticCurvePublicNumbers(int.from_bytes(x, "big"), int.from_bytes(y, "big"), ec.SECP256R1())
+    return numbers.public_key()
+
+
+def _rsa(jwk: Mapping[str, Any]) -> rsa.RSAPublicKey:
+    n, e = int.from_bytes(_decoded(jwk["n"]), "big"), int.from_bytes(_decoded(jwk["e"]), "big")
+    if n.bit_length() not in RSA_BITS or not 65_537 <= e < 2**32:
+        raise ValueError("an RSA key of a size that is not taken")
+    return rsa.RSAPublicNumbers(e, n).public_key()
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {"OKP": _ed25519, "EC": _p256, "RSA": _rsa}
+
+
+def _verify_ed25519(public: Any, signature: bytes, base: bytes) -> bool:
+    public.verify(signature, base)
+    return True
+
+
+def _verify_p256(public: Any, signature: bytes, base: bytes) -> bool:
+    """RFC 9421 §3.3.4: r and s, 32 bytes each. Its mirror buys nothing: nobody remembers a signature by its bytes."""
+    r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big")
+    if len(signature) != 64 or not (0 < r < _ORDER and 0 < s < _ORDER):
+        return False
+    public.verify(encode_dss_signature(r, s), base, ec.ECDSA(hashes.SHA256()))
+    return True
+
+
+def _verify_pss(digest: hashes.HashAlgorithm) -> Callable[[Any, bytes, bytes], bool]:
+    scheme = padding.PSS(mgf=padding.MGF1(digest), salt_length=digest.digest_size)
+
+    def verify(public: Any, signature: bytes, base: bytes) -> bool:
+        if len(signature) != (public.key_size + 7) // 8:
+            return False
+        public.verify(signature, base, scheme, digest)
+        return True
+
+    return verify
+
+
+_VERIFIERS: Mapping[str, Callable[[Any, bytes, bytes], bool]] = {
+    ED25519: _verify_ed25519,
+    ECDSA_P256: _verify_p256,
+    RSA_PSS_512: _verify_pss(hashes.SHA512()),
+    RSA_PSS_256: _verify_pss(hashes.SHA256()),
+}
+
+
+def _time(jwk: Mapping[str, Any], name: str) -> int | None:
+    value = jwk.get(name)
+    if value is not None and type(value) is not int:
+        raise _unusable(f"its {name} is no integer")
+    return value
+
+
+def _decoded(text: str) -> bytes:
+    """base64url without padding and without spare bits: a key has one spelling, and so one thumbprint."""
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise ValueError("no base64url") from error
+    if _encoded(raw) != text:
+        raise ValueError("no base64url as it has to be")
+    return raw
+
+
+def _encoded(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _unusable(why: str) -> Refused:
+    return Refused(Reason.UNSUPPORTED_ALG, f"The key cannot be used: {why}.")

@@ -1,0 +1,260 @@
+"""Who signed this request: RFC 9421 as Web Bot Auth narrows it (draft-ietf-webbotauth-httpsig-protocol-01).
+
+Each label is looked at on its own: one that does not hold spoils no other, and is reported. A nonce is taken last and
+only for a signature that holds, so that nobody can use up the nonces of somebody else.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+
+import msgspec
+
+from callgate.agents.base import signature_base
+from callgate.agents.components import Message
+from callgate.agents.digest import check_digest, covers_digest
+from callgate.agents.fields import Advertised, Component, Input, advertised, inputs, signatures
+from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_256, RSA_PSS_512, Key
+from callgate.agents.model import MAX_WINDOW, SKEW, TAG, Profile, Signed, Verified
+from callgate.agents.terms import Terms, check_window, read_terms
+from callgate.agents.test_keys import PUBLISHED
+from callgate.errors import ConfigError, Reason, Refused
+
+_log = logging.getLogger(__name__)
+
+# By key id and the URL that Signature-Agent names; the URL is None where that header is not sent.
+Lookup: TypeAlias = Callable[[str, str | None], Awaitable[Key | None]]
+Clock: TypeAlias = Callable[[], float]
+
+_TAKEN: Final = frozenset({ED25519, ECDSA_P256, RSA_PSS_512})
+
+
+class Nonces(Protocol):
+    """The part of the store that decides whether a nonce is new."""
+
+    async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool: ...
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What is asked of a signature. Times in seconds."""
+
+    profile: Profile = "ietf"
+    max_window: int = MAX_WINDOW
+    # How far the clock of an agent may be ahead of ours.
+    skew: int = SKEW
+    content_digest: Literal["optional", "required"] = "optional"
+    # A nonce is needed as soon as there is a store that remembers them.
+    nonce: Literal["optional", "required"] = "required"
+    rsa_pss_sha256: bool = False
+    # Whether the `kid` of a key may stand for its thumbprint; the legacy profile allows it.
+    kid_fallback: bool = False
+    allow_test_keys: bool = False
+    # An Ed25519 key for development, used where no directory has the key.
+    test_key: Key | None = None
+    production: bool = False
+
+    def problems(self, *, nonces: bool) -> list[str]:
+        """Why these settings cannot be used; empty where they can."""
+        found = []
+        if self.max_window <= 0 or self.skew < 0:
+            found.append("max_window has to be above zero and skew not below it")
+        if self.test_key is not None and self.test_key.algorithms != (ED25519,):
+            found.append("test_key has to be an Ed25519 key")
+        if self.production:
+            if self.test_key is not None or self.allow_test_keys:
+                found.append("keys for tests are not for production; take test_key and allow_test_keys away")
+            if not nonces:
+                found.append("without a store for nonces a request can be sent again; give one in production")
+        return found
+
+
+class _Holds(NamedTuple):
+    """A signature that holds, but for its nonce."""
+
+    label: str
+    key: Key
+    algorithm: str
+    terms: Terms
+    covered: tuple[Component, ...]
+
+
+class Verifier:
+    """Verifies requests by keys that `lookup` finds and nonces that `nonces` remembers."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        lookup: Lookup,
+        nonces: Nonces | None = None,
+        clock: Clock = time.time,
+    ) -> None:
+        if problems := settings.problems(nonces=nonces is not None):
+            raise ConfigError("; ".join(problems), advice="Change the settings for signatures and start again.")
+        if nonces is None:
+            _log.warning("no store for nonces: a request that somebody recorded can be sent again until it expires")
+        self._settings = settings
+        self._lookup = lookup
+        self._nonces = nonces
+        self._clock = clock
+        self._needs_nonce = nonces is not None and settings.nonce == "required"
+        self._taken = _TAKEN | {RSA_PSS_256} if settings.rsa_pss_sha256 else _TAKEN
+        self._by_kid = settings.kid_fallback or settings.profile == "legacy"
+
+    async def verify(self, signed: Signed) -> Verified:
+        """The first label whose signature holds and is new; otherwise Refused, for what is wrong with the first one."""
+        message = Message(signed)
+        raw_inputs, raw_signatures = message.header(b"signature-input"), message.header(b"signature")
+        if raw_inputs is None or raw_signatures is None:
+            raise Refused(Reason.MISSING_SIGNATURE_HEADERS)
+        given, held = inputs(raw_inputs), signatures(raw_signatures)
+        others: dict[str, Reason] = dict.fromkeys(held.keys() - given.keys(), Reason.SIGNATURE_INPUT_MALFORMED)
+        first: Refused | None = None
+        good: list[_Holds] = []
+        for label, one in _ours(given, others).items():
+            try:
+                good.append(await self._check(label, one, held.get(label), message))
+            except Refused as refused:
+                others[label] = refused.reason
+                first = first or refused
+        fresh = [one for one in good if await self._is_fresh(one, others)]
+        if fresh:
+            return _verified(fresh[0], message, others)
+        why = first if first is not None and not good else Refused(Reason.NONCE_REPLAY)
+        if len(others) > 1:
+            why.data = {**why.data, "labels": {label: reason.value for label, reason in others.items()}}
+        raise why
+
+    async def _check(self, label: str, given: Input, signature: bytes | None, message: Message) -> _Holds:
+        """Everything about one label but its nonce; what is cheap comes first, and before any directory is asked."""
+        terms = read_terms(given, nonce=self._needs_nonce)
+        if terms.algorithm is not None and terms.algorithm not in self._taken:
+            raise Refused(Reason.UNSUPPORTED_ALG, f"The algorithm {terms.algorithm[:64]} is not taken here.")
+        check_window(terms, self._clock(), longest=self._settings.max_window, skew=self._settings.skew)
+        directory = _covered_agent(label, given, message)
+        digest = self._digest(given, message)
+        if not signature:
+            raise Refused(
+                Reason.SIGNATURE_MALFORMED, f"There is no byte sequence in Signature for the label {label[:64]}."
+            )
+        base = signature_base(given, message)
+        key = await self._key(terms.keyid, directory)
+        algorithm = key.algorithm(terms.algorithm, self._taken)
+        if not key.verifies(algorithm, signature, base):
+            raise Refused(Reason.SIGNATURE_INVALID)
+        if digest is not None:
+            check_digest(digest, message.body)
+        return _Holds(label, key, algorithm, terms, given.components)
+
+    def _digest(self, given: Input, message: Message) -> bytes | None:
+        """Content-Digest, which has to be right wherever it is sent; and covered, where it is required."""
+        digest = message.header(b"content-digest")
+        if self._settings.content_digest == "required":
+            if digest is None:
+                raise Refused(Reason.CONTENT_DIGEST_REQUIRED, "The request has no Content-Digest.", status=400)
+            if not covers_digest(given.components):
+                raise Refused(
+                    Reason.CONTENT_DIGEST_REQUIRED, "Content-Digest is not covered by the signature.", status=401
+                )
+        return digest
+
+    async def _key(self, keyid: str, directory: Advertised | None) -> Key:
+        """The key that is meant: looked up by directory and id, never by the id alone; it has to bear the id out."""
+        if directory is not None and directory.type != "directory":
+            raise Refused(
+                Reason.UNKNOWN_KEYID,
+                f"Signature-Agent names a {directory.type[:64]}; only key directories are read here.",
+            )
+        key = await self._lookup(keyid, None if directory is None else directory.uri)
+        if key is not None and key.thumbprint != keyid and not (self._by_kid and key.kid == keyid):
+            key = None
+        test = self._settings.test_key
+        if key is None and test is not None and keyid in {test.thumbprint, test.kid}:
+            return replace(test, directory="test")
+        if key is None:
+            raise Refused(Reason.UNKNOWN_KEYID)
+        if key.thumbprint in PUBLISHED and not self._settings.allow_test_keys:
+            raise Refused(
+                Reason.UNKNOWN_KEYID,
+                "The private half of this key is printed in a specification; make one of your own.",
+            )
+        now = self._clock()
+        if (key.not_before or now) > now or (key.not_after or now) < now:
+            raise Refused(Reason.UNKNOWN_KEYID, "The directory limits the life of this key to another time.")
+        return key
+
+    async def _is_fresh(self, one: _Holds, others: dict[str, Reason]) -> bool:
+        """Take the nonce. Of several signatures that hold each one is taken: none of them is good for a second time."""
+        if self._nonces is None or one.terms.nonce is None:
+            return True
+        # Remembered for longer than any node, whose clock may be behind by `skew`, takes the signature.
+        until = (one.terms.expires + 1 + self._settings.skew) * 1000
+        now = round(self._clock() * 1000)
+        if await self._nonces.take_nonce(one.key.thumbprint, one.terms.nonce, until, now):
+            return True
+        others[one.label] = Reason.NONCE_REPLAY
+        return False
+
+
+def _ours(given: dict[str, Input | None], others: dict[str, Reason]) -> dict[str, Input]:
+    """The labels with our tag; why each of the rest is not looked at goes to `others`."""
+    found: dict[str, Input] = {}
+    for label, one in given.items():
+        tag = None if one is None else one.params.get("tag")
+        if one is not None and tag == TAG and type(tag) is str:
+            found[label] = one
+        elif one is None or (tag is not None and type(tag) is not str):
+            others[label] = Reason.SIGNATURE_INPUT_MALFORMED
+        else:
+            others[label] = Reason.MISSING_REQUIRED_PARAM if tag is None else Reason.WRONG_TAG
+    if not found:
+        told = [others[label] for label in given]
+        order = (Reason.WRONG_TAG, Reason.MISSING_REQUIRED_PARAM, Reason.SIGNATURE_INPUT_MALFORMED)
+        raise Refused(next(reason for reason in order if reason in told))
+    return found
+
+
+def _covered_agent(label: str, given: Input, message: Message) -> Advertised | None:
+    """Check that enough is covered, and find the directory: only what is covered is believed."""
+    names = [one.name for one in given.components]
+    if "@authority" not in names and "@target-uri" not in names:
+        raise Refused(Reason.MISSING_REQUIRED_COVERED_FIELD, "Neither @authority nor @target-uri is covered.")
+    raw = message.header(b"signature-agent")
+    if raw is None:
+        return None
+    covered = [one.params.get("key") for one in given.components if one.name == "signature-agent"]
+    if not covered:
+        raise Refused(Reason.MISSING_REQUIRED_COVERED_FIELD, "Signature-Agent is sent, and not covered.")
+    entries = {one.label: one for one in advertised(raw)}
+    # The draft names the member like the label; published vectors do not, and what they mean is plain all the same.
+    if None in covered:
+        wanted = label if label in entries else next(iter(entries)) if len(entries) == 1 else None
+    else:
+        wanted = label if label in covered else covered[0] if len(covered) == 1 else None
+    if wanted is None:
+        raise Refused(
+            Reason.MISSING_REQUIRED_COVERED_FIELD,
+            "Which member of Signature-Agent belongs to the signature is not plain.",
+        )
+    if wanted not in entries:
+        raise Refused(Reason.UNSUPPORTED_COVERED_FIELD, "A member of Signature-Agent is covered that is not sent.")
+    return entries[wanted]
+
+
+def _verified(one: _Holds, message: Message, others: dict[str, Reason]) -> Verified:
+    others.pop(one.label, None)
+    return Verified(
+        label=one.label,
+        keyid=one.key.thumbprint,
+        algorithm=one.algorithm,
+        directory=one.key.directory,
+        created=one.terms.created,
+        expires=one.terms.expires,
+        nonce=one.terms.nonce,
+        covered=tuple([component.text for component in one.covered]),
+        digest_verified=b"content-digest" in message.fields and covers_digest(one.covered),
+        others={label: reason.value for label, reason in others.items()},
+    )

@@ -1,0 +1,344 @@
+"""Who may call, and what: `[agents]` with its tables for signatures, tokens, keys, and for single agents."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta, field
+
+from callgate.config import agent_rules as words
+from callgate.config import rules
+from callgate.config.agent_rules import AgentRules, KnownAgent
+from callgate.config.rules import Address, Rule
+from callgate.config.section import Clash, Section
+
+_NOBODY: Final = (
+    "can be reached from other machines, and nothing here tells who calls; set up one of [agents.api_keys] "
+    "enabled = true, [agents.oauth] issuers, or [agents.signatures] enabled = true, or listen on 127.0.0.1"
+)
+
+
+class Signatures(Section, frozen=True):
+    """Web Bot Auth: requests that an agent signed with a key of a directory (RFC 9421)."""
+
+    enabled: Annotated[
+        bool | None,
+        Meta(
+            description="Whether signatures are a way in. By default yes; beyond loopback only where this table or a "
+            "known agent says whose: then write `true` to take every agent that has a directory."
+        ),
+    ] = None
+    profile: Annotated[
+        Literal["ietf", "legacy"],
+        Meta(description="`ietf` follows the working group's draft; `legacy` takes older agents as well."),
+    ] = "ietf"
+    max_window_seconds: Annotated[
+        int, Meta(description="Longest time between `created` and `expires` of a signature.", ge=1, le=86400)
+    ] = 480
+    content_digest: Annotated[
+        Literal["optional", "required"] | None,
+        Meta(
+            description="Whether signatures have to cover the body by Content-Digest. By default `optional`, and "
+            "`required` as soon as any rule names tools: a body that nobody signed can be swapped."
+        ),
+    ] = None
+    nonce: Annotated[
+        Literal["optional", "required"],
+        Meta(description="Whether signatures need a nonce. One that is there is good once, whatever this says."),
+    ] = "required"
+    discovery: Annotated[
+        Literal["trust", "allow", "ignore"],
+        Meta(
+            description="Whose directories are fetched because a request's Signature-Agent names them: of anybody "
+            "(`trust`), of `origins` only (`allow`), or of nobody (`ignore`)."
+        ),
+    ] = "trust"
+    origins: Annotated[
+        tuple[str, ...],
+        Meta(description="Origins of directories for `discovery = allow`, such as `https://agent.example`."),
+        Rule(check=words.https_origin),
+    ] = ()
+    directories: Annotated[
+        tuple[str, ...],
+        Meta(description="Addresses of directories (JWKS) whose keys count for every request."),
+        Rule(check=words.https_url, expand=True),
+    ] = ()
+    agents_directory: Annotated[
+        str | None,
+        Meta(description="Address of a JSON document that names agents: each keyid with its agent."),
+        Rule(check=words.https_url, expand=True),
+    ] = None
+    require_signed_directories: Annotated[
+        bool, Meta(description="Believe a directory only if its answer is signed by the keys in it.")
+    ] = False
+    rsa_pss_sha256: Annotated[bool, Meta(description="Take RSA-PSS with SHA-256 too, for older agents.")] = False
+    kid_fallback: Annotated[
+        bool, Meta(description="Find keys by their `kid` where a keyid is no thumbprint, for older directories.")
+    ] = False
+    data_uris: Annotated[
+        tuple[str, ...],
+        Meta(description="Thumbprints of keys that may come inside a `data:` Signature-Agent. By default none."),
+        Rule(check=words.thumbprint),
+    ] = ()
+    allow_addresses: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Networks, such as `10.1.0.0/16`, where directories and keys of issuers may be although the "
+            "addresses are not public."
+        ),
+        Rule(check=words.network),
+    ] = ()
+    test_keys: Annotated[
+        bool,
+        Meta(description="Take the keys that RFC 9421 prints with their private halves: for trying things out only."),
+    ] = False
+    production: Annotated[
+        bool | None,
+        Meta(description="Refuse to start with settings for trying things out. By default yes beyond loopback."),
+    ] = None
+
+    def clashes(self) -> Iterator[Clash]:
+        if self.origins and self.discovery != "allow":
+            text = f'these count with discovery = "allow", and it is "{self.discovery}"; write that, or take them away'
+            yield Clash("origins", text, ("origins", "discovery"))
+        if self.discovery == "allow" and not self.origins:
+            text = 'name whose directories may be fetched, as origins = ["https://agent.example"]'
+            yield Clash("discovery", text, ("origins", "discovery"))
+        if self.test_keys and self.production:
+            text = "anybody has the private halves of these keys; take test_keys or production away"
+            yield Clash("test_keys", text, ("test_keys", "production"))
+
+
+class Kya(Section, frozen=True):
+    """Know your agent: tokens (KYAPay) that say on whose behalf an agent that signs its requests acts."""
+
+    mode: Annotated[
+        Literal["off", "optional", "required"],
+        Meta(description="Whether a token is asked for; `optional` takes requests without one, but no bad one."),
+    ] = "off"
+    issuers: Annotated[
+        dict[str, str],
+        Meta(description="Whose tokens count, each with the address of its keys; empty for the usual place of them."),
+        Rule(name=words.https_url, check=words.https_url_or_empty),
+    ] = field(default_factory=dict)
+    audience: Annotated[
+        str, Meta(description="Whom tokens have to be for: what their `aud` says."), Rule(check=rules.word)
+    ] = ""
+    environment: Annotated[
+        str, Meta(description="The `env` that tokens have to be for, where they name one."), Rule(check=rules.word)
+    ] = "production"
+    max_life_seconds: Annotated[int, Meta(description="Longest life of a token.", ge=1, le=604800)] = 86400
+
+    def clashes(self) -> Iterator[Clash]:
+        if self.mode != "off" and not self.issuers:
+            text = 'name whose tokens count, as issuers = { "https://issuer.example" = "" }'
+            yield Clash("mode", text, ("mode", "issuers"))
+        if self.mode != "off" and not self.audience:
+            text = 'say whom tokens have to be for, as audience = "https://gate.example"'
+            yield Clash("mode", text, ("mode", "audience"))
+
+
+class OAuth(Section, frozen=True):
+    """OAuth access tokens as JWT (RFC 9068); the gateway is the protected resource (RFC 9728)."""
+
+    issuers: Annotated[
+        dict[str, str],
+        Meta(
+            description="Authorization servers whose tokens count, each with the address of its keys; empty where its "
+            "own metadata says it (RFC 8414)."
+        ),
+        Rule(name=words.https_url, check=words.https_url_or_empty),
+    ] = field(default_factory=dict)
+    resource: Annotated[
+        str | None,
+        Meta(
+            description="What tokens have to be for (`aud`), an https address without a query. By default "
+            "`agents.external_url`."
+        ),
+        Rule(check=words.https_url),
+    ] = None
+    audiences: Annotated[
+        tuple[str, ...], Meta(description="Further values of `aud` that are this gateway."), Rule(check=rules.word)
+    ] = ()
+    scopes: Annotated[
+        tuple[str, ...], Meta(description="Scopes that a token has to have, all of them."), Rule(check=words.scope)
+    ] = ()
+    algorithms: Annotated[
+        tuple[Literal["ES256", "ES384", "PS256", "RS256", "Ed25519"], ...],
+        Meta(description="Algorithms that tokens may be signed with."),
+    ] = ("ES256", "ES384", "PS256", "RS256", "Ed25519")
+
+
+class ApiKeys(Section, frozen=True):
+    """Static keys, for callers that can neither sign nor get tokens."""
+
+    enabled: Annotated[
+        bool | None,
+        Meta(
+            description="Whether keys are a way in; `callgate agents add NAME --api-key` makes one. By default they "
+            "are looked at where they come, but do not count as a reason to listen beyond loopback."
+        ),
+    ] = None
+
+
+class Agents(Section, frozen=True):
+    """Agents: who is calling, and which tools they may call."""
+
+    mode: Annotated[
+        Literal["auto", "off", "optional", "required"],
+        Meta(
+            description="`required`: who does not say who they are, and prove it, is refused. `optional`: they pass "
+            "unnamed, but what is false is refused. `off`: nobody is asked. `auto` is `required` beyond loopback and "
+            "`optional` on it."
+        ),
+    ] = "auto"
+    external_url: Annotated[
+        str | None,
+        Meta(
+            description="The origin that agents know this gateway by, such as `https://gate.example`, where something "
+            "stands in front of it. Signatures have to be for it. By default what the request's Host says, with http."
+        ),
+        Rule(check=words.own_origin, expand=True),
+    ] = None
+    strangers: Annotated[
+        Literal["refuse", "admit"] | None,
+        Meta(
+            description="What becomes of an agent whose signature holds, but whom nobody listed: by default `refuse` "
+            "as soon as any agent is listed, else `admit`."
+        ),
+    ] = None
+    shared_limits: Annotated[
+        bool,
+        Meta(description="Count calls for rate limits in the store, for all processes together, not for each alone."),
+    ] = True
+    signatures: Annotated[Signatures, Meta(description="Signed requests, as `[agents.signatures]`.")] = Signatures()
+    kya: Annotated[Kya, Meta(description="Tokens that say for whom an agent acts, as `[agents.kya]`.")] = field(
+        default_factory=Kya
+    )
+    oauth: Annotated[OAuth, Meta(description="OAuth access tokens, as `[agents.oauth]`.")] = field(
+        default_factory=OAuth
+    )
+    api_keys: Annotated[ApiKeys, Meta(description="Static keys, as `[agents.api_keys]`.")] = ApiKeys()
+    default: Annotated[
+        AgentRules | None, Meta(description="Rules for every agent without its own, as `[agents.default]`.")
+    ] = None
+    servers: Annotated[
+        dict[str, AgentRules],
+        Meta(
+            description="Rules for one server, as `[agents.servers.SERVER]`: what it denies is denied to everybody, "
+            "the rest holds for agents without rules of their own."
+        ),
+        Rule(name=rules.server_name),
+    ] = field(default_factory=dict)
+    known: Annotated[
+        dict[str, KnownAgent],
+        Meta(description="Agents by name: how each is recognised and what it may do, as `[agents.known.NAME]`."),
+        Rule(name=words.agent_name),
+    ] = field(default_factory=dict)
+
+    @property
+    def names_tools(self) -> bool:
+        """Whether any rule looks at a tool."""
+        return any(one.names_tools for one in self._rules())
+
+    @property
+    def lists(self) -> bool:
+        """Whether agents that sign are listed anywhere."""
+        return self.signatures.agents_directory is not None or any(one.signs for one in self.known.values())
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The ways to prove who one is that an operator has set up."""
+        signed = self.signatures
+        found = []
+        if signed.enabled or (
+            signed.enabled is None and (signed.directories or signed.origins or signed.data_uris or self.lists)
+        ):
+            found.append("signatures")
+        if self.oauth.issuers:
+            found.append("oauth")
+        if self.api_keys.enabled:
+            found.append("api-keys")
+        return tuple(found)
+
+    def in_force(self, address: Address) -> Literal["off", "optional", "required"]:
+        """The mode of a gateway that listens there: nobody passes unnamed who may be anybody."""
+        if not address.is_loopback:
+            return "required"
+        return "optional" if self.mode == "auto" else self.mode
+
+    def clashes(self) -> Iterator[Clash]:
+        if self.signatures.content_digest == "optional" and self.names_tools:
+            text = (
+                "rules name tools, and a body that is not signed can be swapped for another tool's call; "
+                "take this line away, or those rules"
+            )
+            between = ("signatures", "default", "servers", "known")
+            yield Clash(("signatures", "content_digest"), text, between)
+        if self.mode == "required" and not self.kinds:
+            text = "nobody could prove who they are; enable signatures, OAuth or API keys"
+            yield Clash("mode", text, ("mode", "signatures", "oauth", "api_keys", "known"))
+        if self.oauth.issuers and self.oauth.resource is None and not _https(self.external_url):
+            text = 'tokens have to be for this gateway; write external_url = "https://gate.example" in [agents]'
+            yield Clash(("oauth", "issuers"), text, ("oauth", "external_url"))
+        yield from self._unknowable()
+        yield from self._twice()
+
+    def _unknowable(self) -> Iterator[Clash]:
+        """Rules for an agent that nobody could ever be recognised as (the seed's agents without a directory)."""
+        elsewhere = self.signatures.agents_directory is not None or self.api_keys.enabled
+        for name, one in self.known.items():
+            if not one.signs and one.subject is None and not elsewhere:
+                text = (
+                    "nobody can be recognised as this agent; add its thumbprint and directory, its jwk or subject, "
+                    'directory = "listed" for keys of `callgate agents add`, or enable API keys'
+                )
+                yield Clash(("known", name), text, ("known", "signatures", "api_keys"))
+
+    def _twice(self) -> Iterator[Clash]:
+        seen: dict[tuple[str, str], str] = {}
+        for name, one in self.known.items():
+            for mark in one.marks:
+                if seen.setdefault(mark, name) != name:
+                    text = f'this {mark[0]} is that of "{seen[mark]}" already'
+                    yield Clash(("known", name), text, ("known",))
+
+    def _rules(self) -> Iterator[AgentRules]:
+        if self.default is not None:
+            yield self.default
+        yield from self.servers.values()
+        for one in self.known.values():
+            yield one
+            yield from one.servers.values()
+
+
+def exposed(agents: Agents, address: Address, listen: str) -> Iterator[Clash]:
+    """What must not be so on an address that others can reach."""
+    if address.is_loopback:
+        return
+    both = ("gateway", "agents")
+    if not agents.kinds:
+        yield Clash(("gateway", "listen"), f"{listen} {_NOBODY}", both)
+    elif agents.mode in ("off", "optional"):
+        text = f"{listen} can be reached from other machines, which have to say who they are there; take this away"
+        yield Clash(("agents", "mode"), text, both)
+    if agents.signatures.test_keys and agents.signatures.production is not False:
+        text = f"anybody has the private halves of these keys, and {listen} can be reached from other machines"
+        yield Clash(("agents", "signatures", "test_keys"), text, both)
+
+
+def nowhere(agents: Agents, servers: Collection[str]) -> Iterator[Clash]:
+    """Rules for a server that is not there: most likely misspelt, and then they would hold for nobody."""
+    places: list[tuple[tuple[str, ...], Collection[str]]] = [
+        (("agents", "servers"), agents.servers),
+        *((("agents", "known", name, "servers"), one.servers) for name, one in agents.known.items()),
+    ]
+    for place, names in places:
+        for name in names:
+            if name not in servers:
+                yield Clash((*place, name), "no server of that name is configured", ("agents", "servers"))
+
+
+def _https(url: str | None) -> bool:
+    return url is not None and url.startswith("https://")

@@ -1,0 +1,56 @@
+"""The same signed request, sent many times at once to several gateways: one of them passes."""
+
+import asyncio
+from contextlib import ExitStack
+
+import pytest
+
+from callgate.agents.memory import MemoryAgents
+from callgate.store import Store
+from support.postgres import database
+from support.registry import requirement
+from support.rush import NOW, SCOPE, rush
+
+PROCESSES = 4
+COPIES = 200
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    with ExitStack() as stack:
+        place = f"sqlite:///{tmp_path / 'store.db'}" if request.param == "sqlite" else stack.enter_context(database())
+        Store.open(place).close_sync()
+        yield place
+
+
+@requirement("WB-017", "WB-090")
+async def test_of_200_copies_over_4_processes_one_passes(url):
+    share = [{"do": "nonce", "nonce": "captured"}] * (COPIES // PROCESSES)
+    ends = await asyncio.to_thread(rush, url, [share] * PROCESSES)
+    told = [end for one in ends for end in one]
+    assert len(told) == COPIES
+    assert told.count(True) == 1
+    assert told.count(False) == COPIES - 1
+
+
+@requirement("WB-090")
+async def test_of_every_one_of_many_captured_requests_one_copy_passes(url):
+    """In other orders in each process, while what ran out is swept: nobody waits in a circle, nothing passes twice."""
+    nonces = [f"captured {number}" for number in range(50)]
+
+    def jobs(share):
+        order = nonces[share * 7 :] + nonces[: share * 7]
+        made = [{"do": "nonce", "nonce": nonce} for nonce in (order if share % 2 else order[::-1])]
+        return [*made[:25], {"do": "prune", "now": NOW}, *made[25:]]
+
+    ends = await asyncio.to_thread(rush, url, [jobs(share) for share in range(PROCESSES)])
+    told = [end for one in ends for end in one]
+    assert sum(end is True for end in told) == len(nonces)
+    assert sum(end is False for end in told) == len(nonces) * (PROCESSES - 1)
+
+
+@requirement("WB-090")
+async def test_in_one_process_without_a_store_one_passes_too():
+    shelf = MemoryAgents()
+    told = await asyncio.gather(*(shelf.take_nonce(SCOPE, "captured", NOW, NOW) for _ in range(COPIES)))
+    assert sorted(told) == [False] * (COPIES - 1) + [True]
