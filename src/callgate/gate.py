@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from callgate.agents.model import Caller
 from callgate.errors import Reason, Refused, Spent, StoreError, place
 
 log = logging.getLogger("callgate.gate")
@@ -27,6 +28,9 @@ class Context(msgspec.Struct, frozen=True):
     protocol: str | None = None
     peer: str | None = None
     headers: Mapping[bytes, bytes] = {}
+    # Who calls, where that was verified; and what the transport found against them that is for the gate to say.
+    caller: Caller | None = None
+    barred: Refused | None = None
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -62,6 +66,8 @@ class Refuse(msgspec.Struct, frozen=True):
     # Further members for the error's `data`, and advice instead of the reason's own.
     data: Mapping[str, Any] = {}
     advice: str = ""
+    # Another HTTP status than the reason's own.
+    status: int | None = None
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -220,7 +226,9 @@ def _unrecorded(call: Call, decision: Decision, error: Exception) -> Decision:
 
 def _refusal(name: str, verdict: object) -> Refused:
     if isinstance(verdict, Refuse):
-        return Refused(verdict.reason, verdict.detail, advice=verdict.advice, data=verdict.data)
+        return Refused(
+            verdict.reason, verdict.detail, advice=verdict.advice, data=verdict.data, status=verdict.status
+        )
     return Refused(Reason.CHECK_FAILED, f"the check {name} gave no verdict")
 
 

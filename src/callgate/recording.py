@@ -32,7 +32,7 @@ def decision_record(
         session=context.session,
         transport=context.transport,
         protocol=context.protocol,
-        caller=caller(context) if caller is not None and "approval" in facts else None,
+        caller=caller(context) if caller is not None and (context.caller is not None or "approval" in facts) else None,
         tool=call.tool,
         arguments=arguments,
         args_hash=args_hash,

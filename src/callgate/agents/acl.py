@@ -104,9 +104,11 @@ class Acl:
         found = [limit_of(narrow, "server", server)] if narrow is not None and narrow.per_minute is not None else []
         if not found and wide is not None:
             found.append(limit_of(wide, "agent"))
-        for one in self._tool_limits:
-            if tool and one.agent in ("", agent) and _matches_folded(one.tool, tool):
-                found.append(Limit("tool", one.per_minute, one.burst, f"{one.agent}\n{one.tool}"))
+        found += [
+            Limit(f"tool.{at}", one.per_minute, one.burst, one.tool)
+            for at, one in enumerate(self._tool_limits)
+            if tool and one.agent in ("", agent) and _matches_folded(one.tool, tool)
+        ]
         return [limit for limit in found if limit is not None]
 
     def _policies(self) -> Iterator[ToolPolicy]:
@@ -163,7 +165,8 @@ def _matches(glob: str, name: str) -> bool:
 
 
 def _matches_folded(glob: str, name: str) -> bool:
-    return _matches(glob, name) or _matches(_folded(glob), _folded(name[:MAX_NAME]))
+    """What restricts is matched widely; a name that is too long for any tool is restricted by everything."""
+    return len(name) > MAX_NAME or _matches(glob, name) or _matches(_folded(glob), _folded(name))
 
 
 @lru_cache(maxsize=4096)

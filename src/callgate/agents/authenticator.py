@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -17,10 +17,11 @@ from callgate.agents.acl import Acl, ToolLimit
 from callgate.agents.apikeys import PREFIX, ApiKeys
 from callgate.agents.bearer import Bearer
 from callgate.agents.decision import Decision, Headers, refusal
+from callgate.agents.directories import AgentDirectory, Directories
 from callgate.agents.kya import KyaPolicy, attest
 from callgate.agents.limits import Limiter
 from callgate.agents.model import AgentPolicy, Caller, Signed, ToolPolicy, Verified
-from callgate.agents.options import VerifyOptions, settled
+from callgate.agents.options import VerifyOptions, directories, settled
 from callgate.agents.tools import MAX_CALLS, ExtractTools, called_tools
 from callgate.agents.verifying import Lookup, Verifier
 from callgate.errors import ConfigError, Reason, Refused, StoreError, place
@@ -31,30 +32,16 @@ _SIGNED: Final = frozenset({b"signature", b"signature-input"})
 _MAX_CREDENTIAL: Final = 16 * 1024 + 16
 
 
-class AgentDirectory(Protocol):
-    """Says which agent a verified key belongs to."""
-
-    async def agent(self, verified: Verified) -> Named | None:
-        """None where nobody listed it."""
-
-
-class Named(Protocol):
-    """An agent as a directory knows it."""
-
-    @property
-    def agent(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-
 Switch: TypeAlias = bool | Callable[[], bool]
 _VERIFY: Final = VerifyOptions()
 _NO_KYA: Final = KyaPolicy()
 
 
 class Authenticator:
-    """Decides about requests; see the module. Without `keys` no signature is accepted."""
+    """Decides about requests; see the module.
+
+    Keys come from `keys`, or from the sources that `verify` names. With `signatures` off only tokens and API keys count.
+    """
 
     def __init__(
         self,
@@ -72,12 +59,13 @@ class Authenticator:
         kya: KyaPolicy = _NO_KYA,
         bearer: Bearer | None = None,
         api_keys: ApiKeys | None = None,
+        signatures: bool = True,
         production: bool = False,
     ) -> None:
         self._acl = Acl(agents, default=default_policy, servers=servers, tool_limits=tool_limits)
-        if keys is None and bearer is None and api_keys is None:
+        if not signatures and bearer is None and api_keys is None:
             raise ConfigError("there is no way to know who calls", advice="Accept signatures, tokens or API keys.")
-        if keys is not None and self._acl.entries and directory is None:
+        if signatures and self._acl.entries and directory is None:
             raise ConfigError(
                 "there are rules for agents, and no directory that says which key is whose",
                 advice="Give `directory`, or write the rules as the default policy.",
@@ -85,8 +73,12 @@ class Authenticator:
         if rate_limiter is None and self._acl.counts:
             raise ConfigError("there are rate limits, and nothing that counts", advice="Give `rate_limiter`.")
         self._verifier: Verifier | None = None
-        if keys is not None:
+        self._own: Directories | None = None
+        if signatures:
             settings = settled(verify, tool_rules=self._acl.requires_digest, production=production)
+            if keys is None:
+                self._own = directories(verify)
+                keys = self._own.key
             self._verifier = Verifier(settings, keys, verify.nonces, verify.now)
         self._directory = directory
         self._block_all = block_all
@@ -99,6 +91,10 @@ class Authenticator:
     @property
     def acl(self) -> Acl:
         return self._acl
+
+    async def close(self) -> None:
+        if self._own is not None:
+            await self._own.close()
 
     async def authorize(self, request: Signed, *, server: str = "") -> Decision:
         """Whether the request goes on, and as whose."""

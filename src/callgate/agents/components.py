@@ -11,7 +11,7 @@ import http_sf
 import msgspec
 from http_sf.retrofit import retrofit
 
-from callgate.agents.fields import Component, dictionary, index, joined, line, member, structured
+from callgate.agents.fields import Component, index, joined, line, member_of, structured
 from callgate.agents.model import Signed
 from callgate.errors import Reason, Refused
 
@@ -67,10 +67,9 @@ class Message:
         return self._asked
 
     def header(self, name: bytes) -> bytes | None:
-        lines = self.fields.get(name)
-        if lines is None:
-            return None
-        return line(lines[0]) if len(lines) == 1 else joined(lines)
+        """The value of a header with all its lines; None where there is no such header."""
+        held = self.fields.get(name)
+        return held if held is None else line(held) if isinstance(held, bytes) else joined(held)
 
 
 def value(component: Component, message: Message) -> str:
@@ -158,24 +157,24 @@ def _encoded(text: str) -> str | None:
 
 
 def _field(component: Component, message: Message) -> str:
-    lines = message.fields.get(component.name.encode())
-    if lines is None:
+    held = message.fields.get(component.name.encode())
+    if held is None:
         raise Refused(_UNSUPPORTED, f"{component.text} is covered, and the message has no such header.")
     params = component.params
     if "bs" in params:
         if len(params) > 1 or params["bs"] is not True:
             raise Refused(_UNSUPPORTED, f"{component.text}: bs stands alone, RFC 9421 §2.1.3.")
-        return http_sf.ser([(line(one), {}) for one in lines])
-    raw = line(lines[0]) if len(lines) == 1 else joined(lines)
+        return http_sf.ser([(line(one), {}) for one in ([held] if isinstance(held, bytes) else held)])
+    raw = line(held) if isinstance(held, bytes) else joined(held)
     if not params:
         return _plain(raw, component)
     if params.keys() - {"key", "sf"} or params.get("sf", True) is not True:
         raise Refused(_UNSUPPORTED, f"{component.text} has a parameter that is not known here.")
     if "key" in params:
-        held = dictionary(raw, _UNSUPPORTED).get(params["key"]) if type(params["key"]) is str else None
-        if held is None:
+        one = member_of(raw, params["key"]) if type(params["key"]) is str else None
+        if one is None:
             raise Refused(_UNSUPPORTED, f"{component.text} is covered, and the header has no such member.")
-        return member(held)
+        return one
     shape = _SHAPES.get(component.name)
     if component.name == "signature-agent":
         shape = "item" if raw[:1] == b'"' else "dictionary"

@@ -121,7 +121,6 @@ class Fetcher:
             limit=1,
             ssl=self._context(),
             socket_factory=_only(addresses),
-            ssl_shutdown_timeout=0,
         )
         async with (
             aiohttp.ClientSession(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, cast
 
@@ -31,7 +31,7 @@ _STRING = r'"[ !#-\[\]-~]*"'
 _INTEGER = r"(?:0|-?[1-9][0-9]{0,14})"
 _PARAM = rf";{_KEY}(?:=(?:{_STRING}|{_INTEGER}))?"
 _ITEM = rf"{_STRING}(?:{_PARAM})*"
-_INPUT = re.compile(rf"({_KEY})=(\((?:{_ITEM}(?: {_ITEM})*)?\))((?:{_PARAM})*)(?:, (?=.)|\Z)")
+_HEAD = re.compile(rf"({_KEY})=(\((?:{_ITEM}(?: {_ITEM})*)?\))")
 _PAIR = re.compile(rf";({_KEY})(?:=({_STRING}|{_INTEGER}))?")
 _SIGNATURE = re.compile(rf"({_KEY})=:([A-Za-z0-9+/]+={{0,2}}):(?:, (?=.)|\Z)")
 _FIELD_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
@@ -50,6 +50,8 @@ class Input(msgspec.Struct, frozen=True, gc=False):
 
     components: tuple[Component, ...]
     params: Params
+    # The inner list without its parameters, and with them.
+    listed: str
     text: str
 
 
@@ -61,14 +63,21 @@ class Advertised(msgspec.Struct, frozen=True, gc=False):
     type: str = "directory"
 
 
-def index(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, list[bytes]]:
-    """The lines of every header, by its name in lower case."""
-    found: dict[bytes, list[bytes]] = {}
+def index(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes | list[bytes]]:
+    """Every header by its name in lower case: its line, or its lines where there are several."""
+    found: dict[bytes, bytes | list[bytes]] = dict(headers)
+    names = b"".join(found)
+    if len(found) == len(headers) and names == names.lower():
+        return found
+    found = {}
     for name, value in headers:
-        lines = found.get(name)
-        if lines is None:
-            found[name.lower()] = lines = found.get(name.lower(), [])
-        lines.append(value)
+        before = found.get(name := name.lower())
+        if before is None:
+            found[name] = value
+        elif isinstance(before, list):
+            before.append(value)
+        else:
+            found[name] = [before, value]
     return found
 
 
@@ -86,21 +95,37 @@ def joined(lines: Iterable[bytes]) -> bytes:
     return b", ".join([line(one) for one in lines])
 
 
+@lru_cache(maxsize=1024)
+def member_of(raw: bytes, key: str) -> str | None:
+    """One member of a dictionary as it is signed. Nearly always it is of Signature-Agent, and the same as last time."""
+    held = dictionary(raw, Reason.UNSUPPORTED_COVERED_FIELD).get(key)
+    return None if held is None else member(held)
+
+
 def inputs(raw: bytes) -> dict[str, Input | None]:
     """Signature-Input by label; None for a member that is no list of component names."""
     text = _text(raw, Reason.SIGNATURE_INPUT_MALFORMED, "Signature-Input")
-    found: dict[str, Input | None] = {}
-    at, end = 0, len(text)
-    while at < end:
-        match = _INPUT.match(text, at)
-        if match is None:
-            return _inputs_otherwise(raw)
-        label, covered, params = match.groups()
-        if label in found:
-            raise _twice(Reason.SIGNATURE_INPUT_MALFORMED, label)
-        found[label] = Input(components(covered), _pairs(params), covered + params)
-        at = match.end()
-    return _few(found, Reason.SIGNATURE_INPUT_MALFORMED)
+    end = text.find(")") + 1
+    head = _head(text[:end])
+    # Every third part is what stands between two parameters, and nothing may.
+    parts = _PAIR.split(text[end:])
+    if head is None or any(parts[::3]):
+        return _inputs_otherwise(raw)
+    label, listed = head
+    params = {
+        name: True if value is None else value[1:-1] if value[0] == '"' else int(value)
+        for name, value in zip(parts[1::3], parts[2::3], strict=True)
+    }
+    if len(params) < len(parts) // 3:
+        raise _twice(Reason.SIGNATURE_INPUT_MALFORMED, "of a parameter")
+    return {label: Input(components(listed), params, listed, text[len(label) + 1 :])}
+
+
+@lru_cache(maxsize=512)
+def _head(text: str) -> tuple[str, str] | None:
+    """Label and inner list where they are spelt as a serialiser spells them."""
+    match = _HEAD.fullmatch(text)
+    return None if match is None else (match[1], match[2])
 
 
 def signatures(raw: bytes) -> dict[str, bytes | None]:
@@ -180,8 +205,8 @@ def _inputs_otherwise(raw: bytes) -> dict[str, Input | None]:
             found[label] = None
             continue
         try:
-            covered = components(member((items, {})))
-            found[label] = Input(covered, params, member((items, params)))
+            listed = member((items, {}))
+            found[label] = Input(components(listed), params, listed, member((items, params)))
         except (Refused, ValueError, TypeError, ArithmeticError):
             found[label] = None
     return _few(found, Reason.SIGNATURE_INPUT_MALFORMED)
@@ -191,16 +216,6 @@ def _signatures_otherwise(raw: bytes) -> dict[str, bytes | None]:
     members = dictionary(raw, Reason.SIGNATURE_MALFORMED)
     found = {label: value if isinstance(value, bytes) else None for label, (value, _) in members.items()}
     return _few(found, Reason.SIGNATURE_MALFORMED)
-
-
-def _pairs(text: str) -> dict[str, Bare]:
-    pairs = _PAIR.findall(text)
-    found: dict[str, Bare] = {}
-    for name, value in pairs:
-        found[name] = value[1:-1] if value[:1] == '"' else int(value) if value else True
-    if len(found) < len(pairs):
-        raise Refused(Reason.SIGNATURE_INPUT_MALFORMED, "A parameter of the signature comes twice.")
-    return found
 
 
 def _advertised(label: str, value: object, params: Params) -> Advertised:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 import msgspec
 
+from callgate.agents.directories import Directories, Sources
 from callgate.agents.keys import Key
 from callgate.agents.model import MAX_WINDOW, SKEW, Profile
 from callgate.agents.verifying import Nonces, Settings
 from callgate.errors import ConfigError, Refused
 
 Digest: TypeAlias = Literal["optional", "required"]
-Discovery: TypeAlias = Literal["trust", "allow", "ignore"]
 
 
 class TestKey(msgspec.Struct, frozen=True):
@@ -30,14 +30,8 @@ class VerifyOptions(msgspec.Struct, frozen=True):
     """How signatures are verified."""
 
     profile: Profile = "ietf"
-    # Directories that are trusted by configuration, ahead of discovered ones (WB-046).
-    jwks_urls: tuple[str, ...] = ()
-    # What becomes of the directory that a request names: believed, believed if allowed, or ignored (WB-047, WB-048).
-    signature_agent_discovery: Discovery = "trust"
-    allowed_directories: tuple[str, ...] = ()
-    # Keys for requests that name our own origin, which is not fetched (WB-049).
-    self_origin: str = ""
-    self_jwks: Mapping[str, Any] | None = None
+    # Where keys come from (WB-046 to WB-049), unless the caller brings a lookup of their own.
+    sources: Sources = Sources()
     nonces: Nonces | None = None
     # None: a nonce is needed as soon as there is a place to remember it (WB-059).
     nonce: Literal["optional", "required"] | None = None
@@ -46,7 +40,6 @@ class VerifyOptions(msgspec.Struct, frozen=True):
     # None: optional, and required as soon as a rule looks at a tool (WB-019, WB-052).
     content_digest: Digest | None = None
     rsa_pss_sha256: bool = False
-    kid_fallback: bool = False
     allow_test_keys: bool = False
     test_public_key: TestKey | None = None
     # Seconds since 1970; for tests.
@@ -62,8 +55,6 @@ def settled(options: VerifyOptions, *, tool_rules: bool, production: bool) -> Se
         )
     if options.nonces is None and options.nonce == "required":
         raise ConfigError("nonces are required, and there is no place to remember them", advice="Give `nonces`.")
-    if options.signature_agent_discovery == "allow" and not options.allowed_directories:
-        raise ConfigError("only allowed directories are believed, and none is allowed", advice="Name some.")
     return Settings(
         profile=options.profile,
         max_window=options.max_window_seconds,
@@ -71,11 +62,17 @@ def settled(options: VerifyOptions, *, tool_rules: bool, production: bool) -> Se
         content_digest="required" if tool_rules else options.content_digest or "optional",
         nonce=options.nonce or "required",
         rsa_pss_sha256=options.rsa_pss_sha256,
-        kid_fallback=options.kid_fallback,
+        kid_fallback=options.sources.kid_fallback,
         allow_test_keys=options.allow_test_keys,
         test_key=None if options.test_public_key is None else _test_key(options.test_public_key),
         production=production,
     )
+
+
+def directories(options: VerifyOptions) -> Directories:
+    """The directories of the options; its owner closes it."""
+    by_kid = options.sources.kid_fallback or options.profile == "legacy"
+    return Directories(msgspec.structs.replace(options.sources, kid_fallback=by_kid), clock=options.now)
 
 
 def _test_key(given: TestKey) -> Key:

@@ -108,7 +108,7 @@ class Signer:
         }
         listed = "(" + " ".join(name if name.startswith('"') else f'"{name}"' for name in names) + ")"
         items = [(one.name, dict(one.params)) for one in components(listed)]
-        given = Input(components(listed), params, member((items, params)))
+        given = Input(components(listed), params, listed, member((items, params)))
         signature = _SIGNERS[self.algorithm](self._key, signature_base(given, message))
         written = f"{self._label}=:{b64encode(signature).decode()}:"
         return {

@@ -34,7 +34,7 @@ def read_terms(given: Input, *, nonce: bool) -> Terms:
     return Terms(keyid, created, expires, _text(params, "nonce"), _text(params, "alg"))
 
 
-def check_window(terms: Terms, now: float, *, longest: int, skew: int) -> None:
+def check_window(terms: Terms, now: float, longest: int, skew: int) -> None:
     """created ≤ now ≤ expires, and not too far apart. Only a clock that is ahead is forgiven, by `skew` seconds."""
     if terms.expires <= terms.created:
         raise Refused(Reason.SIGNATURE_EXPIRED, "The signature expires before it was created, or at once.")

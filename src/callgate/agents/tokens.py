@@ -227,6 +227,9 @@ def _usable(jwk: Mapping[str, Any], alg: str) -> _Key | None:
     return key if key is not None and alg == "Ed25519" and jwk.get("crv") == "Ed25519" else None
 
 
+# In base64url: 8192 bits, and the 2048 bits below which RSA is not taken.
+_MAX_NUMBER: Final = 1366
+_MIN_MODULUS: Final = 342
 _KINDS: Final[dict[str, tuple[type[_Key], tuple[str, ...]]]] = {
     "EC": (ECKey, ("crv", "x", "y")),
     "RSA": (RSAKey, ("n", "e")),
@@ -242,7 +245,7 @@ def _imported(jwk: Mapping[str, Any]) -> _Key | None:
     public: dict[str, str | list[str]] = {"kty": kty}
     for name in members:
         value = jwk.get(name)
-        if not isinstance(value, str) or len(value) > 2048:
+        if not isinstance(value, str) or len(value) > _MAX_NUMBER or (name == "n" and len(value) < _MIN_MODULUS):
             return None
         public[name] = value
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -16,8 +16,9 @@ import msgspec
 
 from callgate.agents.base import signature_base
 from callgate.agents.components import Message
-from callgate.agents.digest import check_digest, covers_digest
-from callgate.agents.fields import Advertised, Component, Input, advertised, inputs, signatures
+from callgate.agents.coverage import Coverage, coverage, covered_agent
+from callgate.agents.digest import check_digest
+from callgate.agents.fields import Advertised, Input, inputs, signatures
 from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_256, RSA_PSS_512, Key
 from callgate.agents.model import MAX_WINDOW, SKEW, TAG, Profile, Signed, Verified
 from callgate.agents.terms import Terms, check_window, read_terms
@@ -79,7 +80,7 @@ class _Holds(NamedTuple):
     key: Key
     algorithm: str
     terms: Terms
-    covered: tuple[Component, ...]
+    covered: Coverage
 
 
 class Verifier:
@@ -101,6 +102,8 @@ class Verifier:
         self._nonces = nonces
         self._clock = clock
         self._needs_nonce = nonces is not None and settings.nonce == "required"
+        self._needs_digest = settings.content_digest == "required"
+        self._longest, self._skew = settings.max_window, settings.skew
         self._taken = _TAKEN | {RSA_PSS_256} if settings.rsa_pss_sha256 else _TAKEN
         self._by_kid = settings.kid_fallback or settings.profile == "legacy"
 
@@ -111,18 +114,17 @@ class Verifier:
         if raw_inputs is None or raw_signatures is None:
             raise Refused(Reason.MISSING_SIGNATURE_HEADERS)
         given, held = inputs(raw_inputs), signatures(raw_signatures)
-        others: dict[str, Reason] = dict.fromkeys(held.keys() - given.keys(), Reason.SIGNATURE_INPUT_MALFORMED)
+        others: dict[str, Reason] = {}
         first: Refused | None = None
         good: list[_Holds] = []
-        for label, one in _ours(given, others).items():
+        for label, one in _ours(given, held.keys(), others).items():
             try:
                 good.append(await self._check(label, one, held.get(label), message))
             except Refused as refused:
                 others[label] = refused.reason
                 first = first or refused
-        fresh = [one for one in good if await self._is_fresh(one, others)]
-        if fresh:
-            return _verified(fresh[0], message, others)
+        if good and (fresh := await self._fresh(good, others)) is not None:
+            return _verified(fresh, message, others)
         why = first if first is not None and not good else Refused(Reason.NONCE_REPLAY)
         if len(others) > 1:
             why.data = {**why.data, "labels": {label: reason.value for label, reason in others.items()}}
@@ -133,75 +135,78 @@ class Verifier:
         terms = read_terms(given, nonce=self._needs_nonce)
         if terms.algorithm is not None and terms.algorithm not in self._taken:
             raise Refused(Reason.UNSUPPORTED_ALG, f"The algorithm {terms.algorithm[:64]} is not taken here.")
-        check_window(terms, self._clock(), longest=self._settings.max_window, skew=self._settings.skew)
-        directory = _covered_agent(label, given, message)
-        digest = self._digest(given, message)
+        now = self._clock()
+        check_window(terms, now, self._longest, self._skew)
+        covered = coverage(given.listed)
+        directory = covered_agent(label, covered, message)
+        digest = message.header(b"content-digest")
+        if self._needs_digest:
+            _need_digest(digest, covered)
         if not signature:
             raise Refused(
                 Reason.SIGNATURE_MALFORMED, f"There is no byte sequence in Signature for the label {label[:64]}."
             )
         base = signature_base(given, message)
-        key = await self._key(terms.keyid, directory)
+        key = self._accepted(await self._lookup(terms.keyid, _place(directory)), terms.keyid, now)
         algorithm = key.algorithm(terms.algorithm, self._taken)
         if not key.verifies(algorithm, signature, base):
             raise Refused(Reason.SIGNATURE_INVALID)
         if digest is not None:
             check_digest(digest, message.body)
-        return _Holds(label, key, algorithm, terms, given.components)
+        return _Holds(label, key, algorithm, terms, covered)
 
-    def _digest(self, given: Input, message: Message) -> bytes | None:
-        """Content-Digest, which has to be right wherever it is sent; and covered, where it is required."""
-        digest = message.header(b"content-digest")
-        if self._settings.content_digest == "required":
-            if digest is None:
-                raise Refused(Reason.CONTENT_DIGEST_REQUIRED, "The request has no Content-Digest.", status=400)
-            if not covers_digest(given.components):
-                raise Refused(
-                    Reason.CONTENT_DIGEST_REQUIRED, "Content-Digest is not covered by the signature.", status=401
-                )
-        return digest
-
-    async def _key(self, keyid: str, directory: Advertised | None) -> Key:
-        """The key that is meant: looked up by directory and id, never by the id alone; it has to bear the id out."""
-        if directory is not None and directory.type != "directory":
-            raise Refused(
-                Reason.UNKNOWN_KEYID,
-                f"Signature-Agent names a {directory.type[:64]}; only key directories are read here.",
-            )
-        key = await self._lookup(keyid, None if directory is None else directory.uri)
+    def _accepted(self, key: Key | None, keyid: str, now: float) -> Key:
+        """The key that was found, if it bears out the id by which it was looked for and may be used."""
         if key is not None and key.thumbprint != keyid and not (self._by_kid and key.kid == keyid):
             key = None
-        test = self._settings.test_key
-        if key is None and test is not None and keyid in {test.thumbprint, test.kid}:
-            return replace(test, directory="test")
         if key is None:
+            test = self._settings.test_key
+            if test is not None and keyid in {test.thumbprint, test.kid}:
+                return replace(test, directory="test")
             raise Refused(Reason.UNKNOWN_KEYID)
         if key.thumbprint in PUBLISHED and not self._settings.allow_test_keys:
             raise Refused(
                 Reason.UNKNOWN_KEYID,
                 "The private half of this key is printed in a specification; make one of your own.",
             )
-        now = self._clock()
         if (key.not_before or now) > now or (key.not_after or now) < now:
             raise Refused(Reason.UNKNOWN_KEYID, "The directory limits the life of this key to another time.")
         return key
 
-    async def _is_fresh(self, one: _Holds, others: dict[str, Reason]) -> bool:
-        """Take the nonce. Of several signatures that hold each one is taken: none of them is good for a second time."""
-        if self._nonces is None or one.terms.nonce is None:
-            return True
-        # Remembered for longer than any node, whose clock may be behind by `skew`, takes the signature.
-        until = (one.terms.expires + 1 + self._settings.skew) * 1000
-        now = round(self._clock() * 1000)
-        if await self._nonces.take_nonce(one.key.thumbprint, one.terms.nonce, until, now):
-            return True
-        others[one.label] = Reason.NONCE_REPLAY
-        return False
+    async def _fresh(self, good: list[_Holds], others: dict[str, Reason]) -> _Holds | None:
+        """Take the nonces. Of several signatures that hold each one is taken: none of them is good for a second time."""
+        if self._nonces is None:
+            return good[0]
+        found: _Holds | None = None
+        for one in good:
+            nonce = one.terms.nonce
+            # Remembered for longer than any node, whose clock may be behind by `skew`, takes the signature.
+            until = (one.terms.expires + 1 + self._skew) * 1000
+            if nonce is None or await self._nonces.take_nonce(
+                one.key.thumbprint, nonce, until, round(self._clock() * 1000)
+            ):
+                found = found or one
+            else:
+                others[one.label] = Reason.NONCE_REPLAY
+        return found
 
 
-def _ours(given: dict[str, Input | None], others: dict[str, Reason]) -> dict[str, Input]:
+def _place(directory: Advertised | None) -> str | None:
+    if directory is None:
+        return None
+    if directory.type != "directory":
+        raise Refused(
+            Reason.UNKNOWN_KEYID,
+            f"Signature-Agent names a {directory.type[:64]}; only key directories are read here.",
+        )
+    return directory.uri
+
+
+def _ours(given: dict[str, Input | None], signed: Set[str], others: dict[str, Reason]) -> dict[str, Input]:
     """The labels with our tag; why each of the rest is not looked at goes to `others`."""
     found: dict[str, Input] = {}
+    if len(signed) > 1 or not signed <= given.keys():
+        others.update(dict.fromkeys(signed - given.keys(), Reason.SIGNATURE_INPUT_MALFORMED))
     for label, one in given.items():
         tag = None if one is None else one.params.get("tag")
         if one is not None and tag == TAG and type(tag) is str:
@@ -217,35 +222,14 @@ def _ours(given: dict[str, Input | None], others: dict[str, Reason]) -> dict[str
     return found
 
 
-def _covered_agent(label: str, given: Input, message: Message) -> Advertised | None:
-    """Check that enough is covered, and find the directory: only what is covered is believed."""
-    names = [one.name for one in given.components]
-    if "@authority" not in names and "@target-uri" not in names:
-        raise Refused(Reason.MISSING_REQUIRED_COVERED_FIELD, "Neither @authority nor @target-uri is covered.")
-    raw = message.header(b"signature-agent")
-    if raw is None:
-        return None
-    covered = [one.params.get("key") for one in given.components if one.name == "signature-agent"]
-    if not covered:
-        raise Refused(Reason.MISSING_REQUIRED_COVERED_FIELD, "Signature-Agent is sent, and not covered.")
-    entries = {one.label: one for one in advertised(raw)}
-    # The draft names the member like the label; published vectors do not, and what they mean is plain all the same.
-    if None in covered:
-        wanted = label if label in entries else next(iter(entries)) if len(entries) == 1 else None
-    else:
-        wanted = label if label in covered else covered[0] if len(covered) == 1 else None
-    if wanted is None:
-        raise Refused(
-            Reason.MISSING_REQUIRED_COVERED_FIELD,
-            "Which member of Signature-Agent belongs to the signature is not plain.",
-        )
-    if wanted not in entries:
-        raise Refused(Reason.UNSUPPORTED_COVERED_FIELD, "A member of Signature-Agent is covered that is not sent.")
-    return entries[wanted]
+def _need_digest(digest: bytes | None, covered: Coverage) -> None:
+    if digest is None:
+        raise Refused(Reason.CONTENT_DIGEST_REQUIRED, "The request has no Content-Digest.", status=400)
+    if not covered.body:
+        raise Refused(Reason.CONTENT_DIGEST_REQUIRED, "Content-Digest is not covered by the signature.", status=401)
 
 
 def _verified(one: _Holds, message: Message, others: dict[str, Reason]) -> Verified:
-    others.pop(one.label, None)
     return Verified(
         label=one.label,
         keyid=one.key.thumbprint,
@@ -254,7 +238,7 @@ def _verified(one: _Holds, message: Message, others: dict[str, Reason]) -> Verif
         created=one.terms.created,
         expires=one.terms.expires,
         nonce=one.terms.nonce,
-        covered=tuple([component.text for component in one.covered]),
-        digest_verified=b"content-digest" in message.fields and covers_digest(one.covered),
-        others={label: reason.value for label, reason in others.items()},
+        covered=one.covered.texts,
+        digest_verified=b"content-digest" in message.fields and one.covered.body,
+        others={label: reason.value for label, reason in others.items()} if others else {},
     )

@@ -108,9 +108,22 @@ class AgentRules(Section, frozen=True):
         Burst | None, Meta(description="How many calls may come at once. By default those of a minute.")
     ] = None
 
+    per_tool: Annotated[
+        dict[str, PerMinute],
+        Meta(
+            description="Calls per minute of single tools, by name or pattern, the first that fits: "
+            '`{ "send_*" = 6 }` lets each of these tools be called six times a minute.'
+        ),
+        Rule(name=tool_glob),
+    ] = field(default_factory=dict)
+
     @property
     def names_tools(self) -> bool:
-        return self.allow_tools is not None or bool(self.deny_tools)
+        return self.allow_tools is not None or bool(self.deny_tools or self.per_tool)
+
+    @property
+    def limits(self) -> bool:
+        return self.per_minute is not None or bool(self.per_tool)
 
     def clashes(self) -> Iterator[Clash]:
         if self.burst is not None and self.per_minute is None:

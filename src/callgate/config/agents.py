@@ -240,7 +240,7 @@ class Agents(Section, frozen=True):
     @property
     def names_tools(self) -> bool:
         """Whether any rule looks at a tool."""
-        return any(one.names_tools for one in self._rules())
+        return any(one.names_tools for one in self.rules())
 
     @property
     def lists(self) -> bool:
@@ -304,7 +304,8 @@ class Agents(Section, frozen=True):
                     text = f'this {mark[0]} is that of "{seen[mark]}" already'
                     yield Clash(("known", name), text, ("known",))
 
-    def _rules(self) -> Iterator[AgentRules]:
+    def rules(self) -> Iterator[AgentRules]:
+        """Every table of rules there is."""
         if self.default is not None:
             yield self.default
         yield from self.servers.values()

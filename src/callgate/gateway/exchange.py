@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeAlias
 
+from callgate.agents.model import Caller
 from callgate.errors import Reason, Refused
 from callgate.gateway.lines import one_line
 from callgate.gateway.patience import Deadline, Watch
@@ -34,16 +35,24 @@ class Exchange:
         "_receive",
         "_send",
         "after",
+        "answering",
+        "barred",
+        "caller",
         "fields",
         "greeted",
         "headers",
         "hearing",
         "held",
+        "identity",
         "method",
         "parked",
         "path",
         "peer",
+        "query",
+        "raw_path",
+        "scheme",
         "screen",
+        "spent",
         "started",
         "status",
         "streaming",
@@ -53,6 +62,10 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        # As they came, for whoever has to know what was signed.
+        self.raw_path: bytes = scope.get("raw_path") or b""
+        self.query: bytes = scope.get("query_string", b"")
+        self.scheme: str = scope.get("scheme", "http")
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.fields: dict[bytes, bytes] = dict(self.headers)
         client = scope.get("client")
@@ -71,6 +84,13 @@ class Exchange:
         # How many bytes of the gateway's room for bodies it takes.
         self.held = 0
         self.trace: dict[bytes, bytes] = {}
+        # Who sent it, once that is verified; and what is held against their calls all the same.
+        self.caller: Caller | None = None
+        self.barred: Refused | None = None
+        # Headers that were for the gateway alone, those that tell the server who calls, and those of the answer.
+        self.spent: frozenset[bytes] = frozenset()
+        self.identity: tuple[tuple[bytes, bytes], ...] = ()
+        self.answering: tuple[tuple[bytes, bytes], ...] = ()
         self._receive = receive
         self._send = send
 
@@ -120,6 +140,7 @@ class Exchange:
             return
         head = [] if headers is None else headers
         self._greet(head)
+        head += self.answering
         if body or status not in (202, 204, 304):
             head.append((b"content-length", str(len(body)).encode()))
         self.started = True
@@ -142,6 +163,7 @@ class Exchange:
             self.parked = False
             return
         self._greet(headers)
+        headers += self.answering
         self.started = self.streaming = True
         self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": headers})

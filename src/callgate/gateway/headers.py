@@ -47,6 +47,10 @@ _PLAIN_CONNECTION: Final = (b"keep-alive", b"close")
 _SECRET_UP: Final = frozenset({b"authorization"})
 
 
+# What begins like this tells a server who was verified, and only we say that (agents/model.py); CGI reads `_` as `-`.
+_OURS: Final = b"callgate"
+
+
 class Upward:
     """Which of a client's headers travel on to one server, beside the ones configured for it."""
 
@@ -56,13 +60,14 @@ class Upward:
         self._drop = drop | {name for name, _ in self._own}
 
     def headers(self, exchange: Exchange) -> list[tuple[bytes, bytes]]:
-        drop = self._drop
+        drop = self._drop | exchange.spent if exchange.spent else self._drop
         connection = exchange.fields.get(b"connection")
         if connection is not None and (exchange.repeats or connection not in _PLAIN_CONNECTION):
             drop = drop | _named_by_connection(exchange.headers)
         # RFC 9110 §5.5: white space around a value is not part of it; httptools leaves it there.
-        up = [(name, value.strip()) for name, value in exchange.headers if name not in drop]
+        up = [(name, value.strip()) for name, value in exchange.headers if name not in drop and name[:8] != _OURS]
         up += self._own
+        up += exchange.identity
         if exchange.trace:
             up = [item for item in up if item[0] not in exchange.trace]
             up += exchange.trace.items()

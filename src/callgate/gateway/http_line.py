@@ -77,14 +77,25 @@ class HttpLine(msgspec.Struct, eq=False):
 
 def origin(server: str, exchange: Exchange, protocol: str | None) -> Context:
     """Where a message came from."""
-    return Context(server, "http", _session(exchange), protocol, exchange.peer, exchange.fields)
+    return Context(
+        server,
+        "http",
+        _session(exchange),
+        protocol,
+        exchange.peer,
+        exchange.fields,
+        exchange.caller,
+        exchange.barred,
+    )
 
 
 def listening(server: str, exchange: Exchange, protocol: str | None, clients: Clients | None) -> Listening:
     """The same of a client that only listens."""
     session = _session(exchange)
     greeted = NOBODY_KNOWN if clients is None or session is None else clients.at(server, session)
-    return Listening(server, "http", session, protocol, exchange.peer, exchange.fields, greeted=greeted)
+    return Listening(
+        server, "http", session, protocol, exchange.peer, exchange.fields, exchange.caller, greeted=greeted
+    )
 
 
 def visit(
@@ -104,6 +115,8 @@ def visit(
         protocol,
         exchange.peer,
         exchange.fields,
+        exchange.caller,
+        exchange.barred,
         line=line,
         # Only at the start of a session does a client say who it is for all that follows.
         greeted=NOBODY_KNOWN if clients is None or session is None else clients.at(server, session),

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from callgate.agents.model import Caller
 from callgate.approval.names import CAPABILITIES
 from callgate.gate import Context
 from callgate.gateway.routing import CAPABILITIES_META, CLIENT_INFO_META, HANDSHAKE_VERSIONS, VERSION_META
@@ -17,6 +18,7 @@ from callgate.jsonrpc import Kind, Message
 
 _CLIENTS_MAX: Final = 20_000
 _TEXT_CHARS: Final = 120
+_PROOF_CHARS: Final = 2048
 _ENVELOPE: Final = (VERSION_META, CAPABILITIES_META, CLIENT_INFO_META)
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -169,9 +171,19 @@ def own_request(method: str, params: Mapping[str, Any], meta: Mapping[str, Any])
     return Message(Kind.REQUEST, raw, method, rpc_id, whole)
 
 
+def whom(context: Context) -> str:
+    """Whose a call is, as far as that is known for certain: the verified agent's, else the machine's."""
+    caller = context.caller
+    if caller is not None:
+        return f"agent:{caller.source}:{caller.id}"
+    return f"peer:{context.peer or 'unknown'}"
+
+
 def caller_of(context: Context) -> str:
-    """Who may use an approval: the session, or the machine where there is none."""
-    return context.session or f"peer:{context.peer or 'unknown'}"
+    """Who may use an approval: the session, or whoever calls where there is none; of a verified agent only itself."""
+    if context.caller is None:
+        return context.session or whom(context)
+    return f"{whom(context)} {context.session or ''}"
 
 
 def has_session(context: Context) -> bool:
@@ -180,7 +192,7 @@ def has_session(context: Context) -> bool:
 
 
 def agent_of(context: Context) -> dict[str, str]:
-    """What a person is shown of the caller. Transport, address and what follows from them are not its own word."""
+    """What a person is shown of the caller. What was verified comes first; only `client` is its own word."""
     client = context.client if isinstance(context, Visit) else NOBODY_KNOWN
     facts = {
         "client": " ".join(filter(None, (client.name, client.version))),
@@ -188,16 +200,34 @@ def agent_of(context: Context) -> dict[str, str]:
         "peer": context.peer,
         "session": context.session[:8] if context.session else None,
         "protocol": context.protocol,
-        "usable by": None if has_session(context) else _anybody_at(context.peer),
+        "usable by": None if has_session(context) else _anybody(context),
     }
-    return {name: text for name, value in facts.items() if (text := _text(value))}
+    proved = {} if context.caller is None else proof_of(context.caller)
+    return proved | {name: text for name, value in facts.items() if (text := _text(value))}
 
 
-def _anybody_at(peer: str | None) -> str:
-    return f"any program at {peer or 'an unknown address'} that makes the same call"
+def proof_of(caller: Caller) -> dict[str, str]:
+    """A verified caller in words: who, proved how, with which key, for whom."""
+    facts = {
+        "agent": caller.id,
+        "agent name": caller.name if caller.name != caller.id else "",
+        "proved by": caller.source,
+        "key": caller.key,
+        "directory": caller.directory,
+        "on behalf of": caller.principal,
+        # A signature may leave the body out (WB-094).
+        "body signed": ("yes" if caller.digest_verified else "no") if caller.source == "web-bot-auth" else "",
+    }
+    return {name: text for name, value in facts.items() if (text := _text(value, _PROOF_CHARS))}
 
 
-def _text(value: object) -> str:
+def _anybody(context: Context) -> str:
+    if context.caller is not None:
+        return "this agent, wherever it makes the same call"
+    return f"any program at {context.peer or 'an unknown address'} that makes the same call"
+
+
+def _text(value: object, most: int = _TEXT_CHARS) -> str:
     if not isinstance(value, str):
         return ""
-    return "".join(char if char.isprintable() else "\ufffd" for char in value[:_TEXT_CHARS])
+    return "".join(char if char.isprintable() else "\ufffd" for char in value[:most])

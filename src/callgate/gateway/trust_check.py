@@ -149,4 +149,14 @@ class Trust:
 
 def agent_facts(context: Context, name: SessionName) -> dict[str, str]:
     client = context.client if isinstance(context, Visit) else NOBODY_KNOWN
-    return {"id": name.agent, "client": client.name, "transport": context.transport}
+    facts = {"id": name.agent, "client": client.name, "transport": context.transport}
+    caller = context.caller
+    if caller is None:
+        return facts | {"source": "local" if context.transport == "stdio" else "none"}
+    return facts | {
+        "id": caller.id,
+        "source": caller.source,
+        "key": caller.key,
+        "directory": caller.directory,
+        "principal": caller.principal,
+    }

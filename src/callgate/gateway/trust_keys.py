@@ -18,7 +18,7 @@ import msgspec
 
 from callgate.errors import Reason, Refused
 from callgate.gate import Context
-from callgate.gateway.line import NOBODY_KNOWN, Client, Listening
+from callgate.gateway.line import NOBODY_KNOWN, Client, Listening, whom
 from callgate.trust.model import SESSION_META
 
 log = logging.getLogger("callgate.trust")
@@ -50,7 +50,7 @@ class Naming:
         self._own = environ.get(SESSION_ENVIRON, "")[:_ID_CHARS]
         self._parent: str | None = None
         self._known: dict[tuple[object, ...], SessionName] = {}
-        self._lines: OrderedDict[tuple[str, str | None, str], dict[SessionName, None]] = OrderedDict()
+        self._lines: OrderedDict[tuple[str, str, str], dict[SessionName, None]] = OrderedDict()
 
     def name(self, context: Context, meta: Mapping[str, Any]) -> SessionName:
         """The session of a call; Refused(INVALID_PARAMS) where it names one in a way that cannot be read."""
@@ -59,7 +59,7 @@ class Naming:
             text = f'_meta["{SESSION_META}"] has to be a text of 1 to {_ID_CHARS} characters'
             raise Refused(Reason.INVALID_PARAMS, text)
         client = context.client if isinstance(context, Listening) else NOBODY_KNOWN
-        known = (context.transport, context.peer, client.name, given, context.session, client is NOBODY_KNOWN)
+        known = (context.transport, whom(context), client.name, given, context.session, client is NOBODY_KNOWN)
         name = self._known.get(known)
         if name is None:
             if len(self._known) > 4096:
@@ -70,12 +70,12 @@ class Naming:
 
     def on_line(self, context: Context) -> tuple[SessionName, ...]:
         """Every session that has called over a connection: each may read what a server says there unasked."""
-        return tuple(self._lines.get((context.transport, context.peer, context.session or ""), ()))
+        return tuple(self._lines.get((context.transport, whom(context), context.session or ""), ()))
 
     def _note(self, context: Context, name: SessionName) -> None:
         if context.session is None:
             return
-        line = self._lines.setdefault((context.transport, context.peer, context.session), {})
+        line = self._lines.setdefault((context.transport, whom(context), context.session), {})
         line[name] = None
         if len(line) > _NAMES_ON_LINE:
             del line[next(iter(line))]
@@ -83,13 +83,17 @@ class Naming:
             self._lines.popitem(last=False)
 
     def _work_out(self, context: Context, client: Client, given: str | None) -> SessionName:
-        caller = "stdio" if context.transport == "stdio" else f"peer:{context.peer or 'unknown'}"
-        agent = " ".join(filter(None, (caller.removeprefix("peer:"), client.name)))
+        caller = "stdio" if context.transport == "stdio" else whom(context)
+        shown = caller.removeprefix("peer:") if context.caller is None else context.caller.id
+        agent = " ".join(filter(None, (shown, client.name)))
         if given is not None:
             return SessionName(_digest(caller, "given", given), agent, idles=False)
         if context.transport == "stdio":
             own = self._own or (self._started_by() if self._by_agent else context.session or "")
             return SessionName(_digest(caller, "process", own), agent, idles=False)
+        if self._by_agent and context.caller is not None:
+            # Proved, so what the client calls itself makes no difference.
+            return SessionName(_digest(caller, "agent"), agent, idles=True)
         if self._by_agent and context.session is not None and client is NOBODY_KNOWN:
             log.warning(
                 "client connected elsewhere: taken for one that has read anything", extra={"fields": {"agent": agent}}

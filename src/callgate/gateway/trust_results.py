@@ -25,7 +25,7 @@ from callgate.trust.propagation import adds, asked, joined
 from callgate.trust.provenance import objects as objects_in
 from callgate.trust.provenance import to_endorse
 from callgate.trust.quarantine import Seals, expires_at, new_handle
-from callgate.trust.results import Told, of_result, told
+from callgate.trust.results import Told, of_result, tainted, told
 from callgate.trust.storage import NewStep, TrustShelf
 from callgate.trust.stripping import Expectations
 from callgate.trust.vocabulary import Vocabulary
@@ -35,6 +35,7 @@ log = logging.getLogger("callgate.trust")
 QUESTION: Final = "callgate-flagged-"
 _UNREAD: Final = Result()
 _HIDDEN: Final = "(not kept)"
+_LABELS: Final = 1_024
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -87,6 +88,8 @@ class Results:
         self._expectations = expectations
         self._clock = clock
         self._asked: set[RequestId] = set()
+        # What steps say of labels.
+        self._facts: dict[int, tuple[ToolLabel, dict[str, Any]]] = {}
 
     # ---- replies ----
 
@@ -96,13 +99,16 @@ class Results:
             # Nobody looked at the call (too many were under way): then nobody passes its result on either.
             raise Refused(Reason.RESULT_WITHHELD)
         result = read_result(raw) or _whole(raw)
-        objects = objects_in(
-            judged.live.memory.fingerprints, call.context.server, call.tool, result.structured, call.arguments
-        )
-        tainted = bool(objects) and bool(await self._tainted(objects, call.at))
-        data = self._label(judged.label, result, tainted=tainted)
+        data = self._label(judged.label, result)
+        taints = _carries_strange(judged.facts.provenance) and judged.label.outcome != "benign"
+        objects: tuple[str, ...] = ()
+        if taints or not data.open_world:
+            memory, server = judged.live.memory, call.context.server
+            objects = objects_in(memory.fingerprints, server, call.tool, result.structured, call.arguments)
+        if objects and not data.open_world and await self._tainted(objects, call.at):
+            data = tainted(data)
         ruling = self._check.policy.decide_result(judged.facts.with_result(data))
-        await self._write(judged, data, result, objects)
+        await self._write(judged, data, result, objects if taints else ())
         if data.malicious:
             self._alert(judged, data)
         if not self._check.enforcing:
@@ -160,7 +166,7 @@ class Results:
             judged.ruling.rule,
             f"{refused.reason.value}: {why(judged.ruling, kept)}"[:1000],
             None,
-            _label_facts(judged.label),
+            self._label_facts(judged.label),
             kept.provenance.values,
         )
         await self._add(judged.live, NewStep(judged.name.key, step, asked(judged.facts.request)), now)
@@ -172,7 +178,7 @@ class Results:
 
     # ---- labels ----
 
-    def _label(self, label: ToolLabel, result: Result, *, tainted: bool = False) -> DataLabel:
+    def _label(self, label: ToolLabel, result: Result) -> DataLabel:
         said = told(result.body, self._vocabulary)
         warnings = () if self._scan is None else self._scan.scan(result.readable())
         self._expect(label, said)
@@ -182,7 +188,7 @@ class Results:
             trusted=self._check.labels.trusted(label.server) and not result.ambiguous,
             found=warnings,
             # What was not read whole, or reads in two ways, may hold anything.
-            tainted=tainted or result.ambiguous or result.cut or bool(warnings),
+            tainted=result.ambiguous or result.cut or bool(warnings),
         )
 
     def _expect(self, label: ToolLabel, said: Told) -> None:
@@ -225,7 +231,7 @@ class Results:
             label,
             data,
             result.structured,
-            (*result.texts, *result.links),
+            result.texts + result.links,
             call.arguments,
             open_world=facts.session.open_world,
         )
@@ -241,7 +247,7 @@ class Results:
             judged.ruling.rule,
             judged.ruling.say,
             data,
-            _label_facts(label),
+            self._label_facts(label),
             self._kept_values(call, facts.provenance).values,
             packed,
         )
@@ -249,11 +255,27 @@ class Results:
             judged.name.key,
             step,
             # What the client says of its own data stays with the session too.
-            joined(asked(facts.request), adds(data)),
-            objects if label.outcome != "benign" and _carries_strange(facts.provenance) else (),
+            adds(data) if facts.request is None else joined(asked(facts.request), adds(data)),
+            objects,
             to_endorse(live.memory, label, call.arguments, facts.provenance) if judged.asked else (),
         )
         await self._add(live, new, now)
+
+    def _label_facts(self, label: ToolLabel) -> dict[str, Any]:
+        known = self._facts.get(id(label))
+        # The label is kept beside them, so its id cannot come to mean another.
+        if known is not None and known[0] is label:
+            return known[1]
+        facts = {
+            "destination": label.destination,
+            "outcomes": label.outcome,
+            "sources": sorted(label.sources),
+            "returns": sorted(label.returns),
+        }
+        if len(self._facts) >= _LABELS:
+            self._facts.clear()
+        self._facts[id(label)] = label, facts
+        return facts
 
     async def _add(self, live: Live, new: NewStep, now: int) -> None:
         keeping = self._keeping
@@ -331,12 +353,3 @@ def _with_all_texts(result: Result, raw: bytes) -> Result:
 
 def _carries_strange(provenance: Provenance) -> bool:
     return any(value.found == "untrusted" for value in provenance.values) or bool(provenance.foreign_links)
-
-
-def _label_facts(label: ToolLabel) -> dict[str, Any]:
-    return {
-        "destination": label.destination,
-        "outcomes": label.outcome,
-        "sources": sorted(label.sources),
-        "returns": sorted(label.returns),
-    }

@@ -116,7 +116,7 @@ async def test_what_another_check_asks_for_is_asked_of_a_person_and_told_why(sce
     told = await scene.check(call("look"), WANTED)
     assert told.reason is Reason.MISSING_EVIDENCE
     request = await scene.approve()
-    assert request.why == "it sends secrets to a stranger; it is late"
+    assert request.why == "it sends secrets to a stranger\nit is late"
     assert told.data["approval"]["request"] == request.id
     passed = await scene.check(call("look"), WANTED)
     assert isinstance(passed.use, GrantUse)

@@ -135,9 +135,9 @@ class Documents(Generic[T]):
         held = None if task is None else await asyncio.shield(task)
         return None if url in self._failed else held
 
-    def peek(self, url: str) -> Held[T] | None:
-        """What is in memory, without a fetch."""
-        return self._held.get(url)
+    async def held(self, url: str) -> Held[T] | None:
+        """What there is of it, without a fetch."""
+        return self._held.get(url) or await self._load(url)
 
     def failure(self, url: str) -> Failure | None:
         return self._failed.get(url)

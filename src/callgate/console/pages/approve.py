@@ -23,7 +23,18 @@ from callgate.console.tree import tree
 from callgate.errors import Reason, Refused
 
 # What the gateway saw for itself of whoever called; the rest is the caller's own word.
-_SEEN: Final = {"transport": "Transport", "peer": "Address", "usable by": "Usable by"}
+_SEEN: Final = {
+    "agent": "Agent",
+    "agent name": "Agent's name",
+    "proved by": "Proved by",
+    "key": "Key",
+    "directory": "Directory",
+    "on behalf of": "On behalf of",
+    "body signed": "Body signed",
+    "transport": "Transport",
+    "peer": "Address",
+    "usable by": "Usable by",
+}
 
 
 class _Refuse(Body, frozen=True):

@@ -52,7 +52,7 @@ class Facts(msgspec.Struct):
     args: Mapping[str, Any] | None = {}
     # What the client wrote into the request's own `_meta.annotations`.
     request: Annotations | None = None
-    # `id`, `client` and `transport`, as far as they are known.
+    # `id`, `client`, `transport`, `source`, `key`, `directory` and `principal`, as far as they are known.
     agent: Mapping[str, str] = {}
     carried: frozenset[str] | None = None
     steps: int = 0
@@ -307,6 +307,15 @@ TABLE: Final[tuple[Fact, ...]] = (
          'agent.client == "inspector"'),
     Fact("agent.transport", "string", _agent("transport"), "`http` or `stdio`.", 'agent.transport == "stdio"',
          ("http", "stdio")),
+    Fact("agent.source", "string", _agent("source"),
+         "How the agent proved who it is: by a signature, a token or a key; `local` for stdio, `none` if it did not.",
+         'agent.source == "none"', ("web-bot-auth", "oauth", "api-key", "local", "none")),
+    Fact("agent.key", "string", _agent("key"),
+         "Thumbprint of the agent's key, id of its API key, or subject of its token.", 'agent.key == "5f0c…"'),
+    Fact("agent.directory", "string", _agent("directory"), "The directory that the agent's key is published in.",
+         'agent.directory.startsWith("https://agent.example/")'),
+    Fact("agent.principal", "string", _agent("principal"), "On whose behalf the agent acts, by a token of theirs.",
+         'agent.principal == ""'),
     Fact("result.open_world", "bool", _of_result(lambda r: r.open_world, missing=True),
          "A stranger may have written what is in the result.", "result.open_world", result=True),
     Fact("result.malicious", "bool", _of_result(lambda r: r.malicious, missing=False),

@@ -5,13 +5,15 @@ Arguments are not among it: the record has them in the way that the operator cho
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from callgate.trust.model import Annotations, DataLabel, Found, Provenance, SessionLabel, ToolLabel, Traced, ValueKind
 from callgate.trust.policy.facts import Facts
+
+L = TypeVar("L", SessionLabel, ToolLabel)
 
 VERSION: Final = 1
 # A record is written for every call: lists that others can make long are cut, and say so.
@@ -67,63 +69,85 @@ class _Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def to_record(facts: Facts) -> dict[str, Any]:
-    """The facts in their compact form, JSON-ready."""
-    tool, provenance, session = facts.tool, facts.provenance, facts.session
-    request = facts.request
-    cut = len(provenance.values) > MAX_VALUES or len(session.attribution) > MAX_URIS
-    recorded = _Recorded(
-        v=VERSION,
-        tool=_tool(tool),
-        taken=_Taken(
+    """The facts in their compact form, JSON-ready: what `_Recorded` reads, without what is as it is by default.
+
+    The parts that many calls share are the same objects in all of their records.
+    """
+    provenance, session, request = facts.provenance, facts.session, facts.request
+    record: dict[str, Any] = {"v": VERSION, "tool": _kept(facts.tool, _tool, _tools)}
+    if taken := _kept(session, _taken, _sessions):
+        record["taken"] = taken
+    if request is not None:
+        record["request"] = msgspec.to_builtins(
+            _Request(bool(request.open_world), bool(request.malicious), request.attribution[:MAX_URIS])
+        )
+    if values := provenance.values:
+        record["values"] = [(one.path, one.kind, one.found, one.critical) for one in _worst_first(values)]
+    if agent := {name: value for name, value in facts.agent.items() if value}:
+        record["agent"] = agent
+    if facts.carried is not None:
+        record["carried"] = sorted(facts.carried)
+    if facts.result is not None:
+        record["result"] = msgspec.to_builtins(facts.result)
+    others = (
+        ("steps", facts.steps),
+        ("links", [one.path for one in provenance.foreign_links[:MAX_VALUES]]),
+        ("own_words", provenance.any_own_words),
+        ("guarded", provenance.guarded),
+        ("prompt", provenance.prompt_known),
+        ("args", facts.args is None or bool(facts.args)),
+        ("secrets", facts.secrets),
+        ("cut", len(provenance.values) > MAX_VALUES or len(session.attribution) > MAX_URIS),
+    )
+    record.update([one for one in others if one[1]])
+    return record
+
+
+def _taken(session: SessionLabel) -> dict[str, Any]:
+    made: dict[str, Any] = msgspec.to_builtins(
+        _Taken(
             session.open_world, session.malicious, session.attribution[:MAX_URIS], tuple(sorted(session.sensitivity))
-        ),
-        steps=facts.steps,
-        request=None
-        if request is None
-        else _Request(bool(request.open_world), bool(request.malicious), request.attribution[:MAX_URIS]),
-        values=tuple((one.path, one.kind, one.found, one.critical) for one in _worst_first(provenance.values)),
-        links=tuple(one.path for one in provenance.foreign_links[:MAX_VALUES]),
-        own_words=provenance.any_own_words,
-        guarded=provenance.guarded,
-        prompt=provenance.prompt_known,
-        agent={name: value for name, value in facts.agent.items() if value},
-        carried=None if facts.carried is None else tuple(sorted(facts.carried)),
-        result=facts.result,
-        args=facts.args is None or bool(facts.args),
-        secrets=facts.secrets,
-        cut=cut,
+        )
     )
-    built: dict[str, Any] = msgspec.to_builtins(recorded)
-    return built
-
-
-def _tool(label: ToolLabel) -> _Tool:
-    seen = _seen.get(id(label))
-    # The label is kept beside it, so its id cannot come to mean another.
-    if seen is not None and seen[0] is label:
-        return seen[1]
-    made = _Tool(
-        label.server,
-        label.tool,
-        tuple(sorted(label.destinations)),
-        tuple(sorted(label.outcomes)),
-        tuple(sorted(label.accepts)),
-        tuple(sorted(label.sources)),
-        tuple(sorted(label.returns)),
-        label.read_only,
-        label.destructive,
-        label.open_world,
-        label.malicious,
-        tuple(sorted(label.unknown)),
-    )
-    if len(_seen) >= _KEPT:
-        _seen.clear()
-    _seen[id(label)] = (label, made)
     return made
 
 
-_KEPT: Final = 1024
-_seen: Final[dict[int, tuple[ToolLabel, _Tool]]] = {}
+def _tool(label: ToolLabel) -> dict[str, Any]:
+    made: dict[str, Any] = msgspec.to_builtins(
+        _Tool(
+            label.server,
+            label.tool,
+            tuple(sorted(label.destinations)),
+            tuple(sorted(label.outcomes)),
+            tuple(sorted(label.accepts)),
+            tuple(sorted(label.sources)),
+            tuple(sorted(label.returns)),
+            label.read_only,
+            label.destructive,
+            label.open_world,
+            label.malicious,
+            tuple(sorted(label.unknown)),
+        )
+    )
+    return made
+
+
+def _kept(label: L, make: Callable[[L], dict[str, Any]], seen: dict[int, tuple[L, dict[str, Any]]]) -> dict[str, Any]:
+    known = seen.get(id(label))
+    # The label is kept beside it, so its id cannot come to mean another.
+    if known is not None and known[0] is label:
+        return known[1]
+    made = make(label)
+    if len(seen) >= _KEPT:
+        seen.clear()
+    seen[id(label)] = (label, made)
+    return made
+
+
+# Others can make labels long, so these are few.
+_KEPT: Final = 256
+_tools: Final[dict[int, tuple[ToolLabel, dict[str, Any]]]] = {}
+_sessions: Final[dict[int, tuple[SessionLabel, dict[str, Any]]]] = {}
 
 
 def from_record(record: object, args: Mapping[str, Any] | None = None) -> Facts:

@@ -31,7 +31,8 @@ class _Words(dict[str, bytes]):
         if word == BREAK:
             return _NOTHING
         digest = self._fingerprints.raw
-        packed = b"".join([digest(part) for part in self._parts(word)])
+        # A word of letters is one part, whatever it is taken apart for.
+        packed = digest(word) if word.isalpha() else b"".join([digest(part) for part in self._parts(word)])
         if len(word) <= CACHED_LENGTH:
             if len(self) >= CACHED:
                 self.clear()

@@ -35,7 +35,7 @@ class Harvest:
         self._trusted = trusted
         # Whether each short line of a plain text vouches: not where others than the user can write into it.
         self._lines = lines
-        self._rules = [(_pattern(path), source) for path, source in fields.items()]
+        self._rules = [(_pattern(path), source) for path, source in fields.items()] if fields else []
         self._leaves = leaves
         self._depth = depth
 
@@ -144,6 +144,7 @@ class TooLarge(Exception):
     """A result that cannot be remembered whole."""
 
 
+@lru_cache(1024)
 def _pattern(path: str) -> re.Pattern[str]:
     """A path of a field rule: `items[].body`, `*.id`, `**.id` (at any depth, at none too)."""
     parts = re.split(r"(\*\*\.?|\*|\[\])", path)

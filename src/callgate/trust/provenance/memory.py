@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
@@ -91,7 +92,7 @@ class Memory:
             return
         if len(self._prompts) < 1000:
             self._prompts.add(mark)
-        self._take(Left(prompt=self._ordered([text])), self.seq + 1)
+        self._take_said(Left(prompt=self._ordered([text])), self.seq + 1)
         self._said.prompt += self._ordered([text])
 
     def remember_arguments(self, arguments: Mapping[str, Any]) -> None:
@@ -100,7 +101,7 @@ class Memory:
         said = [value for _, _, value in leaves(arguments) if isinstance(value, str) and not self.is_strange(value)]
         if said:
             packed = self._ordered(said)
-            self._take(Left(clean=packed), self.seq + 1)
+            self._take_said(Left(clean=packed), self.seq + 1)
             self._said.clean += packed
 
     def remember_result(
@@ -147,7 +148,8 @@ class Memory:
         if guarded := _guarded(data.sensitivity):
             left.details = self._details(guarded, found)
         self.seq += 1
-        self._take(msgspec.structs.replace(left, prompt=b"", clean=b""), self.seq)
+        # What was said is there already.
+        self._take_met(left, self.seq)
         return packing.pack(left)
 
     def take(self, step: Step) -> None:
@@ -270,15 +272,21 @@ class Memory:
         return self.fingerprints.digest(f"{server}\x00{kind}\x00{written}")
 
     def _take(self, left: Left, step: int) -> None:
-        if left.cut or self._full():
-            self.overflowed = True
-            if not left.cut:
-                return
-        if left.prompt:
-            self.prompt_known = True
-            self.prompt.add(packing.numbers(left.prompt), step)
-        if left.clean:
-            self.clean.add(packing.numbers(left.clean), step)
+        if left.prompt or left.clean:
+            self._take_said(left, step)
+        self._take_met(left, step)
+
+    def _take_said(self, left: Left, step: int) -> None:
+        if self._room(cut=left.cut):
+            if left.prompt:
+                self.prompt_known = True
+                self.prompt.add(packing.numbers(left.prompt), step)
+            if left.clean:
+                self.clean.add(packing.numbers(left.clean), step)
+
+    def _take_met(self, left: Left, step: int) -> None:
+        if not self._room(cut=left.cut):
+            return
         if left.vouching:
             self.vouching.add(packing.numbers(left.vouching), step)
         if left.strange:
@@ -292,10 +300,13 @@ class Memory:
             for detail in details:
                 self.details[detail] = self.details.get(detail, 0) | classes
 
-    def _full(self) -> bool:
+    def _room(self, *, cut: bool) -> bool:
+        """Whether more can be kept; what was cut is kept as far as it goes, and nothing is relied on after it."""
         said = len(self.prompt) + len(self.clean) + len(self.vouching)
         met = len(self.strange) + len(self.own) + len(self.records) + len(self.details)
-        return said + met > self.bounds.remembered
+        full = said + met > self.bounds.remembered
+        self.overflowed = self.overflowed or cut or full
+        return cut or not full
 
     def _take_records(self, packed: Sequence[int], step: int) -> None:
         at = 0
@@ -314,7 +325,8 @@ class Memory:
             at = end
 
 
-def _guarded(classes: Iterable[str]) -> int:
+@lru_cache(256)
+def _guarded(classes: frozenset[str]) -> int:
     """The guarded ones among some classes, a bit each; an organisation's own count as regulated."""
     mask = 0
     for name in classes:

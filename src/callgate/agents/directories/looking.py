@@ -1,0 +1,304 @@
+"""Looking up keys and agents: `Directories.key` for who verifies, `Directories.agent` for who decides.
+
+A key is looked for in this order, and counts only with the place it was found in: keys given whole; our own, for our
+own origin; directories an operator named; then the directory that the request names, if that is believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from callgate.agents.directories.addresses import INLINE, SELF, STATIC, directory_place, pattern
+from callgate.agents.directories.documents import Documents, Kind
+from callgate.agents.directories.explaining import DirectoryShown, Explained, Outcome, Refreshed, Step
+from callgate.agents.directories.inline import read_inline
+from callgate.agents.directories.listing import (
+    AgentDirectory,
+    AgentsDocument,
+    HttpDirectory,
+    Identity,
+    Roster,
+    read_agents,
+)
+from callgate.agents.directories.publishing import Published, publishing
+from callgate.agents.directories.refreshing import agent_names, key_names, refreshed, shown
+from callgate.agents.directories.sources import Sources
+from callgate.agents.fetching import Fetcher
+from callgate.agents.jwks import BadKeys, KeySet, key_set, usable
+from callgate.agents.keys import Key
+from callgate.agents.memory import MemoryAgents
+from callgate.agents.model import Verified
+from callgate.agents.reaching import FetchFailed, Place, place_of
+from callgate.agents.storage import AgentShelf
+from callgate.errors import ConfigError, Reason
+
+# How often the store is asked whether something changed, beside being told so.
+_FOLLOW_SECONDS: Final = 1.0
+_MOST_PLACES: Final = 4096
+_USUAL: Final = Sources()
+
+
+class Directories:
+    """Keys and agents of all directories that are used here."""
+
+    def __init__(
+        self,
+        sources: Sources = _USUAL,
+        shelf: AgentShelf | None = None,
+        *,
+        fetcher: Fetcher | None = None,
+        agents: Sequence[AgentDirectory] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.sources = sources
+        self._shelf: AgentShelf = shelf if shelf is not None else MemoryAgents()
+        self._clock = clock
+        self._reach = sources.reach
+        fetcher = fetcher or Fetcher(sources.reach, sources.caps)
+        kind = publishing(
+            sources.most_keys,
+            clock,
+            signed=sources.signed == "required",
+            digest=sources.signed == "required" and sources.signed_digest == "required",
+        )
+        self.published: Documents[Published] = Documents(kind, fetcher, self._shelf, clock, sources.times)
+        self.documents: Documents[AgentsDocument] = Documents(
+            Kind(lambda answer: answer.body, lambda url, raw: read_agents(url, raw, sources.reach)),
+            fetcher,
+            self._shelf,
+            clock,
+            sources.times,
+        )
+        self._configure(sources, agents)
+        self._places: dict[str, Place | FetchFailed] = {}
+        self._lock = asyncio.Lock()
+        self._version: int | None = None
+        self._changed = True
+        self._checked = 0.0
+        self._unwatch = self._shelf.watch(self._note_change)
+
+    def _configure(self, sources: Sources, agents: Sequence[AgentDirectory]) -> None:
+        try:
+            self._configured = tuple(directory_place(url, self._reach).url for url in sources.jwks_urls)
+            urls = tuple(directory_place(url, self._reach).url for url in sources.agent_urls)
+            self._own = place_of(sources.self_origin).origin if sources.self_origin else ""
+            own = (sources.self_jwks or {}).get("keys", ())
+            self._own_keys = key_set(own, SELF, sources.most_keys) if sources.self_jwks else KeySet({})
+        except (FetchFailed, BadKeys) as why:
+            raise ConfigError(f"directories: {why}") from why
+        if self._own_keys.left_out or (sources.self_jwks is not None and not self._own):
+            raise ConfigError(f"self_jwks needs self_origin, and keys that can be used: {self._own_keys.left_out}")
+        self._allowed = tuple(pattern(one) for one in sources.allowed)
+        if sources.discovery == "allow" and not self._allowed:
+            raise ConfigError("only allowed directories are believed, and none is allowed", advice="Name some.")
+        self._roster = Roster(sources.agents, self._reach)
+        if self._roster.problems:
+            raise ConfigError("; ".join(self._roster.problems))
+        self._inline = frozenset(sources.inline_keys)
+        trusted = frozenset((STATIC, SELF, INLINE, *self._configured))
+        http = [HttpDirectory(url, self.documents, trusted=trusted, alone=sources.keyid_alone) for url in urls]
+        self._agents: tuple[AgentDirectory, ...] = (*http, *agents)
+        self.documents.known = frozenset(urls)
+        self.published.known = frozenset((*self._configured, *self._roster.urls))
+
+    # ---- keys ----
+
+    async def key(self, keyid: str, directory_url: str | None = None) -> Key | None:
+        """The key of this id, from the directory that the request names or one that an operator named."""
+        return await self._search(keyid, directory_url, None)
+
+    async def _search(self, keyid: str, named: str | None, steps: list[Step] | None) -> Key | None:
+        await self._follow()
+        by_kid = self.sources.kid_fallback
+        static = KeySet(self._roster.keys)
+        if (key := self._take(static.find(keyid, by_kid=by_kid), STATIC, steps)) is not None:
+            return key
+        if named is not None and named[:5].lower() == INLINE:
+            return self._inside(keyid, named, steps)
+        where = None if named is None else self._place(named, steps)
+        if where is not None and where.origin == self._own:
+            return self._take(self._own_keys.find(keyid, by_kid=by_kid), SELF, steps)
+        configured = (*self._configured, *(one for one in self._roster.urls if one not in self._configured))
+        if where is not None and where.url in configured:
+            return await self._published(keyid, where.url, steps)
+        follow = where if where is not None and self._believed(where, steps) else None
+        for url in configured:
+            # Another directory is meant: no reason to fetch these again because the key is not in them.
+            key = await self._published(keyid, url, steps, again=follow is None)
+            if key is not None:
+                return key
+        return None if follow is None else await self._published(keyid, follow.url, steps)
+
+    async def _published(self, keyid: str, url: str, steps: list[Step] | None, *, again: bool = True) -> Key | None:
+        by_kid = self.sources.kid_fallback
+
+        def has(published: Published) -> bool:
+            return published.keys.find(keyid, by_kid=by_kid) is not None
+
+        published = await self.published.get(url, has if again else None)
+        if published is None:
+            _tell(steps, url, "failed", self._failure(url))
+            return None
+        return self._take(published.keys.find(keyid, by_kid=by_kid), url, steps)
+
+    def _take(self, key: Key | None, where: str, steps: list[Step] | None) -> Key | None:
+        if key is None:
+            _tell(steps, where, "absent")
+        elif not usable(key, self._clock()):
+            _tell(steps, where, "outside_its_time", f"nbf {key.not_before}, exp {key.not_after}")
+        else:
+            _tell(steps, where, "found", key.thumbprint)
+            return key
+        return None
+
+    def _inside(self, keyid: str, named: str, steps: list[Step] | None) -> Key | None:
+        try:
+            found = read_inline(named, self._inline)
+        except BadKeys as why:
+            _tell(steps, INLINE, "refused", why.message)
+            return None
+        return self._take(found.find(keyid), INLINE, steps)
+
+    def _place(self, named: str, steps: list[Step] | None) -> Place | None:
+        found = self._places.get(named)
+        if found is None:
+            try:
+                found = directory_place(named, self._reach)
+            except FetchFailed as why:
+                found = self._own_place(named) or why
+            if len(self._places) >= _MOST_PLACES:
+                self._places.clear()
+            self._places[named] = found
+        if isinstance(found, FetchFailed):
+            _tell(steps, named, "refused", found.message)
+            return None
+        return found
+
+    def _own_place(self, named: str) -> Place | None:
+        # Our own origin is not fetched, so it need not be https.
+        try:
+            where = place_of(named)
+        except FetchFailed:
+            return None
+        return where if self._own and where.origin == self._own else None
+
+    def _believed(self, where: Place, steps: list[Step] | None) -> bool:
+        if self.sources.discovery == "ignore":
+            _tell(steps, where.url, "ignored", "directories that requests name are ignored here")
+            return False
+        if self.sources.discovery == "allow" and not any(one.fits(where) for one in self._allowed):
+            _tell(steps, where.url, "refused", "it is not among the allowed directories")
+            return False
+        return True
+
+    def _failure(self, url: str) -> str:
+        failure = self.published.failure(url)
+        return "" if failure is None else f"{failure.reason}: {failure.text}"
+
+    # ---- agents ----
+
+    async def agent(self, verified: Verified) -> Identity | None:
+        """The agent of a key that was verified; None where it has to be listed and is not."""
+        await self._follow()
+        found = self._roster.agent(verified.directory, verified.keyid)
+        if found is not None:
+            return found
+        for directory in self._agents:
+            if (found := await directory.agent(verified)) is not None:
+                return found
+        only = self.sources.listed_only
+        if only is None:
+            only = bool(self._agents) or len(self._roster) > 0
+        return None if only else Identity(verified.keyid, by="key")
+
+    async def roster(self) -> Roster:
+        """Who is listed, in the configuration and by `callgate agents add`."""
+        await self._follow()
+        return self._roster
+
+    # ---- for operators ----
+
+    async def why(self, keyid: str, directory_url: str | None = None) -> Explained:
+        """The lookup of a key as a request would make it, told step by step."""
+        steps: list[Step] = []
+        key = await self._search(keyid, directory_url, steps)
+        named = directory_url or ""
+        if key is None:
+            return Explained(keyid, named, tuple(steps), reason=Reason.UNKNOWN_KEYID.value)
+        meant = Verified("", key.thumbprint, key.algorithms[0], key.directory, 0, 0, None, ())
+        agent = await self.agent(meant)
+        reason = "" if agent is not None else Reason.AGENT_NOT_IN_DIRECTORY.value
+        return Explained(keyid, named, tuple(steps), key.directory, key.thumbprint, agent, reason)
+
+    async def refresh(self, url: str) -> Refreshed:
+        """Fetch a directory now. What it brings counts in all processes at once; if it fails, all stays as it is."""
+        await self._follow()
+        where = directory_place(url, self._reach).url
+        now = int(self._clock() * 1000)
+        if where in self.documents.known:
+            done = await refreshed(self.documents, self._shelf, where, agent_names, now)
+        else:
+            done = await refreshed(self.published, self._shelf, where, key_names, now)
+        self._changed = True
+        return done
+
+    async def show(self, url: str | None = None) -> tuple[DirectoryShown, ...]:
+        """What is held of one directory, or of all that an operator named; without a fetch."""
+        await self._follow()
+        listed = [one for one in self._roster.urls if one not in self._configured]
+        every = dict.fromkeys(self._configured, "configured") | dict.fromkeys(listed, "listed")
+        if url is not None:
+            where = directory_place(url, self._reach).url
+            every = {where: every.get(where, "discovered")}
+        return tuple([await shown(self.published, one, source, self._clock()) for one, source in every.items()])
+
+    async def flush(self, url: str | None = None) -> int:
+        """Believe nothing that was fetched (from there) until it is fetched again, in all processes."""
+        where = None if url is None else directory_place(url, self._reach).url
+        gone = await self._shelf.flush_directory(where, int(self._clock() * 1000))
+        self._changed = True
+        return gone
+
+    async def close(self) -> None:
+        self._unwatch()
+        await self.published.close()
+        await self.documents.close()
+
+    # ---- following the store ----
+
+    def _note_change(self) -> None:
+        self._changed = True
+
+    async def _follow(self) -> None:
+        """Notice what other processes flushed, added or removed."""
+        if not self._changed and not self._lock.locked() and 0 <= self._clock() - self._checked < _FOLLOW_SECONDS:
+            return
+        async with self._lock:
+            if not self._changed and 0 <= self._clock() - self._checked < _FOLLOW_SECONDS:
+                return
+            self._changed = False
+            try:
+                await self._catch_up()
+            except BaseException:
+                self._changed = True
+                raise
+            self._checked = self._clock()
+
+    async def _catch_up(self) -> None:
+        version = await self._shelf.directories_version()
+        if version == self._version:
+            return
+        roster = Roster([*self.sources.agents, *await self._shelf.agents()], self._reach)
+        self._roster = roster
+        self.published.known = frozenset((*self._configured, *roster.urls))
+        self.published.forget()
+        self.documents.forget()
+        self._version = version
+
+
+def _tell(steps: list[Step] | None, where: str, outcome: Outcome, text: str = "") -> None:
+    if steps is not None:
+        steps.append(Step(where, outcome, text))

@@ -1,0 +1,47 @@
+"""The check: may this caller call this tool? What the door found out of them is on the call's context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from callgate.agents.acl import Acl, permits, shown
+from callgate.errors import Reason, Refused
+from callgate.gate import Call, Pass, Refuse, Verdict
+from callgate.gateway.line import proof_of
+
+_PASS: Final = Pass()
+
+
+class AgentCheck:
+    """The check that `Gate(agents=…)` takes. It always has its answer at once: waiting was the door's."""
+
+    def __init__(self, acl: Acl, *, required: bool) -> None:
+        self._acl = acl
+        # Whether who comes over the network has to have said who they are.
+        self._required = required
+
+    async def __call__(self, call: Call) -> Verdict:
+        return self.at_once(call)
+
+    def at_once(self, call: Call) -> Verdict:
+        context = call.context
+        caller = context.caller
+        facts: Mapping[str, Any] = {} if caller is None else {"agent": proof_of(caller)}
+        if caller is None and self._required and context.transport != "stdio":
+            # The door lets nobody in without: this is for whatever way there might be around it.
+            return Refuse(Reason.CREDENTIALS_REQUIRED)
+        policy = self._acl.policy("" if caller is None else caller.id, context.server)
+        if policy.denied:
+            return Refuse(Reason.AGENT_DENIED, facts=facts)
+        if not permits(policy, call.tool):
+            who = "who does not say who they are" if caller is None else "this agent"
+            detail = f"{who} may not call {shown(call.tool)}"
+            return Refuse(Reason.TOOL_DENIED, detail, facts, {"tool": shown(call.tool)})
+        if context.barred is not None:
+            return _refuse(context.barred, facts)
+        return Pass(facts) if facts else _PASS
+
+
+def _refuse(refused: Refused, facts: Mapping[str, Any]) -> Refuse:
+    return Refuse(refused.reason, refused.message, facts, refused.data, refused.advice, refused.status)
