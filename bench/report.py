@@ -172,11 +172,18 @@ def _pinning(found: dict[str, Any]) -> Iterator[Grid]:
 
 
 def _trust(found: dict[str, Any]) -> Iterator[Grid]:
-    cost = [f"{found[key]:.1f} µs" for key in ("remember_us", "remember_first_us", "trace_us", "stage_us")]
-    heads = ("", "remember", "remember, words never met", "trace arguments", "whole stage, no store")
+    cost = [f"{found[key]:.1f} µs" for key in ("remember_us", "remember_first_us", "trace_us")]
+    heads = ("", "remember", "remember, words never met", "trace arguments")
     yield Grid("Trust, CPU of a call with a result of 2 KB", heads, (("", *cost),))
+    stage, stored, stick = found["stage_us"], found["stage_stored_us"], found["yardstick_us"]
+    kinds = tuple((case, *[f"{us[case]:.0f} µs ({us[case] / stick:.1f})" for us in (stage, stored)]) for case in stage)
+    heads = ("2 KB in", "stage, no store", "stage with SQLite, 16 at a time")
+    yield Grid(f"Trust, CPU of the whole stage (in yardsticks: the different words of 2 KB, {stick} µs)", heads, kinds)
     sizes = found["trace_us_by_remembered"]
-    rows = (("trace arguments", *[f"{value:.2f} µs" for value in sizes.values()]),)
+    rows = tuple(
+        (label, *[f"{value:.1f} µs" for value in found[key].values()])
+        for label, key in (("trace arguments", "trace_us_by_remembered"), ("whole stage", "stage_us_by_remembered"))
+    )
     yield Grid("Trust, by how much is remembered", ("", *[f"{int(size):,} values" for size in sizes]), rows)
     rate = (("20 rules", f"{found['decisions_per_cpu_second']:,}"),)
     yield Grid("Trust, decisions by policy", ("", "a CPU second"), rate)
@@ -236,7 +243,7 @@ def targets(results: dict[str, Any]) -> dict[str, Any]:
         "inspection_hard_false_positives": _at_most(HARD_LIMIT, shared.get("hard_false_positives")),
         "pinning_recheck_ms": _at_most(RECHECK_LIMIT, _worst_look(results)),
         "pinning_cpu_ratio": _at_most(PINNING_LIMIT, _worst_call(results)),
-        "trust_stage_us": _at_most(STAGE_LIMIT, results.get("trust", {}).get("stage_us")),
+        "trust_stage_us": _at_most(STAGE_LIMIT, _worst_stage(results)),
         "trust_growth_per_tenfold": _at_most(GROWTH_LIMIT, _growth(results)),
         "trust_decisions": _at_least(DECISIONS_LIMIT, results.get("trust", {}).get("decisions_per_cpu_second")),
         "agentdojo_attacks": _at_most(ATTACKS_LIMIT, _worst_way(results)),
@@ -246,8 +253,14 @@ def targets(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def _growth(results: dict[str, Any]) -> float | None:
-    sizes = list(results.get("trust", {}).get("trace_us_by_remembered", {}).values())
-    return max((more / less for less, more in itertools.pairwise(sizes)), default=None)
+    found = results.get("trust", {})
+    kinds = [list(found.get(key, {}).values()) for key in ("trace_us_by_remembered", "stage_us_by_remembered")]
+    return max((more / less for sizes in kinds for less, more in itertools.pairwise(sizes)), default=None)
+
+
+def _worst_stage(results: dict[str, Any]) -> float | None:
+    """The dearest kind of call, its share of the store included."""
+    return max(results.get("trust", {}).get("stage_stored_us", {}).values(), default=None)
 
 
 def _worst_way(results: dict[str, Any]) -> int | None:

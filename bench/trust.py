@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import json
 import random
 import time
 from collections.abc import Callable
@@ -12,10 +10,8 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from agentdojo.gated import Bench, Way
-from callgate.canonical import canonical
-from callgate.gate import Call, Context
-from callgate.trust.model import SESSION_META, DataLabel, SessionLabel, ToolLabel
+import trust_stage
+from callgate.trust.model import DataLabel, SessionLabel, ToolLabel
 from callgate.trust.policy.engine import Policy
 from callgate.trust.policy.facts import Facts
 from callgate.trust.provenance import Bounds, Fingerprints, Memory, trace
@@ -35,7 +31,7 @@ def measure(say: Say, *, quick: bool) -> dict[str, Any]:
         **_provenance(rounds, calls),
         "trace_us_by_remembered": _growth(rounds, calls),
         "decisions_per_cpu_second": _decisions(rounds, calls * 20),
-        "stage_us": asyncio.run(_stage(rounds, calls)),
+        **trust_stage.measure(texts(200), 5 if quick else 15),
     }
 
 
@@ -144,32 +140,3 @@ def _decisions(rounds: int, calls: int) -> int:
         some.append(Facts(tool, session, trace(memory, tool, arguments), arguments, steps=at))
     rates = [1e6 / _timed(calls, lambda at: policy.decide(some[at % 64])) for _ in range(rounds)]
     return round(median(rates))
-
-
-async def _stage(rounds: int, calls: int) -> float:
-    """A call and its reply of 2 KB through check and labelling, store and detectors aside: those are measured apart."""
-    some = [
-        json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": text}]}}).encode()
-        for text in texts(calls)
-    ]
-    found = []
-    for number in range(rounds):
-        bench = Bench(Way(prompt=False, detectors=False), {})
-        meta = {SESSION_META: f"stage-{number}"}
-        context = Context("bench", "http", peer="127.0.0.1")
-        made = [
-            Call(f"c{at}", at, "send_note", ARGUMENTS, canonical(ARGUMENTS), b"", meta, context) for at in range(calls)
-        ]
-        await bench.check(made[0])
-        began = time.process_time()
-        for call, raw in zip(made, some, strict=True):
-            await _pass(bench, call, raw)
-        found.append((time.process_time() - began) / calls * 1e6)
-    return round(median(found), 1)
-
-
-async def _pass(bench: Bench, call: Call, raw: bytes) -> None:
-    verdict = bench.check.at_once(call)
-    if verdict is None:
-        await bench.check(call)
-    await bench.results.of_call(call, bench.check.take(call), raw)

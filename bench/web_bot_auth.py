@@ -1,7 +1,7 @@
 """What it costs to know who signed a request: beside the bare signature, and beside another library.
 
-Everything is in it: headers read, signature base built, key looked up, signature verified, digest of the body checked, nonce
-taken (in memory). Every request has a nonce and a signature of its own. Run alone it prints the figures:
+Everything is in it: headers read, signature base built, key looked up, signature verified, digest of the body checked,
+nonce taken (in memory). Every request has a nonce and a signature of its own. Run alone it prints the figures:
 `python bench/web_bot_auth.py`.
 """
 
@@ -29,7 +29,8 @@ from callgate.agents.model import Signed
 from callgate.agents.signing import Signer
 from callgate.agents.verifying import Settings, Verifier
 
-NOW: Final = 1_790_000_000
+# The other library looks at the clock itself.
+NOW: Final = int(time.time())
 AGENT: Final = "https://agent.example"
 BODY: Final = json.dumps(
     {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search", "arguments": {"text": "x" * 400}}}
@@ -54,7 +55,7 @@ def requests(count: int, covered: Sequence[str], *, digest: bool) -> tuple[Key, 
     made = []
     for _ in range(count):
         bare = Signed("POST", "https", "gate.example", "/mcp", None, headers, BODY)
-        added = signer.sign(bare, covered=covered, digest=digest)
+        added = signer.sign(bare, covered=covered, digest=digest, expires_in=480)
         more = tuple((name.lower().encode(), value.encode()) for name, value in added.items())
         made.append(Signed("POST", "https", "gate.example", "/mcp", None, headers + more, BODY))
     return Key.read(signer.jwk, AGENT), made
@@ -93,7 +94,7 @@ def raw(key: Key, given: Sequence[Signed]) -> float:
     return (time.process_time() - began) / len(given) * 1e6
 
 
-def theirs(key: Key, given: Sequence[Signed]) -> float:
+def theirs(key: Key, given: Sequence[Signed], *, digest: bool) -> float:
     """CPU microseconds a request with http-message-signatures, which keeps no nonces and needs no expiry."""
     resolver = MappingKeyResolver(public_keys={key.thumbprint: key.public}, private_keys={})
     verifier = HTTPMessageVerifier(signature_algorithm=algorithms.ED25519, key_resolver=resolver)
@@ -108,7 +109,7 @@ def theirs(key: Key, given: Sequence[Signed]) -> float:
     ]
     began = time.process_time()
     for message in messages:
-        verifier.verify(message, max_age=None)
+        verifier.verify(message, max_age=None, expect_tag="web-bot-auth", body=message.body if digest else None)
     return (time.process_time() - began) / len(given) * 1e6
 
 
@@ -128,11 +129,8 @@ def measure(step: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
             "raw_ed25519_per_cpu_second": round(1e6 / bare),
             "share_of_raw_percent": round(100 * median(two / one for one, two in taken), 1),
         }
-        try:
-            other = median(theirs(key, given[:500]) for _ in range(3))
-            found[name]["http_message_signatures_per_cpu_second"] = round(1e6 / other)
-        except Exception as error:
-            found[name]["http_message_signatures_failed"] = repr(error)
+        other = median(theirs(key, given[:500], digest=digest) for _ in range(3))
+        found[name]["http_message_signatures_per_cpu_second"] = round(1e6 / other)
     return found
 
 

@@ -39,6 +39,7 @@ _LABELS: Final = {
     "transport": "`http` or `stdio`",
     "method": "an HTTP method",
     "status": "an HTTP status",
+    "source": "`web-bot-auth`, `oauth`, `api-key` or `none`",
     "what": "`new`, `text`, `beside`, `gone`, `back`, `grown` or `arguments`",
     "version": "of Callgate",
     "python": "its version",
@@ -232,6 +233,12 @@ def _sections() -> Iterator[tuple[str, type[Section], str]]:
             yield f"[{field.name}]", bare, field.name
     yield "[servers.NAME]", config.Server, "servers"
     yield "[servers.NAME.approval]", config.ServerApproval, "servers.approval"
+    yield "[agents.signatures]", config.Signatures, "agents.signatures"
+    yield "[agents.kya]", config.Kya, "agents.kya"
+    yield "[agents.oauth]", config.OAuth, "agents.oauth"
+    yield "[agents.api_keys]", config.ApiKeys, "agents.api_keys"
+    yield "[agents.default]", config.AgentRules, "agents.default"
+    yield "[agents.known.NAME]", config.KnownAgent, "agents.known"
     yield "[trust.defaults]", config.TrustDefaults, "trust.defaults"
     yield "[servers.NAME.trust]", config.ServerTrust, "servers.trust"
     yield "[servers.NAME.trust.tools.TOOL]", config.ToolLabels, "servers.trust.tools"

@@ -226,9 +226,7 @@ def _unrecorded(call: Call, decision: Decision, error: Exception) -> Decision:
 
 def _refusal(name: str, verdict: object) -> Refused:
     if isinstance(verdict, Refuse):
-        return Refused(
-            verdict.reason, verdict.detail, advice=verdict.advice, data=verdict.data, status=verdict.status
-        )
+        return Refused(verdict.reason, verdict.detail, advice=verdict.advice, data=verdict.data, status=verdict.status)
     return Refused(Reason.CHECK_FAILED, f"the check {name} gave no verdict")
 
 

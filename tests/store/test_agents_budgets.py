@@ -64,7 +64,18 @@ async def test_the_same_bucket_twice_counts_twice(agents):
 
 
 @pytest.mark.parametrize(
-    "wrong", [(1, 0, 1), (1, -1, 1), (1, 1, 0), (-1, 1, 1), (math.nan, 1, 1), (1, math.inf, 1), (1, 1, math.nan)]
+    "wrong",
+    [
+        (1, 0, 1),
+        (1, -1, 1),
+        (1, 1, 0),
+        (-1, 1, 1),
+        (math.nan, 1, 1),
+        (1, math.inf, 1),
+        (1, 1, math.nan),
+        (1, 101, 1),
+        (0.01, 1, 1),
+    ],
 )
 async def test_a_bucket_that_is_none_is_refused(agents, wrong):
     cost, per_ms, burst = wrong
@@ -134,7 +145,7 @@ async def test_refusals_write_nothing(shared_agents):
 
 @requirement("WB-023", "WB-080")
 async def test_over_4_processes_an_agent_has_one_budget_and_each_its_own(shared_agents):
-    shelf, url = shared_agents
+    _, url = shared_agents
     agents = [f"agent {number}" for number in range(3)]
 
     def jobs(share):

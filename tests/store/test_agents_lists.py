@@ -207,7 +207,7 @@ async def test_directories_are_bounded_and_the_least_useful_go(agents, monkeypat
     assert await agents.directory("https://flood-8.example") is None
 
 
-@pytest.mark.parametrize("change", [{"url": ""}, {"url": "x" * 3000}, {"body": b"x" * (1024 * 1024 + 1)}])
+@pytest.mark.parametrize("change", [{"url": ""}, {"url": "x" * 3000}, {"body": b"x" * (keeping.DIRECTORY_BYTES + 1)}])
 async def test_a_directory_that_is_too_large_is_refused(agents, change):
     with pytest.raises(Refused):
         await agents.keep_directory(replace(PAGE, **change))

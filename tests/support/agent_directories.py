@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
+import datetime as dt
 import functools
 import json
 import ssl
@@ -175,22 +175,32 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def world() -> AsyncIterator[World]:
-    """Everything up, and down again."""
-    serving, trusted = _contexts()
+async def listening(address: str = "127.0.0.1", port: int = 0) -> AsyncIterator[DirectoryServer]:
+    """A server at an address of this machine."""
     server = DirectoryServer()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=serving, limit=2**16)
-    server.port = listening.sockets[0].getsockname()[1]
-    made = World(server, trusted)
+    serving, _ = _contexts()
+    found = await asyncio.start_server(server.serve, address, port, ssl=serving, limit=2**16)
+    server.port = found.sockets[0].getsockname()[1]
     try:
-        yield made
+        yield server
     finally:
-        for one in made.opened:
-            await one.close()
-        listening.close()
+        found.close()
         server.gate.set()
         server.cut()
         await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    """Everything up, and down again."""
+    _, trusted = _contexts()
+    async with listening() as server:
+        made = World(server, trusted)
+        try:
+            yield made
+        finally:
+            for one in made.opened:
+                await one.close()
 
 
 @functools.cache
@@ -198,7 +208,7 @@ def _contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """One certificate that signs itself, for all host names of the tests; and a client that trusts it only."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "directories for tests")])
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     alternatives = x509.SubjectAlternativeName([x509.DNSName(host) for host in HOSTS])
     certificate = (
         x509.CertificateBuilder()
@@ -206,8 +216,8 @@ def _contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=2))
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=2))
         .add_extension(alternatives, critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())

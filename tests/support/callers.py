@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
 from joserfc import jws
 from joserfc.jwk import ECKey
 
@@ -89,7 +92,7 @@ def listed(name: str, agent: Agent) -> Listed:
 
 
 class Gate:
-    """An authenticator with agents in front of it."""
+    """An authenticator with agents in front of it; `also` are further agents by name, each with its keys."""
 
     def __init__(self, clock: Clock | None = None, *, named: bool = True, **options: Any) -> None:
         self.clock = clock or Clock()
@@ -97,8 +100,10 @@ class Gate:
         # Its key is known, but nobody said whose it is.
         self.unlisted = Agent(self.clock, "https://gate.example")
         self.shelf = MemoryAgents()
+        also = options.pop("also", {})
+        known = [("alice", self.alice), ("bob", self.bob), *((name, one) for name in also for one in also[name])]
         self.sources = Sources(
-            agents=tuple(listed(name, agent) for name, agent in (("alice", self.alice), ("bob", self.bob))),
+            agents=tuple(listed(name, agent) for name, agent in known),
             self_origin=self.unlisted.directory,
             self_jwks={"keys": [self.unlisted.jwk]},
             discovery="ignore",
@@ -148,9 +153,10 @@ class Issuer:
         """A token with these claims, whatever they are."""
         head = {"alg": "ES256", "kid": "k1", **(header or {})}
         head = {name: value for name, value in head.items() if value is not None}
-        payload = json.dumps({name: value for name, value in claims.items() if value is not ...}).encode()
-        algorithms = ["ES256", "RS256", "PS256", "ES384", "Ed25519"]
-        return jws.serialize_compact(head, payload, key or self.key, algorithms)
+        body = {name: value for name, value in claims.items() if value is not ...}
+        if head["alg"] == "ES256":
+            return compact(head, body, lambda signed: es256(key or self.key, signed))
+        return jws.serialize_compact(head, json.dumps(body), key, ["RS256", "PS256", "Ed25519"])
 
     def access(self, header: Mapping[str, Any] | None = None, **claims: Any) -> str:
         """An access token for the gate."""
@@ -180,3 +186,11 @@ def compact(header: Mapping[str, Any], claims: Mapping[str, Any], sign: Callable
     parts = [urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (header, claims)]
     signature = urlsafe_b64encode(sign(b".".join(parts))).rstrip(b"=")
     return b".".join((*parts, signature)).decode()
+
+
+def es256(key: ECKey, signed: bytes) -> bytes:
+    """RFC 7518 §3.4."""
+    made = key.private_key
+    assert made is not None
+    r, s = decode_dss_signature(made.sign(signed, ECDSA(SHA256())))
+    return r.to_bytes(32) + s.to_bytes(32)

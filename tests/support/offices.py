@@ -166,7 +166,7 @@ class TrustSite:
     def trust_of(self, tool_name: str) -> dict[str, Any]:
         """What that says of trust."""
         found: dict[str, Any] = self.decided(tool_name)["extra"]["trust"]
-        return found
+        return {"taken": {}, **found}
 
 
 @contextlib.contextmanager

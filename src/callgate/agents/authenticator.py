@@ -31,7 +31,6 @@ log = logging.getLogger("callgate.agents")
 _SIGNED: Final = frozenset({b"signature", b"signature-input"})
 _MAX_CREDENTIAL: Final = 16 * 1024 + 16
 
-
 Switch: TypeAlias = bool | Callable[[], bool]
 _VERIFY: Final = VerifyOptions()
 _NO_KYA: Final = KyaPolicy()
@@ -40,7 +39,8 @@ _NO_KYA: Final = KyaPolicy()
 class Authenticator:
     """Decides about requests; see the module.
 
-    Keys come from `keys`, or from the sources that `verify` names. With `signatures` off only tokens and API keys count.
+    Keys come from `keys`, or from the sources that `verify` names. With `signatures` off only tokens and API keys
+    count.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Authenticator:
         if self._limiter is not None:
             await self._count(self._limiter, caller, so_far)
         if self._kya.mode != "off":
-            so_far.used.add(self._kya.header)
+            so_far.used.add(self._kya.header.lower())
             attested = await attest(self._kya, so_far.request.headers, caller)
             if attested is not None:
                 claims = {**caller.claims, "kya": attested.claims}

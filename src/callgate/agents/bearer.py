@@ -44,8 +44,10 @@ class Issuer(msgspec.Struct, frozen=True):
     issuer: str
     jwks_url: str = ""
     algorithms: tuple[str, ...] = ALGORITHMS
-    # The operator's names for subjects or clients of this issuer; others are called `issuer#subject`.
+    # The operator's names for subjects and for clients of this issuer; others are called `issuer#subject`. Apart, since
+    # a person may be able to choose a subject that is spelt like a client (RFC 9068 §5).
     agents: Mapping[str, str] = {}
+    clients: Mapping[str, str] = {}
 
 
 class BearerSettings(msgspec.Struct, frozen=True):
@@ -139,8 +141,7 @@ def metadata_url(resource: str) -> str:
 def _caller(issuer: Issuer, claims: Mapping[str, Any]) -> Caller:
     subject = text(claims, "sub")
     client = claims.get("client_id", claims.get("azp"))
-    names = [subject, *([client] if isinstance(client, str) else [])]
-    name = next((issuer.agents[one] for one in names if one in issuer.agents), "")
+    name = issuer.agents.get(subject) or (issuer.clients.get(client, "") if isinstance(client, str) else "")
     kept = {key: claims[key] for key in _KEPT if isinstance(claims.get(key), (str, int, float))}
     # With its issuer before it, no subject can be called like an agent that the operator has rules for.
     return Caller(id=name or f"{issuer.issuer}#{subject}", source="oauth", key=subject, name=name, claims=kept)

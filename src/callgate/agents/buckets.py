@@ -18,16 +18,20 @@ FAR_MS: Final = 3_600_000.0
 # Sums of many fractions are a little off.
 _ROUNDING_MS: Final = 0.5
 _SLOWEST: Final = 1e-12
+# A time in milliseconds has no finer steps than a few thousandths: less than that would be taken for nothing.
+FASTEST: Final = 100.0
+_LEAST: Final = 0.1
 
 Asked: TypeAlias = Sequence[tuple[bytes, Take]]
 
 
 def demand(take: Take) -> None:
     """Refuse what no bucket can be."""
-    numbers = (take.per_ms, take.burst, take.cost)
-    if not all(map(math.isfinite, numbers)) or take.per_ms < _SLOWEST or take.burst <= 0 or take.cost < 0:
+    sane = all(map(math.isfinite, (take.per_ms, take.burst, take.cost)))
+    if not sane or not _SLOWEST <= take.per_ms <= FASTEST or take.burst <= 0 or 0 != take.cost < _LEAST:
         raise ConfigError(
-            "a rate limit has to allow something", advice="Give it a rate above 0 and a burst of at least 1."
+            "a rate limit allows nothing, or more than can be counted",
+            advice="Give it a rate above 0 and up to 100,000 a second, and a burst of at least 1.",
         )
 
 

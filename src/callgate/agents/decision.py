@@ -57,6 +57,11 @@ class Decision(msgspec.Struct, frozen=True):
     # Request headers that were for us alone.
     used: frozenset[bytes] = frozenset()
 
+    def __repr__(self) -> str:
+        # Nothing of the request: its headers may hold a secret.
+        who = self.caller.id if self.caller is not None else ""
+        return f"Decision(ok={self.ok}, reason={self.reason}, status={self.status}, caller={who!r})"
+
     @property
     def raw_body(self) -> bytes:
         """The bytes that were verified: send these on, and no others (WB-028)."""

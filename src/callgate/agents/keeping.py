@@ -21,7 +21,7 @@ BUDGETS: Final = 100_000
 # Nonces in the memory of one process; above that nobody is let in, since none of them can be forgotten.
 NONCES: Final = 1_000_000
 
-DIRECTORY_BYTES: Final = 1024 * 1024
+DIRECTORY_BYTES: Final = 512 * 1024
 JWK_BYTES: Final = 16 * 1024
 CHARS: Final = 2048
 DIGEST_BYTES: Final = 64

@@ -118,7 +118,7 @@ class Key:
 
 def thumbprint(jwk: Mapping[str, Any]) -> str:
     """RFC 7638 with SHA-256; RFC 8037 for OKP. Private members and all others make no difference."""
-    kind = jwk.get("kty")
+    kind = jwk.get("kty") if isinstance(jwk, Mapping) else None
     if not isinstance(kind, str) or kind not in _MEMBERS:
         raise _unusable("its type is not known here")
     members = json.dumps({name: jwk.get(name) for name in _MEMBERS[kind]}, separators=(",", ":"), sort_keys=True)

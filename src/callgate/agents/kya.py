@@ -74,7 +74,7 @@ async def attest(policy: KyaPolicy, headers: tuple[tuple[bytes, bytes], ...], ca
     """What the request's token says, None where none is asked for or needed; raises Refused."""
     if policy.mode == "off":
         return None
-    values = [value for name, value in headers if name == policy.header]
+    values = [value for name, value in headers if name == policy.header.lower()]
     if policy.mode == "required" and policy.verifier is None:
         raise _broken("tokens are required here, and nothing is set up that could verify one")
     if not any(value.strip() for value in values):

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import msgspec
 
 from callgate.agents import keeping
-from callgate.agents.buckets import Buckets, asked
+from callgate.agents.buckets import FASTEST, Buckets, asked
 from callgate.agents.model import ToolPolicy
 from callgate.agents.storage import AgentShelf, Budget, Take
 from callgate.errors import ConfigError, Reason, Refused
@@ -40,10 +40,10 @@ class Limit(msgspec.Struct, frozen=True):
                 f"{self.name!r} cannot name a rate limit", advice="Use lower case letters, digits, `_`, `.` and `-`."
             )
         most = self.burst if self.burst is not None else 1
-        if not (0 < self.per_minute <= _MOST and 1 <= most <= _MOST):
+        if not (0 < self.per_minute <= FASTEST * _MINUTE_MS and 1 <= most <= _MOST):
             raise ConfigError(
                 f"the rate limit {self.name!r} allows nothing or more than can be counted",
-                advice="Set per_minute above 0 and burst to at least 1; deny tools that nobody may call.",
+                advice="Set per_minute above 0, up to 6,000,000, and burst to at least 1; deny what nobody may call.",
             )
 
     @property

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -67,6 +68,11 @@ def settled(options: VerifyOptions, *, tool_rules: bool, production: bool) -> Se
         test_key=None if options.test_public_key is None else _test_key(options.test_public_key),
         production=production,
     )
+
+
+def by_environment(name: str = "CALLGATE_BLOCK_ALL", environ: Mapping[str, str] = os.environ) -> Callable[[], bool]:
+    """A kill switch that is looked up anew for each request (WB-089); what is not clearly off is on."""
+    return lambda: environ.get(name, "").strip().lower() not in {"", "0", "false", "off", "no"}
 
 
 def directories(options: VerifyOptions) -> Directories:

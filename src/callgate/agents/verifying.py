@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -174,7 +175,7 @@ class Verifier:
         return key
 
     async def _fresh(self, good: list[_Holds], others: dict[str, Reason]) -> _Holds | None:
-        """Take the nonces. Of several signatures that hold each one is taken: none of them is good for a second time."""
+        """Take the nonces. Of several signatures that hold each one is taken: none of them is good for another time."""
         if self._nonces is None:
             return good[0]
         found: _Holds | None = None
@@ -202,7 +203,7 @@ def _place(directory: Advertised | None) -> str | None:
     return directory.uri
 
 
-def _ours(given: dict[str, Input | None], signed: Set[str], others: dict[str, Reason]) -> dict[str, Input]:
+def _ours(given: dict[str, Input | None], signed: AbstractSet[str], others: dict[str, Reason]) -> dict[str, Input]:
     """The labels with our tag; why each of the rest is not looked at goes to `others`."""
     found: dict[str, Input] = {}
     if len(signed) > 1 or not signed <= given.keys():

@@ -20,7 +20,8 @@ _THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 # RFC 6749 §3.3
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
 _SECRET_MEMBERS: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
-_NAME_CHARS: Final = 256
+# As agents/directories/listing.py takes it
+_AGENT: Final = re.compile(r"[!-~]{1,128}")
 _SUBJECT_CHARS: Final = 1024
 
 PerMinute = Annotated[float, Meta(ge=0.001, le=1000000)]
@@ -67,9 +68,9 @@ def scope(text: str) -> str | None:
 
 
 def agent_name(text: str) -> str | None:
-    if text and len(text) <= _NAME_CHARS and text.isprintable():
+    if _AGENT.fullmatch(text):
         return None
-    return f"an agent's name has 1 to {_NAME_CHARS} printable characters"
+    return "an agent's name has 1 to 128 printable ASCII characters without spaces"
 
 
 def directory(text: str) -> str | None:

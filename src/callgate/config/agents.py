@@ -289,6 +289,10 @@ class Agents(Section, frozen=True):
         """Rules for an agent that nobody could ever be recognised as (the seed's agents without a directory)."""
         elsewhere = self.signatures.agents_directory is not None or self.api_keys.enabled
         for name, one in self.known.items():
+            issuer = (one.subject or "").partition("#")[0]
+            if one.subject is not None and issuer not in self.oauth.issuers:
+                text = f"{issuer} is none of the issuers in [agents.oauth]; add it there, spelt in the same way"
+                yield Clash(("known", name, "subject"), text, ("known", "oauth"))
             if not one.signs and one.subject is None and not elsewhere:
                 text = (
                     "nobody can be recognised as this agent; add its thumbprint and directory, its jwk or subject, "

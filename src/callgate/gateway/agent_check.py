@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from callgate.agents.acl import Acl, permits, shown
+from callgate.agents.model import AgentPolicy, ToolPolicy
+from callgate.config import AgentRules, Agents
 from callgate.errors import Reason, Refused
 from callgate.gate import Call, Pass, Refuse, Verdict
 from callgate.gateway.line import proof_of
@@ -41,6 +43,22 @@ class AgentCheck:
         if context.barred is not None:
             return _refuse(context.barred, facts)
         return Pass(facts) if facts else _PASS
+
+
+def make_acl(agents: Agents) -> Acl:
+    """The rules of a configuration."""
+    return Acl(
+        (
+            AgentPolicy(name, _policy(one), {server: _policy(rules) for server, rules in one.servers.items()})
+            for name, one in agents.known.items()
+        ),
+        default=None if agents.default is None else _policy(agents.default),
+        servers={server: _policy(rules) for server, rules in agents.servers.items()},
+    )
+
+
+def _policy(rules: AgentRules) -> ToolPolicy:
+    return ToolPolicy(rules.allow_tools, rules.deny_tools, rules.denied, rules.per_minute, rules.burst)
 
 
 def _refuse(refused: Refused, facts: Mapping[str, Any]) -> Refuse:

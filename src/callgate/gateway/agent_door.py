@@ -11,58 +11,56 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from callgate.agents.acl import Acl, permits
 from callgate.agents.apikeys import PREFIX
 from callgate.agents.decision import identity_headers
-from callgate.agents.kya import KyaPolicy, attest
-from callgate.agents.model import Caller, Signed, Verified
+from callgate.agents.model import Caller, Signed
 from callgate.errors import Reason, Refused, StoreError, place
 from callgate.gateway.agent_limits import CallLimits
 from callgate.gateway.exchange import Exchange
 
 log = logging.getLogger("callgate.agents")
 
-SIGNATURE_HEADERS: Final = (b"signature", b"signature-input")
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+# Told by which proof a request came, and why it was refused if it was.
+Tell: TypeAlias = Callable[[str, Reason | None], None]
+
 # Of no use to a server behind: they were for this gateway's name, and the body may yet be given labels.
-_SIGNED_SPENT: Final = frozenset({*SIGNATURE_HEADERS, b"signature-agent", b"content-digest"})
+_SIGNED_SPENT: Final = frozenset({b"signature", b"signature-input", b"signature-agent", b"content-digest"})
 _TOKEN_SPENT: Final = frozenset({b"authorization"})
 _MAX_CREDENTIAL: Final = 16 * 1024 + 16
-_CHALLENGED: Final = frozenset({401, 403})
-# Told how many requests came by which proof, and which were refused for what.
-Tell = Callable[[str, Reason | None], None]
 
 
-class Verifies(Protocol):
-    async def verify(self, signed: Signed) -> Verified: ...
+class Open(msgspec.Struct, frozen=True):
+    """Which ways to prove who one is are open, and whether somebody has to; `kya` asks on whose behalf as well."""
+
+    required: bool = False
+    signatures: bool = False
+    bearer: bool = False
+    api_keys: bool = False
+    kya: bool = False
+    # Whether rules look into bodies: then a signature that leaves the body out proves nothing.
+    digest: bool = False
 
 
-class Names(Protocol):
-    """Says whose a verified key is; None where it is nobody's that is listed."""
+class Ways(Protocol):
+    """What verifies each kind of proof; all raise Refused."""
 
-    async def caller(self, verified: Verified) -> Caller | None: ...
+    kya_header: bytes
 
+    async def signed(self, request: Signed, *, body: bool) -> Caller: ...
 
-class Takes(Protocol):
-    """Says whose token or key a text is; raises Refused."""
+    async def token(self, text: str) -> Caller: ...
 
-    async def verify(self, text: str, /) -> Caller: ...
+    async def api_key(self, text: str) -> Caller: ...
 
+    async def attested(self, headers: Headers, caller: Caller) -> Caller: ...
 
-class Ways(msgspec.Struct, frozen=True):
-    """How callers can prove who they are; None where that way is closed."""
-
-    signatures: Verifies | None = None
-    # For requests without a body of their own, which have nothing that a digest could bind.
-    bodiless: Verifies | None = None
-    names: Names | None = None
-    bearer: Takes | None = None
-    api_keys: Takes | None = None
-    # What to send with a refusal, so that a client knows how to get a token (RFC 6750 §3).
-    challenge: Callable[[Refused], str] | None = None
+    def challenge(self, refused: Refused) -> str | None: ...
 
 
 class AgentDoor:
@@ -70,49 +68,41 @@ class AgentDoor:
 
     def __init__(
         self,
-        ways: Ways,
+        is_open: Open,
+        ways: Callable[[], Ways],
         *,
-        required: bool,
         acl: Acl,
         limits: CallLimits,
-        kya: KyaPolicy,
         external: tuple[str, str] | None,
         seconds: float,
         tell: Tell,
-        digest: bool = False,
     ) -> None:
+        self._open = is_open
         self._ways = ways
-        self._required = required
         self._acl = acl
         self._limits = limits
-        self._kya = kya
+        # Scheme and authority that agents know this gateway by; otherwise it is what they call it.
         self._external = external
         self._seconds = seconds
         self._tell = tell
-        # Whether rules look into the body: then nobody is taken at their word whose signature leaves it out.
-        self._digest = digest
 
     def glance(self, exchange: Exchange) -> None:
         """Before the body is read: refuse who brings nothing at all."""
-        if self._required and not self._brings(exchange):
-            refused = self._missing()
+        if self._open.required and not self._brings(exchange):
+            signs = self._open.signatures
+            refused = Refused(Reason.MISSING_SIGNATURE_HEADERS if signs else Reason.CREDENTIALS_REQUIRED)
             self._refused(exchange, refused)
             raise refused
 
     async def come_in(self, exchange: Exchange, server: str, body: bytes, tools: Sequence[str]) -> None:
         """Find out who sent this; raises Refused. `tools` are those that it calls."""
-        if not self._brings(exchange):
-            if self._required:
-                self.glance(exchange)
+        self.glance(exchange)
+        if not self._brings(exchange) and not (tools and self._limits.any):
             self._tell("none", None)
-            if tools and self._limits.any:
-                exchange.barred = await self._spend(exchange, f"peer:{exchange.peer}", server, tools)
             return
         try:
             async with asyncio.timeout(self._seconds):
-                caller = await self._identify(exchange, body)
-                if caller is not None:
-                    await self._consider(exchange, caller, server, tools)
+                await self._find_out(exchange, server, body, tools)
         except Refused as refused:
             self._refused(exchange, refused)
             raise
@@ -123,55 +113,65 @@ class AgentDoor:
         except Exception as error:  # noqa: BLE001 - fail closed: what nobody thought of is refused, never a pass
             raise self._broken(exchange, Reason.CHECK_FAILED, place(error)) from None
 
+    async def _find_out(self, exchange: Exchange, server: str, body: bytes, tools: Sequence[str]) -> None:
+        caller = await self._identify(exchange, body) if self._brings(exchange) else None
+        if caller is not None:
+            exchange.caller = caller
+            exchange.identity = identity_headers(caller)
+        self._tell("none" if caller is None else caller.source, None)
+        who = f"peer:{exchange.peer}" if caller is None else caller.id
+        policy = self._acl.policy("" if caller is None else caller.id, server)
+        if policy.denied and not tools and caller is not None:
+            raise Refused(Reason.AGENT_DENIED)
+        if policy.denied or not all(permits(policy, tool) for tool in tools):
+            return  # the gate says so, and has it on record
+        if tools and self._limits.any:
+            allowance = await self._limits.take(who, server, tools)
+            exchange.answering = tuple((name.lower().encode(), value.encode()) for name, value in allowance.headers)
+            exchange.barred = None if allowance.ok else allowance.refusal()
+        if self._open.kya and caller is not None and exchange.barred is None:
+            await self._attest(exchange, caller, calls=bool(tools))
+
     # ---- who ----
+
+    def _signs(self, exchange: Exchange) -> bool:
+        fields = exchange.fields
+        return self._open.signatures and (b"signature" in fields or b"signature-input" in fields)
 
     def _brings(self, exchange: Exchange) -> bool:
         """Whether a request carries anything that is for us to verify."""
-        fields = exchange.fields
-        if self._ways.signatures is not None and (b"signature" in fields or b"signature-input" in fields):
+        if self._signs(exchange):
             return True
-        given = fields.get(b"authorization")
+        given = exchange.fields.get(b"authorization")
         if given is None:
             return False
-        if self._required or self._ways.bearer is not None:
-            return self._ways.bearer is not None or self._ways.api_keys is not None
+        if self._open.required or self._open.bearer:
+            return self._open.bearer or self._open.api_keys
         # A token may be for the server behind; what looks like a key of ours is nobody else's.
-        return self._ways.api_keys is not None and PREFIX.encode() in given
-
-    def _missing(self) -> Refused:
-        signs = self._ways.signatures is not None
-        return Refused(Reason.MISSING_SIGNATURE_HEADERS if signs else Reason.CREDENTIALS_REQUIRED)
+        return self._open.api_keys and PREFIX.encode() in given
 
     async def _identify(self, exchange: Exchange, body: bytes) -> Caller | None:
         """A request with a signature stands or falls with it, whatever else it carries."""
-        fields = exchange.fields
-        if self._ways.signatures is not None and (b"signature" in fields or b"signature-input" in fields):
+        if self._signs(exchange):
             return await self._signed(exchange, body)
         token = self._token(exchange)
         if token is None:
             return None
         exchange.spent = _TOKEN_SPENT
-        if self._ways.api_keys is not None and token.startswith(PREFIX):
-            return await self._ways.api_keys.verify(token)
-        if self._ways.bearer is None:
-            raise Refused(Reason.CREDENTIALS_INVALID, "this is no API key of this gateway")
-        return await self._ways.bearer.verify(token)
+        if self._open.api_keys and token.startswith(PREFIX):
+            return await self._ways().api_key(token)
+        return await self._ways().token(token)
 
     async def _signed(self, exchange: Exchange, body: bytes) -> Caller:
-        verifier = self._ways.signatures if exchange.method == "POST" else self._ways.bodiless
-        assert verifier is not None
-        assert self._ways.names is not None
-        verified = await verifier.verify(self.request(exchange, body))
-        if self._digest and exchange.method == "POST" and not verified.digest_verified:
-            # The verifier sees to this; one that does not is no reason to let a body slip in.
-            raise Refused(Reason.CONTENT_DIGEST_REQUIRED)
-        caller = await self._ways.names.caller(verified)
-        if caller is None:
-            raise Refused(Reason.AGENT_NOT_IN_DIRECTORY)
-        exchange.spent = _SIGNED_SPENT
-        if body and not verified.digest_verified:
+        posted = exchange.method == "POST"
+        caller = await self._ways().signed(self._request(exchange, body), body=posted)
+        if posted and not caller.digest_verified:
+            if self._open.digest:
+                # The verifier sees to this; one that does not is no reason to let a body slip in.
+                raise Refused(Reason.CONTENT_DIGEST_REQUIRED)
             fields = {"agent": caller.id, "key": caller.key, "contentDigestVerified": False}
             log.info("body not bound to its signature", extra={"fields": fields})
+        exchange.spent = _SIGNED_SPENT
         return caller
 
     def _token(self, exchange: Exchange) -> str | None:
@@ -182,62 +182,40 @@ class AgentDoor:
         scheme, _, token = values[0].strip().partition(b" ")
         if scheme.lower() == b"bearer" and token.strip():
             return token.strip().decode()
-        if self._required:
+        if self._open.required:
             raise Refused(Reason.CREDENTIALS_REQUIRED, "Authorization carries no bearer token")
         return None
 
-    def request(self, exchange: Exchange, body: bytes) -> Signed:
+    def _request(self, exchange: Exchange, body: bytes) -> Signed:
         """The request as its sender saw it: under the name that they know this gateway by."""
         host = exchange.fields.get(b"host", b"").decode("latin-1").strip()
         scheme, authority = (exchange.scheme, host) if self._external is None else self._external
-        # A `?` with nothing behind it is no query to an ASGI server; nor is it to anybody who routes by it.
-        query = exchange.query.decode("latin-1") if exchange.query else None
         path = (exchange.raw_path or exchange.path.encode()).partition(b"?")[0].decode("latin-1")
+        # ASGI does not tell an empty query from none.
+        query = exchange.query.decode("latin-1") if exchange.query else None
         return Signed(exchange.method, scheme, authority, path, query, tuple(exchange.headers), body)
 
-    # ---- what they may ----
-
-    async def _consider(self, exchange: Exchange, caller: Caller, server: str, tools: Sequence[str]) -> None:
-        policy = self._acl.policy(caller.id, server)
-        if policy.denied and not tools:
-            raise Refused(Reason.AGENT_DENIED)
-        exchange.caller = caller
-        exchange.identity = identity_headers(caller)
-        self._tell(caller.source, None)
-        if policy.denied or not all(permits(policy, tool) for tool in tools):
-            return  # the gate says so, and has it on record
-        if tools and self._limits.any:
-            exchange.barred = await self._spend(exchange, caller.id, server, tools)
-        if self._kya.mode != "off" and exchange.barred is None:
-            await self._attest(exchange, caller, calls=bool(tools))
-
-    async def _spend(self, exchange: Exchange, who: str, server: str, tools: Sequence[str]) -> Refused | None:
-        allowance = await self._limits.take(who, server, tools)
-        exchange.answering = tuple((name.lower().encode(), value.encode()) for name, value in allowance.headers)
-        return None if allowance.ok else allowance.refusal()
-
     async def _attest(self, exchange: Exchange, caller: Caller, *, calls: bool) -> None:
+        ways = self._ways()
         try:
-            attested = await attest(self._kya, tuple(exchange.headers), caller)
+            exchange.caller = await ways.attested(tuple(exchange.headers), caller)
         except Refused as refused:
             if not calls:
                 raise
             exchange.barred = refused
-            return
-        exchange.spent |= {self._kya.header}
-        if attested is not None:
-            claims = {**caller.claims, "kya": attested.claims}
-            exchange.caller = msgspec.structs.replace(caller, principal=attested.principal, claims=claims)
+        exchange.spent |= {ways.kya_header}
 
     # ---- saying no ----
 
     def _refused(self, exchange: Exchange, refused: Refused) -> None:
-        self._tell("none" if exchange.caller is None else exchange.caller.source, refused.reason)
-        if self._ways.challenge is not None and refused.status in _CHALLENGED:
-            exchange.answering += ((b"www-authenticate", self._ways.challenge(refused).encode()),)
+        caller = exchange.caller
+        self._tell("none" if caller is None else caller.source, refused.reason)
+        challenge = self._ways().challenge(refused)
+        if challenge is not None:
+            exchange.answering += ((b"www-authenticate", challenge.encode()),)
         fields = {"reason": refused.reason.value, "peer": exchange.peer or "", "path": exchange.path[:256]}
-        if exchange.caller is not None:
-            fields["agent"] = exchange.caller.id
+        if caller is not None:
+            fields["agent"] = caller.id
         log.warning("caller refused", extra={"fields": fields})
 
     def _broken(self, exchange: Exchange, reason: Reason, why: str) -> Refused:

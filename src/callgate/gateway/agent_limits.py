@@ -45,7 +45,8 @@ def _limits(rules: AgentRules, name: str, of: str, server: str, tool: str) -> It
     if rules.per_minute is not None:
         yield Limit(name, rules.per_minute, rules.burst, of)
     for glob, per_minute in rules.per_tool.items():
-        if fnmatchcase(tool, glob):
-            # By tool, not by pattern: `get_*` lets each of these tools be called so often.
-            yield Limit("tool", per_minute, None, f"{server}/{tool}")
+        if fnmatchcase(tool.casefold(), glob.casefold()):
+            # By tool, not by pattern: `get_*` lets each of these tools be called so often. In any case: a server may
+            # not care, and nobody is to be counted anew for spelling a name otherwise.
+            yield Limit("tool", per_minute, None, f"{server}/{tool.casefold()}")
             break

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from callgate.errors import Reason, Refused, UpstreamError, place
 from callgate.gate import Context
 from callgate.gateway.bell import onto, wants_changes
-from callgate.gateway.door import Answered, Entry, Turned, refuse_all
+from callgate.gateway.door import Answered, Entry, Turned, called_tools, refuse_all
 from callgate.gateway.exchange import JSON, AsgiMessage, ClientGone, Exchange, Receive, Scope, Send
 from callgate.gateway.guard import check_media_type, check_nominated
 from callgate.gateway.http_line import HttpLine, listening, origin, visit
@@ -109,6 +109,9 @@ class App:
         try:
             if exchange.path not in ("/healthz", "/readyz"):
                 site.guard.check(exchange)
+            if exchange.path in site.documents:
+                await _publish(exchange, site.documents[exchange.path])
+                return
             if not exchange.path.endswith(SUFFIX):
                 console = None if exchange.path in _OPERATORS else self._console()
                 if console is not None:
@@ -134,6 +137,8 @@ class App:
             self._watched.request(exchange.method, exchange.status)
 
     async def _serve(self, site: Site, exchange: Exchange) -> None:
+        if site.agents is not None and site.door.gate.closed() is None:
+            site.agents.glance(exchange)
         upstream = site.upstream(exchange.path)
         if self._busy >= site.in_flight and exchange.method != "GET":
             raise Refused(Reason.OVERLOADED)
@@ -148,7 +153,10 @@ class App:
         try:
             if exchange.method == "POST":
                 await self._post(site, upstream, exchange)
-            elif exchange.method == "GET":
+                return
+            if site.agents is not None:
+                await site.agents.come_in(exchange, upstream.name, b"", ())
+            if exchange.method == "GET":
                 if site.door.desk is not None:
                     context = listening(upstream.name, exchange, Routing(exchange).version, self._clients)
                     exchange.screen = site.door.desk.screen(context)
@@ -199,6 +207,8 @@ class App:
                 raise Turned(refused, error_reply(_id_of(message), refused)) from None
             if not _has_request(message) and (closed := door.gate.closed()) is not None:
                 raise closed
+            if site.agents is not None:
+                await self._meet(site, upstream, exchange, raw, message)
             if door.desk is None:
                 context = origin(upstream.name, exchange, routing.version)
             else:
@@ -217,6 +227,17 @@ class App:
             await _turn(exchange, turned)
         except Answered as answered:
             await exchange.respond(200, answered.reply, [JSON])
+
+    @staticmethod
+    async def _meet(site: Site, upstream: Upstream, exchange: Exchange, raw: bytes, message: Message | Batch) -> None:
+        """Who sent the message. The kill switch comes first: while it is on, nobody is asked and nothing leaves."""
+        exchange.barred = site.door.gate.closed()
+        if exchange.barred is not None or site.agents is None:
+            return
+        try:
+            await site.agents.come_in(exchange, upstream.name, raw, called_tools(message))
+        except Refused as refused:
+            raise Turned(refused, refuse_all(message, refused)) from None
 
     async def _traced(
         self, site: Site, upstream: Upstream, exchange: Exchange, message: Message | Batch, context: Context
@@ -238,7 +259,7 @@ class App:
             await self._pass_on(site, upstream, exchange, entry)
 
     async def _pass_on(self, site: Site, upstream: Upstream, exchange: Exchange, entry: Entry) -> None:
-        site.door.last_look(entry)
+        site.door.last_look(entry, exchange.barred)
         endless = isinstance(entry.message, Message) and entry.message.method == _SUBSCRIBE
         try:
             if endless:
@@ -331,6 +352,13 @@ class App:
                 f"nothing is at {exchange.path!r}",
                 advice="MCP endpoints are /servers/NAME/mcp, and /mcp while there is one server.",
             )
+
+
+async def _publish(exchange: Exchange, document: bytes) -> None:
+    """What clients have to know before they can call; web pages of others may read it too."""
+    if exchange.method not in ("GET", "HEAD"):
+        raise Refused(Reason.METHOD_NOT_ALLOWED, advice="Use GET.")
+    await exchange.respond(200, document, [JSON, (b"access-control-allow-origin", b"*")])
 
 
 async def _turn(exchange: Exchange, turned: Turned) -> None:

@@ -305,9 +305,9 @@ class Door:
         if result is not None:
             raise Answered(_reply(message, result))
 
-    def last_look(self, entry: Entry) -> None:
+    def last_look(self, entry: Entry, barred: Refused | None = None) -> None:
         """Before a message leaves: what it was decided by may have changed since; raises Turned."""
-        closed = self.gate.closed()
+        closed = barred or self.gate.closed()
         if closed is None and self.desk is not None:
             for flight in entry.calls:
                 closed = closed or self.desk.last_look(flight.call)
@@ -388,6 +388,16 @@ def _turned(message: Message, call: Call, refused: Refused) -> Turned:
 
 def _reply(message: Message, result: Mapping[str, Any]) -> bytes:
     return _encode({"jsonrpc": "2.0", "id": message.id, "result": result})
+
+
+def called_tools(message: Message | Batch) -> tuple[str, ...]:
+    """The tools that a message calls, as far as it says; what cannot be read as a call is refused later."""
+    found = []
+    for one in message.messages if isinstance(message, Batch) else (message,):
+        if one.method == TOOLS_CALL:
+            name = one.params.get("name") if isinstance(one.params, dict) else None
+            found.append(name if isinstance(name, str) else "")
+    return tuple(found)
 
 
 def refuse_all(

@@ -29,13 +29,14 @@ _LISTS_BYTES: Final = 64 * 1024 * 1024
 _CALLER: Final = "caller:"
 # What differs from request to request, or says nothing to a server about whom it lists its tools to.
 _SILENT: Final = frozenset(
-    b"accept accept-encoding authorization b3 baggage cache-control connection content-length content-type cookie date "
-    b"dnt expect forwarded host idempotency-key keep-alive last-event-id origin pragma priority proxy-authorization "
-    b"proxy-connection referer request-id te trailer transfer-encoding traceparent tracestate upgrade "
-    b"x-amzn-trace-id x-cloud-trace-context x-correlation-id x-forwarded-for x-forwarded-host x-forwarded-proto "
+    b"accept accept-encoding authorization b3 baggage cache-control connection content-digest content-length "
+    b"content-type cookie date dnt expect forwarded host idempotency-key keep-alive last-event-id origin pragma "
+    b"priority proxy-authorization proxy-connection referer request-id signature signature-input te trailer "
+    b"transfer-encoding traceparent tracestate upgrade x-amzn-trace-id x-cloud-trace-context "
+    b"x-correlation-id x-forwarded-for x-forwarded-host x-forwarded-proto "
     b"x-real-ip x-request-id".split()
 )
-_SILENT_STARTS: Final = (b"mcp-", b"sec-", b"x-b3-")
+_SILENT_STARTS: Final = (b"callgate", b"kyapay-", b"mcp-", b"sec-", b"x-b3-")
 # What most callers send and nothing else: told at a glance.
 _USUAL: Final = _SILENT | {b"mcp-method", b"mcp-name", b"mcp-protocol-version", b"mcp-session-id"}
 
@@ -157,15 +158,17 @@ def is_shared(session: str) -> bool:
     return not session or session.startswith(_CALLER)
 
 
-def caller(headers: Mapping[bytes, bytes], *, credentials: bool) -> str:
+def caller(headers: Mapping[bytes, bytes], *, credentials: bool, agent: str = "") -> str:
     """Callers without a session, as far as the server can tell them apart: by what it is given of their headers.
 
     A server may show each of them another list: by their `credentials`, where it is given those, by the toolsets that a
-    header asks for, by their language.
+    header asks for, by their language; and by the `agent` that the gateway tells it of.
     """
     told = [] if headers.keys() <= _USUAL else [pair for pair in headers.items() if _speaks(pair[0])]
     if credentials and b"authorization" in headers:
         told.append((b"authorization", headers[b"authorization"]))
+    if agent:
+        told.append((b"callgate-agent", agent.encode("utf-8", "surrogatepass")))
     return _digest(tuple(sorted(told))) if told else ""
 
 

@@ -16,6 +16,7 @@ from callgate.audit import ArgumentsPolicy, AuditLog
 from callgate.config import Config, ServerApproval, ServerPinning, ServerTrust
 from callgate.errors import Reason, Refused
 from callgate.gate import Gate, no_objection, nobody_to_ask
+from callgate.gateway.agent_setup import AgentOffice, agent_check
 from callgate.gateway.books import Books
 from callgate.gateway.desks import Desks
 from callgate.gateway.door import Desk, Door
@@ -50,6 +51,9 @@ class Runtime:
         self.office: Office | None = None
         self.pinning: PinOffice | None = None
         self.trust: TrustOffice | None = None
+        # Where this process listens, for as long as it runs, whatever a new configuration says.
+        self._address = config.gateway.address
+        self.agents = AgentOffice(store, self._met)
         self._starting: asyncio.Task[None] | None = None
         self._trusting: asyncio.Task[None] | None = None
         # What to type to review tools: for the operator's log, and for callers.
@@ -88,8 +92,10 @@ class Runtime:
                 try:
                     await runtime._open_pinning(config)
                     await runtime._open_trust(config)
+                    await runtime.agents.start()
                     yield runtime
                 finally:
+                    await runtime.agents.stop()
                     await runtime._close_trust()
                     await runtime._close_pinning()
                     await runtime.switch.stop()
@@ -119,6 +125,7 @@ class Runtime:
         gate = Gate(
             kill_switch=self.closed,
             record=self.books.record,
+            agents=agent_check(config, self._address),
             pinning=no_objection if pinned is None else pinned.check,
             trust=no_objection if trusted is None else trusted.check,
             approval=nobody_to_ask if approving is None else approving.check,
@@ -183,6 +190,12 @@ class Runtime:
     async def _close_trust(self) -> None:
         if self.trust is not None:
             await self.trust.stop()
+
+    def _met(self, source: str, reason: Reason | None) -> None:
+        if reason is None:
+            self.metrics.agent_requests.at(source).inc()
+        else:
+            self.metrics.agent_refusals.at(reason.value).inc()
 
     def _trust_alert(self, server: str, what: str, _detail: dict[str, Any]) -> None:
         self.metrics.trust_alerts.at(server, what).inc()
@@ -262,7 +275,18 @@ class Runtime:
         if self.trust is not None and not trusting:
             self._trusting = asyncio.create_task(self.trust.start())
         groups = {name: server.pinning.group or "" for name, server in config.servers.items()}
-        site = Site(door, guard, upstreams, limits.body_seconds, limits.in_flight, limits.held_bytes, groups)
+        reception = self.agents.furnish(config, self._address)
+        site = Site(
+            door,
+            guard,
+            upstreams,
+            limits.body_seconds,
+            limits.in_flight,
+            limits.held_bytes,
+            groups,
+            None if reception is None else reception.door,
+            {} if reception is None else reception.documents,
+        )
         # Only now: a configuration that cannot be taken whole changes nothing.
         self.metrics.know(config.servers)
         self.switch.force(config.policy.block_all)

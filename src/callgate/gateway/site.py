@@ -9,6 +9,7 @@ from typing import Final, Protocol
 import msgspec
 
 from callgate.errors import Reason, Refused
+from callgate.gateway.agent_door import AgentDoor
 from callgate.gateway.door import Door, Entry
 from callgate.gateway.exchange import Exchange
 from callgate.gateway.guard import Guard
@@ -55,6 +56,9 @@ class Site(msgspec.Struct, frozen=True):
     held_bytes: int
     # The group of each server; empty for those that stand in none.
     groups: Mapping[str, str] = {}
+    # Who calls; None where nobody is asked. And what is published at well-known paths.
+    agents: AgentDoor | None = None
+    documents: Mapping[str, bytes] = {}
 
     def upstream(self, path: str) -> Upstream:
         """The server a path leads to. A server of a group is found under that group's path only."""

@@ -105,7 +105,8 @@ class Toolsets:
         place = self.places.get(context.server)
         if place is None or place.kind != "http":
             return ""
-        return caller(context.headers, credentials=place.by_caller)
+        agent = "" if context.caller is None else context.caller.id
+        return caller(context.headers, credentials=place.by_caller, agent=agent)
 
     def line(self, context: Context) -> Line:
         return self._lines.at(self._key(context))

@@ -23,6 +23,7 @@ NO_REASON: Final = "none"
 _REASONS: Final = frozenset({NO_REASON, *(reason.value for reason in Reason)})
 _VERDICTS: Final = frozenset({"pass", "refuse"})
 _TRUST_ALERTS: Final = frozenset({"flagged", "labels_missing"})
+_SOURCES: Final = frozenset({"web-bot-auth", "oauth", "api-key", "none"})
 _TOOL_CHANGES: Final = frozenset({"new", "text", "beside", "gone", "back", "grown", "arguments"})
 _TRANSPORTS: Final = frozenset({"http", "stdio"})
 _METHODS: Final = frozenset({"GET", "POST", "DELETE", "OPTIONS", "HEAD", "PUT", "PATCH"})
@@ -101,6 +102,18 @@ class Metrics:
             "Results that were flagged or held back, and tools whose labels went missing.",
             Counter,
             {**server, "what": _TRUST_ALERTS},
+        )
+        self.agent_requests = Family(
+            "callgate_agent_requests_total",
+            "Requests by how their sender proved who they are.",
+            Counter,
+            {"source": _SOURCES},
+        )
+        self.agent_refusals = Family(
+            "callgate_agent_refusals_total",
+            "Requests refused because of who sent them, or because nobody could tell who did.",
+            Counter,
+            {"reason": _REASONS},
         )
         self.tools_waiting = Family("callgate_tools_waiting", "Tools of a server that wait for review.", Gauge, server)
         self.kill_switch = Family("callgate_kill_switch", "1 while the kill switch refuses every call.", Gauge)

@@ -50,9 +50,13 @@ async def test_a_subject_cannot_take_an_agents_name(issuer):
 
 
 async def test_an_operators_name_for_a_client(issuer):
-    gate = bearer(issuer, trusted={"agents": {"client-1": "helper"}})
+    gate = bearer(issuer, trusted={"clients": {"client-1": "helper"}, "agents": {"dora": "doer"}})
     assert (await gate.verify(issuer.access(client_id="client-1"))).id == "helper"
+    assert (await gate.verify(issuer.access(azp="client-1"))).id == "helper"
+    assert (await gate.verify(issuer.access(sub="dora"))).id == "doer"
     assert (await gate.verify(issuer.access(client_id="client-2"))).id.endswith("#carol")
+    assert (await gate.verify(issuer.access(sub="client-1"))).id.endswith("#client-1")
+    assert (await gate.verify(issuer.access(client_id="dora"))).id.endswith("#carol")
 
 
 async def test_audiences(issuer):

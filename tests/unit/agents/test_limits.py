@@ -94,6 +94,13 @@ async def test_over_an_hour_it_is_the_sustained_rate(limiter, clock):
     assert 1200 <= count <= 1205
 
 
+async def test_the_fastest_limit_still_counts_every_call(limiter):
+    limits = [Limit("agent", 6_000_000, 100_000)]
+    assert await passed(limiter, "a", limits, 1000) == 1000
+    (_, left) = (await limiter.take("a", limits)).headers
+    assert read([left], "RateLimit")["agent"]["r"] == pytest.approx(98_999, abs=30)
+
+
 async def test_a_changed_limit_starts_anew(limiter):
     assert await passed(limiter, "a", [Limit("agent", 1 / 60, 1)], 5) == 1
     assert await passed(limiter, "a", [Limit("agent", 60, 2)], 5) == 2
@@ -127,7 +134,7 @@ async def test_answers_say_what_is_left(limiter, clock):
 
 
 async def test_they_are_structured_fields(limiter):
-    given = await limiter.take("a", [Limit("agent", 0.001, 1), Limit("tool-2.x", 1_000_000_000, 1_000_000_000)])
+    given = await limiter.take("a", [Limit("agent", 0.001, 1), Limit("tool-2.x", 6_000_000, 1_000_000_000)])
     assert read(given.headers, "RateLimit-Policy")["agent"] == {"q": 1, "w": 60_000}
     assert read(given.headers, "RateLimit")["tool-2.x"]["r"] == 999_999_999
 
@@ -151,6 +158,7 @@ async def test_who_waits_as_long_as_told_passes(limiter, clock):
         {"per_minute": -1},
         {"per_minute": float("nan")},
         {"per_minute": float("inf")},
+        {"per_minute": 6_000_001},
         {"burst": 0},
         {"burst": 10**10},
         {"name": ""},

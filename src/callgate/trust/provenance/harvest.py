@@ -45,6 +45,10 @@ class Harvest:
 
     def texts(self, texts: Sequence[str], structured: Any) -> None:
         """Take in text content, save what only repeats the structured content, as the protocol asks servers to."""
+        if structured is None and not self._trusted:
+            for text in texts:
+                self._told(text, _decoded(text) if "\\" in text else None)
+            return
         for text in texts:
             decoded = _decoded(text)
             if structured is not None and _repeats(text if decoded is None else decoded, structured):
@@ -202,7 +206,10 @@ def leaves(value: Any, path: str = "", key: str = "", depth: int = 32) -> Iterat
             below = f"{path}.{name}" if path else name
             if not name.isidentifier():
                 yield below, key, name
-            yield from leaves(item, below, name, depth - 1)
+            if type(item) is str or type(item) is int:
+                yield below, name, item
+            else:
+                yield from leaves(item, below, name, depth - 1)
     elif isinstance(value, list | tuple):
         if depth <= 0:
             yield path, key, repr(value)

@@ -36,7 +36,7 @@ class Unreadable(ValueError):
 
 def pack(left: Left) -> bytes:
     parts = (left.prompt, left.clean, left.vouching, left.strange, left.own, left.records, left.details)
-    return b"".join((_HEAD.pack(_VERSION, left.cut, *map(len, parts)), *parts))
+    return _HEAD.pack(_VERSION, left.cut, *map(len, parts)) + b"".join(parts)
 
 
 def unpack(packed: bytes) -> Left:

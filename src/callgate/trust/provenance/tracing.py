@@ -250,10 +250,13 @@ class _Value:
         """A short number as an id: another number that is the same says nothing of it."""
         return self.kind == "identity" and _SHORT_NUMBER.fullmatch(self.text) is not None
 
+    def _is_plain(self) -> bool:
+        return len(self.spelt) == 1 and self.spelt[0].isascii() and self.spelt[0].isalpha()
+
     def _put_together(self) -> bool:
         """Whether the value can be joined from what a stranger's texts hold in smaller parts, so that an address in
         groups, halves or single letters is known again."""
-        parts = normalise.parts(self.text)
+        parts = self.spelt if self._is_plain() else normalise.parts(self.text)
         if len(parts) > 1 and self.memory.fingerprints.digest("".join(parts)) in self.memory.strange:
             return True
         return bool(parts) and all(_joined(self.memory, part) for part in parts)
@@ -261,8 +264,8 @@ class _Value:
 
 def _joined(memory: Memory, piece: str) -> bool:
     # By way of the pieces, which are kept for the next time.
-    digests, strange = memory.fingerprints.pieces, memory.strange
-    if int.from_bytes(digests[piece], sys.byteorder) in strange:
+    digests, strange, number, order = memory.fingerprints.pieces, memory.strange, int.from_bytes, sys.byteorder
+    if number(digests[piece], order) in strange:
         return True
     length = len(piece)
     if not 2 <= length <= 64:
@@ -271,7 +274,7 @@ def _joined(memory: Memory, piece: str) -> bool:
     for start in range(length):
         if start in reached:
             for end in range(start + 1, length + 1):
-                if int.from_bytes(digests[piece[start:end]], sys.byteorder) in strange:
+                if number(digests[piece[start:end]], order) in strange:
                     reached.add(end)
             if len(reached) == 1:
                 return False

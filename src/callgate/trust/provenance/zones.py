@@ -32,7 +32,9 @@ class Phrases(dict[int, int]):
     def says(self, words: Sequence[int]) -> bool:
         """The same for the words themselves. Of a long value, most often its beginning tells."""
         # A value begins in a text with its first word, or does not occur there.
-        return len(words) > 0 and words[0] in self and all(map(self.__contains__, _rolling(words)))
+        if not self or not words or words[0] not in self:
+            return False
+        return len(words) == 1 or all(map(self.__contains__, _rolling(words)))
 
 
 class Pieces(set[int]):

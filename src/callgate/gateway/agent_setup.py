@@ -1,0 +1,162 @@
+"""Who calls, for one gateway process: what a configuration makes of it, and what outlives a configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from callgate.agents.limits import Limiter, MemoryLimiter, StoreLimiter
+from callgate.config import Agents, Config
+from callgate.config.rules import Address
+from callgate.errors import CallgateError, Reason
+from callgate.gate import Check, no_objection
+from callgate.gateway.agent_check import AgentCheck, make_acl
+from callgate.gateway.agent_door import AgentDoor, Open, Tell
+from callgate.gateway.agent_limits import CallLimits
+from callgate.store import SqlAgents, Store
+
+if TYPE_CHECKING:
+    from callgate.gateway.agent_ways import Furnished
+
+log = logging.getLogger("callgate.agents")
+
+_PRUNE_SECONDS: Final = 300.0
+# A directory may have to be fetched before anybody knows who calls.
+_FETCH_SECONDS: Final = 12.0
+
+
+def opened(agents: Agents, address: Address) -> Open | None:
+    """Which ways in a gateway that listens there has; None where nobody is asked."""
+    mode = agents.in_force(address)
+    if mode == "off":
+        return None
+    signs = agents.signatures.enabled
+    if signs is None:
+        # Who may be anybody is not let in by a directory of their own, unless the operator said so.
+        signs = mode == "optional" or "signatures" in agents.kinds
+    return Open(
+        required=mode == "required",
+        signatures=signs,
+        bearer=bool(agents.oauth.issuers),
+        api_keys=agents.api_keys.enabled is not False,
+        kya=agents.kya.mode != "off",
+        digest=agents.names_tools or agents.signatures.content_digest == "required",
+    )
+
+
+def agent_check(config: Config, address: Address) -> Check:
+    """What the gate asks of callers; nothing, where any caller may do anything."""
+    agents, is_open = config.agents, opened(config.agents, address)
+    if is_open is None or not (is_open.required or is_open.kya or any(True for _ in agents.rules())):
+        return no_objection
+    return AgentCheck(make_acl(agents), required=is_open.required)
+
+
+class Reception:
+    """What one configuration needs at its HTTP door. What verifies is made when it is first needed."""
+
+    def __init__(self, config: Config, is_open: Open, shelf: SqlAgents, limiter: Limiter, tell: Tell) -> None:
+        agents = config.agents
+        self._agents = agents
+        self._open = is_open
+        self._shelf = shelf
+        self._production = agents.signatures.production is True or (
+            agents.signatures.production is None and not config.gateway.address.is_loopback
+        )
+        self.door = AgentDoor(
+            is_open,
+            lambda: self.ways,
+            acl=make_acl(agents),
+            limits=CallLimits(agents, limiter),
+            external=_external(agents.external_url),
+            seconds=max(config.limits.check_seconds, _FETCH_SECONDS),
+            tell=tell,
+        )
+        # What is published at well-known paths.
+        self.documents: dict[str, bytes] = {}
+        if agents != Agents():
+            # Mistakes are told at the start, not by the first request.
+            self.documents = self.ways.documents()
+
+    @cached_property
+    def ways(self) -> Furnished:
+        from callgate.gateway.agent_ways import Furnished
+
+        return Furnished(self._agents, self._open, self._shelf, production=self._production)
+
+    async def close(self) -> None:
+        if "ways" in self.__dict__:
+            await self.ways.close()
+
+
+class AgentOffice:
+    """Made once for a process. Nonces, budgets and fetched directories stay when the configuration changes."""
+
+    def __init__(self, store: Store, tell: Tell) -> None:
+        self.shelf = SqlAgents(store)
+        self._tell = tell
+        self._alone: Limiter = MemoryLimiter()
+        self._together: Limiter = StoreLimiter(self.shelf)
+        self._made: tuple[Config, Reception] | None = None
+        self._used = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def furnish(self, config: Config, address: Address) -> Reception | None:
+        """The reception of a configuration; ConfigError where it contradicts itself."""
+        is_open = opened(config.agents, address)
+        old = self._made
+        if is_open is None:
+            self._made = None
+        elif old is None or _concerning(old[0]) != _concerning(config):
+            limiter = self._together if config.agents.shared_limits else self._alone
+            self._made = config, Reception(config, is_open, self.shelf, limiter, self._told)
+        if old is not None and (self._made is None or self._made[1] is not old[1]):
+            self._later(old[1].close())
+        return None if self._made is None else self._made[1]
+
+    async def start(self) -> None:
+        self._later(self._prune())
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._made is not None:
+            await self._made[1].close()
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _told(self, source: str, reason: Reason | None) -> None:
+        self._used = self._used or source != "none"
+        self._tell(source, reason)
+
+    async def _prune(self) -> None:
+        """Drop nonces and budgets whose time is over, where there can be any."""
+        while True:
+            await asyncio.sleep(_PRUNE_SECONDS)
+            if not self._used:
+                continue
+            self._used = False
+            try:
+                await self.shelf.prune(round(time.time() * 1000))
+            except CallgateError as error:
+                log.warning("nonces not pruned", extra={"fields": {"error": str(error)}})
+
+
+def _concerning(config: Config) -> tuple[object, ...]:
+    return config.agents, config.limits.check_seconds, config.gateway.address.is_loopback
+
+
+def _external(url: str | None) -> tuple[str, str] | None:
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
