@@ -1,7 +1,7 @@
 """What we sign, another library verifies, and what it signs, we verify: over components, labels and values."""
 
 import asyncio
-import datetime
+import datetime as dt
 import logging
 import time
 from types import SimpleNamespace
@@ -105,12 +105,12 @@ def test_what_the_other_library_signs_we_verify(kind, case, nonce, named):
     by = Signer(private(kind), AGENT)
     message = theirs(signed)
     message.headers["Signature-Agent"] = f'{label}="{AGENT}"'
-    now = datetime.datetime.now(tz=datetime.UTC)
+    now = dt.datetime.now(tz=dt.UTC)
     HTTPMessageSigner(signature_algorithm=KINDS[kind], key_resolver=resolver(by, kind)).sign(
         message,
         key_id=by.keyid,
         created=now,
-        expires=now + datetime.timedelta(seconds=60),
+        expires=now + dt.timedelta(seconds=60),
         nonce=nonce,
         label=label,
         tag="web-bot-auth",

@@ -21,6 +21,7 @@ from callgate.gateway.catalogue import decode_leniently
 from callgate.gateway.door import After, Amend, Decided
 from callgate.gateway.line import Visit
 from callgate.gateway.trust_check import Judged, Trust
+from callgate.gateway.trust_outgoing import for_the_server, labelled
 from callgate.gateway.trust_released import RESULT_TOOL, offered
 from callgate.gateway.trust_results import Results
 from callgate.jsonrpc import (
@@ -29,14 +30,10 @@ from callgate.jsonrpc import (
     Kind,
     Message,
     RequestId,
-    drop_member,
     elements,
     error_reply,
-    member_span,
     peek,
-    put_member,
 )
-from callgate.trust.model import ANNOTATIONS_META, CONSENT_META, PROMPT_META, SESSION_META
 from callgate.trust.propagation import Share, outgoing
 from callgate.trust.resolving import answer as resolved
 
@@ -46,9 +43,6 @@ RESOLVE: Final = "tools/resolve"
 LIST: Final = "tools/list"
 # Requests whose answers bring data into an agent's session without a call.
 READS: Final = frozenset({"resources/read", "prompts/get"})
-# Members of `_meta` that are for the gateway alone.
-_PRIVATE: Final = (PROMPT_META, SESSION_META, CONSENT_META)
-_encode: Final = msgspec.json.Encoder().encode
 
 
 class TrustDesk:
@@ -112,21 +106,16 @@ class TrustDesk:
 
     def outgoing(self, message: Message, call: Call) -> Message:
         """With the session's labels, and without what was meant for the gateway alone."""
-        raw, meta = _for_the_server(message), call.meta
         judged = self._check.look(call)
         share = self._share(call.context.server)
         annotations = None if judged is None or share is None else outgoing(judged.facts.session, share=share)
-        if annotations is not None:
-            raw = _put_annotations(raw, annotations)
-        elif ANNOTATIONS_META in meta:
-            # What the client wrote there is in the session's labels by now, and those are not for this server.
-            raw = drop_member(raw, ("params", "_meta", ANNOTATIONS_META))
+        raw = labelled(message, annotations, as_it_came=message.raw is call.raw)
         return message if raw is message.raw else msgspec.structs.replace(message, raw=raw)
 
     def leaving(self, message: Message | Batch, calls: Sequence[Decided] = ()) -> Message | Batch:
         """The same for what is no call, and for each message of a batch."""
         if isinstance(message, Message):
-            raw = _for_the_server(message)
+            raw = for_the_server(message)
             return message if raw is message.raw else msgspec.structs.replace(message, raw=raw)
         by_id = {one.message.id: one.call for one in calls}
         slices = elements(message.raw) or []
@@ -221,23 +210,3 @@ class TrustDesk:
     def takes(self, message: Message | Batch, _context: Context) -> bool:
         """Answers to our own elicitations: whatever they say, the page decides."""
         return isinstance(message, Message) and message.kind is Kind.RESPONSE and self._results.asked(message.id)
-
-
-def _for_the_server(message: Message) -> bytes:
-    """A client's message without what it told the gateway alone; the same bytes where there is no such thing."""
-    raw, meta = message.raw, message.meta
-    for name in _PRIVATE:
-        if name in meta:
-            raw = drop_member(raw, ("params", "_meta", name))
-    return raw
-
-
-def _put_annotations(raw: bytes, annotations: Mapping[str, Any]) -> bytes:
-    span = member_span(raw, ("params",))
-    if span is None:
-        return raw
-    params = raw[span[0] : span[1]]
-    inner = member_span(params, ("_meta",))
-    meta = b"{}" if inner is None else params[inner[0] : inner[1]]
-    meta = put_member(meta if meta[:1] == b"{" else b"{}", ANNOTATIONS_META, _encode(annotations))
-    return raw[: span[0]] + put_member(params, "_meta", meta) + raw[span[1] :]
