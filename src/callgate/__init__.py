@@ -22,6 +22,7 @@ from callgate.errors import (
 from callgate.gate import Approve, Ask, Call, Check, Context, Decision, Gate, Pass, Refuse, Verdict
 
 if TYPE_CHECKING:
+    from callgate.sdk import sign
     from callgate.sdk.server import VerifiedApproval
 
 __all__ = [
@@ -47,15 +48,19 @@ __all__ = [
     "Verdict",
     "VerifiedApproval",
     "__version__",
+    "sign",
 ]
 
 _NEEDS_SDK = {"VerifiedApproval": "callgate.sdk.server"}
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "sign":
+        return import_module("callgate.sdk.sign")
     if name not in _NEEDS_SDK:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
 
     try:
         return getattr(import_module(_NEEDS_SDK[name]), name)

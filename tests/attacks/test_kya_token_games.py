@@ -6,7 +6,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from joserfc.jwk import ECKey
+from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from callgate.agents.kya import KyaPay, KyaPolicy, KyaSettings
 from callgate.agents.memory import MemoryAgents
@@ -83,6 +83,14 @@ async def test_with_no_algorithm_or_a_shared_secret(gate, issuer):
             assert await refused(
                 gate, compact(head, claims, lambda signed, key=secret: hmac.digest(key, signed, "sha256"))
             )
+    assert await works(gate, issuer)
+
+
+async def test_with_another_algorithm_of_the_same_issuer(gate, issuer):
+    rsa, edwards = RSAKey.generate_key(2048, {"kid": "r"}), OKPKey.generate_key("Ed25519", {"kid": "e"})
+    issuer.publish(rsa.as_dict(private=False), edwards.as_dict(private=False))
+    for alg, key in (("RS256", rsa), ("PS256", rsa), ("Ed25519", edwards)):
+        assert await refused(gate, issuer.kya(gate.alice, {"alg": alg, "kid": key.kid}, key)), alg
     assert await works(gate, issuer)
 
 

@@ -7,7 +7,7 @@ first that objects is the one that answers (WB-026). A part that breaks refuses.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -65,13 +65,7 @@ class Authenticator:
         self._acl = Acl(agents, default=default_policy, servers=servers, tool_limits=tool_limits)
         if not signatures and bearer is None and api_keys is None:
             raise ConfigError("there is no way to know who calls", advice="Accept signatures, tokens or API keys.")
-        if signatures and self._acl.entries and directory is None:
-            raise ConfigError(
-                "there are rules for agents, and no directory that says which key is whose",
-                advice="Give `directory`, or write the rules as the default policy.",
-            )
-        if rate_limiter is None and self._acl.counts:
-            raise ConfigError("there are rate limits, and nothing that counts", advice="Give `rate_limiter`.")
+        _check_rules(self._acl, listed=directory is not None or not signatures, counted=rate_limiter is not None)
         self._verifier: Verifier | None = None
         self._own: Directories | None = None
         if signatures:
@@ -87,6 +81,9 @@ class Authenticator:
         self._kya = kya
         self._bearer = bearer
         self._api_keys = api_keys
+        # What is for us goes no further: not a token for our audience either (MCP authorization), whoever signed.
+        used = {b"authorization"} if bearer is not None or api_keys is not None else set()
+        self._used = frozenset(used if kya.mode == "off" else {*used, kya.header.lower()})
 
     @property
     def acl(self) -> Acl:
@@ -98,9 +95,40 @@ class Authenticator:
 
     async def authorize(self, request: Signed, *, server: str = "") -> Decision:
         """Whether the request goes on, and as whose."""
-        so_far = _SoFar(request, server)
+        return await self._concluded(_SoFar(request, server), self._decide)
+
+    async def identify(self, request: Signed) -> Decision:
+        """Only who calls, for whoever asks `permit` about each call once it is read."""
+        return await self._concluded(_SoFar(request, ""), self._identify)
+
+    async def permit(self, caller: Caller, tools: Sequence[str], server: str = "") -> Headers:
+        """Rules and limits, for all these calls or none; answers with the limits' headers. Raises Refused."""
+        self._check_switch()
+        self._acl.check(caller.id, tools, server)
+        headers: Headers = ()
+        if self._limiter is not None:
+            # Each call of a batch counts, and a request that calls nothing counts once.
+            for tool in tools or ("",):
+                allowance = await self._limiter.take(caller.id, self._acl.limits(caller.id, tool, server))
+                headers = tuple((name.lower().encode(), value.encode()) for name, value in allowance.headers)
+                if not allowance.ok:
+                    raise Limited(allowance.refusal(), headers)
+        return headers
+
+    async def attested(self, request: Signed, caller: Caller) -> Caller:
+        """The caller with what a KYA token says of it, where one is asked for; raises Refused."""
+        found = await attest(self._kya, request.headers, caller)
+        if found is None:
+            return caller
+        claims = {**caller.claims, "kya": found.claims}
+        return msgspec.structs.replace(caller, principal=found.principal, claims=claims)
+
+    async def _concluded(self, so_far: _SoFar, check: Callable[[_SoFar], Awaitable[object]]) -> Decision:
         try:
-            await self._decide(so_far)
+            await check(so_far)
+        except Limited as limited:
+            so_far.headers = limited.headers
+            return self._refusal(limited, so_far)
         except Refused as refused:
             return self._refusal(refused, so_far)
         except StoreError as error:
@@ -114,37 +142,21 @@ class Authenticator:
             caller=so_far.caller,
             info=so_far.verified,
             tools=so_far.tools,
-            request=request,
+            request=so_far.request,
             headers=so_far.headers,
-            used=frozenset(so_far.used),
+            used=self._used,
         )
 
     async def _decide(self, so_far: _SoFar) -> None:
-        self._check_switch()
-        caller = so_far.caller = await self._identify(so_far)
-        self._acl.check(caller.id, (), so_far.server)
+        caller = await self._identify(so_far)
         # Without a rule that looks at tools a body may be anything; with a limit, each call in it counts.
         if self._acl.requires_digest or self._limiter is not None:
+            self._acl.check(caller.id, (), so_far.server)
             so_far.tools = _bounded(self._extract(so_far.request.body))
-            self._acl.check(caller.id, so_far.tools, so_far.server)
-        if self._limiter is not None:
-            await self._count(self._limiter, caller, so_far)
-        if self._kya.mode != "off":
-            so_far.used.add(self._kya.header.lower())
-            attested = await attest(self._kya, so_far.request.headers, caller)
-            if attested is not None:
-                claims = {**caller.claims, "kya": attested.claims}
-                so_far.caller = msgspec.structs.replace(caller, principal=attested.principal, claims=claims)
+        so_far.headers = await self.permit(caller, so_far.tools, so_far.server)
+        so_far.caller = await self.attested(so_far.request, caller)
         # It may have been turned while we waited for a directory or the store.
         self._check_switch()
-
-    async def _count(self, limiter: Limiter, caller: Caller, so_far: _SoFar) -> None:
-        """Each call of a batch counts, and a request that calls nothing counts once."""
-        for tool in so_far.tools or ("",):
-            allowance = await limiter.take(caller.id, self._acl.limits(caller.id, tool, so_far.server))
-            so_far.headers = tuple((name.lower().encode(), value.encode()) for name, value in allowance.headers)
-            if not allowance.ok:
-                raise allowance.refusal()
 
     def _check_switch(self) -> None:
         blocked = self._block_all() if callable(self._block_all) else self._block_all
@@ -153,6 +165,11 @@ class Authenticator:
             raise Refused(Reason.BLOCKED_BY_POLICY)
 
     async def _identify(self, so_far: _SoFar) -> Caller:
+        self._check_switch()
+        so_far.caller = await self._caller(so_far)
+        return so_far.caller
+
+    async def _caller(self, so_far: _SoFar) -> Caller:
         """Who calls. A request with a signature stands or falls with it, whatever else it carries."""
         headers = so_far.request.headers
         if self._verifier is not None and any(name in _SIGNED for name, _ in headers):
@@ -160,7 +177,6 @@ class Authenticator:
         if self._bearer is None and self._api_keys is None:
             raise Refused(Reason.MISSING_SIGNATURE_HEADERS)
         token = _bearer_token(headers)
-        so_far.used.add(b"authorization")
         if self._api_keys is not None and token.startswith(PREFIX):
             return await self._api_keys.verify(token)
         if self._bearer is None:
@@ -169,9 +185,6 @@ class Authenticator:
 
     async def _signed(self, verifier: Verifier, so_far: _SoFar) -> Caller:
         verified = so_far.verified = await verifier.verify(so_far.request)
-        if self._acl.requires_digest and not verified.digest_verified:
-            # The verifier was told to see to this; a verifier that does not is no reason to let a body slip in.
-            raise Refused(Reason.CONTENT_DIGEST_REQUIRED)
         found = await self._directory.agent(verified) if self._directory is not None else None
         if self._directory is not None and (found is None or not found.agent):
             raise Refused(Reason.AGENT_NOT_IN_DIRECTORY)
@@ -204,7 +217,24 @@ class _SoFar:
         self.caller: Caller | None = None
         self.tools: tuple[str, ...] = ()
         self.headers: Headers = ()
-        self.used: set[bytes] = set()
+
+
+class Limited(Refused):
+    """Too much for now; `headers` say when it is not."""
+
+    def __init__(self, refused: Refused, headers: Headers) -> None:
+        super().__init__(refused.reason, refused.message, advice=refused.advice, data=refused.data)
+        self.headers = headers
+
+
+def _check_rules(acl: Acl, *, listed: bool, counted: bool) -> None:
+    if acl.entries and not listed:
+        raise ConfigError(
+            "there are rules for agents, and no directory that says which key is whose",
+            advice="Give `directory`, or write the rules as the default policy.",
+        )
+    if acl.counts and not counted:
+        raise ConfigError("there are rate limits, and nothing that counts", advice="Give `rate_limiter`.")
 
 
 async def verified(verifier: Verifier, request: Signed) -> Decision:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes
 
 import http_sf
 import msgspec
 from http_sf.retrofit import retrofit
 
-from callgate.agents.fields import Component, index, joined, line, member_of, structured
+from callgate.agents.fields import Component, Params, dictionary, index, joined, line, member, member_of, structured
 from callgate.agents.model import Signed
 from callgate.errors import Reason, Refused
 
@@ -47,13 +47,15 @@ class Answer(msgspec.Struct, frozen=True):
 class Message:
     """A request or response with its headers sorted, for one signature after the other."""
 
-    __slots__ = ("_asked", "answer", "fields", "request")
+    __slots__ = ("_asked", "_dictionaries", "_query", "answer", "fields", "request")
 
     def __init__(self, of: Signed | Answer) -> None:
         self.answer = of if isinstance(of, Answer) else None
         self.request = of.request if isinstance(of, Answer) else of
         self.fields = index(of.headers)
         self._asked: Message | None = None
+        self._query: dict[str, list[str | None]] | None = None
+        self._dictionaries: dict[str, dict[str, tuple[Any, Params]]] = {}
 
     @property
     def body(self) -> bytes:
@@ -70,6 +72,26 @@ class Message:
         """The value of a header with all its lines; None where there is no such header."""
         held = self.fields.get(name)
         return held if held is None else line(held) if isinstance(held, bytes) else joined(held)
+
+    @property
+    def query(self) -> dict[str, list[str | None]]:
+        """The query as a form, encoded anew (RFC 9421 §2.2.8); read once, however many of its names are covered."""
+        if self._query is None:
+            self._query = {}
+            for pair in filter(None, (self.request.query or "").split("&")):
+                name, _, text = pair.partition("=")
+                if (key := _encoded(name)) is not None:
+                    self._query.setdefault(key, []).append(_encoded(text))
+        return self._query
+
+    def member(self, name: str, raw: bytes, key: str) -> str | None:
+        """A member of a header that is a dictionary; a long one is read once, however many members are covered."""
+        if len(raw) <= 256:
+            return member_of(raw, key)
+        held = self._dictionaries.get(name)
+        if held is None:
+            self._dictionaries[name] = held = dictionary(raw, _UNSUPPORTED)
+        return member(held[key]) if key in held else None
 
 
 def value(component: Component, message: Message) -> str:
@@ -103,7 +125,7 @@ def _derived(component: Component, message: Message) -> str:
             return str(message.answer.status)
         raise Refused(_UNSUPPORTED, f"{component.text}: a response has it only with req, RFC 9421 §2.4.")
     if component.name == "@query-param":
-        return _query_param(component, message.request)
+        return _query_param(component, message)
     made = _DERIVED.get(component.name)
     if made is None or component.params:
         raise Refused(_UNSUPPORTED, f"{component.text} is no component of a request, RFC 9421 §2.2.")
@@ -132,16 +154,12 @@ _DERIVED: Final[Mapping[str, Callable[[Signed], str]]] = {
 }
 
 
-def _query_param(component: Component, request: Signed) -> str:
+def _query_param(component: Component, message: Message) -> str:
     """RFC 9421 §2.2.8. A name that comes twice cannot be covered, nor can what is not UTF-8: both have two readings."""
     name = component.params.get("name")
     if type(name) is not str or len(component.params) > 1:
         raise Refused(_UNSUPPORTED, "@query-param is covered by its name and nothing else, RFC 9421 §2.2.8.")
-    found = []
-    for pair in (request.query or "").split("&"):
-        key, _, text = pair.partition("=")
-        if pair and _encoded(key) == name:
-            found.append(_encoded(text))
+    found = message.query.get(name, [])
     if len(found) != 1 or found[0] is None:
         raise Refused(_UNSUPPORTED, f"{component.text} is not in the query exactly once, in UTF-8.")
     return found[0]
@@ -171,7 +189,7 @@ def _field(component: Component, message: Message) -> str:
     if params.keys() - {"key", "sf"} or params.get("sf", True) is not True:
         raise Refused(_UNSUPPORTED, f"{component.text} has a parameter that is not known here.")
     if "key" in params:
-        one = member_of(raw, params["key"]) if type(params["key"]) is str else None
+        one = message.member(component.name, raw, params["key"]) if type(params["key"]) is str else None
         if one is None:
             raise Refused(_UNSUPPORTED, f"{component.text} is covered, and the header has no such member.")
         return one

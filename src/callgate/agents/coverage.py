@@ -22,7 +22,7 @@ class Coverage(NamedTuple):
     agents: tuple[str | None, ...]
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def coverage(listed: str) -> Coverage:
     """For the text of an inner list."""
     found = components(listed)

@@ -18,7 +18,7 @@ import msgspec
 from callgate.errors import Reason, Refused
 
 # More than any honest request has; a header is refused whole before anything of it is read.
-MAX_FIELD: Final = 16_384
+MAX_FIELD: Final = 8_192
 MAX_LABELS: Final = 8
 MAX_COMPONENTS: Final = 48
 MAX_TEXT: Final = 512
@@ -95,7 +95,7 @@ def joined(lines: Iterable[bytes]) -> bytes:
     return b", ".join([line(one) for one in lines])
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def member_of(raw: bytes, key: str) -> str | None:
     """One member of a dictionary as it is signed. Nearly always it is of Signature-Agent, and the same as last time."""
     held = dictionary(raw, Reason.UNSUPPORTED_COVERED_FIELD).get(key)
@@ -121,7 +121,7 @@ def inputs(raw: bytes) -> dict[str, Input | None]:
     return {label: Input(components(listed), params, listed, text[len(label) + 1 :])}
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def _head(text: str) -> tuple[str, str] | None:
     """Label and inner list where they are spelt as a serialiser spells them."""
     match = _HEAD.fullmatch(text)
@@ -144,7 +144,7 @@ def signatures(raw: bytes) -> dict[str, bytes | None]:
     return _few(found, Reason.SIGNATURE_MALFORMED)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def advertised(raw: bytes) -> tuple[Advertised, ...]:
     """Signature-Agent: a dictionary of strings, or the older form, one string."""
     reason = Reason.SIGNATURE_INPUT_MALFORMED
@@ -174,7 +174,7 @@ def member(value: tuple[Any, Params]) -> str:
     return http_sf.ser(cast("Any", [value] if isinstance(value[0], list) else value))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def components(text: str) -> tuple[Component, ...]:
     """The covered components from the text of their inner list. Agents cover the same ones each time."""
     reason = Reason.SIGNATURE_INPUT_MALFORMED

@@ -103,7 +103,7 @@ class Key:
     def algorithm(self, named: str | None, taken: frozenset[str]) -> str:
         """The algorithm of a signature: one that the key is for and that is taken here; `named` may only agree."""
         for own in self.algorithms:
-            if own in taken and named in {None, own}:
+            if own in taken and (named is None or named == own):
                 return own
         raise Refused(
             Reason.UNSUPPORTED_ALG, f"The key is for {' or '.join(self.algorithms)}, and that is not what is used here."

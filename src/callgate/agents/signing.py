@@ -48,7 +48,7 @@ class Signer:
             raise Refused(Reason.UNSUPPORTED_ALG, f"A key of type {self.jwk['kty']} does not sign with {algorithm}.")
         self._key = private_key
         self._directory = directory_url
-        self._label = label
+        self.label = label
         self._clock = clock
         self._new_nonce = new_nonce
 
@@ -76,10 +76,10 @@ class Signer:
                 added["Content-Digest"] = content_digest(signed.body)
             names.append("content-digest")
         if self._directory is not None:
-            names.append("signature-agent" if legacy else f'"signature-agent";key="{self._label}"')
+            names.append("signature-agent" if legacy else f'"signature-agent";key="{self.label}"')
             value = _written(self._directory)
             added["Signature-Agent"] = (
-                value if legacy else _beside(present, b"signature-agent", f"{self._label}={value}", self._label)
+                value if legacy else _beside(present, b"signature-agent", f"{self.label}={value}", self.label)
             )
         whole = Message(_with(signed, added))
         return added | self._signed(whole, names, TAG, nonce or self._new_nonce(), expires_in)
@@ -110,10 +110,10 @@ class Signer:
         items = [(one.name, dict(one.params)) for one in components(listed)]
         given = Input(components(listed), params, listed, member((items, params)))
         signature = _SIGNERS[self.algorithm](self._key, signature_base(given, message))
-        written = f"{self._label}=:{b64encode(signature).decode()}:"
+        written = f"{self.label}=:{b64encode(signature).decode()}:"
         return {
-            "Signature-Input": _beside(message, b"signature-input", f"{self._label}={given.text}", self._label),
-            "Signature": _beside(message, b"signature", written, self._label),
+            "Signature-Input": _beside(message, b"signature-input", f"{self.label}={given.text}", self.label),
+            "Signature": _beside(message, b"signature", written, self.label),
         }
 
 

@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 Lookup: TypeAlias = Callable[[str, str | None], Awaitable[Key | None]]
 Clock: TypeAlias = Callable[[], float]
 
+# Each may need a directory fetched, so one request must not name many.
+MAX_TRIED: Final = 4
 _TAKEN: Final = frozenset({ED25519, ECDSA_P256, RSA_PSS_512})
 
 
@@ -136,8 +138,7 @@ class Verifier:
         terms = read_terms(given, nonce=self._needs_nonce)
         if terms.algorithm is not None and terms.algorithm not in self._taken:
             raise Refused(Reason.UNSUPPORTED_ALG, f"The algorithm {terms.algorithm[:64]} is not taken here.")
-        now = self._clock()
-        check_window(terms, now, self._longest, self._skew)
+        check_window(terms, self._clock(), self._longest, self._skew)
         covered = coverage(given.listed)
         directory = covered_agent(label, covered, message)
         digest = message.header(b"content-digest")
@@ -148,7 +149,11 @@ class Verifier:
                 Reason.SIGNATURE_MALFORMED, f"There is no byte sequence in Signature for the label {label[:64]}."
             )
         base = signature_base(given, message)
-        key = self._accepted(await self._lookup(terms.keyid, _place(directory)), terms.keyid, now)
+        found = await self._lookup(terms.keyid, _place(directory))
+        # Finding it may have taken a while.
+        if terms.expires < (now := self._clock()):
+            raise Refused(Reason.SIGNATURE_EXPIRED)
+        key = self._accepted(found, terms.keyid, now)
         algorithm = key.algorithm(terms.algorithm, self._taken)
         if not key.verifies(algorithm, signature, base):
             raise Refused(Reason.SIGNATURE_INVALID)
@@ -216,6 +221,10 @@ def _ours(given: dict[str, Input | None], signed: AbstractSet[str], others: dict
             others[label] = Reason.SIGNATURE_INPUT_MALFORMED
         else:
             others[label] = Reason.MISSING_REQUIRED_PARAM if tag is None else Reason.WRONG_TAG
+    if len(found) > MAX_TRIED:
+        raise Refused(
+            Reason.SIGNATURE_INPUT_MALFORMED, f"At most {MAX_TRIED} signatures of a request are tried, here are more."
+        )
     if not found:
         told = [others[label] for label in given]
         order = (Reason.WRONG_TAG, Reason.MISSING_REQUIRED_PARAM, Reason.SIGNATURE_INPUT_MALFORMED)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from callgate.agents.acl import Acl, permits, shown
 from callgate.agents.model import AgentPolicy, ToolPolicy
 from callgate.config import AgentRules, Agents
 from callgate.errors import Reason, Refused
 from callgate.gate import Call, Pass, Refuse, Verdict
-from callgate.gateway.line import proof_of
 
 _PASS: Final = Pass()
 
@@ -29,20 +27,19 @@ class AgentCheck:
     def at_once(self, call: Call) -> Verdict:
         context = call.context
         caller = context.caller
-        facts: Mapping[str, Any] = {} if caller is None else {"agent": proof_of(caller)}
         if caller is None and self._required and context.transport != "stdio":
             # The door lets nobody in without: this is for whatever way there might be around it.
             return Refuse(Reason.CREDENTIALS_REQUIRED)
         policy = self._acl.policy("" if caller is None else caller.id, context.server)
         if policy.denied:
-            return Refuse(Reason.AGENT_DENIED, facts=facts)
+            return Refuse(Reason.AGENT_DENIED)
         if not permits(policy, call.tool):
             who = "who does not say who they are" if caller is None else "this agent"
             detail = f"{who} may not call {shown(call.tool)}"
-            return Refuse(Reason.TOOL_DENIED, detail, facts, {"tool": shown(call.tool)})
+            return Refuse(Reason.TOOL_DENIED, detail, data={"tool": shown(call.tool)})
         if context.barred is not None:
-            return _refuse(context.barred, facts)
-        return Pass(facts) if facts else _PASS
+            return _refuse(context.barred)
+        return _PASS
 
 
 def make_acl(agents: Agents) -> Acl:
@@ -61,5 +58,5 @@ def _policy(rules: AgentRules) -> ToolPolicy:
     return ToolPolicy(rules.allow_tools, rules.deny_tools, rules.denied, rules.per_minute, rules.burst)
 
 
-def _refuse(refused: Refused, facts: Mapping[str, Any]) -> Refuse:
-    return Refuse(refused.reason, refused.message, facts, refused.data, refused.advice, refused.status)
+def _refuse(refused: Refused) -> Refuse:
+    return Refuse(refused.reason, refused.message, data=refused.data, advice=refused.advice, status=refused.status)

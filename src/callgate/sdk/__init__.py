@@ -1,4 +1,5 @@
-"""For authors of MCP servers and clients: verified approval, tool pinning in clients, and trust labels on both sides.
+"""For authors of MCP servers and clients: verified approval, tool pinning in clients, trust labels on both sides; and
+Web Bot Auth, for agents that sign (`callgate.sdk.sign`) and apps that verify (`callgate.sdk.web_bot_auth`).
 
 Names are looked up when they are used: the `mcp` SDK and the USB library are needed only by those who use them.
 """
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from callgate.errors import ConfigError
 
 if TYPE_CHECKING:
+    from callgate.sdk.agent_keys import AgentKey
     from callgate.sdk.authenticators.browser import BrowserAuthenticator
     from callgate.sdk.authenticators.security_key import SecurityKey
     from callgate.sdk.client import ApprovalClient
@@ -30,8 +32,10 @@ if TYPE_CHECKING:
     from callgate.sdk.trust_marks import Flagged
     from callgate.sdk.trust_question import Alert, Question
     from callgate.sdk.trust_tracker import TrustTracker
+    from callgate.sdk.web_bot_auth import WebBotAuthMiddleware
 
 _HOMES: Final = {
+    "AgentKey": "agent_keys",
     "Alert": "trust_question",
     "ApprovalClient": "client",
     "BrowserAuthenticator": "authenticators.browser",
@@ -50,12 +54,14 @@ _HOMES: Final = {
     "TrackedClient": "trust_client",
     "TrustLabels": "trust_labels",
     "TrustTracker": "trust_tracker",
+    "WebBotAuthMiddleware": "web_bot_auth",
     "library_identity": "pinned",
     "open_world_to_public": "trust_labels",
 }
 _EXTRAS: Final = {"mcp": "sdk", "mcp_types": "sdk", "fido2": "usb"}
 
 __all__ = [
+    "AgentKey",
     "Alert",
     "ApprovalClient",
     "BrowserAuthenticator",
@@ -74,6 +80,7 @@ __all__ = [
     "TrackedClient",
     "TrustLabels",
     "TrustTracker",
+    "WebBotAuthMiddleware",
     "library_identity",
     "open_world_to_public",
 ]

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from callgate.agents.apikeys import ApiKeys
-from callgate.agents.authenticator import Authenticator, verified
+from callgate.agents.authenticator import Authenticator, Limited, verified
 from callgate.agents.bearer import Bearer, BearerSettings
 from callgate.agents.bearer import Issuer as Trusted
 from callgate.agents.directories import Identity, Sources
@@ -19,7 +19,7 @@ from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import AgentPolicy, ToolPolicy
 from callgate.agents.options import TestKey, VerifyOptions, by_environment
 from callgate.agents.verifying import Settings, Verifier
-from callgate.errors import ConfigError, Reason, StoreUnavailable
+from callgate.errors import ConfigError, Reason, Refused, StoreUnavailable
 from support.callers import NOW, Agent, Clock, Gate, Issuer, call, request
 from support.registry import requirement
 
@@ -249,18 +249,23 @@ async def test_rules_for_tools_need_the_body_bound():
     decision = await plain.decide(plain.alice.send(call("x"), digest=False))
     assert (decision.ok, decision.info.digest_verified, decision.caller.digest_verified) == (True, False, False)
     assert await ruled.reason(ruled.alice.send(call("search"), digest=False)) == (400, "content_digest_required")
+    assert await ruled.reason(uncovered(ruled.alice, call("search"))) == (401, "content_digest_required")
     decision = await ruled.decide(ruled.alice.send(call("search")))
     assert (decision.ok, decision.info.digest_verified) == (True, True)
+
+
+def uncovered(agent, body):
+    """A request with a digest that is right, and that nobody signed."""
+    (digest,) = [one for one in agent.send(body).headers if one[0] == b"content-digest"]
+    sent = agent.send(body, digest=False)
+    return replace(sent, headers=(*sent.headers, digest))
 
 
 @requirement("WB-053")
 async def test_a_digest_can_be_required_without_rules():
     gate = Gate(verify={"content_digest": "required"})
     assert await gate.reason(gate.alice.send(call("x"), digest=False)) == (400, "content_digest_required")
-    (digest,) = [one for one in gate.alice.send(call("x")).headers if one[0] == b"content-digest"]
-    sent = gate.alice.send(call("x"), digest=False)
-    uncovered = replace(sent, headers=(*sent.headers, digest))
-    assert await gate.reason(uncovered) == (401, "content_digest_required")
+    assert await gate.reason(uncovered(gate.alice, call("x"))) == (401, "content_digest_required")
 
 
 @requirement("WB-028")
@@ -381,6 +386,41 @@ async def test_a_bad_signature_is_not_made_good_by_a_key(others):
     once = request(b"", authorization)
     twice = replace(once, headers=(*once.headers, once.headers[-1]))
     assert await gate.reason(twice) == (401, "credentials_invalid")
+
+
+async def test_a_key_beside_a_signature_goes_no_further(others):
+    issuer, keys, _ = others
+    made = await keys.create("robot")
+    authorization = {"authorization": f"Bearer {made.text}"}
+    gate = Gate(issuer.clock, api_keys=keys)
+    decision = await gate.decide(gate.alice.send(b"", authorization))
+    assert decision.caller.id == "alice"
+    assert b"authorization" not in dict(decision.forward_headers())
+    # Where we take none, it is for the server.
+    gate = Gate(issuer.clock)
+    decision = await gate.decide(gate.alice.send(b"", authorization))
+    assert b"authorization" in dict(decision.forward_headers())
+
+
+async def test_in_two_steps_for_a_gateway_that_reads_the_calls_itself():
+    clock = Clock()
+    gate = Gate(
+        clock, default_policy=ToolPolicy(deny=("rm",), per_minute=1, burst=2), rate_limiter=MemoryLimiter(clock=clock)
+    )
+    known = await gate.auth.identify(gate.alice.send(b"whatever it is"))
+    assert (known.ok, known.caller.id, known.tools) == (True, "alice", ())
+    headers = dict(await gate.auth.permit(known.caller, ["look"]))
+    assert headers[b"ratelimit"].startswith(b'"agent";r=1')
+    with pytest.raises(Refused) as refused:
+        await gate.auth.permit(known.caller, ["look", "rm"])
+    assert refused.value.reason is Reason.TOOL_DENIED
+    await gate.auth.permit(known.caller, ["look"])
+    with pytest.raises(Limited) as limited:
+        await gate.auth.permit(known.caller, ["look"])
+    assert limited.value.status == 429
+    assert b"retry-after" in dict(limited.value.headers)
+    assert await gate.auth.attested(gate.alice.send(b""), known.caller) == known.caller
+    assert (await gate.auth.identify(request(b""))).reason is Reason.MISSING_SIGNATURE_HEADERS
 
 
 async def test_only_keys(others):

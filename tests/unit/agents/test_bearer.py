@@ -154,6 +154,21 @@ async def test_the_tokens_own_word_about_keys_is_not_heard(issuer):
     assert set(issuer.fetched) == {f"{issuer.url}/jwks"}
 
 
+async def test_a_token_without_the_name_of_its_key(issuer):
+    assert await bearer(issuer).verify(issuer.access({"kid": None}))
+    issuer.publish(ECKey.generate_key("P-256", {"kid": "k2"}).as_dict(private=False))
+    assert "name its key" in await why(bearer(issuer), issuer.access({"kid": None}))
+
+
+async def test_a_key_published_with_its_private_half_is_nobodys(issuer):
+    leaked = ECKey.generate_key("P-256", {"kid": "leaked"})
+    issuer.publish(leaked.as_dict(private=True))
+    gate = bearer(issuer)
+    claims = {"iss": issuer.url, "sub": "x", "aud": RESOURCE, "exp": int(issuer.clock()) + 60}
+    await why(gate, issuer.sign(claims, {"kid": "leaked"}, leaked))
+    assert await gate.verify(issuer.access())
+
+
 async def test_a_changed_byte_anywhere(issuer):
     gate, token = bearer(issuer), issuer.access()
     await gate.verify(token)

@@ -122,6 +122,18 @@ def test_members_of_a_dictionary_of_rfc_9421(key, expected):
     assert refused('"example-dict";key="absent"', signed) is Reason.UNSUPPORTED_COVERED_FIELD
 
 
+def test_a_long_dictionary_is_read_as_a_short_one_is():
+    members = ", ".join(f"m{at}={at};p" for at in range(200))
+    signed = adding(request(), {"example-dict": members})
+    assert [read(f'"example-dict";key="m{at}"', signed) for at in (0, 199)] == ["0;p", "199;p"]
+    assert refused('"example-dict";key="m200"', signed) is Reason.UNSUPPORTED_COVERED_FIELD
+    twice = adding(signed, {"example-dict": "m0=1"})
+    assert refused('"example-dict";key="m1"', twice) is Reason.UNSUPPORTED_COVERED_FIELD
+    assert refused('"example-dict";key="a"', adding(request(), {"example-dict": "a=1, " + "x" * 9000})) is (
+        Reason.UNSUPPORTED_COVERED_FIELD
+    )
+
+
 def test_strict_serialisation_of_known_structured_fields():
     signed = adding(request(), {"cache-control": "  max-age=60,must-revalidate", "priority": "u=1 ,i"})
     assert read('"cache-control";sf', signed) == "max-age=60, must-revalidate"

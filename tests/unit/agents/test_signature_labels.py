@@ -82,6 +82,16 @@ async def test_where_none_holds_the_first_of_ours_says_why_and_all_are_told():
     }
 
 
+async def test_only_a_few_are_tried():
+    signed = request()
+    for at in range(5):
+        signed = sign(signed, label=f"sig{at}", nonce=f"n-{at}")
+    found = Found(public())
+    assert await refusal(signed, lookup=found) == (400, "signature_input_malformed")
+    assert found.asked == []
+    assert (await verify(without(signed, b"sig0"))).label == "sig1"
+
+
 async def test_of_two_good_ones_the_first_counts():
     signed = sign(sign(request(), which=1, label="b"), label="a")
     got = await verify(signed, keys=BOTH)

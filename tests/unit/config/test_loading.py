@@ -313,7 +313,10 @@ def test_a_wrong_variable_is_named(name, value, wanted):
 
 
 def test_listening_beyond_loopback_with_allowed_hosts_is_fine():
-    loaded = parse('[gateway]\nlisten = "0.0.0.0:80"\nallowed_hosts = ["gate.example", "[::1]:80", "10.0.0.1:80"]')
+    loaded = parse(
+        '[gateway]\nlisten = "0.0.0.0:80"\nallowed_hosts = ["gate.example", "[::1]:80", "10.0.0.1:80"]\n'
+        "[agents.api_keys]\nenabled = true"
+    )
     assert not loaded.gateway.address.is_loopback
 
 

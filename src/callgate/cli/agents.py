@@ -1,0 +1,168 @@
+"""`callgate agents`: who may call, and for agents' own operators: keys, directories, signing and verifying."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from callgate.cli.agents_changing import add, refresh, remove
+from callgate.cli.agents_keys import directory, keygen
+from callgate.cli.agents_office import Known, Office, directories, everybody, is_live, office, ways_in
+from callgate.cli.agents_sign import sign
+from callgate.cli.agents_verify import verify
+from callgate.cli.agents_why import why
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, print_json, say
+from callgate.cli.dashed import TakesIds, as_typed
+from callgate.cli.people import moment, plain, print_table
+
+if TYPE_CHECKING:
+    from callgate.agents.directories import DirectoryShown
+
+
+def register(app: typer.Typer) -> None:
+    verbs = typer.Typer(no_args_is_help=True, help="Who may call; and for agents: keys, directories, signatures.")
+    for name, verb in {"list": list_agents, "show": show, "add": add, "remove": remove, "refresh": refresh}.items():
+        verbs.command(name, cls=TakesIds)(verb)
+    verbs.command("why", cls=TakesIds)(why)
+    for name, verb in {"keygen": keygen, "directory": directory, "sign": sign, "verify": verify}.items():
+        verbs.command(name, rich_help_panel="For an agent's own operator")(verb)
+    app.add_typer(verbs, name="agents")
+
+
+def list_agents(
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="Revoked and expired keys too.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the agents that are known here, and how each is recognised."""
+    import msgspec
+
+    now = round(time.time() * 1000)
+    with office(config, store) as opened:
+        rows = [one for one in opened.wait(everybody(opened)) if everything or is_live(one, now)]
+        mode = opened.config.agents.in_force(opened.config.gateway.address)
+        ways = ways_in(opened.config)
+        hint = opened.command("agents", "add", "NAME", "--api-key")
+    if as_json:
+        print_json({"mode": mode, "ways": ways, "agents": msgspec.to_builtins(rows)})
+        return
+    if not rows:
+        say(f"No agent is known here. `{hint}` makes a key for one.")
+    else:
+        print_table(
+            ("agent", "by", "key", "directory", "from", "since", *(("ended",) if everything else ())),
+            (_cells(one, now, everything=everything) for one in rows),
+        )
+    say(f"Mode: {mode}. Ways in: {', '.join(ways) or 'nobody is asked'}.")
+
+
+def show(
+    agent: Annotated[
+        str, typer.Argument(metavar="AGENT|URL", help="An agent, or a directory's address.", callback=as_typed)
+    ],
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show an agent with its keys and rules, or a directory as it is held; nothing is fetched."""
+    with office(config, store) as opened:
+        if "://" in agent:
+            _show_directory(opened, agent, as_json=as_json)
+        else:
+            _show_agent(opened, agent, as_json=as_json)
+
+
+def _show_agent(opened: Office, agent: str, *, as_json: bool) -> None:
+    import msgspec
+
+    from callgate.errors import CallgateError
+
+    rows = [one for one in opened.wait(everybody(opened)) if one.agent == agent]
+    entry = opened.config.agents.known.get(agent)
+    if not rows and entry is None:
+        advice = f"`{opened.command('agents', 'list')}` shows who is."
+        raise CallgateError(f"no agent is called {plain(agent)!r} here", advice=advice)
+    rules = _rules(opened, agent)
+    if as_json:
+        print_json({"agent": agent, "known": msgspec.to_builtins(rows), "rules": rules})
+        return
+    typer.echo(f"agent  {plain(agent)}")
+    now = round(time.time() * 1000)
+    if rows:
+        print_table(
+            ("by", "key", "directory", "from", "since", "ended"),
+            (_cells(one, now, everything=True)[1:] for one in rows),
+        )
+    else:
+        say("Nothing tells who this is: it has rules and no key.")
+    for place, text in rules.items():
+        typer.echo(f"[{place}]  {text}")
+    if not rules:
+        typer.echo("No rule is for it: it may call every tool.")
+
+
+def _show_directory(opened: Office, url: str, *, as_json: bool) -> None:
+    import msgspec
+
+    async def look() -> DirectoryShown:
+        async with directories(opened) as found:
+            return (await found.show(url))[0]
+
+    held = opened.wait(look())
+    if as_json:
+        print_json(msgspec.to_builtins(held))
+        return
+    typer.echo(f"directory  {plain(held.url, 300)}  ({held.source})")
+    typer.echo(f"fetched    {moment(held.fetched_at or None)}, fresh until {moment(held.fresh_until or None)}")
+    if held.failed_at or held.failure:
+        typer.echo(f"failed     {moment(held.failed_at or None)}  {plain(held.failure, 300)}")
+    print_table(
+        ("thumbprint", "algorithms", "signed the directory", "usable"),
+        (
+            (key.thumbprint, ", ".join(key.algorithms), "yes" if key.proven else "no", "yes" if key.usable else "no")
+            for key in held.keys
+        ),
+    )
+    for left in held.left_out:
+        typer.echo(f"left out   {plain(left, 300)}")
+    if not held.fetched_at:
+        say(f"It was not fetched yet: `{opened.command('agents', 'refresh', url)}` does.")
+
+
+def _cells(one: Known, now: int, *, everything: bool) -> tuple[str, ...]:
+    ended = "" if is_live(one, now) else ("revoked" if one.revoked_at is not None else "expired")
+    key = one.key or "every key there"
+    shown = (one.agent, one.by, key, one.directory or "-", one.source, moment(one.since))
+    return (*shown, ended or "-") if everything else shown
+
+
+def _rules(opened: Office, agent: str) -> dict[str, str]:
+    """The tables that hold for an agent, as they are written."""
+    section = opened.config.agents
+    entry = section.known.get(agent)
+    found: dict[str, Any] = {}
+    if entry is not None:
+        found[f"agents.known.{agent}"] = entry
+        found |= {f"agents.known.{agent}.servers.{name}": rules for name, rules in entry.servers.items()}
+    elif section.default is not None:
+        found["agents.default"] = section.default
+    found |= {f"agents.servers.{name}": rules for name, rules in section.servers.items()}
+    return {place: text for place, rules in found.items() if (text := rules_text(rules))}
+
+
+def rules_text(rules: Any) -> str:
+    """What a table of rules says."""
+    parts = []
+    if rules.denied:
+        parts.append("refuses everything")
+    if rules.allow_tools is not None:
+        parts.append(f"allows {', '.join(rules.allow_tools) or 'nothing'}")
+    if rules.deny_tools:
+        parts.append(f"denies {', '.join(rules.deny_tools)}")
+    if rules.per_minute is not None:
+        parts.append(f"{rules.per_minute:g} calls a minute")
+    parts += [f"{name}: {count:g} a minute" for name, count in rules.per_tool.items()]
+    return plain("; ".join(parts), 500)

@@ -1,0 +1,113 @@
+"""A verified caller counts wherever it was the machine's address before: sessions of trust, approvals, records, facts."""
+
+import msgspec
+import pytest
+
+from callgate.agents.model import Caller
+from callgate.gate import Context
+from callgate.gateway.known_lines import caller as line_of
+from callgate.gateway.line import agent_of, caller_of, whom
+from callgate.gateway.trust_check import agent_facts
+from callgate.gateway.trust_keys import Naming
+
+ALICE = Caller("alice", "web-bot-auth", "key-a", "https://a.example", digest_verified=True, principal="carol")
+BOB = Caller("bob", "api-key", "key-b")
+
+
+def context(caller=None, **parts):
+    given = {"server": "one", "transport": "http", "session": None, "protocol": None, "peer": "10.0.0.1", **parts}
+    return Context(**given, caller=caller)
+
+
+def key(*args, meta=None, by_agent=True, **parts):
+    return Naming(by_agent=by_agent, environ={}).name(context(*args, **parts), meta or {}).key
+
+
+def test_a_session_of_trust_is_the_agents_wherever_it_calls_from():
+    assert key(ALICE) == key(ALICE, peer="10.0.0.2") == key(ALICE, session="s1") == key(ALICE, server="two")
+    assert key(ALICE) != key(BOB)
+    assert key(ALICE) != key()
+    assert key() != key(peer="10.0.0.2")
+
+
+def test_an_id_that_another_agent_gives_names_another_session():
+    meta = {"dev.callgate/session": "s"}
+    assert key(ALICE, meta=meta) != key(BOB, meta=meta)
+    assert key(ALICE, meta=meta) == key(ALICE, meta=meta, peer="10.0.0.2")
+
+
+def test_names_that_are_worked_out_once_are_not_mixed_up():
+    naming = Naming(by_agent=True, environ={})
+    names = [naming.name(context(caller), {}).key for caller in (None, ALICE, BOB, ALICE, None)]
+    assert names[0] == names[4]
+    assert names[1] == names[3]
+    assert len(set(names)) == 3
+
+
+def test_an_agent_cannot_be_called_like_a_machine_or_another_kind_of_caller():
+    machine = msgspec.structs.replace(ALICE, id="10.0.0.1")
+    assert len({whom(context()), whom(context(machine)), whom(context(Caller("10.0.0.1", "oauth")))}) == 3
+
+
+def test_an_approval_is_for_the_agent_in_its_session():
+    assert caller_of(context(ALICE, session="s")) != caller_of(context(BOB, session="s"))
+    assert caller_of(context(ALICE, session="s")) != caller_of(context(session="s"))
+    assert caller_of(context(ALICE)) == caller_of(context(ALICE, peer="10.0.0.2"))
+    assert caller_of(context(session="s")) == "s"
+    assert caller_of(context()) == "peer:10.0.0.1"
+
+
+def test_people_and_records_are_told_what_was_verified():
+    told = agent_of(context(ALICE))
+    assert told == {
+        "agent": "alice",
+        "proved by": "web-bot-auth",
+        "key": "key-a",
+        "directory": "https://a.example",
+        "on behalf of": "carol",
+        "body signed": "yes",
+        "transport": "http",
+        "peer": "10.0.0.1",
+        "usable by": "this agent, wherever it makes the same call",
+    }
+    assert agent_of(context(msgspec.structs.replace(ALICE, digest_verified=False)))["body signed"] == "no"
+    assert "body signed" not in agent_of(context(BOB))
+    assert "agent" not in agent_of(context())
+
+
+@pytest.mark.parametrize(
+    ("given", "facts"),
+    [
+        (context(), {"id": "10.0.0.1", "source": "none", "transport": "http"}),
+        (context(transport="stdio"), {"id": "stdio", "source": "local", "transport": "stdio"}),
+        (context(BOB), {"id": "bob", "source": "api-key", "transport": "http", "key": "key-b"}),
+        (
+            context(ALICE),
+            {
+                "id": "alice",
+                "source": "web-bot-auth",
+                "transport": "http",
+                "key": "key-a",
+                "directory": "https://a.example",
+                "principal": "carol",
+            },
+        ),
+    ],
+)
+def test_policy_sees_who_calls_and_how_that_was_proved(given, facts):
+    name = Naming(by_agent=True, environ={}).name(given, {})
+    assert {key: value for key, value in agent_facts(given, name).items() if value} == facts
+
+
+def test_a_list_of_tools_is_remembered_for_each_agent_not_for_each_signature():
+    first = {
+        b"host": b"x",
+        b"signature": b"1",
+        b"signature-input": b"1",
+        b"content-digest": b"1",
+        b"kyapay-token": b"1",
+    }
+    second = dict.fromkeys(first, b"2")
+    assert line_of(first, credentials=False, agent="alice") == line_of(second, credentials=False, agent="alice")
+    assert line_of(first, credentials=False, agent="alice") != line_of(first, credentials=False, agent="bob")
+    assert line_of(first, credentials=False) == line_of({b"host": b"x"}, credentials=False) == ""
