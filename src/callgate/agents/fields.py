@@ -33,7 +33,7 @@ _PARAM = rf";{_KEY}(?:=(?:{_STRING}|{_INTEGER}))?"
 _ITEM = rf"{_STRING}(?:{_PARAM})*"
 _HEAD = re.compile(rf"({_KEY})=(\((?:{_ITEM}(?: {_ITEM})*)?\))")
 _PAIR = re.compile(rf";({_KEY})(?:=({_STRING}|{_INTEGER}))?")
-_SIGNATURE = re.compile(rf"({_KEY})=:([A-Za-z0-9+/]+={{0,2}}):(?:, (?=.)|\Z)")
+_SIGNATURE = re.compile(rf"({_KEY})=:([A-Za-z0-9+/]+={{0,2}}):")
 _FIELD_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -131,17 +131,10 @@ def _head(text: str) -> tuple[str, str] | None:
 def signatures(raw: bytes) -> dict[str, bytes | None]:
     """Signature by label; None for a member that is no byte sequence."""
     text = _text(raw, Reason.SIGNATURE_MALFORMED, "Signature")
-    found: dict[str, bytes | None] = {}
-    at, end = 0, len(text)
-    while at < end:
-        match = _SIGNATURE.match(text, at)
-        if match is None or len(match[2]) % 4:
-            return _signatures_otherwise(raw)
-        if match[1] in found:
-            raise _twice(Reason.SIGNATURE_MALFORMED, match[1])
-        found[match[1]] = binascii.a2b_base64(match[2])
-        at = match.end()
-    return _few(found, Reason.SIGNATURE_MALFORMED)
+    match = _SIGNATURE.fullmatch(text)
+    if match is None or len(match[2]) % 4:
+        return _signatures_otherwise(raw)
+    return {match[1]: binascii.a2b_base64(match[2])}
 
 
 @lru_cache(maxsize=256)

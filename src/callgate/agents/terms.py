@@ -21,17 +21,16 @@ class Terms(NamedTuple):
 def read_terms(given: Input, *, nonce: bool) -> Terms:
     """The parameters that are needed, and a nonce where that is needed too."""
     params = given.params
-    for name in ("keyid", "created", "expires", "nonce") if nonce else ("keyid", "created", "expires"):
-        if name not in params:
-            raise Refused(Reason.MISSING_REQUIRED_PARAM, f"The signature has no parameter {name}.")
-    created, expires = params["created"], params["expires"]
+    keyid, created, expires = _text(params, "keyid"), params.get("created"), params.get("expires")
+    once = _text(params, "nonce")
+    if keyid is None or created is None or expires is None or (nonce and once is None):
+        needed = ("keyid", "created", "expires", "nonce") if nonce else ("keyid", "created", "expires")
+        missing = ", ".join(name for name in needed if name not in params)
+        raise Refused(Reason.MISSING_REQUIRED_PARAM, f"The signature lacks the parameter {missing}.")
     # Not isinstance: true is an int as well.
     if type(created) is not int or type(expires) is not int:
         raise Refused(Reason.TIMESTAMP_NOT_INTEGER)
-    keyid = _text(params, "keyid")
-    if keyid is None:
-        raise Refused(Reason.MISSING_REQUIRED_PARAM, "The signature has no parameter keyid.")
-    return Terms(keyid, created, expires, _text(params, "nonce"), _text(params, "alg"))
+    return Terms(keyid, created, expires, once, _text(params, "alg"))
 
 
 def check_window(terms: Terms, now: float, longest: int, skew: int) -> None:

@@ -24,6 +24,7 @@ VERBS: Final = {
     "tools": "tools",
     "labels": "labels",
     "policy": "policy",
+    "agents": "agents",
     "block-all": "block_all",
     "enroll": "enroll",
     "users": "users",

@@ -23,11 +23,17 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     verbs = typer.Typer(no_args_is_help=True, help="Who may call; and for agents: keys, directories, signatures.")
-    for name, verb in {"list": list_agents, "show": show, "add": add, "remove": remove, "refresh": refresh}.items():
-        verbs.command(name, cls=TakesIds)(verb)
+    verbs.command("list")(list_agents)
+    verbs.command("show", cls=TakesIds)(show)
+    verbs.command("add")(add)
+    verbs.command("remove")(remove)
+    verbs.command("refresh")(refresh)
     verbs.command("why", cls=TakesIds)(why)
-    for name, verb in {"keygen": keygen, "directory": directory, "sign": sign, "verify": verify}.items():
-        verbs.command(name, rich_help_panel="For an agent's own operator")(verb)
+    theirs = "For an agent's own operator"
+    verbs.command("keygen", rich_help_panel=theirs)(keygen)
+    verbs.command("directory", rich_help_panel=theirs)(directory)
+    verbs.command("sign", rich_help_panel=theirs)(sign)
+    verbs.command("verify", rich_help_panel=theirs)(verify)
     app.add_typer(verbs, name="agents")
 
 

@@ -11,7 +11,6 @@ import typer
 
 from callgate.cli.agents_office import ADDED, Known, Office, directories, everybody, is_live, office, ways_in
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say
-from callgate.cli.dashed import as_typed
 from callgate.cli.people import YesOption, confirm, plain
 from callgate.cli.when import parse_span
 
@@ -19,13 +18,12 @@ if TYPE_CHECKING:
     from callgate.agents.directories import Refreshed
     from callgate.agents.storage import Listed
 
-NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="What the agent is called here.", callback=as_typed)
-]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="What the agent is called here.")]
 
 
 def add(
     agent: NameArgument,
+    *,
     api_key: Annotated[bool, typer.Option("--api-key", help="Make an API key; it is printed once.")] = False,
     expires: Annotated[
         str | None, typer.Option("--expires", metavar="SPAN", help="When the API key ends, such as 90d.")
@@ -78,13 +76,13 @@ def remove(
     now = round(time.time() * 1000)
     with office(config, store, changing=True) as opened:
         rows = [one for one in opened.wait(everybody(opened)) if one.agent == agent and is_live(one, now)]
-        ours = [one for one in rows if one.source == ADDED and key in (None, one.key)]
+        ours = [one for one in rows if one.source == ADDED and (key is None or key == one.key != "")]
         if not ours:
             text = "is in the configuration only" if rows else "is not known here"
             advice = "Edit callgate.toml." if rows else f"`{opened.command('agents', 'list')}` shows who is."
             raise CallgateError(f"agent {plain(agent)!r} {text}", advice=advice)
         confirm(f"Shut out {agent}: {_counted(ours)}?", yes=yes)
-        opened.wait(_take_away(opened, ours, now))
+        opened.wait(_take_away(opened, ours, now, key))
         opened.record("agents.remove", {"agent": agent, "keys": [one.key for one in ours]})
     typer.echo(f"{agent}: {_counted(ours)} taken away.")
     if left := [one for one in rows if one not in ours]:
@@ -190,25 +188,12 @@ def _list_agent(opened: Office, listed: Listed, title: str) -> None:
 # -- the rest --------------------------------------------------------------------------------------------------
 
 
-async def _take_away(opened: Office, rows: list[Known], now: int) -> None:
+async def _take_away(opened: Office, rows: list[Known], now: int, key: str | None) -> None:
     for one in rows:
         if one.by == "api-key":
             await opened.shelf.revoke_key(one.key, now)
-    for one in rows:
-        if one.by == "signature":
-            await _unlist(opened, one)
-
-
-async def _unlist(opened: Office, one: Known) -> None:
-    """The shelf takes every entry away where no key is named, so the others of that agent are put back."""
-    others = [
-        listed
-        for listed in await opened.shelf.agents()
-        if listed.agent == one.agent and not one.key and (listed.thumbprint or listed.directory != one.directory)
-    ]
-    await opened.shelf.remove_agent(one.agent, one.key)
-    for listed in others:
-        await opened.shelf.add_agent(listed)
+    if any(one.by == "signature" for one in rows):
+        await opened.shelf.remove_agent(rows[0].agent, key or "")
 
 
 def _counted(rows: list[Known]) -> str:

@@ -93,11 +93,13 @@ async def directories(opened: Office) -> AsyncIterator[Directories]:
 
 async def everybody(opened: Office) -> list[Known]:
     """Who is known here: by the configuration first, then as added."""
-    found = [*_configured(opened.config)]
-    for one in await opened.shelf.agents():
-        found.append(
+    found = [
+        *_configured(opened.config),
+        *(
             Known(one.agent, "signature", one.thumbprint, one.directory, one.name, ADDED, one.added_at, one.added_by)
-        )
+            for one in await opened.shelf.agents()
+        ),
+    ]
     found += [_key(one) for one in await opened.shelf.keys()]
     return sorted(found, key=lambda one: (one.agent, one.source != FILE, one.since or 0))
 

@@ -26,6 +26,14 @@ def parse_when(text: str | None, now: float) -> int | None:
         raise typer.BadParameter(message) from None
 
 
+def parse_span(text: str) -> int:
+    """`30m`, `90d` as seconds."""
+    span = _SPAN.match(text.strip())
+    if span is None or not int(span["count"]):
+        raise typer.BadParameter(f"{text!r} is not a span of time; write 30m, 12h or 90d")
+    return int(span["count"]) * _SECONDS[span["unit"]]
+
+
 def show_when(at: int) -> str:
     """A time for people, local, to the millisecond."""
     return datetime.fromtimestamp(at / 1000).astimezone().isoformat(sep=" ", timespec="milliseconds")[:23]

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from callgate.agents.directories import Sources, Times
+from callgate.agents.fetching import Caps
 from callgate.agents.memory import MemoryAgents
 from callgate.agents.storage import Fetched
 from callgate.errors import ConfigError
@@ -298,7 +299,8 @@ async def test_a_refresh_that_fails_changes_nothing(ground):
 async def test_a_flood_of_names_does_not_keep_configured_directories_waiting(ground):
     signer = ground.signer()
     ground.server.publish("a.example", signer)
-    directories = ground.directories(Sources(jwks_urls=(ground.server.url("a.example"),)))
+    patient = Caps(seconds=100)
+    directories = ground.directories(Sources(jwks_urls=(ground.server.url("a.example"),), caps=patient))
     ground.server.gate.clear()
     flood = [
         asyncio.create_task(directories.published.get(f"{ground.server.url('eve.example')}/{number}"))
@@ -326,3 +328,11 @@ async def test_show_lists_what_is_held_of_the_directories_an_operator_named(grou
     (after,) = await directories.show()
     (key,) = after.keys
     assert (key.thumbprint, key.kid, key.usable, key.proven) == (signer.keyid, "one", True, False)
+
+
+async def test_a_configured_directory_that_fails_is_logged_and_a_strangers_is_not(ground, caplog):
+    caplog.set_level("INFO", "callgate.agents")
+    directories = ground.directories(Sources(jwks_urls=(ground.server.url("a.example"),)))
+    await directories.key("x" * 43, ground.server.url("eve.example"))
+    told = [record.fields for record in caplog.records if record.message == "directory not fetched"]
+    assert told == [{"url": ground.server.directory("a.example"), "reason": "bad_status"}]

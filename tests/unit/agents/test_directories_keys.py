@@ -208,7 +208,8 @@ async def test_keys_inside_a_request_are_refused(ground):
     signer = ground.signer()
     named = ground.signer(inline(signer))
     assert await refused(ground, ground.directories(), named) == (Reason.UNKNOWN_KEYID, 401)
-    assert await ground.directories().key(signer.keyid, inline(signer)) is None
+    told = await ground.directories().why(signer.keyid, inline(signer))
+    assert (told.steps[-1].where, told.steps[-1].outcome, told.directory) == ("data:", "refused", "")
     assert Sources().inline_keys == ()
 
 

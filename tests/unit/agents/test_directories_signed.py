@@ -2,9 +2,11 @@
 
 import pytest
 
+from callgate.agents.components import Answer, Message
+from callgate.agents.digest import content_digest
 from callgate.agents.directories import Sources
 from callgate.agents.memory import MemoryAgents
-from callgate.agents.model import WELL_KNOWN
+from callgate.agents.model import DIRECTORY_TAG, TAG, WELL_KNOWN, Signed
 from support.agent_directories import Page, world
 from support.registry import requirement
 
@@ -133,6 +135,32 @@ async def test_a_signature_of_another_kind_proves_nothing(ground, old, new):
     assert old in given
     change(ground, Signature_Input=given.replace(old, new))
     assert await known(ground, REQUIRED, signer) == [False]
+
+
+@requirement("WB-092")
+@pytest.mark.parametrize(
+    ("names", "tag", "holds"),
+    [
+        (['"@authority";req', "content-digest"], DIRECTORY_TAG, True),
+        (['"@authority";req', "content-digest", '"@status"', '"@method";req', '"@path";req'], DIRECTORY_TAG, True),
+        (['"@status"', "content-digest"], DIRECTORY_TAG, False),
+        (['"@path";req', "content-digest"], DIRECTORY_TAG, False),
+        (['"@authority";req', "content-type"], DIRECTORY_TAG, False),
+        (['"@authority";req', "content-digest"], TAG, False),
+    ],
+)
+async def test_a_signature_has_to_be_meant_for_this(ground, names, tag, holds):
+    """All of these are good signatures; only what they cover and are for makes the difference."""
+    signer = ground.signer()
+    ground.server.publish("a.example", signer)
+    page = ground.server.pages["a.example", WELL_KNOWN]
+    headers = dict(page.headers) | {"Content-Digest": content_digest(page.body)}
+    asked = Signed("GET", "https", f"a.example:{ground.server.port}", WELL_KNOWN, None, ())
+    plain = tuple((name.lower().encode(), value.encode()) for name, value in headers.items())
+    message = Message(Answer(200, plain, asked, page.body))
+    made = signer._signed(message, names, tag, "nonce", 60)
+    ground.server.pages["a.example", WELL_KNOWN] = Page(page.body, headers | made)
+    assert await known(ground, REQUIRED, signer) == [holds]
 
 
 async def test_a_directory_that_is_no_longer_signed_takes_no_key_with_it(ground):

@@ -66,8 +66,10 @@ def test_the_base_of_an_example_is_the_one_that_is_printed():
         '"@authority": example.com',
         f'"content-digest": {dict(RFC["request"]["headers"])["Content-Digest"]}',
         '"@query-param";name="Pet": dog',
-        ('"@signature-params": ("@authority" "content-digest" "@query-param";name="Pet")'
-        ';created=1618884473;keyid="test-key-rsa-pss";tag="header-example"'),
+        (
+            '"@signature-params": ("@authority" "content-digest" "@query-param";name="Pet")'
+            ';created=1618884473;keyid="test-key-rsa-pss";tag="header-example"'
+        ),
     ]
 
 

@@ -246,6 +246,9 @@ class Documents(Generic[T]):
     def _note(self, url: str, why: FetchFailed | BadKeys | Refused) -> Failure:
         reason = why.reason if isinstance(why, FetchFailed | Refused) else "document_invalid"
         failure = Failure(self._now(), str(reason), why.message)
+        # Strangers can name as many directories as they like; only an operator's own are worth a line.
+        level = logging.WARNING if url in self.known else logging.DEBUG
+        log.log(level, "directory not fetched", extra={"fields": {"url": url, "reason": failure.reason}})
         self._failed[url] = failure
         self._failed.move_to_end(url)
         while len(self._failed) > self._most:
