@@ -42,9 +42,10 @@ def texts(count: int) -> list[str]:
     weights = [1 / rank for rank in range(1, _VOCABULARY + 1)]
     made = []
     for number in range(count):
-        rare = [f"ref-{number}-{at}" for at in range(4)] + [f"p{number}@example.com", "2026-11-16", "$1,200.00"]
-        text = " ".join(dice.choices(words, weights, k=KILOBYTES * 200) + rare)
-        made.append(text[: KILOBYTES * 1024])
+        said = dice.choices(words, weights, k=KILOBYTES * 200)
+        for rare in (*(f"ref-{number}-{at}" for at in range(4)), f"p{number}@example.com", "2026-11-16", "$1,200.00"):
+            said.insert(dice.randrange(KILOBYTES * 100), rare)
+        made.append(" ".join(said)[: KILOBYTES * 1024])
     return made
 
 

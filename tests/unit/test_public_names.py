@@ -33,6 +33,7 @@ def test_public_names():
         "Verdict",
         "VerifiedApproval",
         "__version__",
+        "sign",
     ]
     for name in callgate.__all__:
         assert getattr(callgate, name) is not None
@@ -40,6 +41,7 @@ def test_public_names():
 
 def test_public_names_of_the_sdk():
     assert sorted(callgate.sdk.__all__) == [
+        "AgentKey",
         "Alert",
         "ApprovalClient",
         "BrowserAuthenticator",
@@ -58,6 +60,7 @@ def test_public_names_of_the_sdk():
         "TrackedClient",
         "TrustLabels",
         "TrustTracker",
+        "WebBotAuthMiddleware",
         "library_identity",
         "open_world_to_public",
     ]

@@ -7,9 +7,10 @@ import time
 import pytest
 
 from callgate.agents.signing import Signer
-from support.agents_gate import INSIDE, PLAIN, call, known, reason, signer, site, web
+from support.agents_gate import INSIDE, PLAIN, Site, call, known, reason, signer, site, web
 from support.callers import Agent, Clock, Issuer
-from support.gateway import CALLGATE, write_config
+from support.everything import everything_argv
+from support.gateway import CALLGATE, serving, write_config
 from support.raw import ask
 from support.records import ask as operator
 from support.records import calls_of
@@ -206,3 +207,28 @@ def test_rules_follow_the_configuration(tmp_path):
         write_config(tmp_path, servers, agents={"mode": "required", "known": {"by": known(by, denied=True)}})
         running.gateway.wait_for("configuration reloaded")
         assert reason(running.send(by, call("read"))) == (403, "agent_denied")
+
+
+def test_a_session_that_the_gateway_holds_is_its_agents_alone(tmp_path):
+    opening = {
+        "jsonrpc": "2.0",
+        "id": 0,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+    }
+    owner, thief = signer(), signer()
+    section = {"known": {"owner": known(owner), "thief": known(thief)}}
+    pipe = {"command": everything_argv("stdio", tmp_path)}
+    with serving(tmp_path, {"pipe": pipe}, agents=section) as gateway:
+        running = Site(gateway, {})
+
+        def send(by, body, **headers):
+            return running.send(by, json.dumps(body).encode(), server="pipe", headers=headers)
+
+        session = {"Mcp-Session-Id": send(owner, opening).header("mcp-session-id")}
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        assert reason(send(owner, ping, **session)) == (200, "")
+        assert reason(send(thief, ping, **session)) == (404, "session_unknown")
+        assert reason(send(None, ping, **session)) == (404, "session_unknown")
+        assert reason(running.send(thief, None, server="pipe", method="DELETE", headers=session))[0] == 404
+        assert reason(send(owner, ping, **session)) == (200, "")

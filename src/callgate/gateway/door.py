@@ -277,6 +277,7 @@ class Door:
             return Entry(message, flights)
         if _waited(call) and (changed := await self.desk.look_anew(call)) is not None:
             flights[0].finish("blocked", code=changed.code)
+            self.desk.after(message, context, (Decided(message, call, decision),))
             raise Turned(changed, error_reply(message.id, changed, call=call.id))
         outgoing = self.desk.outgoing(message, call, decision)
         after = self.desk.after(message, context, (Decided(message, call, decision),))
@@ -343,6 +344,9 @@ class Door:
             return Entry(leaving, in_flight, self.desk.amend(batch, context), after)
         for flight in in_flight:
             flight.finish("batch_refused")
+        if self.desk is not None:
+            # Nobody waits for their replies any more.
+            self.desk.after(batch, context, decided)
         assert first is not None
         raise Turned(first, refuse_all(batch, closed or Refused(Reason.BATCH_REFUSED), refusals))
 

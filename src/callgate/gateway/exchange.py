@@ -95,6 +95,11 @@ class Exchange:
         self._send = send
 
     @property
+    def owner(self) -> str:
+        """Whose a session is that this request opens: a verified agent's is nobody else's. Empty for the unnamed."""
+        return "" if self.caller is None else f"{self.caller.source}:{self.caller.id}"
+
+    @property
     def repeats(self) -> bool:
         """Whether some header appears more than once."""
         return len(self.fields) != len(self.headers)

@@ -38,8 +38,8 @@ _MODERN_STATUS: Final = dict.fromkeys((-32700, -32600, -32602, -32020, -32021, -
 class Session:
     """A client's own process, and the stream for what the server sends of its own accord."""
 
-    def __init__(self, process: Process, hear: Hear | None = None) -> None:
-        self.id = secrets.token_urlsafe(32)
+    def __init__(self, process: Process, hear: Hear | None = None, owner: str = "") -> None:
+        self.id, self.owner = secrets.token_urlsafe(32), owner
         self._news = asyncio.Condition()
         self._pending: set[asyncio.Task[None]] = set()
         self.link = Link(process, shared=False, unclaimed=self.keep, ended=self._wake, hear=hear)
@@ -220,7 +220,7 @@ class StdioUpstream:
                 Reason.INVALID_REQUEST, "the header Mcp-Session-Id is missing", advice="Send `initialize` first."
             )
         session = self._sessions.get(given)
-        if session is None or not session.link.alive:
+        if session is None or not session.link.alive or session.owner != exchange.owner:
             raise Refused(Reason.SESSION_UNKNOWN)
         session.used = time.monotonic()
         return session
@@ -230,7 +230,7 @@ class StdioUpstream:
             raise Refused(Reason.SESSION_LIMIT)
         self._starting += 1
         try:
-            session = Session(await self._start(), self._hear)
+            session = Session(await self._start(), self._hear, exchange.owner)
         finally:
             self._starting -= 1
         self._sessions[session.id] = session

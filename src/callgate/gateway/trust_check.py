@@ -94,10 +94,16 @@ class Trust:
         try:
             name = self.naming.name(call.context, call.meta)
             live = await self.sessions.get(name)
-            label = self.labels.of(call.context.server, call.tool, call.arguments)
-            if self._resolve is not None and self._resolves(call.context.server):
-                label = await self._resolve(call, label)
-            return self._judge(call, name, live, label)
+            server = call.context.server
+            label = self.labels.of(server, call.tool, call.arguments)
+            if self._resolve is None or not self._resolves(server):
+                return self._judge(call, name, live, label)
+            # Asking shows the server the arguments: one that is not trusted sees them once they may pass without it.
+            if not self.labels.trusted(server):
+                verdict = self._judge(call, name, live, label)
+                if not isinstance(verdict, Pass):
+                    return verdict
+            return self._judge(call, name, live, await self._resolve(call, label))
         except Refused as refused:
             return Refuse(refused.reason, refused.message, data=refused.data, advice=refused.advice)
 

@@ -10,10 +10,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from callgate.approval.names import METHODS
 from callgate.errors import CallgateError, Reason, Refused, place
 from callgate.gate import Call, Context, Decision
 from callgate.gateway.amending import Amends
@@ -41,8 +42,28 @@ log = logging.getLogger("callgate.trust")
 
 RESOLVE: Final = "tools/resolve"
 LIST: Final = "tools/list"
-# Requests whose answers bring data into an agent's session without a call.
-READS: Final = frozenset({"resources/read", "prompts/get"})
+# Requests whose answers are the protocol's own business. The answer to every other is data of its server, which may
+# reach a model: a resource, a prompt, a result that was waited for.
+_PROTOCOL: Final = frozenset(
+    {
+        "initialize",
+        "server/discover",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "subscriptions/listen",
+        LIST,
+        RESOLVE,
+    }
+)
+
+
+_Settles: TypeAlias = Mapping[RequestId, After]
+
+
+async def _as_it_is(raw: bytes) -> bytes:
+    return raw
 
 
 class TrustDesk:
@@ -92,7 +113,7 @@ class TrustDesk:
         name = self._check.naming.name(call.context, call.meta)
         modern = isinstance(call.context, Visit) and call.context.modern
         handle = call.arguments.get("handle")
-        return await self._results.released(handle, name.key, call.context.server, modern=modern)
+        return await self._results.released(handle, name, call, modern=modern)
 
     def offer(self, message: Message | Batch) -> Amend | None:
         """The tool at the end of a list, where results may be held back."""
@@ -145,20 +166,22 @@ class TrustDesk:
         return raw
 
     def after(self, message: Message | Batch, context: Context, calls: Sequence[Decided] = ()) -> After | None:
-        by_id: dict[RequestId, Callable[[bytes], Any]] = {}
-        for one in calls:
-            judged = self._check.take(one.call)
-            if one.message.id is not None:
-                by_id[one.message.id] = partial(self._results.of_call, one.call, judged)
-        for message_ in message.messages if isinstance(message, Batch) else (message,):
-            if message_.method in READS and message_.id is not None:
-                by_id[message_.id] = partial(self._results.of_read, message_, context)
-        return partial(self._passing, by_id, context) if by_id else None
+        by_id: dict[RequestId, After] = {}
+        for asked in calls:
+            judged = self._check.take(asked.call)
+            if asked.message.id is not None:
+                by_id[asked.message.id] = partial(self._results.of_call, asked.call, judged)
+        for one in message.messages if isinstance(message, Batch) else (message,):
+            if one.kind is Kind.REQUEST and one.id is not None and one.method != TOOLS_CALL:
+                read = one.method not in _PROTOCOL and one.method not in METHODS
+                by_id[one.id] = partial(self._results.of_read, one, context) if read else _as_it_is
+        return partial(self._passing, by_id, context)
 
     def after_others(self, context: Context) -> After | None:
-        return partial(self._passing, {}, context)
+        return partial(self._passing, None, context)
 
-    async def _passing(self, by_id: Mapping[RequestId, Callable[[bytes], Any]], context: Context, raw: bytes) -> bytes:
+    async def _passing(self, by_id: _Settles | None, context: Context, raw: bytes) -> bytes:
+        """`by_id` has what was asked for; None where nothing was."""
         if raw[:1] == b"{":
             return await self._one(by_id, context, raw)
         try:
@@ -170,22 +193,26 @@ class TrustDesk:
         passed = [await self._one(by_id, context, part) for part in several]
         return raw if passed == several else b"[" + b",".join(passed) + b"]"
 
-    async def _one(self, by_id: Mapping[RequestId, Callable[[bytes], Any]], context: Context, raw: bytes) -> bytes:
+    async def _one(self, by_id: _Settles | None, context: Context, raw: bytes) -> bytes:
         seen = peek(raw)
-        if seen is None or not seen.is_reply:
+        if seen is None:
+            # Lines that nobody can read on a stream of the server's own reach nobody; an answer in whatever form may.
+            if by_id is None:
+                return raw
+        elif not seen.is_reply and seen.outcome is None:
             return raw
-        settle = by_id.get(seen.id) if seen.id is not None else None
+        rpc_id = seen.id if seen is not None and seen.is_reply else None
+        settle = by_id.get(rpc_id) if by_id is not None and rpc_id is not None else None
         try:
             if settle is not None:
-                changed: bytes = await settle(raw)
-                return changed
+                return await settle(raw)
             # It answers nothing that was asked here, and a client may take it for an answer all the same.
             await self._results.unasked(context, raw)
         except Refused as refused:
-            return error_reply(seen.id, refused)
+            return error_reply(rpc_id, refused)
         except Exception as error:  # noqa: BLE001 - what nobody could label is not passed on, whatever broke
             log.error("result not passed on", extra={"fields": {"server": context.server, "error": place(error)}})
-            return error_reply(seen.id, Refused(Reason.RESULT_WITHHELD))
+            return error_reply(rpc_id, Refused(Reason.RESULT_WITHHELD))
         return raw
 
     # ---- what was decided ----

@@ -59,9 +59,16 @@ class Learning:
             self._stripped(server, lost.tool, lost.missing)
         self._known[server] = read
         if self._labels is not None:
-            guessed = {name: guess(entry.get("inputSchema")) for name, entry in entries.items()}
-            self._labels.declare(server, read, guessed)
+            self._labels.declare(server, read, {name: _guessed(entry) for name, entry in entries.items()})
 
     def has_output_schema(self, server: str, tool: str) -> bool:
         entry = self._entries.get(server, {}).get(tool)
         return entry is not None and isinstance(entry.get("outputSchema"), dict)
+
+
+def _guessed(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """Which arguments look critical; where a schema breaks the look at it, whatever a call has is looked at then."""
+    try:
+        return guess(entry.get("inputSchema"))
+    except Exception:  # noqa: BLE001 - a server's schema is a server's: it must not break the list of another
+        return ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -57,16 +57,26 @@ def offered(raw: bytes) -> bytes:
     return raw[: span[0]] + b"[" + inner + (b"," if inner else b"") + ENTRY + b"]" + raw[span[1] :]
 
 
+class Given(NamedTuple):
+    """What the agent gets; `tool` is whose result it is, empty where it is none."""
+
+    result: dict[str, Any]
+    tool: str = ""
+
+
 async def released(
     shelf: TrustShelf, seals: Seals, handle: object, *, session: str, server: str, modern: bool
-) -> dict[str, Any]:
+) -> Given:
     """The result of a call of the tool. A handle of another session or server is one that there is not."""
     held = await shelf.held(handle) if isinstance(handle, str) and is_handle(handle) else None
     if held is None or held.session != session or held.server != server:
-        return _said("No result is held under this handle for you.", modern=modern)
+        return Given(_said("No result is held under this handle for you.", modern=modern))
     if held.state != "released":
-        return _said(f"The result {held.handle} {_STATES[held.state]}", modern=modern)
-    return _opened(held, seals) or _said(f"The result {held.handle} can no longer be opened.", modern=modern)
+        return Given(_said(f"The result {held.handle} {_STATES[held.state]}", modern=modern))
+    opened = _opened(held, seals)
+    if opened is None:
+        return Given(_said(f"The result {held.handle} can no longer be opened.", modern=modern))
+    return Given(opened, held.tool)
 
 
 def _opened(held: Quarantined, seals: Seals) -> dict[str, Any] | None:

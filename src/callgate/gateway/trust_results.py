@@ -20,10 +20,11 @@ from callgate.gateway.trust_replies import Result, quarantined, read_result, wit
 from callgate.gateway.trust_sessions import Live, Sessions
 from callgate.gateway.trust_words import why
 from callgate.jsonrpc import Message, RequestId
-from callgate.trust.model import DataLabel, Provenance, Quarantined, Step, ToolLabel, Traced
+from callgate.trust.model import DataLabel, Provenance, Quarantined, SessionLabel, Step, ToolLabel, Traced
 from callgate.trust.propagation import adds, asked, joined
 from callgate.trust.provenance import objects as objects_in
 from callgate.trust.provenance import to_endorse
+from callgate.trust.provenance.tracing import OWN_WORDS
 from callgate.trust.quarantine import Seals, expires_at, new_handle
 from callgate.trust.results import Told, of_result, tainted, told
 from callgate.trust.storage import NewStep, TrustShelf
@@ -36,6 +37,7 @@ QUESTION: Final = "callgate-flagged-"
 _UNREAD: Final = Result()
 _HIDDEN: Final = "(not kept)"
 _LABELS: Final = 1_024
+LISTINGS: Final = frozenset({"resources/list", "resources/templates/list", "prompts/list", "completion/complete"})
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -100,11 +102,11 @@ class Results:
             raise Refused(Reason.RESULT_WITHHELD)
         result = read_result(raw) or _whole(raw)
         data = self._label(judged.label, result)
-        taints = _carries_strange(judged.facts.provenance) and judged.label.outcome != "benign"
+        taints = _taints(judged)
         objects: tuple[str, ...] = ()
         if taints or not data.open_world:
             memory, server = judged.live.memory, call.context.server
-            objects = objects_in(memory.fingerprints, server, call.tool, result.structured, call.arguments)
+            objects = objects_in(memory.fingerprints, server, call.tool, _things(result), call.arguments)
         if objects and not data.open_world and await self._tainted(objects, call.at):
             data = tainted(data)
         ruling = self._check.policy.decide_result(judged.facts.with_result(data))
@@ -143,13 +145,30 @@ class Results:
         label = self._check.labels.of(server, method or "unasked", {})
         result = _with_all_texts(read_result(raw) or _UNREAD, raw)
         data = self._label(label, result)
-        packed = live.memory.remember_result(
-            label, data, None, result.readable(), {}, open_world=live.session.label.open_world
-        )
+        await self._remember(live, name, label, data, result, method or "(unasked)", meta)
+
+    async def _remember(  # noqa: PLR0917 - a step without a call
+        self,
+        live: Live,
+        name: SessionName,
+        label: ToolLabel,
+        data: DataLabel,
+        result: Result,
+        tool: str,
+        meta: Mapping[str, Any],
+    ) -> None:
         now = round(self._clock() * 1000)
-        data = self._kept(data, meta)
-        step = Step(0, now, "", server, method or "(unasked)", "allow", label=data, memory=packed)
-        await self._add(live, NewStep(name.key, step, adds=adds(data)), now)
+        kept = self._kept(data, meta)
+
+        def make(live: Live) -> NewStep:
+            packed = live.memory.remember_result(
+                label, data, None, result.readable(), {}, open_world=live.session.label.open_world
+            )
+            step = Step(0, now, "", label.server, tool, "allow", label=kept, memory=packed)
+            # A list of what there is reaches people more than models: its words are a stranger's, and that is all.
+            return NewStep(name.key, step, adds=SessionLabel() if tool in LISTINGS else adds(kept))
+
+        await self._add(live, make, label.server, now)
 
     async def refused(self, judged: Judged, refused: Refused) -> None:
         """A call that goes no further, for the picture of its session."""
@@ -169,12 +188,21 @@ class Results:
             self._label_facts(judged.label),
             kept.provenance.values,
         )
-        await self._add(judged.live, NewStep(judged.name.key, step, asked(judged.facts.request)), now)
+        new = NewStep(judged.name.key, step, asked(judged.facts.request))
+        await self._add(judged.live, lambda _live: new, step.server, now)
 
-    async def released(self, handle: object, session: str, server: str, *, modern: bool) -> dict[str, Any]:
-        """A held result, for the agent, once a person has released it."""
-        seals = self._seals()
-        return await released(self._shelf, seals, handle, session=session, server=server, modern=modern)
+    async def released(self, handle: object, name: SessionName, call: Call, *, modern: bool) -> dict[str, Any]:
+        """A held result, for the agent, once a person has released it. It may read it only now: the session that it
+        was held for may be over."""
+        server = call.context.server
+        given = await released(self._shelf, self._seals(), handle, session=name.key, server=server, modern=modern)
+        if given.tool:
+            label = self._check.labels.of(server, given.tool, {})
+            whole = msgspec.structs.replace(_UNREAD, structured=given.result, has_structured=True)
+            data = msgspec.structs.replace(tainted(self._label(label, whole)), malicious=True)
+            live = await self._sessions.get(name)
+            await self._remember(live, name, label, data, whole, given.tool, call.meta)
+        return given.result
 
     # ---- labels ----
 
@@ -227,39 +255,42 @@ class Results:
     async def _write(self, judged: Judged, data: DataLabel, result: Result, objects: tuple[str, ...]) -> None:
         call, live, facts = judged.call, judged.live, judged.facts
         label = judged.label
-        packed = live.memory.remember_result(
-            label,
-            data,
-            result.structured,
-            result.texts + result.links,
-            call.arguments,
-            open_world=facts.session.open_world,
-        )
         now = round(self._clock() * 1000)
-        data = self._kept(data, call.meta)
-        step = Step(
-            0,
-            now,
-            call.id,
-            call.context.server,
-            call.tool,
-            "ask" if judged.asked else "allow",
-            judged.ruling.rule,
-            judged.ruling.say,
-            data,
-            self._label_facts(label),
-            self._kept_values(call, facts.provenance).values,
-            packed,
-        )
-        new = NewStep(
-            judged.name.key,
-            step,
-            # What the client says of its own data stays with the session too.
-            adds(data) if facts.request is None else joined(asked(facts.request), adds(data)),
-            objects,
-            to_endorse(live.memory, label, call.arguments, facts.provenance) if judged.asked else (),
-        )
-        await self._add(live, new, now)
+        kept = self._kept(data, call.meta)
+
+        def make(live: Live) -> NewStep:
+            packed = live.memory.remember_result(
+                label,
+                data,
+                result.structured,
+                result.texts + result.links,
+                call.arguments,
+                open_world=facts.session.open_world,
+            )
+            step = Step(
+                0,
+                now,
+                call.id,
+                call.context.server,
+                call.tool,
+                "ask" if judged.asked else "allow",
+                judged.ruling.rule,
+                judged.ruling.say,
+                kept,
+                self._label_facts(label),
+                self._kept_values(call, facts.provenance).values,
+                packed,
+            )
+            return NewStep(
+                judged.name.key,
+                step,
+                # What the client says of its own data stays with the session too.
+                adds(kept) if facts.request is None else joined(asked(facts.request), adds(kept)),
+                objects,
+                to_endorse(live.memory, label, call.arguments, facts.provenance) if judged.asked else (),
+            )
+
+        await self._add(live, make, call.context.server, now)
 
     def _label_facts(self, label: ToolLabel) -> dict[str, Any]:
         known = self._facts.get(id(label))
@@ -277,12 +308,12 @@ class Results:
         self._facts[id(label)] = label, facts
         return facts
 
-    async def _add(self, live: Live, new: NewStep, now: int) -> None:
+    async def _add(self, live: Live, make: Callable[[Live], NewStep], server: str, now: int) -> None:
         keeping = self._keeping
         try:
-            await self._sessions.add(live, new, keep=keeping.results, expires_at=now + round(keeping.seconds * 1000))
+            await self._sessions.add(live, make, keep=keeping.results, expires_at=now + round(keeping.seconds * 1000))
         except CallgateError as error:
-            log.error("result not written down", extra={"fields": {"server": new.step.server, "error": str(error)}})
+            log.error("result not written down", extra={"fields": {"server": server, "error": str(error)}})
             raise Refused(Reason.RESULT_WITHHELD) from None
 
     # ---- what is suspicious ----
@@ -351,5 +382,19 @@ def _with_all_texts(result: Result, raw: bytes) -> Result:
     return msgspec.structs.replace(result, structured=body, has_structured=True)
 
 
-def _carries_strange(provenance: Provenance) -> bool:
-    return any(value.found == "untrusted" for value in provenance.values) or bool(provenance.foreign_links)
+def _taints(judged: Judged) -> bool:
+    """Whether what a call writes may hold a stranger's words: all but the user's own may, once some were read."""
+    facts = judged.facts
+    if not facts.session.open_world or judged.label.outcome == "benign":
+        return False
+    values = facts.provenance.values
+    return not values or any(value.found not in OWN_WORDS for value in values)
+
+
+def _things(result: Result) -> Any:
+    """Where ids of things may stand: in the structure, or in texts that are one."""
+    if result.has_structured:
+        return result.structured
+    return [
+        decode_leniently(text.encode("utf-8", "replace")) for text in result.texts if text.lstrip()[:1] in ("{", "[")
+    ]

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Final
 
 from callgate.gateway.trust_keys import SessionName
-from callgate.trust.model import Session
+from callgate.trust.model import DataLabel, Session, Step
 from callgate.trust.provenance import Memory
 from callgate.trust.storage import NewStep, TrustShelf
 
 _AT_HAND: Final = 2000
+_RESTORED_MS: Final = 86_400_000
 
 
 class Live:
@@ -68,15 +69,19 @@ class Sessions:
         self._live.move_to_end(name.key)
         return live
 
-    async def add(self, live: Live, new: NewStep, *, keep: int, expires_at: int) -> None:
-        """A step, durable when this returns; what others added meanwhile is read first of all."""
+    async def add(self, live: Live, make: Callable[[Live], NewStep], *, keep: int, expires_at: int) -> None:
+        """A step, durable when this returns; what others added meanwhile is read after it.
+
+        `make` remembers what the step leaves in memory, while nobody else reads it anew.
+        """
         async with live.turn:
             before = live.session
             try:
+                new = make(live)
                 after = await self._shelf.add(new, keep=keep, expires_at=expires_at)
             except BaseException:
                 # Memory may know of something by now that the store does not.
-                self._live.pop(new.session, None)
+                self._live.pop(before.key, None)
                 raise
             if after.version == before.version + 1 and after.opened_at == before.opened_at:
                 live.session = after
@@ -105,9 +110,19 @@ class Sessions:
     async def _catch_up(self, name: SessionName, live: Live) -> None:
         session = await self._shelf.session(name.key)
         if session is None:
-            now = round(self._clock() * 1000)
-            session = await self._shelf.open(name.key, name.agent, now, 0)
-        await self._load(live, session)
+            await self._restore(name, live)
+        else:
+            await self._load(live, session)
+
+    async def _restore(self, name: SessionName, live: Live) -> None:
+        """The store has parted with a session that is in use: what it was stays, and what it read is unknown now."""
+        now = round(self._clock() * 1000)
+        await self._shelf.open(name.key, name.agent, now, 0)
+        was = live.session.label
+        label = DataLabel(open_world=was.open_world, malicious=was.malicious, sensitivity=was.sensitivity)
+        step = Step(0, now, "", "", "(restored)", "allow", label=label)
+        session = await self._shelf.add(NewStep(name.key, step, adds=was), keep=1, expires_at=now + _RESTORED_MS)
+        await self._load(live, session, anew=True)
 
     async def _load(self, live: Live, session: Session, *, anew: bool = False) -> None:
         """What others added; from the beginning where something else has changed: what an operator took away, or a

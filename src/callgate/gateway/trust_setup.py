@@ -66,7 +66,7 @@ class TrustOffice:
         self._expectations = Expectations()
         self._scanner = Scanner()
         keyring.make(KEY)
-        self._fingerprints = Fingerprints(keyring.current(KEY).secret)
+        self._fingerprints = Fingerprints(keyring.versions(KEY)[-1].secret)
         self.service = TrustService(self.shelf, witness=audit.admin, unseal=self._unseal)
         self.sessions = Sessions(self.shelf, lambda: Memory(self._fingerprints), idle_ms=lambda: self._idle_ms)
         self.learning = Learning(self._stripped)

@@ -83,8 +83,11 @@ _OPENING_CHARS: Final = 512
 _OPENING_WORDS: Final = 32
 _REACH: Final = 8
 
-LINK: Final = re.compile(r"(?:https?://|www\.)[^\s<>\"'`()\[\]{}|\\^]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE)
-_LINK_MARK: Final = re.compile(r"@|://|[wW]{3}\.")
+# The bound keeps a long run of letters from being read again from each of them; no address is as long.
+LINK: Final = re.compile(
+    r"(?:https?://|www\.)[^\s<>\"'`()\[\]{}|\\^]+|[\w.+-]{1,256}+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
+)
+_LINK_MARKS: Final = ("@", "://", "www.")
 _BLANK: Final = re.compile(r"\s")
 ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 # A word that is a host, with or without what follows it.
@@ -228,19 +231,22 @@ def parts(text: str) -> list[str]:
 
 def links(text: str) -> Iterator[str]:
     """The links and addresses in a text. Neither has blanks in it, so only words with a mark of theirs are read."""
-    if "@" not in text and "://" not in text and "www." not in text.lower():
-        return
+    plain = text.lower()
+    if len(plain) != len(text):
+        # Some letters become two.
+        plain = "".join([char if len(char.lower()) > 1 else char.lower() for char in text])
+    places = {mark: at for mark in _LINK_MARKS if (at := plain.find(mark)) >= 0}
     end = 0
-    for mark in _LINK_MARK.finditer(text):
-        if mark.start() < end:
-            continue
-        start = mark.start()
+    while places:
+        at = start = min(places.values())
         while start > end and not text[start - 1].isspace():
             start -= 1
-        blank = _BLANK.search(text, mark.end())
+        blank = _BLANK.search(text, at)
         end = len(text) if blank is None else blank.start()
         for match in LINK.finditer(text, start, end):
             yield match[0].rstrip(".,:;!?")
+        places = {mark: at if at >= end else plain.find(mark, end) for mark, at in places.items()}
+        places = {mark: at for mark, at in places.items() if at >= 0}
 
 
 def details(text: str) -> set[str]:
