@@ -299,6 +299,11 @@ def test_behind_a_proxy_signatures_are_for_the_name_that_agents_know(tmp_path):
         assert reason(running.send(by)) == (401, "signature_invalid")
         assert reason(running.send(by, base="https://gate.example")) == (200, "")
         assert reason(running.send(by, base="https://other.example")) == (401, "signature_invalid")
+        # What the proxy calls the gateway makes no difference, as long as it is one of its names.
+        named = {"Host": "gate.example"}
+        assert reason(running.send(by, base="https://gate.example", headers=named)) == (200, "")
+        other = {"Host": "other.example"}
+        assert reason(running.send(by, base="https://other.example", headers=other)) == (403, "host_not_allowed")
 
 
 def test_on_loopback_nobody_has_to_say_who_they_are_but_nobody_may_lie(tmp_path):

@@ -138,6 +138,8 @@ def test_kya_tokens_that_are_required(tmp_path):
 
 # ---- a gateway that others can reach ----
 
+# RFC 8037, appendix A
+PRINTED = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
 OUTSIDE = {"listen": "0.0.0.0:0", "allowed_hosts": ["127.0.0.1"]}
 
 
@@ -156,6 +158,8 @@ OUTSIDE = {"listen": "0.0.0.0:0", "allowed_hosts": ["127.0.0.1"]}
             "rules name tools",
         ),
         ({"agents": {"known": {"crm": {"allow_tools": ["a"]}}}}, "nobody can be recognised as this agent"),
+        ({"agents": {"known": {"crm": {"jwk": PRINTED}}}}, "printed in a specification"),
+        ({"agents": {"known": {"crm": {"jwk": PRINTED | {"x": "AA"}}}}}, "agent 'crm'"),
     ],
 )
 def test_a_gateway_that_would_be_open_does_not_start(tmp_path, sections, told):

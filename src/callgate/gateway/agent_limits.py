@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
+from msgspec.structs import replace
+
 from callgate.agents.limits import Allowance, Limit, Limiter
+from callgate.agents.storage import Take
 from callgate.config import AgentRules, Agents
 
 _FREE: Final = Allowance()
+
+
+class _Calls(Limit, frozen=True):
+    """A limit that several calls of one request come under."""
+
+    calls: int = 1
+
+    def take(self, agent: str) -> Take:
+        return replace(super().take(agent), cost=float(self.calls))
 
 
 class CallLimits:
@@ -25,8 +38,17 @@ class CallLimits:
 
     async def take(self, agent: str, server: str, tools: Sequence[str]) -> Allowance:
         """Count these calls, all of them or none."""
-        limits = [limit for tool in tools for limit in self._of(agent, server, tool)]
-        return await self._limiter.take(agent, limits) if limits else _FREE
+        found = Counter(limit for tool in tools for limit in self._of(agent, server, tool))
+        if not found:
+            return _FREE
+        limits = [_Calls(one.name, one.per_minute, one.burst, one.of, calls) for one, calls in found.items()]
+        never = [one for one in limits if one.calls > one.most]
+        if never:
+            # However long one waits: so many never pass at once.
+            wait = max(one.window for one in never)
+            over = tuple(dict.fromkeys(one.name for one in never))
+            return Allowance(ok=False, retry_after=wait, headers=(("Retry-After", str(wait)),), over=over)
+        return await self._limiter.take(agent, limits)
 
     def _of(self, agent: str, server: str, tool: str) -> Iterator[Limit]:
         entry = self._agents.known.get(agent)

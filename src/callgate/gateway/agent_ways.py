@@ -15,15 +15,17 @@ from callgate.agents.bearer import Bearer, BearerSettings, Issuer
 from callgate.agents.directories.looking import Directories
 from callgate.agents.directories.sources import Sources
 from callgate.agents.fetching import Fetcher
+from callgate.agents.keys import thumbprint
 from callgate.agents.kya import KyaPay, KyaPolicy, KyaSettings, attest
 from callgate.agents.model import Caller, Signed, Verified
 from callgate.agents.reaching import Reach
 from callgate.agents.storage import AgentShelf, Listed
+from callgate.agents.test_keys import PUBLISHED
 from callgate.agents.tokens import Fetch
 from callgate.agents.verifying import Settings, Verifier
-from callgate.config import Agents
+from callgate.config import Agents, KnownAgent
 from callgate.config.agent_rules import LISTED
-from callgate.errors import Reason, Refused
+from callgate.errors import ConfigError, Reason, Refused
 from callgate.gateway.agent_door import Headers, Open
 
 _REALM: Final = 'Bearer realm="callgate"'
@@ -141,11 +143,24 @@ def _listed(agents: Agents) -> list[Listed]:
     """Agents of the configuration that sign, as a directory of agents has them."""
     found = []
     for name, one in agents.known.items():
+        if not agents.signatures.test_keys and _published(one):
+            raise ConfigError(
+                f"agents.known.{name}: the private half of this key is printed in a specification",
+                advice="Make a key of its own with `callgate agents keygen`; test_keys is for trying things out.",
+            )
         if one.jwk:
             found.append(Listed(name, "", "static", msgspec.json.encode(one.jwk)))
         elif one.directory not in (None, LISTED):
             found.append(Listed(name, one.thumbprint or "", str(one.directory)))
     return found
+
+
+def _published(one: KnownAgent) -> bool:
+    try:
+        name = thumbprint(one.jwk) if one.jwk else one.thumbprint
+    except (Refused, KeyError):
+        return False  # no key at all, which the directory says better
+    return name in PUBLISHED
 
 
 def _settings(agents: Agents, *, production: bool) -> Settings:

@@ -97,7 +97,7 @@ class Exchange:
     @property
     def owner(self) -> str:
         """Whose a session is that this request opens: a verified agent's is nobody else's. Empty for the unnamed."""
-        return "" if self.caller is None else f"{self.caller.source}:{self.caller.id}"
+        return "" if self.caller is None else self.caller.id
 
     @property
     def repeats(self) -> bool:

@@ -173,9 +173,9 @@ def own_request(method: str, params: Mapping[str, Any], meta: Mapping[str, Any])
 
 def whom(context: Context) -> str:
     """Whose a call is, as far as that is known for certain: the verified agent's, else the machine's."""
-    caller = context.caller
-    if caller is not None:
-        return f"agent:{caller.source}:{caller.id}"
+    if context.caller is not None:
+        # Whatever it proved it by: an agent with a key and a signature is one agent.
+        return f"agent:{context.caller.id}"
     return f"peer:{context.peer or 'unknown'}"
 
 

@@ -371,8 +371,10 @@ def _concerning(config: Config, name: str) -> tuple[object, ...] | None:
 
 
 def _guard(config: Config) -> Guard:
-    """The console is ours too under the address that people's browsers see."""
+    """The gateway is ours too under the names that agents and people's browsers know it by."""
     hosts, origins = config.gateway.allowed_hosts, config.gateway.allowed_origins
+    if config.agents.external_url is not None:
+        hosts += (host_of(config.agents.external_url),)
     if config.has_console and config.approval.url is not None:
         hosts += (host_of(config.approval.url),)
         origins += (origin_of(config.approval.url),)

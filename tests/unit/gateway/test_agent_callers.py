@@ -44,9 +44,11 @@ def test_names_that_are_worked_out_once_are_not_mixed_up():
     assert len(set(names)) == 3
 
 
-def test_an_agent_cannot_be_called_like_a_machine_or_another_kind_of_caller():
-    machine = msgspec.structs.replace(ALICE, id="10.0.0.1")
-    assert len({whom(context()), whom(context(machine)), whom(context(Caller("10.0.0.1", "oauth")))}) == 3
+def test_an_agent_is_one_whatever_it_proves_itself_by_and_never_a_machine():
+    assert whom(context(ALICE)) == whom(context(Caller("alice", "api-key")))
+    assert key(ALICE) == key(Caller("alice", "api-key"))
+    assert whom(context(Caller("10.0.0.1", "oauth"))) != whom(context())
+    assert key(Caller("10.0.0.1", "oauth")) != key()
 
 
 def test_an_approval_is_for_the_agent_in_its_session():
