@@ -164,7 +164,7 @@ async def _in_memory(texts: Sequence[str], rounds: int) -> tuple[dict[str, float
     for number in range(rounds):
         sticks.append(yardstick(texts))
         for case in CASES:
-            made = _made(case, f"{case} {number}", texts)
+            made = _made(case, f"{case} {number}", texts[:-1])
             # The session has read something of a stranger's before.
             await through(*made[0][:2], reply(texts[-1]))
             found[case].append(await _one_by_one(made[1:], through))
@@ -197,7 +197,7 @@ async def _stored(texts: Sequence[str], rounds: int) -> dict[str, float]:
         try:
             for number in range(rounds):
                 for case in CASES:
-                    lanes = [_made(case, f"{case} {number} {at}", texts[at::TOGETHER]) for at in range(TOGETHER)]
+                    lanes = [_made(case, f"{case} {number} {at}", texts[at:-1:TOGETHER]) for at in range(TOGETHER)]
                     for made in lanes:
                         await through(*made[0][:2], reply(texts[-1]))
                     found[case].append(await _together([made[1:] for made in lanes], through))

@@ -37,7 +37,9 @@ def is_attribution(text: str) -> bool:
 @lru_cache(4096)
 def of_tool(server: str, tool: str) -> str:
     """A tool of a server, for data whose own source nobody told."""
-    host = re.sub(r"[^A-Za-z0-9_.-]", "_", server) or "_"
+    host = re.sub(r"[^A-Za-z0-9_.-]", "_", server)[:250]
+    if not host[:1].isalnum():
+        host = f"_{host}"
     return _cut(f"mcp://{host}/{_quoted(tool, '-._~')}")
 
 
