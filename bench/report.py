@@ -177,8 +177,9 @@ def _trust(found: dict[str, Any]) -> Iterator[Grid]:
     yield Grid("Trust, CPU of a call with a result of 2 KB", heads, (("", *cost),))
     stage, stored, stick = found["stage_us"], found["stage_stored_us"], found["yardstick_us"]
     kinds = tuple((case, *[f"{us[case]:.0f} µs ({us[case] / stick:.1f})" for us in (stage, stored)]) for case in stage)
-    heads = ("2 KB in", "stage, no store", "stage with SQLite, 16 at a time")
-    yield Grid(f"Trust, CPU of the whole stage (in yardsticks: the different words of 2 KB, {stick} µs)", heads, kinds)
+    columns = ("2 KB in", "stage, no store", "stage with SQLite, 16 at a time")
+    title = f"Trust, CPU of the whole stage (in yardsticks: the different words of 2 KB, {stick} µs)"
+    yield Grid(title, columns, kinds)
     sizes = found["trace_us_by_remembered"]
     rows = tuple(
         (label, *[f"{value:.1f} µs" for value in found[key].values()])

@@ -56,8 +56,10 @@ class Office:
         method, params = message["method"], message.get("params") or {}
         modern = _MARK in (params.get("_meta") or {})
         complete = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if modern else {}
-        about = {"capabilities": {"tools": {}, "resources": {}}}
-        about |= {"serverInfo": {"name": script.get("name", "office"), "version": "1"}}
+        about: dict[str, Any] = {
+            "capabilities": {"tools": {}, "resources": {}},
+            "serverInfo": {"name": script.get("name", "office"), "version": "1"},
+        }
         if method in script.get("answers", {}):
             return {"result": script["answers"][method] | complete}
         if method == "initialize":

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,17 +61,11 @@ def application() -> Starlette:
 
 def authenticator(key: AgentKey, **options: Any) -> Authenticator:
     """Lets one agent in, `alice`, by her key."""
-    listed = Listed("alice", key.thumbprint, "static", _json(key))
+    listed = Listed("alice", key.thumbprint, "static", json.dumps(dict(key.jwk)).encode())
     shelf = MemoryAgents()
     found = Directories(Sources(agents=(listed,), discovery="ignore"), shelf)
     verify = {"nonces": shelf, **options.pop("verify", {})}
     return Authenticator(found.key, verify=VerifyOptions(**verify), directory=found, **options)
-
-
-def _json(key: AgentKey) -> bytes:
-    import json
-
-    return json.dumps(dict(key.jwk)).encode()
 
 
 @contextlib.contextmanager
@@ -81,6 +77,8 @@ def serving(app: Any) -> Iterator[str]:
     socket = config.bind_socket()
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([socket])), daemon=True)
     thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.01)
     try:
         yield f"http://127.0.0.1:{socket.getsockname()[1]}"
     finally:

@@ -103,7 +103,7 @@ def refresh(
     """Fetch directories now: keys that came and went count in all gateways at once. A failed fetch changes nothing."""
     import msgspec
 
-    with office(config, store, changing=True) as opened:
+    with office(config, store, changing=flush) as opened:
         if flush:
             gone = opened.wait(_flush(opened, url))
             opened.record("agents.flush", {"directory": url or "*"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,7 @@ from callgate.errors import Reason, Refused
 from callgate.trust.model import Quarantined, Session, SessionLabel, Step
 from callgate.trust.picture import STEPS, Picture, picture
 from callgate.trust.quarantine import PREFIX, Unopened
+from callgate.trust.storage import TrustShelf
 
 # Makes the audit row that says who did what; None where no log is kept.
 Witness: TypeAlias = Callable[[str, str, dict[str, Any]], Any]
@@ -31,26 +32,6 @@ _PAGES: Final = 20
 _FEW: Final = 5
 _SHORTEST: Final = 4
 _KEY: Final = re.compile(r"[!-~]{1,128}\Z")
-
-
-class Shelf(Protocol):
-    """What is needed of a store here: `TrustShelf`, whose acts take the audit row that is written with them."""
-
-    async def session(self, key: str) -> Session | None: ...
-
-    async def sessions(self, *, limit: int = 100, before: int | None = None) -> Sequence[Session]: ...
-
-    async def steps(self, key: str, after: int = 0, limit: int = 1000) -> Sequence[Step]: ...
-
-    async def declassify(
-        self, key: str, label: SessionLabel, by: str, note: str, now: int, *, witness: Any = None
-    ) -> Session | None: ...
-
-    async def held(self, handle: str) -> Quarantined | None: ...
-
-    async def holding(self, *, limit: int = 100) -> Sequence[Quarantined]: ...
-
-    async def settle(self, handle: str, state: str, by: str, now: int, *, witness: Any = None) -> Quarantined: ...
 
 
 class HeldView(msgspec.Struct, frozen=True):
@@ -74,7 +55,7 @@ class TrustService:
 
     def __init__(
         self,
-        shelf: Shelf,
+        shelf: TrustShelf,
         *,
         witness: Witness = no_witness,
         unseal: Unseal | None = None,

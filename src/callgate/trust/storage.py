@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -56,8 +56,13 @@ class TrustShelf(Protocol):
     async def tainted(self, digests: Collection[str], now: int) -> frozenset[str]:
         """Which of these objects are tainted."""
 
-    async def declassify(self, key: str, label: SessionLabel, by: str, note: str, now: int) -> Session | None:
-        """Set a session's label to less than it was, and forget what it remembers of untrusted results."""
+    async def declassify(
+        self, key: str, label: SessionLabel, by: str, note: str, now: int, *, witness: Any = None
+    ) -> Session | None:
+        """Set a session's label to less than it was, and forget what it remembers of untrusted results.
+
+        `witness` is the audit log's row of it, written in the same transaction.
+        """
 
     async def sessions(self, *, limit: int = 100, before: int | None = None) -> Sequence[Session]:
         """The latest seen first."""
@@ -68,7 +73,7 @@ class TrustShelf(Protocol):
 
     async def holding(self, *, limit: int = 100) -> Sequence[Quarantined]: ...
 
-    async def settle(self, handle: str, state: str, by: str, now: int) -> Quarantined:
+    async def settle(self, handle: str, state: str, by: str, now: int, *, witness: Any = None) -> Quarantined:
         """Release or drop a held result; `Spent` where somebody has decided already."""
 
     async def prune(self, now: int, *, sessions: int) -> int:
