@@ -15,6 +15,7 @@ from typing import Any
 
 import pgserver
 from processes import HERE, Running, Unavailable, free_port, spawn, wait_ok
+from signed_load import signer, signing
 from wire import HANDSHAKE, MODERN, MODERN_META
 
 SERVER = "echo"
@@ -44,12 +45,12 @@ def check_installed() -> None:
         raise Unavailable("not installed")
 
 
-def _quoted(value: str) -> str:
-    """A TOML basic string; JSON's escapes are a subset of TOML's."""
+def _quoted(value: Any) -> str:
+    """A TOML string, number or array; JSON's escapes are a subset of TOML's."""
     return json.dumps(value)
 
 
-def _write_config(folder: Path, sections: dict[str, dict[str, str]]) -> Path:
+def _write_config(folder: Path, sections: dict[str, dict[str, Any]]) -> Path:
     lines = []
     for section, values in sections.items():
         lines += [f"[{section}]", *(f"{key} = {_quoted(value)}" for key, value in values.items()), ""]
@@ -63,8 +64,22 @@ def _store(folder: Path, url: str = "") -> dict[str, str]:
     return {"url": url or f"sqlite:///{(folder / 'callgate.db').as_posix()}", "keys_dir": str(folder / "keys")}
 
 
-def serve(stack: ExitStack, folder: Path, upstream: str, *, on_postgres: bool, pinning: bool = True) -> Running:
-    """Callgate over HTTP with its defaults: every check there is and the audit log are on; the tool is approved."""
+def _agents(key: str) -> dict[str, dict[str, Any]]:
+    """Only one agent is let in, by its key; it has rules and a budget that it does not use up."""
+    return {
+        "agents": {"mode": "required"},
+        "agents.known.bench": {"allow_tools": ["echo", "ping_*"], "deny_tools": ["wipe"], "per_minute": 1000000},
+        "agents.known.bench.jwk": dict(signer(key).jwk),
+    }
+
+
+def serve(
+    stack: ExitStack, folder: Path, upstream: str, *, on_postgres: bool, pinning: bool = True, key: str = ""
+) -> Running:
+    """Callgate over HTTP with its defaults: every check there is and the audit log are on; the tool is approved.
+
+    With a `key` it lets in only who signs with it.
+    """
     check_installed()
     folder.mkdir(parents=True, exist_ok=True)
     database = pgserver.start(stack, folder / "pgdata") if on_postgres else None
@@ -74,6 +89,7 @@ def serve(stack: ExitStack, folder: Path, upstream: str, *, on_postgres: bool, p
         "store": _store(folder, database.url if database else ""),
         "pinning": {"mode": "enforce" if pinning else "off"},
         f"servers.{SERVER}": {"url": upstream},
+        **(_agents(key) if key else {}),
     }
     config = _write_config(folder, sections)
     log = folder / "callgate.log"
@@ -82,12 +98,14 @@ def serve(stack: ExitStack, folder: Path, upstream: str, *, on_postgres: bool, p
     url = f"http://127.0.0.1:{port}/servers/{SERVER}/mcp"
     if pinning:
         # A list that passes is met, and waits for its reviewer from then on.
-        approve(config, lambda: _post(url, "tools/list", {}))
-        _until(lambda: "result" in _post(url, "tools/call", {"name": "echo", "arguments": {"text": "reviewed?"}}))
+        echo = {"name": "echo", "arguments": {"text": "reviewed?"}}
+        approve(config, lambda: _post(url, "tools/list", {}, key))
+        _until(lambda: "result" in _post(url, "tools/call", echo, key))
     return Running(
         url=url,
         pid=process.pid,
         store_pid=database.pid if database else None,
+        key=key,
     )
 
 
@@ -125,12 +143,13 @@ def _run(command: Sequence[str], given: bytes = b"") -> bytes:
     return done.stdout
 
 
-def _post(url: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+def _post(url: str, method: str, params: dict[str, Any], key: str = "") -> dict[str, Any]:
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": MODERN_META}}
+    body = json.dumps(message).encode()
     headers = {"Content-Type": "application/json", "MCP-Protocol-Version": MODERN, "Mcp-Method": method}
     if "name" in params:
         headers["Mcp-Name"] = params["name"]
-    request = urllib.request.Request(url, json.dumps(message).encode(), headers)
+    request = urllib.request.Request(url, body, headers | signing(url, key)(body))
     with urllib.request.urlopen(request, timeout=30) as answer:
         found: dict[str, Any] = json.load(answer)
     return found

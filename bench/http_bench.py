@@ -46,6 +46,7 @@ def one_round(running: Running, era: str, seconds: float) -> Sample:
     """Runs the load generator in a process of its own and divides the CPU times it took by the requests."""
     command = [sys.executable, str(HERE / "load.py"), running.url, "--era", era, "--tool", running.tool]
     command += ["--connections", str(CONNECTIONS), "--seconds", str(seconds)]
+    command += ["--key", running.key] if running.key else []
     command += ["--pid", str(running.pid)] if running.pid else []
     command += ["--store-pid", str(running.store_pid)] if running.store_pid else []
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 120, check=False)

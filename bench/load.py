@@ -126,10 +126,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--era", choices=(HANDSHAKE, MODERN), default=HANDSHAKE)
     parser.add_argument("--tool", default="echo")
+    parser.add_argument("--key", default="", help="the seed of an Ed25519 key to sign requests with, in hex")
     parser.add_argument("--pid", type=int, help="the middle process, whose CPU time to take")
     parser.add_argument("--store-pid", type=int, help="the database's process, likewise")
     options = parser.parse_args()
-    target = Target(options.url, options.era, options.tool)
+    target = Target(options.url, options.era, options.tool, options.key)
     result = uvloop.run(load(target, options.connections, options.seconds, Watched(options.pid, options.store_pid)))
     print(json.dumps(dataclasses.asdict(result)))
 

@@ -32,6 +32,8 @@ class Running:
     pid: int | None = None
     store_pid: int | None = None
     tool: str = "echo"
+    # The seed of the key that requests have to be signed with, in hex; empty where nobody signs.
+    key: str = ""
 
 
 def free_port() -> int:

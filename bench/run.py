@@ -20,6 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+import agents
 import approval
 import audit
 import http_bench
@@ -41,7 +42,19 @@ RESULTS = HERE / "results" / "latest.json"
 PARTIAL = HERE / "results" / "partial.json"
 README = HERE / "README.md"
 TABLE_WIDTH = 132
-PARTS = ("http", "modern", "sessions", "stdio", "audit", "approval", "inspection", "pinning", "trust", "agentdojo")
+PARTS = (
+    "http",
+    "modern",
+    "sessions",
+    "stdio",
+    "audit",
+    "approval",
+    "inspection",
+    "pinning",
+    "trust",
+    "agents",
+    "agentdojo",
+)
 PACKAGES = ("callgate", "aiohttp", "uvicorn", "uvloop", "msgspec", "httptools", "cryptography", "webauthn")
 
 
@@ -185,6 +198,8 @@ def measure(plan: Plan, console: Console) -> dict[str, Any]:
             results["pinning"] = pinning.measure(scratch, steps.say, quick=plan.quick)
         if "trust" in plan.parts:
             results["trust"] = trust.measure(steps.say, quick=plan.quick)
+        if "agents" in plan.parts:
+            results["agents"] = agents.measure(scratch, steps.say, quick=plan.quick)
         if "agentdojo" in plan.parts:
             results["agentdojo"] = agentdojo.measure(steps.say)
     results["seconds"] = round(time.monotonic() - began, 1)

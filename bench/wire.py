@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 import httptools
 import msgspec
 
+from signed_load import signing
+
 MODERN = "2026-07-28"
 HANDSHAKE = "2025-11-25"
 MODERN_META = {
@@ -26,11 +28,12 @@ MODERN_META = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What to call: the endpoint, the protocol era to speak to it, and the name it gives the echo tool."""
+    """What to call: the endpoint, the protocol era to speak to it, the name it gives the echo tool, a key to sign with."""
 
     url: str
     era: str = HANDSHAKE
     tool: str = "echo"
+    key: str = ""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -136,6 +139,7 @@ class Caller:
         self._number = number
         self._count = 0
         self._head = target.head({})
+        self._sign = signing(target.url, target.key)
         self._text = ""
         self._waiting: asyncio.Future[None] | None = None
         self.connection = Connection(self._wake)
@@ -166,7 +170,7 @@ class Caller:
 
     async def _exchange(self, body: bytes) -> None:
         self._waiting = asyncio.get_running_loop().create_future()
-        self.connection.send(b"%b%d\r\n\r\n%b" % (self._head, len(body), body))
+        self.connection.send(self._request(body))
         await asyncio.wait_for(self._waiting, 60)
         if self.connection.status not in (200, 202):
             raise WrongAnswer(f"HTTP {self.connection.status}: {self.connection.body[:300]!r}")
@@ -181,8 +185,11 @@ class Caller:
         return msgspec.json.encode(message)
 
     def next_request(self) -> bytes:
-        body = self._next_message()
-        return b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
+        return self._request(self._next_message())
+
+    def _request(self, body: bytes) -> bytes:
+        signed = "".join(f"\r\n{name}: {value}" for name, value in self._sign(body).items())
+        return b"%b%d%b\r\n\r\n%b" % (self._head, len(body), signed.encode(), body)
 
     def check(self) -> str:
         """Why the last answer is wrong; empty when it is right."""

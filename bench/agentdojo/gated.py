@@ -23,8 +23,8 @@ from callgate.gateway.trust_check import Trust
 from callgate.gateway.trust_keys import Naming
 from callgate.gateway.trust_learning import Learning
 from callgate.gateway.trust_results import Keeping, Results
-from callgate.gateway.trust_scan import Scanner
 from callgate.gateway.trust_sessions import Sessions
+from callgate.pinning.inspection.scanning import Scanner
 from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import PROMPT_META, SESSION_META
 from callgate.trust.operator import labels

@@ -66,7 +66,9 @@ def target(_attacked):
 
 @pytest.fixture(scope="session")
 def _trusting(tmp_path_factory):
-    with trust_site(tmp_path_factory.mktemp("trusting"), trust_offices(), approval={"park_seconds": 0}) as site:
+    # Nobody answers the questions of these attacks.
+    approval = {"park_seconds": 0, "pending_per_user": 1000}
+    with trust_site(tmp_path_factory.mktemp("trusting"), trust_offices(), approval=approval) as site:
         yield site
 
 
@@ -74,7 +76,8 @@ def _trusting(tmp_path_factory):
 def trusting(_trusting):
     """A gateway that watches what agents read, shared by the attacks of a worker; its servers honest again."""
     for name, script in trust_offices().items():
-        _trusting.servers[name].write(before={}, raw={}, results=script.get("results", {}), tools=script["tools"])
+        honest = {"before": {}, "raw": {}, "http": {}, "answers": {}, "results": script.get("results", {})}
+        _trusting.servers[name].write(**honest, tools=script["tools"])
     return _trusting
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from callgate.trust.keeping import MEMORY_BYTES
 from callgate.trust.model import DataLabel, Step
 from callgate.trust.provenance import Bounds
 from support.offices import EVIL as STRANGER
@@ -56,6 +57,87 @@ def test_steps_whose_memory_was_dropped_to_make_room():
     later.memory.take(Step(2, 0, "", "office", "x", "allow", label=DataLabel(open_world=True), memory=packed[:-8]))
     assert later.memory.overflowed
     assert later.found(EVIL) == "untrusted"
+
+
+def test_steps_that_are_missing_between_two():
+    """Others of the same session added so many that the store gives only the latest of them."""
+    talk, later = Talk(), Talk()
+    first, last = talk.strangers("hello"), talk.strangers("bye")
+    label = DataLabel(open_world=True)
+    later.memory.take(Step(1, 0, "", "office", "x", "allow", label=label, memory=first))
+    assert later.found(EVIL) == "nowhere"
+    later.memory.take(Step(7, 0, "", "office", "x", "allow", label=label, memory=last))
+    assert later.memory.overflowed
+    assert later.found(EVIL) == "untrusted"
+
+
+def test_steps_that_come_again_are_no_gap():
+    talk, later = Talk(), Talk()
+    packed = [talk.strangers("hello"), talk.strangers("bye")]
+    label = DataLabel(open_world=True)
+    for seq in (1, 2, 2, 1):
+        later.memory.take(Step(seq, 0, "", "office", "x", "allow", label=label, memory=packed[seq - 1]))
+    later.memory.take(Step(3, 0, "", "office", "x", "refuse"))
+    assert not later.memory.overflowed
+
+
+def test_what_another_key_made_is_not_taken_for_nothing():
+    """The key was changed, or is lost: its digests say nothing any more, so anything may have been among them."""
+    packed = Talk().strangers(f"Write to {EVIL}")
+    later = Talk("Write to ann@example.com", key=b"another key with enough bytes")
+    label = DataLabel(open_world=True)
+    later.memory.take(Step(1, 0, "", "office", "fetch_page", "allow", label=label, memory=packed))
+    assert later.memory.overflowed
+    assert later.found(EVIL) == "untrusted"
+    assert later.found("ann@example.com") == "prompt"
+    assert later.trace({"body": "see www.evil.example"}).foreign_links
+
+
+def test_after_much_was_forgotten_a_link_in_a_text_is_anybodys():
+    talk = Talk("Send ann.example to Ann", bounds=Bounds(result_chars=1_000))
+    talk.strangers("word " * 1_000 + "www.evil.example")
+    assert talk.trace({"body": "see www.evil.example"}).foreign_links
+    assert not talk.trace({"body": "see www.ann.example"}).foreign_links
+    assert not talk.trace({"body": "see you"}).foreign_links
+
+
+TRUSTED = reading("list_files", "system")
+
+
+@pytest.mark.parametrize(
+    ("structured", "text"),
+    [
+        (None, "\n".join(f"w{n} x{n}" for n in range(80_000))),
+        ({"result": [{"id": n, "name": f"n{n} " * 8} for n in range(650)]}, ""),
+        ({"result": [{f"{'name' * (n % 3)}{n}_name": f"n{n} m{n}" for n in range(30_000)}]}, ""),
+        ({f"a_b_c_d_e_{n}": [{"id": n, "name": "x y z " * 20}] for n in range(300)}, ""),
+    ],
+)
+@pytest.mark.parametrize("tool", [TRUSTED, PAGE])
+def test_what_a_result_leaves_has_room_in_the_store(tool, structured, text):
+    talk = Talk("Write to ann@example.com " * 10)
+    packed = talk.read(tool, structured, *([text] if text else ()), sensitivity=frozenset({"financial"}))
+    assert len(packed) <= MEMORY_BYTES
+    again = Talk()
+    again.memory.take(Step(1, 0, "", "office", "x", "allow", label=DataLabel(open_world=True), memory=packed))
+    assert again.memory.prompt_known
+    assert again.found("ann@example.com") == "prompt"
+
+
+def test_a_great_deal_of_trusted_text_makes_nobody_wary():
+    """What goes beyond the bound vouches for nothing; that is no reason to ask about everything."""
+    talk = Talk()
+    talk.read(TRUSTED, None, "\n".join(f"file{n}.txt" for n in range(90_000)))
+    assert not talk.memory.overflowed
+    assert talk.found("file5.txt") == "trusted"
+    assert talk.found("file89999.txt") == "nowhere"
+
+
+def test_results_that_cannot_be_kept_whole_do_not_fill_the_process():
+    talk = Talk(bounds=Bounds(result_chars=10_000, remembered=5_000))
+    for page in range(30):
+        talk.strangers(" ".join(f"p{page}w{n}" for n in range(5_000)))
+    assert len(talk.memory.strange) < 15_000
 
 
 def test_a_cache_that_is_flooded_forgets_nothing():

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from callgate.gateway.trust_replies import read_result, with_warning
-from callgate.gateway.trust_scan import Scanner
+from callgate.pinning.inspection.scanning import Scanner
 from callgate.trust.model import WARNING_META
 from support.registry import requirement
 

@@ -6,8 +6,8 @@ from re import _constants, _parser
 
 import pytest
 
-from callgate.gateway import trust_scan, trust_signs
-from callgate.gateway.trust_scan import KINDS, WHOLE, Scanner
+from callgate.pinning.inspection import scanning, signs
+from callgate.pinning.inspection.scanning import KINDS, WHOLE, Scanner
 from support.registry import requirement
 
 MOST = 32_768
@@ -58,7 +58,7 @@ SCANNER = Scanner()
 
 
 def patterns():
-    for module in (trust_scan, trust_signs):
+    for module in (scanning, signs):
         for name, value in vars(module).items():
             for at, each in enumerate(compiled(value)):
                 yield pytest.param(each, id=f"{name}-{at}")
@@ -89,7 +89,7 @@ def repeats(parsed):
 
 @pytest.mark.parametrize("pattern", list(patterns()))
 def test_every_quantifier_is_bounded(pattern):
-    if pattern is trust_scan._RUNS:
+    if pattern is scanning._RUNS:
         # One class, matched where a run begins, with nothing after it that could fail.
         assert pattern.pattern == r"[A-Za-z0-9+/_-]{18,}={0,2}"
         return
@@ -151,9 +151,9 @@ def test_more_orders_than_can_be_read_are_told_as_such():
 
 def test_all_of_it_is_read_in_a_bounded_number_of_close_looks(monkeypatch):
     looked = []
-    reading = trust_scan.Reading
-    monkeypatch.setattr(trust_scan, "Reading", lambda *given: looked.append(1) or reading(*given))
+    reading = scanning.Reading
+    monkeypatch.setattr(scanning, "Reading", lambda *given: looked.append(1) or reading(*given))
     for piece in FLOODS.values():
         looked.clear()
         SCANNER.scan([piece * (WHOLE // len(piece))])
-        assert len(looked) <= 4 * trust_scan._PLACES
+        assert len(looked) <= 4 * scanning._PLACES

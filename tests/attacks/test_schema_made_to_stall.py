@@ -6,8 +6,7 @@ import pytest
 from callgate.trust import critical
 from callgate.trust.critical import EVERYTHING, covers, guess
 from callgate.trust.provenance import tracing
-from callgate.trust.results import of_result, told
-from support.remembering import Talk, label
+from support.remembering import Talk
 
 
 def _recursive(width: int) -> dict:
@@ -60,8 +59,11 @@ def test_a_schema_that_refers_to_itself_over_and_over(schema):
 
 
 def test_where_a_schema_is_not_read_to_its_end_every_argument_counts():
-    assert guess(_laughing(10, 12)) == EVERYTHING
+    many = {f"aa{n}": {"properties": {"when": {}}} for n in range(critical.NODES)}
+    assert guess({"properties": many}) == EVERYTHING
     assert guess({"properties": {f"url{n}": {"format": "uri"} for n in range(1000)}}) == EVERYTHING
+    paths = {"$defs": {"n": {"properties": {f"u{n}": {"format": "uri"} for n in range(100)}}}}
+    assert guess({**paths, "properties": {f"aa{n}": {"$ref": "#/$defs/n"} for n in range(100)}}) == EVERYTHING
     assert covers(EVERYTHING, "yy")
     assert covers(EVERYTHING, "any[3].thing")
 
@@ -97,17 +99,16 @@ def looked(monkeypatch):
     real = tracing.Budget.spend
 
     def spend(self, steps=1):
-        found[0] += steps
-        return real(self, steps)
+        allowed = real(self, steps)
+        found[0] += steps if allowed else 0
+        return allowed
 
     monkeypatch.setattr(tracing.Budget, "spend", spend)
     return found
 
 
 LETTERS = "abcdefgi"
-LONG = ".".join(
-    (LETTERS * 8)[:60] + LETTERS[n % 8] + LETTERS[n // 8 % 8] + LETTERS[n // 64 % 8] for n in range(1000)
-)
+LONG = ".".join((LETTERS * 8)[:60] + LETTERS[n % 8] + LETTERS[n // 8 % 8] + LETTERS[n // 64 % 8] for n in range(1000))
 
 
 def _spelt_out() -> Talk:
@@ -120,14 +121,14 @@ def test_long_values_that_could_be_put_together_in_many_ways(looked):
     sent = {"to": LONG, "user": LONG, "domain": LONG, **{f"to_{n}": LONG for n in range(8)}}
     found = _spelt_out().trace(sent, *sent).values
     assert [one.found for one in found] == ["untrusted"] * len(sent)
-    assert looked[0] <= 2 * tracing.STEPS
+    assert looked[0] <= tracing.STEPS
 
 
 def test_many_values_that_could_be_put_together_in_many_ways(looked):
     part = (LETTERS * 8)[:60]
     sent = {f"to_{n}": f"{part}{n:03}" for n in range(900)}
     found = _spelt_out().trace(sent, *sent).values
-    assert looked[0] <= 2 * tracing.STEPS
+    assert looked[0] <= tracing.STEPS
     # Whatever was not looked at may be a stranger's.
     assert found[-1].found == "untrusted"
 
@@ -136,9 +137,3 @@ def test_more_text_than_is_traced(looked):
     sent = {f"to_{n}": "word " * 13_000 for n in range(40)} | {"to": "x"}
     provenance = _spelt_out().trace(sent, *sent)
     assert provenance.values[-1].found == "untrusted"
-
-
-def test_what_a_server_says_of_its_tool_in_the_wrong_types_leaves_its_label_standing():
-    schema = {"properties": {"xx": {"anyOf": 5}, "to": {"type": "string"}}}
-    assert guess(schema) == ("to",)
-    assert of_result(label("send"), told({}), trusted=False).open_world

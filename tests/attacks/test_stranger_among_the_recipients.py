@@ -44,7 +44,7 @@ SMUGGLED: list[Any] = [
     ({"to": f"alice@corp.example, {EVIL}", "body": "hi"}, ()),
     ({"to": f"alice@corp.example;{EVIL}", "body": "hi"}, ()),
     ({"to": f"Alice <{EVIL}>", "body": "hi"}, ()),
-    ({"to": f"Alice <mallory@\u200bevil.example>", "body": "hi"}, ()),
+    ({"to": "Alice <mallory@\u200bevil.example>", "body": "hi"}, ()),
     ({"to": "alice, mallory", "body": "hi"}, ()),
     ({"to": ", ".join([f"friend{n}@corp.example" for n in range(20)] + [EVIL])}, ()),
     ({"to": "alice@corp.example", "body": EVIL}, ("to",)),

@@ -11,7 +11,9 @@ WORDS = st.sampled_from(
         "additionalProperties", "to", "url", "xx", "n", "",
     ]
 )  # fmt: skip
-REFERENCES = st.sampled_from(["#", "#/", "#/$defs/n", "#/properties/xx", "#/items", "#/anyOf/0", "x.json", "email", "uri"])
+REFERENCES = st.sampled_from(
+    ["#", "#/", "#/$defs/n", "#/properties/xx", "#/items", "#/anyOf/0", "x.json", "email", "uri"]
+)
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | REFERENCES
 ANYTHING = st.recursive(
     LEAVES,

@@ -1,9 +1,10 @@
 """A server whose tools, annotations and results a test writes down: `python office.py FILE [http]`.
 
 FILE is JSON, read anew for each request: `{"name", "tools": [entries], "results": {tool: result or [result, …]},
-"answers": {method: result}, "errors": {tool: error}, "raw": {tool: text}, "before": {tool: [messages]}, "stream":
-[messages]}`. A raw text is the reply as it is, with ID in it for the request's id; what is `before` is said first; the
-stream is what a GET gets. Every message that arrives is appended to FILE.seen, one JSON text a line.
+"answers": {method: result}, "errors": {tool: error}, "raw": {tool: text}, "before": {tool or method: [messages]},
+"http": {tool: [status, content type, text]}, "stream": [messages]}`. A raw text is the reply as it is, with ID in it for
+the request's id; what is `before` is said first; `http` is an answer over HTTP as it is, ID as before, its characters
+bytes; the stream is what a GET gets. Every message that arrives is appended to FILE.seen, one JSON text a line.
 """
 
 from __future__ import annotations
@@ -46,11 +47,24 @@ class Office:
             return []
         script = self.script()
         name = (message.get("params") or {}).get("name", "")
-        before = [json.dumps(one) for one in script.get("before", {}).get(name, [])]
+        said = script.get("before", {})
+        before = [json.dumps(one) for one in said.get(message["method"], said.get(name, []))]
         if message["method"] == "tools/call" and name in script.get("raw", {}):
             return [*before, script["raw"][name].replace("ID", json.dumps(message["id"]))]
         reply = {"jsonrpc": "2.0", "id": message["id"], **self._result(script, message)}
-        return [*(before if message["method"] == "tools/call" else []), json.dumps(reply)]
+        first = message["method"] == "tools/call" or message["method"] in said
+        return [*(before if first else []), json.dumps(reply)]
+
+    def plain(self, raw: bytes) -> tuple[int, str, bytes] | None:
+        """An answer to a call that is written down as it is."""
+        message = json.loads(raw)
+        if not isinstance(message, dict) or message.get("method") != "tools/call":
+            return None
+        found = self.script().get("http", {}).get(message["params"].get("name", ""))
+        if found is None:
+            return None
+        status, kind, text = found
+        return status, kind, text.replace("ID", json.dumps(message["id"])).encode("latin-1")
 
     def _result(self, script: dict[str, Any], message: dict[str, Any]) -> dict[str, Any]:
         method, params = message["method"], message.get("params") or {}
@@ -96,11 +110,14 @@ def serve_http(office: Office) -> None:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            said = office.hear(self.rfile.read(int(self.headers["content-length"])))
+            raw = self.rfile.read(int(self.headers["content-length"]))
+            said = office.hear(raw)
             one = len(said) == 1
             data = said[0].encode() if one else _events(said)
-            self.send_response(200 if said else 202)
-            self.send_header("content-type", "application/json" if one else "text/event-stream")
+            status, kind = 200 if said else 202, "application/json" if one else "text/event-stream"
+            status, kind, data = office.plain(raw) or (status, kind, data)
+            self.send_response(status)
+            self.send_header("content-type", kind)
             self.send_header("content-length", str(len(data)))
             self.send_header("mcp-session-id", self.headers.get("mcp-session-id") or f"office-{time.monotonic_ns()}")
             self.end_headers()

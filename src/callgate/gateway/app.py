@@ -156,6 +156,9 @@ class App:
                 return
             if site.agents is not None:
                 await site.agents.come_in(exchange, upstream.name, b"", ())
+                # A directory may have been fetched for it meanwhile.
+                if (closed := site.door.gate.closed()) is not None:
+                    raise closed
             if exchange.method == "GET":
                 if site.door.desk is not None:
                     context = listening(upstream.name, exchange, Routing(exchange).version, self._clients)
@@ -238,6 +241,9 @@ class App:
             await site.agents.come_in(exchange, upstream.name, raw, called_tools(message))
         except Refused as refused:
             raise Turned(refused, refuse_all(message, refused)) from None
+        # That may have taken a while; requests are looked at once more before they leave.
+        if not _has_request(message) and (closed := site.door.gate.closed()) is not None:
+            raise closed
 
     async def _traced(
         self, site: Site, upstream: Upstream, exchange: Exchange, message: Message | Batch, context: Context

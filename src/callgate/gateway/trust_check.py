@@ -13,7 +13,6 @@ from callgate.gate import Ask, Call, Context, Pass, Refuse, Verdict
 from callgate.gateway.line import NOBODY_KNOWN, Visit
 from callgate.gateway.trust_keys import Naming, SessionName
 from callgate.gateway.trust_sessions import Live, Sessions
-from callgate.gateway.trust_words import why
 from callgate.trust.labels import Labels
 from callgate.trust.model import CONSENT_META, PROMPT_META, SessionLabel, ToolLabel
 from callgate.trust.policy.engine import Policy, Ruling
@@ -21,6 +20,7 @@ from callgate.trust.policy.facts import Facts
 from callgate.trust.propagation import honour, joined
 from callgate.trust.provenance import trace
 from callgate.trust.vocabulary import Vocabulary
+from callgate.trust.words import why
 
 _PROMPT_CHARS: Final = 65_536
 _UNDER_WAY: Final = 20_000

@@ -195,13 +195,13 @@ class TrustDesk:
 
     async def _one(self, by_id: _Settles | None, context: Context, raw: bytes) -> bytes:
         seen = peek(raw)
-        if seen is None:
-            # Lines that nobody can read on a stream of the server's own reach nobody; an answer in whatever form may.
+        if seen is None or (seen.method is None and seen.outcome is None):
+            # What is no message reaches nobody on a stream of the server's own; as an answer, in whatever form, it may.
             if by_id is None:
                 return raw
-        elif not seen.is_reply and seen.outcome is None:
+        elif seen.method is not None and not _answers(raw):
             return raw
-        rpc_id = seen.id if seen is not None and seen.is_reply else None
+        rpc_id = seen.id if seen is not None else None
         settle = by_id.get(rpc_id) if by_id is not None and rpc_id is not None else None
         try:
             if settle is not None:
@@ -237,3 +237,9 @@ class TrustDesk:
     def takes(self, message: Message | Batch, _context: Context) -> bool:
         """Answers to our own elicitations: whatever they say, the page decides."""
         return isinstance(message, Message) and message.kind is Kind.RESPONSE and self._results.asked(message.id)
+
+
+def _answers(raw: bytes) -> bool:
+    """Whether what asks or notifies answers as well: readers decide for themselves which of the two it is."""
+    message = decode_leniently(raw)
+    return isinstance(message, dict) and not message.keys().isdisjoint(("result", "error"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -24,6 +25,11 @@ DEPTH: Final = 64
 _COUNTED: Final = 64
 _REASONS: Final = 12
 _REASON_CHARS: Final = 240
+# What stands in results and in their items besides words, or is read for itself.
+_RESULT: Final = frozenset({"content", "structuredContent", "_meta", "isError", "resultType"})
+_ITEM: Final = frozenset(
+    {"type", "text", "name", "title", "description", "uri", "resource", "_meta", "data", "mimeType", "annotations"}
+)
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -56,6 +62,22 @@ class Result(msgspec.Struct, frozen=True):
         return (*self.texts, strings) if strings else self.texts
 
 
+def read_whole(raw: bytes) -> Result:
+    """All words of whatever a server sent, a reply or not: a model may come to read each of them."""
+    message = decode_leniently(raw)
+    if message is None:
+        # Not quite JSON, or a page of text: readers mend what they can.
+        text = raw.decode("utf-8", "replace").lstrip("\ufeff")
+        message = decode_leniently(text.encode()) or text
+    if isinstance(message, dict):
+        message = [value for name, value in message.items() if name not in {"jsonrpc", "id"}]
+    known = read_result(raw) or Result()
+    if known.ambiguous:
+        # Of a key that came twice, one value is lost by now.
+        known = msgspec.structs.replace(known, texts=(*known.texts, raw.decode("utf-8", "replace")))
+    return msgspec.structs.replace(known, structured=message, has_structured=True)
+
+
 def read_result(raw: bytes) -> Result | None:
     """The result in a reply; None where it is an error, asks for input first, or is no reply at all."""
     message = decode_leniently(raw)
@@ -69,6 +91,10 @@ def read_result(raw: bytes) -> Result | None:
     read = _Items()
     for item in items[:ITEMS]:
         read.take(item)
+    # Nothing that the protocol knows, and a client may show it to a model all the same.
+    read.rest([result[name] for name in result.keys() - _RESULT])
+    if content is not items:
+        read.rest(content)
     return Result(
         texts=tuple(read.texts),
         structured=result.get("structuredContent"),
@@ -101,11 +127,18 @@ class _Items:
         for name in ("name", "title", "description"):
             self._text(item.get(name))
         self._link(item.get("uri"))
+        self.rest([item[name] for name in item.keys() - _ITEM])
         resource = item.get("resource")
         if isinstance(resource, dict):
             self._labelled(resource)
             self._text(resource.get("text"))
             self._link(resource.get("uri"))
+
+    def rest(self, value: Any) -> None:
+        """Whatever else there is."""
+        if value:
+            for text in _strings(value):
+                self._text(text)
 
     def _labelled(self, part: dict[str, Any]) -> None:
         meta = part.get("_meta")
@@ -124,18 +157,20 @@ class _Items:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Each string of a decoded value and each key, as far as the bounds go."""
+    """Each string of a decoded value and each key. What is too deep or too much to be taken apart is given as JSON."""
     stack: list[tuple[Any, int]] = [(value, 0)]
     room, leaves = CHARS, LEAVES
-    while stack and room > 0 and leaves > 0:
+    while stack and room > 0:
         part, depth = stack.pop()
         leaves -= 1
+        if isinstance(part, dict | list) and (depth >= DEPTH or leaves <= 0):
+            part = json.dumps(part, ensure_ascii=False)
         if isinstance(part, str):
             yield part[:room]
             room -= len(part)
-        elif depth < DEPTH and isinstance(part, dict):
+        elif isinstance(part, dict):
             stack.extend((each, depth + 1) for pair in reversed(part.items()) for each in reversed(pair))
-        elif depth < DEPTH and isinstance(part, list):
+        elif isinstance(part, list):
             stack.extend((each, depth + 1) for each in reversed(part))
 
 

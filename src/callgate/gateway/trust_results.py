@@ -11,30 +11,28 @@ import msgspec
 
 from callgate.errors import CallgateError, MessageError, Reason, Refused
 from callgate.gate import Call, Context
-from callgate.gateway.catalogue import decode_leniently
 from callgate.gateway.line import Visit
 from callgate.gateway.trust_check import Judged, Trust
 from callgate.gateway.trust_keys import SessionName
 from callgate.gateway.trust_released import released
-from callgate.gateway.trust_replies import Result, quarantined, read_result, with_warning
+from callgate.gateway.trust_replies import Result, quarantined, read_result, read_whole, with_warning
 from callgate.gateway.trust_sessions import Live, Sessions
-from callgate.gateway.trust_words import why
 from callgate.jsonrpc import Message, RequestId
 from callgate.trust.model import DataLabel, Provenance, Quarantined, SessionLabel, Step, ToolLabel, Traced
 from callgate.trust.propagation import adds, asked, joined
 from callgate.trust.provenance import objects as objects_in
 from callgate.trust.provenance import to_endorse
-from callgate.trust.provenance.tracing import OWN_WORDS
 from callgate.trust.quarantine import Seals, expires_at, new_handle
 from callgate.trust.results import Told, of_result, tainted, told
 from callgate.trust.storage import NewStep, TrustShelf
 from callgate.trust.stripping import Expectations
 from callgate.trust.vocabulary import Vocabulary
+from callgate.trust.words import why
+from callgate.trust.written import taints, things
 
 log = logging.getLogger("callgate.trust")
 
 QUESTION: Final = "callgate-flagged-"
-_UNREAD: Final = Result()
 _HIDDEN: Final = "(not kept)"
 _LABELS: Final = 1_024
 LISTINGS: Final = frozenset({"resources/list", "resources/templates/list", "prompts/list", "completion/complete"})
@@ -100,17 +98,18 @@ class Results:
         if judged is None:
             # Nobody looked at the call (too many were under way): then nobody passes its result on either.
             raise Refused(Reason.RESULT_WITHHELD)
-        result = read_result(raw) or _whole(raw)
+        result = _read(raw)
         data = self._label(judged.label, result)
-        taints = _taints(judged)
+        writes = taints(judged.label, judged.facts.session, judged.facts.provenance)
         objects: tuple[str, ...] = ()
-        if taints or not data.open_world:
+        if writes or not data.open_world:
             memory, server = judged.live.memory, call.context.server
-            objects = objects_in(memory.fingerprints, server, call.tool, _things(result), call.arguments)
+            there = things(result.structured, result.texts, writes=writes)
+            objects = objects_in(memory.fingerprints, server, call.tool, there, call.arguments)
         if objects and not data.open_world and await self._tainted(objects, call.at):
             data = tainted(data)
         ruling = self._check.policy.decide_result(judged.facts.with_result(data))
-        await self._write(judged, data, result, objects if taints else ())
+        await self._write(judged, data, result, objects if writes else ())
         if data.malicious:
             self._alert(judged, data)
         if not self._check.enforcing:
@@ -143,20 +142,25 @@ class Results:
     async def _taken_in(self, name: SessionName, server: str, meta: Mapping[str, Any], method: str, raw: bytes) -> None:
         live = await self._sessions.get(name)
         label = self._check.labels.of(server, method or "unasked", {})
-        result = _with_all_texts(read_result(raw) or _UNREAD, raw)
+        result = read_whole(raw)
         data = self._label(label, result)
-        await self._remember(live, name, label, data, result, method or "(unasked)", meta)
+        # A list of what there is reaches people more than models: its words are a stranger's, and that is all.
+        quiet = method in LISTINGS and not data.malicious
+        await self._remember(live, name, label, data, result, tool=method or "(unasked)", meta=meta, quiet=quiet)
 
-    async def _remember(  # noqa: PLR0917 - a step without a call
+    async def _remember(
         self,
         live: Live,
         name: SessionName,
         label: ToolLabel,
         data: DataLabel,
         result: Result,
+        *,
         tool: str,
         meta: Mapping[str, Any],
+        quiet: bool = False,
     ) -> None:
+        """`quiet` leaves the session's label as it is."""
         now = round(self._clock() * 1000)
         kept = self._kept(data, meta)
 
@@ -165,8 +169,7 @@ class Results:
                 label, data, None, result.readable(), {}, open_world=live.session.label.open_world
             )
             step = Step(0, now, "", label.server, tool, "allow", label=kept, memory=packed)
-            # A list of what there is reaches people more than models: its words are a stranger's, and that is all.
-            return NewStep(name.key, step, adds=SessionLabel() if tool in LISTINGS else adds(kept))
+            return NewStep(name.key, step, adds=SessionLabel() if quiet else adds(kept))
 
         await self._add(live, make, label.server, now)
 
@@ -198,10 +201,10 @@ class Results:
         given = await released(self._shelf, self._seals(), handle, session=name.key, server=server, modern=modern)
         if given.tool:
             label = self._check.labels.of(server, given.tool, {})
-            whole = msgspec.structs.replace(_UNREAD, structured=given.result, has_structured=True)
+            whole = Result(structured=given.result, has_structured=True, body=given.result)
             data = msgspec.structs.replace(tainted(self._label(label, whole)), malicious=True)
             live = await self._sessions.get(name)
-            await self._remember(live, name, label, data, whole, given.tool, call.meta)
+            await self._remember(live, name, label, data, whole, tool=given.tool, meta=call.meta)
         return given.result
 
     # ---- labels ----
@@ -371,30 +374,7 @@ class Results:
         return False
 
 
-def _whole(raw: bytes) -> Result:
-    """What is no result: an error, or something that asks for input. A model may read every word of it."""
-    return _with_all_texts(_UNREAD, raw)
-
-
-def _with_all_texts(result: Result, raw: bytes) -> Result:
-    message = decode_leniently(raw)
-    body = None if not isinstance(message, dict) else message.get("result", message.get("error"))
-    return msgspec.structs.replace(result, structured=body, has_structured=True)
-
-
-def _taints(judged: Judged) -> bool:
-    """Whether what a call writes may hold a stranger's words: all but the user's own may, once some were read."""
-    facts = judged.facts
-    if not facts.session.open_world or judged.label.outcome == "benign":
-        return False
-    values = facts.provenance.values
-    return not values or any(value.found not in OWN_WORDS for value in values)
-
-
-def _things(result: Result) -> Any:
-    """Where ids of things may stand: in the structure, or in texts that are one."""
-    if result.has_structured:
-        return result.structured
-    return [
-        decode_leniently(text.encode("utf-8", "replace")) for text in result.texts if text.lstrip()[:1] in ("{", "[")
-    ]
+def _read(raw: bytes) -> Result:
+    """What came of a call. Of an error, of what asks for input and of what reads in two ways, a model may read all."""
+    result = read_result(raw)
+    return result if result is not None and not result.ambiguous else read_whole(raw)

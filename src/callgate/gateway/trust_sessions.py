@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Final
 
 from callgate.gateway.trust_keys import SessionName
-from callgate.trust.model import DataLabel, Session, Step
+from callgate.trust.keeping import restored
+from callgate.trust.model import Session
 from callgate.trust.provenance import Memory
 from callgate.trust.storage import NewStep, TrustShelf
 
 _AT_HAND: Final = 2000
-_RESTORED_MS: Final = 86_400_000
+_KEPT: Final = 1000
 
 
 class Live:
@@ -83,11 +84,15 @@ class Sessions:
                 # Memory may know of something by now that the store does not.
                 self._live.pop(before.key, None)
                 raise
-            if after.version == before.version + 1 and after.opened_at == before.opened_at:
+            if _began_anew(before, after):
+                # Between the look at it and the step.
+                await self._restore(live)
+            elif after.version == before.version + 1:
                 live.session = after
+                live.memory.seq = after.steps
                 live.memory.endorse(new.endorsed)
-                return
-            await self._load(live, after)
+            else:
+                await self._load(live, after)
 
     def _over(self, name: SessionName, live: Live) -> bool:
         idle = self._idle_ms()
@@ -109,19 +114,17 @@ class Sessions:
 
     async def _catch_up(self, name: SessionName, live: Live) -> None:
         session = await self._shelf.session(name.key)
-        if session is None:
-            await self._restore(name, live)
+        # One that ends by being idle may have ended elsewhere; any other is in use, so it has not ended.
+        if session is None or (not name.idles and _began_anew(live.session, session)):
+            await self._restore(live)
         else:
             await self._load(live, session)
 
-    async def _restore(self, name: SessionName, live: Live) -> None:
+    async def _restore(self, live: Live) -> None:
         """The store has parted with a session that is in use: what it was stays, and what it read is unknown now."""
         now = round(self._clock() * 1000)
-        await self._shelf.open(name.key, name.agent, now, 0)
-        was = live.session.label
-        label = DataLabel(open_world=was.open_world, malicious=was.malicious, sensitivity=was.sensitivity)
-        step = Step(0, now, "", "", "(restored)", "allow", label=label)
-        session = await self._shelf.add(NewStep(name.key, step, adds=was), keep=1, expires_at=now + _RESTORED_MS)
+        await self._shelf.open(live.session.key, live.session.agent, now, 0)
+        session = await self._shelf.add(restored(live.session, now), keep=_KEPT, expires_at=now)
         await self._load(live, session, anew=True)
 
     async def _load(self, live: Live, session: Session, *, anew: bool = False) -> None:
@@ -132,8 +135,13 @@ class Sessions:
             before.opened_at == session.opened_at and session.version - before.version == session.steps - before.steps
         )
         memory = live.memory if only_more else self._make_memory()
+        memory.seq = before.steps if only_more else 0
         for step in await self._shelf.steps(session.key, before.steps if only_more else 0):
             memory.take(step)
         memory.endorse(await self._shelf.endorsed(session.key))
         live.session = session
         live.memory = memory
+
+
+def _began_anew(before: Session, after: Session) -> bool:
+    return after.opened_at != before.opened_at or after.version < before.version

@@ -21,9 +21,9 @@ from callgate.gateway.trust_desk import RESOLVE, TrustDesk
 from callgate.gateway.trust_keys import Naming
 from callgate.gateway.trust_learning import Learning
 from callgate.gateway.trust_results import Keeping, Results
-from callgate.gateway.trust_scan import Scanner
 from callgate.gateway.trust_sessions import Sessions
 from callgate.keyring import Keyring
+from callgate.pinning.inspection.scanning import Scanner
 from callgate.store import SqlTrust, Store
 from callgate.trust.labels import Labels
 from callgate.trust.model import ToolLabel

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from callgate.trust.model import DataLabel, Traced
-
-_VALUES: Final = 12
-_SOURCES: Final = 6
-_SHOWN: Final = 80
-_CHARS: Final = 3500
-
-FOUND_WORDS: Final = {
-    "endorsed": "a person agreed to it in this session",
-    "prompt": "in the user's own words",
-    "clean": "sent before anything untrusted was read",
-    "trusted": "in a trusted result",
-    "linked": "belongs to something that the user named",
-    "own": "filled in by the server itself",
-    "nowhere": "not met anywhere before",
-    "untrusted": "ONLY IN TEXT THAT A STRANGER MAY HAVE WRITTEN",
-}
+from callgate.trust.words import plain, told
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,26 +35,15 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         what = "The result of" if self.result is not None else "Call"
-        returns = ", ".join(self.source) or "unknown"
-        lines = [
+        return told(
             f"{what} {plain(self.tool)} on {plain(self.server)}: {self.say} (rule: {self.rule})",
-            f"Destination: {self.destination}. Outcome: {self.outcomes}. Source of what it returns: {returns}.",
-        ]
-        if self.result is not None:
-            lines += [f"Warning: {plain(one)}" for one in self.result.warnings[:_VALUES]]
-        traced = sorted(self.values, key=lambda value: (value.found != "untrusted", not value.critical))
-        lines += [f"{plain(one.path)} = {plain(one.shown)}: {FOUND_WORDS[one.found]}" for one in traced[:_VALUES]]
-        lines += [
-            f"A link in {plain(one.path)}: {plain(one.shown)}: {FOUND_WORDS['untrusted']}"
-            for one in self.links[:_VALUES]
-        ]
-        if self.sensitivity:
-            lines.append(f"The session has read: {', '.join(map(plain, self.sensitivity))}.")
-        if self.attribution:
-            more = len(self.attribution) - _SOURCES
-            shown = ", ".join(map(plain, self.attribution[-_SOURCES:]))
-            lines.append(f"Sources: {shown}" + (f" and {more} more" if more > 0 else ""))
-        return "\n".join(lines)[:_CHARS]
+            does=(self.destination, self.outcomes, self.source),
+            values=self.values,
+            links=self.links,
+            sensitivity=self.sensitivity,
+            attribution=self.attribution,
+            warnings=() if self.result is None else self.result.warnings,
+        )
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,9 +58,3 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 # True lets it pass; anything else does not.
 Ask: TypeAlias = Callable[[Question], Awaitable[bool]]
 Tell: TypeAlias = Callable[[Alert], Awaitable[None] | None]
-
-
-def plain(text: str) -> str:
-    """A peer's text in a line for people: nothing that a terminal would obey, and not too long."""
-    shown = "".join(char if char.isprintable() else "\ufffd" for char in text[: _SHOWN + 1])
-    return shown if len(shown) <= _SHOWN else shown[: _SHOWN - 1] + "…"

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from callgate.errors import CallgateError, Reason, Refused
+from callgate.trust.keeping import restored
 from callgate.trust.model import Session, SessionLabel
 from callgate.trust.provenance import Fingerprints, Memory
 from callgate.trust.storage import NewStep, TrustShelf
@@ -17,6 +18,7 @@ from callgate.trust.storage import NewStep, TrustShelf
 log = logging.getLogger("callgate.trust")
 
 _PROMPTS: Final = 100
+_KEPT: Final = 1000
 
 
 def session_key(name: str) -> str:
@@ -83,8 +85,14 @@ class AgentSession:
         if version is None:
             version = await self._shelf.version(self.key)
         if version != known.version:
-            found = await self._shelf.session(self.key)
-            await self._load(found or await self._shelf.open(self.key, self._agent, self.now(), 0))
+            await self._load(await self._shelf.session(self.key) or await self._restored(known))
+
+    async def _restored(self, known: Session) -> Session:
+        """The shelf has parted with the session, and it goes on here: with the labels that it had."""
+        opened = await self._shelf.open(self.key, self._agent, self.now(), 0)
+        if not known.steps:
+            return opened
+        return await self._shelf.add(restored(known, self.now()), keep=_KEPT, expires_at=self.now())
 
     async def _load(self, session: Session) -> None:
         """From the beginning: what an operator took away must be gone here too."""
@@ -119,5 +127,7 @@ class AgentSession:
         if before is not None and (after.version, after.opened_at) == (before.version + 1, before.opened_at):
             self.memory.endorse(new.endorsed)
             self._session = after
+        elif before is not None and after.opened_at != before.opened_at:
+            await self._load(await self._restored(before))
         else:
             await self._load(after)

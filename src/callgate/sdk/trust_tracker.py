@@ -19,19 +19,21 @@ from typing import Any, Final
 
 import msgspec
 
+from callgate.canonical import canonical
 from callgate.errors import CallgateError, ConfigError, Reason, Refused
 from callgate.sdk.trust_question import Alert, Ask, Question, Tell
 from callgate.sdk.trust_results import Read
-from callgate.sdk.trust_scan import DETECTORS, Detector, scan
+from callgate.sdk.trust_scan import DETECTORS, Detector, scan, secret
 from callgate.sdk.trust_session import AgentSession
 from callgate.trust.memory import MemoryTrust
-from callgate.trust.model import Annotations, DataLabel, Provenance, Session, SessionLabel, Step, ToolLabel
+from callgate.trust.model import Annotations, DataLabel, Session, SessionLabel, Step, ToolLabel
 from callgate.trust.policy import Facts, Policy, Ruling
-from callgate.trust.propagation import adds, honour
+from callgate.trust.propagation import adds, asked, honour, joined
 from callgate.trust.provenance import Fingerprints, objects, to_endorse, trace
 from callgate.trust.results import of_result, told
 from callgate.trust.storage import NewStep, TrustShelf
 from callgate.trust.vocabulary import Vocabulary
+from callgate.trust.written import taints, things
 
 log = logging.getLogger("callgate.trust")
 
@@ -165,6 +167,8 @@ class TrustTracker:
             {"id": self._agent},
             steps=session.steps,
         )
+        # Where the gateway looks too: among all that is about to leave.
+        facts.secrets = secret(canonical(arguments).decode("utf-8", "replace"))
         return Judged(facts, self.policy.decide(facts))
 
     async def _put(self, judged: Judged) -> None:
@@ -195,7 +199,9 @@ class TrustTracker:
         warnings = scan(self._detectors, came.texts)
         async with session.writing():
             memory = session.memory
-            found = objects(memory.fingerprints, label.server, label.tool, came.structured, arguments)
+            writes = taints(label, facts.session, facts.provenance)
+            there = things(came.structured, came.texts, writes=writes)
+            found = objects(memory.fingerprints, label.server, label.tool, there, arguments)
             data = of_result(
                 label,
                 told(came.body, self.vocabulary),
@@ -211,8 +217,9 @@ class TrustTracker:
             new = NewStep(
                 session.key,
                 step,
-                _joined(adds(data, consent=self._sources), facts.session, consent=self._sources),
-                found if label.outcome != "benign" and _carries_strange(facts.provenance) else (),
+                # What the caller says of their own data stays with the session too.
+                joined(asked(facts.request, consent=self._sources), adds(data, consent=self._sources)),
+                found if writes else (),
                 to_endorse(memory, label, arguments, facts.provenance) if judged.asked else (),
             )
             await session.add(new, keep=self._keep, expires_at=step.at + self._lasts_ms)
@@ -229,8 +236,8 @@ class TrustTracker:
         if ruling.effect in ("allow", "warn"):
             return
         if ruling.effect == "ask" and self._ask is not None:
-            asked = msgspec.structs.replace(judged, facts=judged.facts.with_result(data), ruling=ruling)
-            if await self._ask(_question(asked)) is True:
+            shown = msgspec.structs.replace(judged, facts=judged.facts.with_result(data), ruling=ruling)
+            if await self._ask(_question(shown)) is True:
                 return
         raise Refused(
             Reason.RESULT_WITHHELD,
@@ -278,20 +285,6 @@ class TrustTracker:
             facts.provenance.values,
             memory,
         )
-
-
-def _joined(more: SessionLabel, asked: SessionLabel, *, consent: bool) -> SessionLabel:
-    """A result adds what it is, and what the request's own annotations said of data that was never seen here."""
-    return SessionLabel(
-        more.open_world or asked.open_world,
-        more.malicious or asked.malicious,
-        more.sensitivity | asked.sensitivity,
-        tuple(dict.fromkeys((*asked.attribution, *more.attribution))) if consent else (),
-    )
-
-
-def _carries_strange(provenance: Provenance) -> bool:
-    return any(one.found == "untrusted" for one in provenance.values) or bool(provenance.foreign_links)
 
 
 def _because(ruling: Ruling) -> str:

@@ -18,6 +18,33 @@ _WORDS: Final = frozenset(
     paths file files directory folder dir bucket key repo repository branch channel channels room group org
     amount price total sum quantity currency password passwd secret token credential credentials role permission
     permissions scope command cmd script query sql target destination dest owner assignee sender
+    receiver receivers payees beneficiaries contact contacts wallet number numbers handle handles customer customers
+    chat chats whom who person people vendor supplier merchant guest guests reviewer reviewers approver assignees
+    owners phones mobile tel fax card website site links hosts domains
+    """.split()  # noqa: SIM905
+)
+# What a server cannot vouch for by filling it in: an id that names one of these is whom or what is paid or written to.
+_SOMEBODY: Final = frozenset(
+    """
+    to cc bcc recipient recipients address addresses account accounts iban bic swift payee payees beneficiary
+    beneficiaries phone phones mobile tel url urls uri href receiver receivers wallet destination dest whom
+    """.split()  # noqa: SIM905
+)
+# Names of numbers that say how much, not who.
+_MEASURES: Final = frozenset(
+    """
+    amount price total sum quantity count size limit max min length width height cost fee balance salary budget value
+    rate score year duration timeout seconds minutes hours days bytes offset page tokens
+    """.split()  # noqa: SIM905
+)
+# Names that members of an object have because of its kind, not because somebody is called so.
+_FIELDS: Final = frozenset(
+    """
+    name names first last given family title subject body text content message note notes comment description summary
+    label labels type kind status state value values data date time start end street city zip code postcode postal
+    country region county line number unit options option settings format language lang locale timezone priority tags
+    tag items item list order sort limit offset page size width height enabled mode level reason details extra meta
+    metadata attributes properties fields field filter filters where method headers params parameters schema version
     """.split()  # noqa: SIM905
 )
 _FORMATS: Final = frozenset(
@@ -25,20 +52,24 @@ _FORMATS: Final = frozenset(
 )
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _INDEX: Final = re.compile(r"\[\d+\]")
-_DEPTH: Final = 8
-_PATHS: Final = 200
+_DEPTH: Final = 16
+PATHS: Final = 200
+# Of a schema, so many parts are looked at.
+NODES: Final = 20_000
+# The critical paths of a tool whose schema was not read to its end: all there are.
+EVERYTHING: Final = ("*",)
+_IDENTITY_LIKE: Final = 10_000
 
 
-def guess(schema: Mapping[str, Any] | None) -> tuple[str, ...]:
+def guess(schema: object) -> tuple[str, ...]:
     """The arguments that look critical in a tool's input schema, as paths (`to`, `items[].url`, `options.path`)."""
     if not isinstance(schema, Mapping):
         return ()
-    found: list[str] = []
-    for path in _properties(schema, schema, "", _DEPTH):
-        found.append(path)
-        if len(found) >= _PATHS:
-            break
-    return tuple(dict.fromkeys(found))
+    try:
+        found = _Schema(schema).within(schema, _DEPTH)
+    except TooMuch:
+        return EVERYTHING
+    return tuple([path.removeprefix(".") for path in found if path])
 
 
 def critical_arguments(
@@ -52,7 +83,7 @@ def covers(paths: Sequence[str], path: str) -> bool:
     """Whether a value's path (`to[0].address`) is one of these, or lies within one (`to`)."""
     if not paths:
         return False
-    if path in paths:
+    if path in paths or paths == EVERYTHING:
         return True
     if "[" not in path and "." not in path:
         return False
@@ -69,52 +100,114 @@ def looks_critical(label: ToolLabel, key: str, value: Any) -> bool:
     which nobody said what it does, because it is one word and so may name somebody or something."""
     if named_critical(key):
         return True
-    return "outcomes" in label.unknown and isinstance(value, str) and len(value.split(None, 1)) == 1
+    if "outcomes" not in label.unknown:
+        return False
+    if isinstance(value, str):
+        return len(value.split(None, 1)) == 1
+    return isinstance(value, int) and abs(value) >= _IDENTITY_LIKE
 
 
 @lru_cache(4096)
 def named_critical(name: str) -> bool:
-    return any(part.lower() in _WORDS for part in _PARTS.findall(name))
+    return not _WORDS.isdisjoint(_words(name))
 
 
-def _properties(schema: Mapping[str, Any], root: Mapping[str, Any], path: str, depth: int) -> Iterator[str]:
-    if depth <= 0:
-        return
-    schema = _resolved(schema, root)
-    properties = schema.get("properties")
-    if isinstance(properties, Mapping):
-        for name, inner in properties.items():
-            below = f"{path}.{name}" if path else name
+@lru_cache(4096)
+def names_somebody(name: str) -> bool:
+    """Whether what stands under a name is whom or where something goes to."""
+    return not _SOMEBODY.isdisjoint(_words(name))
+
+
+@lru_cache(4096)
+def is_measure(name: str) -> bool:
+    """Whether a number under that name says how much."""
+    return not _MEASURES.isdisjoint(_words(name))
+
+
+@lru_cache(4096)
+def is_field(name: str) -> bool:
+    """Whether the name of a member is made of the usual words for such, so that nobody is meant by it."""
+    words = _words(name)
+    return bool(words) and all(word in _FIELDS or word in _WORDS for word in words)
+
+
+def _words(name: str) -> list[str]:
+    return [part.lower() for part in _PARTS.findall(name)]
+
+
+class TooMuch(Exception):
+    """A schema that is larger than anybody makes them, or made to look so."""
+
+
+class _Schema:
+    """A document. Each definition in it is looked at once, however often it is referred to."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._left = NODES
+        # What lies within each reference; nothing, as long as it is being looked at: one within itself adds nothing.
+        self._known: dict[str, Sequence[str]] = {}
+
+    def within(self, schema: Mapping[str, Any], depth: int) -> Sequence[str]:
+        """The critical paths in a part of it, as they go on from there: `.to`, `[].url`."""
+        if depth <= 0:
+            return ()
+        self._left -= 1
+        if self._left < 0:
+            raise TooMuch
+        reference, schema = self._resolved(schema)
+        if reference in self._known:
+            return self._known[reference]
+        if reference:
+            self._known[reference] = ()
+        found = dict.fromkeys(self._paths(schema, depth))
+        if len(found) > PATHS:
+            raise TooMuch
+        if reference:
+            self._known[reference] = tuple(found)
+        return tuple(found)
+
+    def _paths(self, schema: Mapping[str, Any], depth: int) -> Iterator[str]:
+        properties = schema.get("properties")
+        for name, inner in properties.items() if isinstance(properties, Mapping) else ():
             if not isinstance(inner, Mapping):
                 continue
-            if named_critical(name) or _format(inner, root) in _FORMATS:
-                yield below
+            if named_critical(str(name)) or self._has_format(inner):
+                yield f".{name}"
             else:
-                yield from _properties(inner, root, below, depth - 1)
-    items = schema.get("items")
-    if isinstance(items, Mapping):
-        if _format(items, root) in _FORMATS:
-            yield path + "[]"
-        yield from _properties(items, root, path + "[]", depth - 1)
-    for word in ("anyOf", "oneOf", "allOf"):
-        for inner in schema.get(word) or ():
+                yield from [f".{name}{path}" for path in self.within(inner, depth - 1)]
+        for inner in _schemas(schema.get("items"), schema.get("prefixItems")):
+            if self._has_format(inner):
+                yield "[]"
+            yield from [f"[]{path}" for path in self.within(inner, depth - 1)]
+        for inner in _schemas(schema.get("anyOf"), schema.get("oneOf"), schema.get("allOf")):
+            if self._has_format(inner):
+                yield ""
+            yield from self.within(inner, depth - 1)
+
+    def _has_format(self, schema: Mapping[str, Any]) -> bool:
+        found = self._resolved(schema)[1].get("format")
+        return isinstance(found, str) and found in _FORMATS
+
+    def _resolved(self, schema: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+        """A schema, or the definition in the same document that it refers to, with the reference."""
+        reference = ""
+        for _ in range(_DEPTH):
+            further = schema.get("$ref")
+            if not isinstance(further, str) or not further.startswith("#"):
+                break
+            found: Any = self._root
+            for part in further[2:].split("/", _DEPTH) if further != "#" else ():
+                found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+            if not isinstance(found, Mapping):
+                break
+            reference, schema = further, found
+        return reference, schema
+
+
+def _schemas(*given: object) -> Iterator[Mapping[str, Any]]:
+    """The schemas among what stands where one or several should."""
+    for one in given:
+        for inner in one if isinstance(one, list | tuple) else (one,):
             if isinstance(inner, Mapping):
-                if _format(inner, root) in _FORMATS and path:
-                    yield path
-                yield from _properties(inner, root, path, depth - 1)
-
-
-def _format(schema: Mapping[str, Any], root: Mapping[str, Any]) -> object:
-    found = _resolved(schema, root).get("format")
-    return found if isinstance(found, str) else None
-
-
-def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema, or the definition in the same document that it refers to."""
-    reference = schema.get("$ref")
-    if not isinstance(reference, str) or not reference.startswith("#/"):
-        return schema
-    found: Any = root
-    for part in reference[2:].split("/"):
-        found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else schema
+                yield inner

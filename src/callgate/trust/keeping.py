@@ -148,6 +148,14 @@ def lessened(label: SessionLabel, wanted: SessionLabel) -> SessionLabel:
     )
 
 
+def restored(session: Session, now: int) -> NewStep:
+    """For a session in use that the store has parted with: what it was stays. The step is without the memory of what
+    it has read, so that is unknown from then on."""
+    was = session.label
+    label = DataLabel(open_world=was.open_world, malicious=was.malicious, sensitivity=was.sensitivity)
+    return NewStep(session.key, Step(0, now, "", "", "(restored)", "allow", label=label), adds=was)
+
+
 def declassified(session: Session, label: SessionLabel, by: str, note: str, now: int) -> tuple[Session, Step]:
     """A session after an operator's act, and the act as a step: its picture shows who took what away."""
     after = replace(stepped(session, now, _NOTHING), label=lessened(session.label, label))

@@ -13,6 +13,7 @@ import msgspec
 
 from callgate.trust.keeping import DECLASSIFIED
 from callgate.trust.model import UNTRUSTED, DataLabel, Found, Session, SessionLabel, Step, Traced, highest
+from callgate.trust.words import FOUND_WORDS
 
 # So many steps are drawn, the newest; those before are one node. More helps nobody, and stalls a browser.
 STEPS: Final = 60
@@ -33,17 +34,6 @@ EARLIER: Final = "earlier"
 Tone: TypeAlias = Literal["good", "plain", "wait", "bad"]
 NodeKind: TypeAlias = Literal["user", "earlier", "call", "result", "act"]
 
-# Where a value was met, in words.
-WHERE: Final[Mapping[str, str]] = {
-    "endorsed": "endorsed by a person",
-    "prompt": "in the user's own words",
-    "clean": "sent before anything untrusted was read",
-    "trusted": "in a trusted result",
-    "linked": "the id of something that the user named",
-    "own": "filled in by the server itself",
-    "nowhere": "met nowhere before",
-    "untrusted": "only in text that a stranger may have written",
-}
 _TONES: Final[Mapping[str, Tone]] = {
     "endorsed": "good",
     "prompt": "good",
@@ -274,7 +264,7 @@ def _flow(traced: Traced, known: set[int], folded: bool) -> Flow:
         path=_cut(traced.path, _NAMES),
         shown=_cut(traced.shown),
         found=traced.found,
-        where=WHERE.get(traced.found, traced.found),
+        where=FOUND_WORDS.get(traced.found, traced.found),
         tone=_TONES.get(traced.found, "bad"),
         critical=traced.critical,
         sources=tuple(sources),

@@ -49,6 +49,8 @@ class Fingerprints:
             raise ValueError("a key for fingerprints has at least 16 bytes")
         self._hash = blake2b(key=key[:64], digest_size=8, person=b"callgate/values")
         self._names = blake2b(key=key[:64], digest_size=16, person=b"callgate/object")
+        # Which key it is, for who meets digests of another.
+        self.id = blake2b(key=key[:64], digest_size=8, person=b"callgate/key-id").digest()
         self.atoms = _Words(self, whole=True)
         self.pieces = _Words(self, whole=False)
 

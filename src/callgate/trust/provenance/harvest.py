@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
+from callgate.trust.critical import is_measure, names_somebody
 from callgate.trust.model import SOURCES, UNTRUSTED
 from callgate.trust.provenance import normalise
 from callgate.trust.provenance.records import Record, id_of, names_of
@@ -19,6 +21,12 @@ _OWN: Final = re.compile(
     r"|created.*|updated.*|modified.*|last_?modified|timestamp|date|time|size|count|total|version|etag"
 )
 _SERVER_MADE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d[0-9:.Z+-]*)?")
+# How accounts are written, in either case; and what has a host in it.
+_NUMBERED: Final = re.compile(r"[A-Za-z]{2}\d{2}(?=(?:[A-Za-z]*\d){8})[A-Za-z0-9]{11,30}")
+_ELSEWHERE: Final = re.compile(r"@|://|\.[^\W\d_]{2,}/|\s")
+_SOMEBODYS: Final = 10_000
+_ECHOES: Final = 64
+_ECHOED: Final = (4, 16_384)
 # Longer than that, or on several lines, somebody wrote it: it is told, not filled in.
 PROSE_WORDS: Final = 8
 _SURELY_SHORT: Final = 2 * PROSE_WORDS
@@ -116,12 +124,22 @@ class Harvest:
         elif isinstance(value, str):
             if self._trusted:
                 self._text(value)
-            elif is_own(key) and _SERVER_MADE.fullmatch(value):
+            elif is_own(key) and _SERVER_MADE.fullmatch(value) and not _NUMBERED.fullmatch(value):
                 self.own.append(value)
             else:
                 self.strange.append(value)
         else:
-            (self.vouching if self._trusted else self.own).append(normalise.number(value))
+            self._number(key, value)
+
+    def _number(self, key: str, value: float) -> None:
+        written = normalise.number(value)
+        if self._trusted:
+            self.vouching.append(written)
+            return
+        self.own.append(written)
+        # One that may be somebody's number, and stands where a stranger's may.
+        if abs(value) >= _SOMEBODYS and isinstance(value, int) and not is_own(key) and not is_measure(key):
+            self.strange.append(written)
 
     def _said(self, path: str) -> str | None:
         return next((source for pattern, source in self._rules if pattern.fullmatch(path)), None)
@@ -191,8 +209,32 @@ def strings(value: Any) -> list[str]:
 
 @lru_cache(4096)
 def is_own(field: str) -> bool:
-    """Whether a server fills in a field of that name itself."""
-    return _OWN.fullmatch(field) is not None
+    """Whether a server fills in a field of that name itself, and nobody is paid or written to by what stands there."""
+    return _OWN.fullmatch(field) is not None and not names_somebody(field)
+
+
+def is_server_made(written: str) -> bool:
+    """Whether an id looks like one that a server makes: no address, link or account is."""
+    return _ELSEWHERE.search(written) is None and _NUMBERED.fullmatch(written) is None
+
+
+def within(texts: Sequence[str], chars: int) -> Sequence[str]:
+    """As many of some texts as have room."""
+    if sum(map(len, texts)) <= chars:
+        return texts
+    for count, text in enumerate(texts):
+        chars -= len(text)
+        if chars < 0:
+            return texts[:count]
+    return texts
+
+
+def echoes(arguments: Mapping[str, Any]) -> Iterator[str]:
+    """The values of a call that a result may give back: not so short that they may be part of anything."""
+    for _, _, value in islice(leaves(arguments), _ECHOES):
+        text = value if isinstance(value, str) else normalise.number(value)
+        if _ECHOED[0] <= len(text) <= _ECHOED[1]:
+            yield text
 
 
 def leaves(value: Any, path: str = "", key: str = "", depth: int = 32) -> Iterator[tuple[str, str, Any]]:
@@ -218,3 +260,20 @@ def leaves(value: Any, path: str = "", key: str = "", depth: int = 32) -> Iterat
             yield from leaves(item, f"{path}[{index}]", key, depth - 1)
     elif value is not None and not isinstance(value, bool):
         yield path, key, value
+
+
+def keys(value: Any, path: str = "", key: str = "", depth: int = 32) -> Iterator[tuple[str, str, str]]:
+    """Each name of a member within the arguments that `leaves` does not give as a value: its path, the name that its
+    object stands under, the name. The names of the arguments themselves are the tool's."""
+    if depth <= 0:
+        return
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            if path and name.isidentifier():
+                yield f"{path}.{name}", key, name
+            if isinstance(item, dict | list | tuple):
+                yield from keys(item, f"{path}.{name}" if path else name, name, depth - 1)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            if isinstance(item, dict | list | tuple):
+                yield from keys(item, f"{path}[{index}]", key, depth - 1)

@@ -11,17 +11,24 @@ from typing import Any, Final
 
 import msgspec
 
+from callgate.trust.critical import names_somebody
 from callgate.trust.keeping import DECLASSIFIED
 from callgate.trust.model import DataLabel, Step, ToolLabel
 from callgate.trust.provenance import normalise, packing
 from callgate.trust.provenance.fingerprints import BREAK, Fingerprints
-from callgate.trust.provenance.harvest import Harvest, TooLarge, leaves
+from callgate.trust.provenance.harvest import Harvest, TooLarge, echoes, is_server_made, leaves, within
+from callgate.trust.provenance.names import host, strangers
 from callgate.trust.provenance.packing import Left
 from callgate.trust.provenance.records import Record, kinds
 from callgate.trust.provenance.zones import Phrases, Pieces, windows
 
 _BETWEEN: Final = f" {BREAK} "
 _LETTERS: Final = re.compile(r"[\W_]+")
+# What a value may stand between where it is one of its own.
+_BEFORE: Final = r"(?<![^\s\"'`<>()\[\]{},;|=])"
+_AFTER: Final = r"(?=[.,:;!?]*(?:[\s\"'`<>()\[\]{}|]|$))"
+# Digests of things that are kept of a result.
+_RECORDED: Final = 16_384
 # A search phrase that is shorter picks out nothing.
 _QUERY_LENGTH: Final = 5
 # Sources that nobody but the user or the server writes to.
@@ -38,6 +45,8 @@ class Bounds(msgspec.Struct, frozen=True):
     leaves: int = 2_000
     records: int = 200
     result_chars: int = 512 * 1024
+    # Of what vouches, each run of words is kept. What goes beyond vouches for nothing, and that is all.
+    vouching_chars: int = 128 * 1024
     prompt_chars: int = 64 * 1024
     # Different digests of a session.
     remembered: int = 200_000
@@ -92,15 +101,16 @@ class Memory:
             return
         if len(self._prompts) < 1000:
             self._prompts.add(mark)
-        self._take_said(Left(prompt=self._ordered([text])), self.seq + 1)
-        self._said.prompt += self._ordered([text])
+        packed = self._ordered([text]) + self._hosts([text])
+        self._take_said(Left(prompt=packed), self.seq + 1)
+        self._said.prompt += packed
 
     def remember_arguments(self, arguments: Mapping[str, Any]) -> None:
         """What the agent sent while nothing untrusted had been read: it can only be the user's, save what stands in
         some text that a stranger may have put into a trusted place. Numbers say too little to vouch for others."""
-        said = [value for _, _, value in leaves(arguments) if isinstance(value, str) and not self.is_strange(value)]
+        said = [value for _, _, value in leaves(arguments) if isinstance(value, str) and self._is_clean(value)]
         if said:
-            packed = self._ordered(said)
+            packed = self._ordered(said) + self._hosts(said)
             self._take_said(Left(clean=packed), self.seq + 1)
             self._said.clean += packed
 
@@ -135,26 +145,32 @@ class Memory:
         if data.malicious:
             found.strange += found.own
             found.own, found.records = [], []
+        elif not self.overflowed:
+            found.strange = self._without_echoes(found.strange, arguments)
         if sum(map(len, found.strange)) > self.bounds.result_chars:
             left.cut = True
             found.strange = [_BETWEEN.join(found.strange)[: self.bounds.result_chars]]
         left.strange = self._pieces(found.strange)
         if found.vouching:
-            left.vouching = self._vouching(found.vouching, tool, arguments, open_world=open_world)
+            vouching = within(found.vouching, self.bounds.vouching_chars)
+            left.vouching = self._vouching(vouching, tool, arguments, open_world=open_world)
         if found.own:
             left.own = self._ordered(found.own)
         if found.records:
             left.records = self._records(found.records, tool, arguments, trusted=trusted)
         if guarded := _guarded(data.sensitivity):
             left.details = self._details(guarded, found)
+        packing.fit(left)
         self.seq += 1
         # What was said is there already.
         self._take_met(left, self.seq)
-        return packing.pack(left)
+        return packing.pack(left, self.fingerprints.id)
 
     def take(self, step: Step) -> None:
-        """Take in what the store kept of a step. A result whose memory is gone may have held anything, and so may the
-        steps before the first that is given."""
+        """Take in what the store kept of a step. A result whose memory is gone may have held anything, and so may each
+        step that is not given: those before the first, and those between two."""
+        if step.seq > self.seq + 1:
+            self.overflowed = True
         if step.verdict == DECLASSIFIED:
             self.overflowed = False
             self.strange, self.own = Pieces(), set()
@@ -162,11 +178,9 @@ class Memory:
             self.overflowed = self.overflowed or step.label is not None
         else:
             try:
-                self._take(packing.unpack(step.memory), step.seq)
+                self._take(packing.unpack(step.memory, self.fingerprints.id), step.seq)
             except packing.Unreadable:
                 self.overflowed = True
-        if self.seq == 0 and step.seq > 1:
-            self.overflowed = True
         self.seq = max(self.seq, step.seq)
 
     def endorse(self, digests: Iterable[str]) -> None:
@@ -197,6 +211,27 @@ class Memory:
         ):
             return False
         return not self.vouches(self.words(text)) and self.strange.issuperset(self.pieces(text))
+
+    def _is_clean(self, text: str) -> bool:
+        """Whether neither a value nor an address, link or number in it is a stranger's."""
+        if not self.strange:
+            return True
+        return not self.is_strange(text) and not strangers(self, text[: self.bounds.prompt_chars], critical=True)
+
+    def _without_echoes(self, texts: list[str], arguments: Mapping[str, Any]) -> list[str]:
+        """A result's texts without the values that the call itself had and that no stranger's text had before: to give
+        back what somebody said is not to say it. Only whole values are, so that nobody's words go with them."""
+        for text in echoes(arguments):
+            if not any(text in one for one in texts) or not self._is_clean(text):
+                continue
+            alone = re.compile(_BEFORE + re.escape(text) + _AFTER)
+            texts = [alone.sub(" ", one) if text in one else one for one in texts]
+        return texts
+
+    def _hosts(self, texts: Sequence[str]) -> bytes:
+        """The hosts of the links in some texts: who names a page names where it is."""
+        found = [host(link) for text in texts if "." in text for link in normalise.links(text) if "@" not in link]
+        return self._ordered(found) if found else b""
 
     def _ordered(self, texts: Sequence[str]) -> bytes:
         """The words of some texts in their order, packed, with a break after each."""
@@ -248,7 +283,7 @@ class Memory:
     def _records(
         self, records: Sequence[Record], tool: ToolLabel, arguments: Mapping[str, Any], *, trusted: bool
     ) -> bytes:
-        records = records[: self.bounds.records]
+        records = [one for one in records[: self.bounds.records] if trusted or is_server_made(one.id)]
         queries = self._queries(arguments)
         names = iter(_runs(packing.numbers(self._ordered([name for record in records for name in record.names]))))
         packed: list[int] = []
@@ -259,7 +294,9 @@ class Memory:
                 called += (len(found), *found)
             flags = (_VOUCHED if trusted else 0) | (_ASKED_FOR if _matches(record, queries) else 0)
             for kind in kinds(record, tool.tool):
-                packed += (self.key(tool.server, kind, record.id), flags | len(called) << 8, *called)
+                # Whom something goes to is nothing that a stranger's structure can say.
+                if (trusted or not names_somebody(kind)) and len(packed) < _RECORDED:
+                    packed += (self.key(tool.server, kind, record.id), flags | len(called) << 8, *called)
         return array("Q", packed).tobytes()
 
     def _queries(self, arguments: Mapping[str, Any]) -> list[str]:
@@ -306,7 +343,7 @@ class Memory:
         met = len(self.strange) + len(self.own) + len(self.records) + len(self.details)
         full = said + met > self.bounds.remembered
         self.overflowed = self.overflowed or cut or full
-        return cut or not full
+        return not full or (cut and said + met <= 2 * self.bounds.remembered)
 
     def _take_records(self, packed: Sequence[int], step: int) -> None:
         at = 0

@@ -85,9 +85,11 @@ _REACH: Final = 8
 
 # The bound keeps a long run of letters from being read again from each of them; no address is as long.
 LINK: Final = re.compile(
-    r"(?:https?://|www\.)[^\s<>\"'`()\[\]{}|\\^]+|[\w.+-]{1,256}+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
+    r"(?:\b[a-z][a-z0-9+.-]{0,15}+://|//(?=[\w-]+\.)|www\.)[^\s<>\"'`()\[\]{}|\\^]+"
+    r"|[\w.+-]{1,256}+@[\w-]+(?:\.[\w-]+)+",
+    re.IGNORECASE,
 )
-_LINK_MARKS: Final = ("@", "://", "www.")
+_LINK_MARKS: Final = ("@", "//", "www.")
 _BLANK: Final = re.compile(r"\s")
 ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 # A word that is a host, with or without what follows it.

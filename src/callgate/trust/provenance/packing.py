@@ -8,8 +8,10 @@ from typing import Final
 
 import msgspec
 
-_HEAD: Final = struct.Struct("<BB7I")
-_VERSION: Final = 1
+_HEAD: Final = struct.Struct("<BB8s7I")
+_VERSION: Final = 2
+# So much of a step is kept; the store takes a little more.
+MOST: Final = 1000 * 1024
 
 
 class Left(msgspec.Struct):
@@ -31,20 +33,23 @@ class Left(msgspec.Struct):
 
 
 class Unreadable(ValueError):
-    """Bytes that no `pack` of this version made."""
+    """Bytes that no `pack` of this version made, or none with this key: its digests say nothing here."""
 
 
-def pack(left: Left) -> bytes:
+def pack(left: Left, key: bytes) -> bytes:
+    """`key` is the id of the key that the digests were made with."""
     parts = (left.prompt, left.clean, left.vouching, left.strange, left.own, left.records, left.details)
-    return _HEAD.pack(_VERSION, left.cut, *map(len, parts)) + b"".join(parts)
+    return _HEAD.pack(_VERSION, left.cut, key, *map(len, parts)) + b"".join(parts)
 
 
-def unpack(packed: bytes) -> Left:
+def unpack(packed: bytes, key: bytes) -> Left:
     try:
-        version, cut, *lengths = _HEAD.unpack_from(packed)
+        version, cut, made_with, *lengths = _HEAD.unpack_from(packed)
     except struct.error:
         raise Unreadable from None
-    if version != _VERSION or len(packed) != _HEAD.size + sum(lengths) or any(length % 8 for length in lengths):
+    if version != _VERSION or made_with != key:
+        raise Unreadable
+    if len(packed) != _HEAD.size + sum(lengths) or any(length % 8 for length in lengths):
         raise Unreadable
     parts, start = [], _HEAD.size
     for length in lengths:
@@ -52,6 +57,23 @@ def unpack(packed: bytes) -> Left:
         start += length
     prompt, clean, vouching, strange, own, records, details = parts
     return Left(prompt, clean, vouching, strange, own, records, details, bool(cut))
+
+
+def fit(left: Left) -> None:
+    """Leave out what the store has no room for: what vouches first, for without it nothing looks better than it is; the
+    user's own words late, so that a flood takes none of them away. Records are left out all or none, as they are read
+    from one to the next; that there was a prompt stays known."""
+    over = sum(map(len, (left.prompt, left.clean, left.vouching, left.strange, left.own, left.records, left.details)))
+    over -= MOST
+    for name in ("vouching", "records", "strange", "own", "clean", "prompt", "details"):
+        if over <= 0:
+            return
+        kept: bytes = getattr(left, name)
+        stays = 8 if name == "prompt" else 0
+        short = b"" if name == "records" else kept[: max(len(kept) - (over + 7) // 8 * 8, stays)]
+        setattr(left, name, short)
+        left.cut = left.cut or name in ("own", "strange", "details")
+        over -= len(kept) - len(short)
 
 
 def numbers(packed: bytes) -> array[int]:

@@ -7,11 +7,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from callgate.trust.critical import covers, looks_critical
+from msgspec.structs import replace
+
+from callgate.trust.critical import covers, is_field, is_measure, looks_critical, named_critical
 from callgate.trust.model import FOUND, Found, Provenance, ToolLabel, Traced, ValueKind
 from callgate.trust.provenance import normalise, packing
-from callgate.trust.provenance.harvest import PROSE_WORDS, leaves
+from callgate.trust.provenance.harvest import PROSE_WORDS, keys, leaves
 from callgate.trust.provenance.memory import Known, Memory
+from callgate.trust.provenance.names import host, is_account, strangers
 from callgate.trust.provenance.records import is_id, spoken_of, written_id
 from callgate.trust.provenance.zones import SPAN
 
@@ -19,12 +22,34 @@ _SHOWN: Final = 80
 _VALUES: Final = 1_000
 _LINKS: Final = 100
 _TEXT_CHARS: Final = 64 * 1024
+# All texts of a call together, and how often it is tried to put one together from a stranger's words.
+_CALL_CHARS: Final = 1024 * 1024
+STEPS: Final = 20_000
+# A value that is longer is not tried: nobody's address is.
+_TRIED_CHARS: Final = 256
+_TRIED_PARTS: Final = 32
+# Places that are the user's alone.
+_USERS: Final = frozenset(("ephemeral", "system", "user"))
 _RANK: Final = {found: rank for rank, found in enumerate(FOUND)}
 # A value is the user's when it was met there.
 OWN_WORDS: Final = frozenset(("endorsed", "prompt", "clean", "trusted", "linked"))
 _SHORT_NUMBER: Final = re.compile(r"\d{1,6}")
+_LONG_NUMBER: Final = 7
 _MOMENTS: Final = (normalise.DATE, normalise.TIME)
 _NUMERIC: Final = frozenset("0123456789$€£¥+-'#.\x01\x02")
+
+
+class Budget:
+    """How much work a call may cause. What there is none left for counts as a stranger's."""
+
+    __slots__ = ("chars", "steps")
+
+    def __init__(self) -> None:
+        self.chars, self.steps = _CALL_CHARS, STEPS
+
+    def spend(self, steps: int = 1) -> bool:
+        self.steps -= steps
+        return self.steps >= 0
 
 
 def trace(
@@ -35,28 +60,69 @@ def trace(
     values: list[Traced] = []
     links: list[Traced] = []
     own = False
+    budget = Budget()
+    # Whether a stranger can have said anything at all.
+    doubtful = bool(memory.strange) or memory.overflowed
     for path, key, value in leaves(arguments):
-        if len(values) >= _VALUES:
+        if len(values) >= _VALUES or budget.chars < 0:
             # Nobody looks at what comes after so many; it must not be where an order hides.
             values.append(Traced(path, "identity", "untrusted", critical=True, shown="more values than are traced"))
             break
         matters = covers(paths, path) or (not label.critical_declared and looks_critical(label, key, value))
+        if type(value) is str:
+            budget.chars -= len(value)
         if type(value) is str and len(value) <= _TEXT_CHARS and not memory.overflowed and _is_new(memory, value):
             traced, text, cut = Traced(path, "text", "nowhere", matters, _shown(value)), value, False
         else:
-            one = _Value(memory, label, path, key, value, critical=matters)
+            one = _Value(memory, label, path, key, value, critical=matters, budget=budget)
             if one.empty:
                 continue
             traced, text, cut = one.traced(), one.text, one.cut
-        values.append(traced)
-        own = own or (traced.found in OWN_WORDS and traced.kind not in ("time", "quantity"))
-        if traced.kind == "text" and traced.found not in OWN_WORDS:
-            links += _foreign_links(memory, path, text)
-            if cut and memory.strange:
+        if doubtful and traced.found not in OWN_WORDS and traced.kind != "time":
+            traced = _looked_into(memory, label, traced, text, links)
+            if cut and not traced.critical:
                 # What comes after is not looked at, so it may be anything.
                 links.append(Traced(path, "link", "untrusted", critical=False, shown="a longer text than is traced"))
+        values.append(traced)
+        own = own or (traced.found in OWN_WORDS and traced.kind not in ("time", "quantity"))
+    if doubtful:
+        values += _keys(memory, label, paths, arguments)
     guarded = tuple(sorted(carries(memory, arguments))) if memory.details else ()
     return Provenance(tuple(values), tuple(links[:_LINKS]), own, memory.prompt_known, guarded)
+
+
+def _looked_into(memory: Memory, label: ToolLabel, traced: Traced, text: str, links: list[Traced]) -> Traced:
+    """A value that is nobody's as a whole may have a stranger's address in it, or be one where nobody expects it."""
+    if traced.found == "untrusted":
+        if traced.critical:
+            return traced
+        if traced.kind in ("identity", "link"):
+            # What is only written down for the user is a text like any other there.
+            noted = label.critical_declared and label.destinations <= _USERS
+            return replace(traced, kind="text") if noted else replace(traced, critical=True)
+    if traced.kind == "quantity":
+        return traced
+    found = strangers(memory, text, critical=traced.critical)
+    if not found:
+        return traced
+    steps = memory.strange.steps(memory.pieces(found[0]))
+    if traced.critical:
+        return replace(traced, found="untrusted", shown=_shown(found[0]), steps=steps)
+    for name in found:
+        kind: ValueKind = "link" if "." in name and "@" not in name else "identity"
+        links.append(Traced(traced.path, kind, "untrusted", critical=False, shown=_shown(name), steps=steps))
+    return traced
+
+
+def _keys(memory: Memory, label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any]) -> Iterator[Traced]:
+    """Names of members that are a stranger's: of an account number anywhere, of any name where it decides something."""
+    for path, key, name in keys(arguments):
+        matters = covers(paths, path) or (not label.critical_declared and named_critical(key))
+        if not (is_account(normalise.fold(name)) or (matters and not is_field(name))):
+            continue
+        one = _Value(memory, label, path, key, name, critical=True)
+        if not one.empty and one.traced().found == "untrusted":
+            yield one.traced()
 
 
 def carries(memory: Memory, arguments: Mapping[str, Any]) -> frozenset[str]:
@@ -74,15 +140,14 @@ def to_endorse(
 ) -> tuple[str, ...]:
     """What a person who approves a call endorses with it: its critical values and its foreign links, as digests."""
     found = {value.path for value in provenance.values if value.critical and value.found not in OWN_WORDS}
-    digests = [
-        _Value(memory, label, path, key, value, critical=True).mark()
-        for path, key, value in leaves(arguments)
-        if path in found
-    ]
     texts = {link.path for link in provenance.foreign_links}
-    for path, _, value in leaves(arguments):
-        if path in texts and isinstance(value, str):
-            digests += [memory.fingerprints.named("link", normalise.fold(link)) for link in normalise.links(value)]
+    digests: list[str] = []
+    for path, key, value in (*leaves(arguments), *keys(arguments)):
+        if path in found:
+            digests.append(_Value(memory, label, path, key, value, critical=True).mark())
+        elif path in texts and isinstance(value, str):
+            found_there = strangers(memory, value[:_TEXT_CHARS], critical=False)
+            digests += [memory.fingerprints.named("link", normalise.fold(name)) for name in found_there]
     return tuple(dict.fromkeys(digests))
 
 
@@ -106,6 +171,7 @@ class _Value:
     """One value: what it is, its words and its pieces."""
 
     __slots__ = (
+        "budget",
         "critical",
         "cut",
         "empty",
@@ -120,8 +186,19 @@ class _Value:
         "words",
     )
 
-    def __init__(self, memory: Memory, label: ToolLabel, path: str, key: str, value: Any, *, critical: bool) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        label: ToolLabel,
+        path: str,
+        key: str,
+        value: Any,
+        *,
+        critical: bool,
+        budget: Budget | None = None,
+    ) -> None:
         self.memory, self.label, self.path, self.key, self.critical = memory, label, path, key, critical
+        self.budget = Budget() if budget is None else budget
         self.number = not isinstance(value, str)
         self.text = normalise.number(value) if isinstance(value, int | float) else str(value)
         self.cut = len(self.text) > _TEXT_CHARS
@@ -156,7 +233,7 @@ class _Value:
 
     def _kind(self) -> ValueKind:
         if self.number:
-            return "identity" if is_id(self.key) else "quantity"
+            return "identity" if is_id(self.key) or self._is_somebodys() else "quantity"
         text = self.text
         if len(self.spelt) > PROSE_WORDS or "\n" in text:
             return "text"
@@ -166,7 +243,9 @@ class _Value:
                 return "time"
             if len(parts) == 1 and len(parts[0]) < 8 and normalise.is_number(parts[0]) and not is_id(self.key):
                 return "quantity"
-        if "@" in text and normalise.ADDRESS.fullmatch(text):
+        if ("@" in text and normalise.ADDRESS.fullmatch(text)) or (
+            len(self.spelt) == 1 and not self.spelt[0].isalpha() and is_account(self.spelt[0])
+        ):
             return "identity"
         if (
             len(self.spelt) == 1
@@ -175,6 +254,10 @@ class _Value:
         ):
             return "link"
         return "identity" if self.critical else "text"
+
+    def _is_somebodys(self) -> bool:
+        """Whether a number is long enough to name somebody, and its name does not say that it counts something."""
+        return len(self.text) >= _LONG_NUMBER and self.text.isdigit() and not is_measure(self.key)
 
     def _found(self) -> Found:
         memory = self.memory
@@ -255,14 +338,21 @@ class _Value:
 
     def _put_together(self) -> bool:
         """Whether the value can be joined from what a stranger's texts hold in smaller parts, so that an address in
-        groups, halves or single letters is known again."""
-        parts = self.spelt if self._is_plain() else normalise.parts(self.text)
+        groups, halves or single letters is known again. Of a link, its host counts."""
+        if not self.memory.strange:
+            return False
+        text = host(self.text) if self.kind == "link" else self.text
+        if len(text) > _TRIED_CHARS:
+            return True
+        parts = self.spelt if self._is_plain() else normalise.parts(text)
+        if len(parts) > _TRIED_PARTS:
+            return True
         if len(parts) > 1 and self.memory.fingerprints.digest("".join(parts)) in self.memory.strange:
             return True
-        return bool(parts) and all(_joined(self.memory, part) for part in parts)
+        return bool(parts) and all(_joined(self.memory, part, self.budget) for part in parts)
 
 
-def _joined(memory: Memory, piece: str) -> bool:
+def _joined(memory: Memory, piece: str, budget: Budget) -> bool:
     # By way of the pieces, which are kept for the next time.
     digests, strange, number, order = memory.fingerprints.pieces, memory.strange, int.from_bytes, sys.byteorder
     if number(digests[piece], order) in strange:
@@ -273,18 +363,11 @@ def _joined(memory: Memory, piece: str) -> bool:
     reached = {0}
     for start in range(length):
         if start in reached:
+            if not budget.spend(length - start):
+                return True
             for end in range(start + 1, length + 1):
                 if number(digests[piece[start:end]], order) in strange:
                     reached.add(end)
             if len(reached) == 1:
                 return False
     return length in reached
-
-
-def _foreign_links(memory: Memory, path: str, text: str) -> Iterator[Traced]:
-    """Links and addresses in a text that only a stranger's texts had."""
-    for link in dict.fromkeys(normalise.links(text)):
-        if memory.is_strange(link) and memory.fingerprints.named("link", normalise.fold(link)) not in memory.endorsed:
-            kind: ValueKind = "identity" if "@" in link else "link"
-            steps = memory.strange.steps(memory.pieces(link))
-            yield Traced(path, kind, "untrusted", critical=False, shown=link[:_SHOWN], steps=steps)

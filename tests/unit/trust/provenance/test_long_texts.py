@@ -23,7 +23,10 @@ TOOL = ToolLabel(
 DATA = DataLabel(open_world=True, sources=TOOL.sources)
 WORDS = [f"word{number:x}" for number in range(120)]
 # As they were looked for before: everywhere.
-EVERYWHERE = re.compile(r"(?:https?://|www\.)[^\s<>\"'`()\[\]{}|\\^]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE)
+EVERYWHERE = re.compile(
+    r"(?:\b[a-z][a-z0-9+.-]{0,15}://|//(?=[\w-]+\.)|www\.)[^\s<>\"'`()\[\]{}|\\^]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    re.IGNORECASE,
+)
 
 
 def memory(*texts, prompt=""):

@@ -1,7 +1,7 @@
 """Whether the text of a result is made to steer the model that reads it, or holds secrets nobody expects there.
 
 The rules are those that inspect tool descriptions, as far as they hold for prose, and a few shapes that only results
-have (`trust_signs`). Nearly every result is honest, so the first pass is a dozen searches for fixed words; only the
+have (`signs`). Nearly every result is honest, so the first pass is a dozen searches for fixed words; only the
 surroundings of what they find are read closely. A finding is a suspicion: it warns, it does not decide.
 """
 
@@ -15,11 +15,12 @@ import urllib.parse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from callgate.gateway import trust_signs as signs
-from callgate.gateway.trust_signs import Sign
-from callgate.pinning.inspection import NOBODY_ELSE, Inspected, Rule, all_rules
+from callgate.pinning.inspection import signs
 from callgate.pinning.inspection.confusables import is_tag, is_variation
 from callgate.pinning.inspection.reading import Reading
+from callgate.pinning.inspection.rule import Rule, all_rules
+from callgate.pinning.inspection.signs import Sign
+from callgate.pinning.inspection.subject import NOBODY_ELSE, Inspected
 
 # A text up to this is looked at whole; of a longer one the head, the tail and windows spread evenly between them.
 WHOLE: Final = 256 * 1024
@@ -323,11 +324,7 @@ def _secrets(text: str, runs: list[tuple[int, str]], found: set[str]) -> None:
         found.add("key")
     for at, run in runs:
         token = signs.JWT.match(text, at) if run.startswith("eyJ") else signs.TOKEN.search(run, 0, _FAR)
-        given = at > 0 and not _GIVEN.isdisjoint(text[max(0, at - 3) : at])
-        named = (
-            token is None and given and signs.NAMED.search(text, max(0, at - _BEFORE), at) and signs.is_password(run)
-        )
-        if named or (token is not None and signs.is_real(token[0])):
+        if _named(text, at, run) if token is None else signs.is_real(token[0]):
             found.add("token")
             return
 

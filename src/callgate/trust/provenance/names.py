@@ -1,0 +1,152 @@
+"""What names somebody or some place by itself, wherever it stands: addresses, links, hosts, account numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from callgate.trust.provenance import normalise
+
+if TYPE_CHECKING:
+    from callgate.trust.provenance.memory import Memory
+
+# Without one of these a plain text has none of all that.
+_MARKS: Final = re.compile(r"[@\d]|//|\.[A-Za-z]")
+# Where a host without a scheme may be: few words have a full stop before a letter.
+_DOTTED: Final = re.compile(r"\.[^\W\d_][^\W_]")
+_BLANK: Final = re.compile(r"\s")
+_BARE_HOST: Final = re.compile(
+    r"(?<![\w@.:/%-])(?:[^\W_](?:[\w-]{0,62}[^\W_])?+\.)+([^\W\d_]{2,24})(?![\w@-])(?::\d+)?(/[^\s<>\"'`()\[\]{}|\\^]*)?"
+)
+# A name that ends so is a file's, unless a path follows.
+_ENDINGS: Final = frozenset(
+    """
+    txt text pdf doc docx dot odt rtf xls xlsx ods csv tsv ppt pptx odp key pages numbers json jsonl xml yaml yml toml
+    ini cfg conf env log md rst tex html htm css js mjs ts tsx jsx py ipynb rb rs go java kt c h cc cpp hpp cs php pl sh
+    bash zsh bat ps sql db sqlite png jpg jpeg gif bmp svg webp tif tiff ico heic mp3 wav ogg flac mp4 mov avi mkv webm
+    zip tar gz tgz bz xz rar iso exe dll so bin apk dmg deb rpm jar war whl eml msg ics vcf bak tmp lock pem crt cer
+    """.split()  # noqa: SIM905
+)
+# Below these nobody in particular is registered.
+_SHARED: Final = frozenset(("co", "com", "org", "net", "ac", "gov", "edu", "ne", "or", "go", "gob", "gouv"))
+_SCHEME: Final = re.compile(r"^[a-z][a-z0-9+.-]*:/*|^//", re.IGNORECASE)
+_HOST_ENDS: Final = re.compile(r"[/?#\\]")
+# Shorter ones are numbers of all kinds.
+_ACCOUNT_LENGTH: Final = 8
+_ACCOUNT_DIGITS: Final = 4
+_LONGEST: Final = 64
+_SEPARATORS: Final = str.maketrans("", "", "-/.")
+# A list of names in one text.
+_LISTED: Final = re.compile(r"[,;\n|]")
+_LISTED_WORDS: Final = 4
+_MOST: Final = 200
+
+
+def names(text: str) -> dict[str, None]:
+    """The addresses, links, hosts and account numbers in a text, in their order."""
+    if text.isascii():
+        if _MARKS.search(text) is None:
+            return {}
+        plain = text
+    else:
+        plain = normalise.fold(text)
+    found = dict.fromkeys(normalise.links(plain))
+    if _DOTTED.search(plain) is not None:
+        found |= dict.fromkeys(_hosts(plain))
+    return found | dict.fromkeys(accounts(text))
+
+
+def is_account(word: str) -> bool:
+    """Whether a folded word looks like the number of an account, a card or a telephone."""
+    bare = word.translate(_SEPARATORS)
+    return (
+        _ACCOUNT_LENGTH <= len(bare) <= _LONGEST
+        and bare.isalnum()
+        and sum(map(str.isdigit, bare)) >= _ACCOUNT_DIGITS
+        and all(atom[0] not in (normalise.DATE, normalise.TIME) for atom in normalise.atoms(word))
+    )
+
+
+def accounts(text: str) -> Iterator[str]:
+    """The words of a text that look like such a number."""
+    for word in normalise.sequence(text):
+        if len(word) >= _ACCOUNT_LENGTH and not word.isalpha():
+            for part in _LISTED.split(word):
+                core = part.strip("'.,:;!?-_/~#@&+=\\$€£%")
+                if is_account(core):
+                    yield core
+
+
+def _hosts(text: str) -> Iterator[str]:
+    end = 0
+    for dot in _DOTTED.finditer(text):
+        start = dot.start()
+        if start < end:
+            continue
+        while start > end and not text[start - 1].isspace():
+            start -= 1
+        blank = _BLANK.search(text, dot.start())
+        end = len(text) if blank is None else blank.start()
+        for match in _BARE_HOST.finditer(text, start, end):
+            if match[2] or match[1].lower() not in _ENDINGS:
+                yield match[0].rstrip(".,:;!?/")
+
+
+def host(link: str) -> str:
+    """Where a link leads: its host alone, without what can be chosen freely."""
+    rest = unquote(_SCHEME.sub("", link.strip(), count=1))
+    authority = _HOST_ENDS.split(rest, maxsplit=1)[0].rpartition("@")[2]
+    return authority.partition(":")[0].strip(".").lower().removeprefix("www.")
+
+
+def domains(name: str) -> Iterator[str]:
+    """A host and the domains that it belongs to, the closest first."""
+    labels = name.split(".")
+    for at in range(min(len(labels) - 1, 8)):
+        if at == 0 or len(labels) - at > 2 or labels[-2] not in _SHARED:
+            yield ".".join(labels[at:])
+
+
+def listed(text: str) -> list[str]:
+    """The single names of a list; none where it is a sentence."""
+    parts = _LISTED.split(text) if len(text) <= 4096 else []
+    parts = [part for part in map(str.strip, parts) if part]
+    return parts[:_MOST] if len(parts) > 1 and all(len(part.split()) <= _LISTED_WORDS for part in parts) else []
+
+
+def strangers(memory: Memory, text: str, *, critical: bool) -> list[str]:
+    """What in a text only a stranger's texts had, each on its own, save what a person endorsed. Of what decides whom a
+    call affects, every name of a list counts."""
+    found = names(text)
+    if critical:
+        found |= dict.fromkeys(listed(text))
+    return [
+        name
+        for name in found
+        if is_strangers(memory, name)
+        and (not memory.endorsed or memory.fingerprints.named("link", normalise.fold(name)) not in memory.endorsed)
+    ][:_MOST]
+
+
+def is_strangers(memory: Memory, name: str) -> bool:
+    """Whether a name is a stranger's: a link is where its host is, whatever the rest of it says."""
+    if memory.overflowed:
+        # Whatever was read and forgotten may have had it.
+        return not memory.vouches(memory.words(name))
+    if memory.is_strange(name):
+        return True
+    if "@" in name.partition("/")[0] or not _leads(name):
+        return False
+    for domain in domains(host(name)):
+        if memory.vouches(memory.words(domain)):
+            return False
+        pieces = memory.pieces(domain)
+        if pieces and memory.strange.issuperset(pieces):
+            return True
+    return False
+
+
+def _leads(name: str) -> bool:
+    return "://" in name or name[:4].lower() == "www." or _BARE_HOST.fullmatch(name) is not None
