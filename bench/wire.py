@@ -28,7 +28,7 @@ MODERN_META = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What to call: the endpoint, the protocol era to speak to it, the name it gives the echo tool, a key to sign with."""
+    """What to call: the endpoint, the era to speak to it, the name it gives the echo tool, and a key to sign with."""
 
     url: str
     era: str = HANDSHAKE

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from support.offices import EVIL, PAGE, text
-from support.registry import requirement
 from support.sessions import events, message
 
 JSON = "application/json"
@@ -48,7 +47,6 @@ ANSWERS = {
 }
 
 
-@requirement("TA-042")
 @pytest.mark.parametrize(("method", "answer"), WHOLE.values(), ids=WHOLE)
 def test_an_answer_to_another_request(trusting, method, answer):
     agent = trusting.agent()

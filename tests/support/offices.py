@@ -201,7 +201,12 @@ def trust_offices() -> dict[str, dict[str, Any]]:
         "mail": {"tools": [tool("send_email", "to", "body", "user", "domain")]},
         "notes": {
             "tools": [tool("write_note", "id", "text"), tool("read_note", "id"), tool("list_notes")],
-            "trust": {"tools": {"write_note": house, "*": house | {"outcomes": "benign"}}},
+            "trust": {
+                "tools": {
+                    "write_note": house | {"read_only": False},
+                    "*": house | {"outcomes": "benign", "read_only": True},
+                }
+            },
         },
         "believed": {"tools": [tool("read", "path")], "trust": {"trusted": True}},
         "other": {"tools": [tool("read", "path")]},

@@ -25,7 +25,8 @@ DEPTH: Final = 64
 _COUNTED: Final = 64
 _REASONS: Final = 12
 _REASON_CHARS: Final = 240
-# What stands in results and in their items besides words, or is read for itself.
+# What stands in replies, results and items besides words, or is read for itself.
+_REPLY: Final = frozenset({"jsonrpc", "id", "result"})
 _RESULT: Final = frozenset({"content", "structuredContent", "_meta", "isError", "resultType"})
 _ITEM: Final = frozenset(
     {"type", "text", "name", "title", "description", "uri", "resource", "_meta", "data", "mimeType", "annotations"}
@@ -93,6 +94,7 @@ def read_result(raw: bytes) -> Result | None:
         read.take(item)
     # Nothing that the protocol knows, and a client may show it to a model all the same.
     read.rest([result[name] for name in result.keys() - _RESULT])
+    read.rest([message[name] for name in message.keys() - _REPLY])
     if content is not items:
         read.rest(content)
     return Result(
@@ -120,6 +122,7 @@ class _Items:
 
     def take(self, item: Any) -> None:
         if not isinstance(item, dict):
+            self.rest(item)
             return
         self._labelled(item)
         # Clients go by the type; a text under a type of the server's own may reach a model all the same.

@@ -144,4 +144,4 @@ class Sessions:
 
 
 def _began_anew(before: Session, after: Session) -> bool:
-    return after.opened_at != before.opened_at or after.version < before.version
+    return after.opened_at != before.opened_at or after.version <= before.version

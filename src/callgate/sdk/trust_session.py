@@ -127,7 +127,7 @@ class AgentSession:
         if before is not None and (after.version, after.opened_at) == (before.version + 1, before.opened_at):
             self.memory.endorse(new.endorsed)
             self._session = after
-        elif before is not None and after.opened_at != before.opened_at:
+        elif before is not None and (after.opened_at != before.opened_at or after.version <= before.version):
             await self._load(await self._restored(before))
         else:
             await self._load(after)

@@ -13,6 +13,7 @@ from callgate.gateway.trust_replies import (
     QUARANTINE_META,
     quarantined,
     read_result,
+    read_whole,
     with_annotations,
     with_warning,
 )
@@ -82,13 +83,42 @@ def test_a_result_that_claims_to_ask_for_input_and_has_content_is_read():
 
 
 @pytest.mark.parametrize(
-    "content", [None, "text", {"type": "text"}, [None, 7, "x", [], {}, {"type": "text", "text": 7}]]
+    ("content", "texts"),
+    [
+        (None, ()),
+        ("words", ("words",)),
+        ({"type": "text"}, ("type", "text")),
+        ([None, 7, "x", [], {}, {"type": "text", "text": 7}], ("x",)),
+        ([{"type": "text", "transcript": ["one", {"two": "three"}]}], ("one", "two", "three")),
+    ],
 )
-def test_wrong_types_hold_nothing_and_break_nothing(content):
+def test_wrong_types_break_nothing_and_their_words_are_read(content, texts):
     read = read_result(reply({"content": content, "_meta": [], "isError": "yes"}))
-    assert read.texts == read.links == read.item_metas == ()
+    assert read.texts == texts
+    assert read.links == read.item_metas == ()
     assert read.meta == {}
     assert not read.is_error
+
+
+def test_words_that_no_protocol_knows_are_read():
+    raw = b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"remark":"one"},"error":{"message":"two"}}'
+    assert set(read_result(raw).texts) == {"one", "message", "two"}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"a page with words",
+        b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"words"}]}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"words \xff"}]}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"text":"words"},"result":{}}',
+        b'{"detail":[{"msg":"words"}]}',
+        b'["words"]',
+        b'"words"',
+    ],
+)
+def test_the_words_of_anything_are_read(raw):
+    assert "words" in "\n".join(read_whole(raw).readable())
 
 
 def test_a_null_is_told_from_no_structured_content():
@@ -127,10 +157,12 @@ def test_reading_is_bounded():
     deep = {"a": "shallow"}
     for _ in range(200):
         deep = {"a": deep}
-    strings = read_result(reply({"structuredContent": deep})).readable()[-1]
-    assert "shallow" not in strings
-    wide = read_result(reply({"structuredContent": ["x"] * (LEAVES * 2)})).readable()[-1]
-    assert len(wide) <= 2 * LEAVES
+    # What is too deep or too much to be taken apart is not left out.
+    assert '"a": "shallow"' in read_result(reply({"structuredContent": deep})).readable()[-1]
+    wide = [*["x"] * LEAVES, {"last": "one"}]
+    assert read_result(reply({"structuredContent": wide})).readable()[-1].endswith('{"last": "one"}')
+    huge = read_result(reply({"structuredContent": ["x" * 1024] * (CHARS // 1024 + 2)})).readable()[-1]
+    assert len(huge) <= CHARS + CHARS // 1024
 
 
 @requirement("TA-057")

@@ -229,12 +229,13 @@ def within(texts: Sequence[str], chars: int) -> Sequence[str]:
     return texts
 
 
-def echoes(arguments: Mapping[str, Any]) -> Iterator[str]:
+def echoes(arguments: Mapping[str, Any]) -> list[str]:
     """The values of a call that a result may give back: not so short that they may be part of anything."""
-    for _, _, value in islice(leaves(arguments), _ECHOES):
-        text = value if isinstance(value, str) else normalise.number(value)
-        if _ECHOED[0] <= len(text) <= _ECHOED[1]:
-            yield text
+    found = [value for value in arguments.values() if type(value) is str]
+    if len(found) < len(arguments):
+        found = [value if isinstance(value, str) else repr(value) for _, _, value in islice(leaves(arguments), _ECHOES)]
+    shortest, longest = _ECHOED
+    return [text for text in found[:_ECHOES] if shortest <= len(text) <= longest]
 
 
 def leaves(value: Any, path: str = "", key: str = "", depth: int = 32) -> Iterator[tuple[str, str, Any]]:

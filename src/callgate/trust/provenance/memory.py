@@ -145,7 +145,7 @@ class Memory:
         if data.malicious:
             found.strange += found.own
             found.own, found.records = [], []
-        elif not self.overflowed:
+        elif found.strange and arguments and not self.overflowed:
             found.strange = self._without_echoes(found.strange, arguments)
         if sum(map(len, found.strange)) > self.bounds.result_chars:
             left.cut = True
@@ -216,13 +216,13 @@ class Memory:
         """Whether neither a value nor an address, link or number in it is a stranger's."""
         if not self.strange:
             return True
-        return not self.is_strange(text) and not strangers(self, text[: self.bounds.prompt_chars], critical=True)
+        return not self.is_strange(text) and not strangers(self, text[: self.bounds.prompt_chars], critical=True)[0]
 
     def _without_echoes(self, texts: list[str], arguments: Mapping[str, Any]) -> list[str]:
         """A result's texts without the values that the call itself had and that no stranger's text had before: to give
         back what somebody said is not to say it. Only whole values are, so that nobody's words go with them."""
         for text in echoes(arguments):
-            if not any(text in one for one in texts) or not self._is_clean(text):
+            if not [one for one in texts if text in one] or not self._is_clean(text):
                 continue
             alone = re.compile(_BEFORE + re.escape(text) + _AFTER)
             texts = [alone.sub(" ", one) if text in one else one for one in texts]

@@ -41,7 +41,7 @@ _SEPARATORS: Final = str.maketrans("", "", "-/.")
 # A list of names in one text.
 _LISTED: Final = re.compile(r"[,;\n|]")
 _LISTED_WORDS: Final = 4
-_MOST: Final = 200
+_MOST: Final = 1_000
 
 
 def names(text: str) -> dict[str, None]:
@@ -116,18 +116,18 @@ def listed(text: str) -> list[str]:
     return parts[:_MOST] if len(parts) > 1 and all(len(part.split()) <= _LISTED_WORDS for part in parts) else []
 
 
-def strangers(memory: Memory, text: str, *, critical: bool) -> list[str]:
-    """What in a text only a stranger's texts had, each on its own, save what a person endorsed. Of what decides whom a
-    call affects, every name of a list counts."""
-    found = names(text)
-    if critical:
-        found |= dict.fromkeys(listed(text))
-    return [
-        name
-        for name in found
-        if is_strangers(memory, name)
-        and (not memory.endorsed or memory.fingerprints.named("link", normalise.fold(name)) not in memory.endorsed)
-    ][:_MOST]
+def strangers(memory: Memory, text: str, *, critical: bool, most: int = _MOST) -> tuple[list[str], int]:
+    """What in a text only a stranger's texts had, each on its own, save what a person endorsed; and how many were
+    looked at. Of what decides whom a call affects, every name of a list counts. After `most`, the next one may be
+    anybody's."""
+    found = list(names(text) | dict.fromkeys(listed(text)) if critical else names(text))
+    looked = found[: max(most, 0)]
+    strange = [name for name in looked if is_strangers(memory, name) and not _endorsed(memory, name)]
+    return strange + found[len(looked) : len(looked) + 1], len(looked)
+
+
+def _endorsed(memory: Memory, name: str) -> bool:
+    return bool(memory.endorsed) and memory.fingerprints.named("link", normalise.fold(name)) in memory.endorsed
 
 
 def is_strangers(memory: Memory, name: str) -> bool:

@@ -1,0 +1,261 @@
+"""One value among a call's arguments: what it is, and where it was met before."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from callgate.trust.critical import is_measure
+from callgate.trust.model import FOUND, Found, ToolLabel, Traced, ValueKind
+from callgate.trust.provenance import normalise, packing
+from callgate.trust.provenance.harvest import PROSE_WORDS
+from callgate.trust.provenance.memory import Known, Memory
+from callgate.trust.provenance.names import host, is_account, strangers
+from callgate.trust.provenance.records import is_id, spoken_of, written_id
+
+TEXT_CHARS: Final = 64 * 1024
+# All texts of a call together, the names in them, and how often it is tried to put a value together from a stranger's
+# words.
+CHARS: Final = 512 * 1024
+NAMES: Final = 1_000
+STEPS: Final = 20_000
+# A value that is longer is not tried: nobody's address is.
+_TRIED_CHARS: Final = 256
+_TRIED_PARTS: Final = 32
+_SHOWN: Final = 80
+_RANK: Final = {found: rank for rank, found in enumerate(FOUND)}
+_SHORT_NUMBER: Final = re.compile(r"\d{1,6}")
+_LONG_NUMBER: Final = 7
+_MOMENTS: Final = (normalise.DATE, normalise.TIME)
+_NUMERIC: Final = frozenset("0123456789$€£¥+-'#.\x01\x02")
+
+
+class Budget:
+    """How much work a call may cause. What there is none left for counts as a stranger's."""
+
+    __slots__ = ("chars", "names", "steps")
+
+    def __init__(self) -> None:
+        self.chars, self.names, self.steps = CHARS, NAMES, STEPS
+
+    def spend(self, steps: int = 1) -> bool:
+        self.steps -= steps
+        return self.steps >= 0
+
+    def strangers(self, memory: Memory, text: str, *, critical: bool) -> list[str]:
+        """The names in a text that are a stranger's."""
+        found, looked = strangers(memory, text, critical=critical, most=self.names)
+        self.names -= looked
+        return found
+
+
+def shown(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+class Value:
+    """One value: what it is, its words and its pieces."""
+
+    __slots__ = (
+        "budget",
+        "critical",
+        "cut",
+        "empty",
+        "key",
+        "kind",
+        "label",
+        "memory",
+        "number",
+        "path",
+        "spelt",
+        "text",
+        "words",
+    )
+
+    def __init__(
+        self,
+        memory: Memory,
+        label: ToolLabel,
+        path: str,
+        key: str,
+        value: Any,
+        *,
+        critical: bool,
+        budget: Budget | None = None,
+    ) -> None:
+        self.memory, self.label, self.path, self.key, self.critical = memory, label, path, key, critical
+        self.budget = Budget() if budget is None else budget
+        self.number = not isinstance(value, str)
+        self.text = normalise.number(value) if isinstance(value, int | float) else str(value)
+        self.cut = len(self.text) > TEXT_CHARS
+        if self.cut:
+            self.text = self.text[:TEXT_CHARS]
+        self.spelt = normalise.sequence(self.text)
+        self.empty = not self.spelt and (not self.text or self.text.isspace())
+        self.words = packing.numbers(b"".join(map(memory.fingerprints.atoms.__getitem__, self.spelt)))
+        self.kind: ValueKind = self._kind()
+
+    def traced(self) -> Traced:
+        found = self._found()
+        if found in ("own", "nowhere") and (self.memory.overflowed or self.cut) and self.critical:
+            found = "untrusted"
+        steps: tuple[int, ...] = ()
+        if found == "untrusted" and self.critical:
+            steps = self.memory.strange.steps(self._pieces())
+        return Traced(self.path, self.kind, found, self.critical, shown(self.text), steps)
+
+    def _pieces(self) -> Sequence[int]:
+        text = self.text
+        if text.isascii() and "%" not in text and "\\" not in text:
+            return packing.numbers(b"".join(map(self.memory.fingerprints.pieces.__getitem__, self.spelt)))
+        return self.memory.pieces(text)
+
+    def mark(self) -> str:
+        """The digest that an endorsement of this value has. Ids say nothing without the kind of thing they name."""
+        spelt = " ".join([atom for word in self.spelt for atom in normalise.atoms(word)])
+        if self.kind == "identity" and _SHORT_NUMBER.fullmatch(spelt):
+            return self.memory.fingerprints.named("id", *sorted(spoken_of(self.key, self.label.tool)), spelt)
+        return self.memory.fingerprints.named("value", spelt)
+
+    def _kind(self) -> ValueKind:
+        if self.number:
+            return "identity" if is_id(self.key) or self._is_somebodys() else "quantity"
+        text = self.text
+        if len(self.spelt) > PROSE_WORDS or "\n" in text:
+            return "text"
+        if self.spelt and self.spelt[0][0] in _NUMERIC:
+            parts = [atom for word in self.spelt for atom in normalise.atoms(word)]
+            if parts and all(part[0] in _MOMENTS for part in parts):
+                return "time"
+            if len(parts) == 1 and len(parts[0]) < 8 and normalise.is_number(parts[0]) and not is_id(self.key):
+                return "quantity"
+        if ("@" in text and normalise.ADDRESS.fullmatch(text)) or (
+            len(self.spelt) == 1 and not self.spelt[0].isalpha() and is_account(self.spelt[0])
+        ):
+            return "identity"
+        if (
+            len(self.spelt) == 1
+            and "." in text
+            and (text.startswith(("http://", "https://", "www.")) or (self.critical and normalise.HOST.fullmatch(text)))
+        ):
+            return "link"
+        return "identity" if self.critical else "text"
+
+    def _is_somebodys(self) -> bool:
+        """Whether a number is long enough to name somebody, and its name does not say that it counts something."""
+        return len(self.text) >= _LONG_NUMBER and self.text.isdigit() and not is_measure(self.key)
+
+    def _found(self) -> Found:
+        memory = self.memory
+        if memory.endorsed and self.mark() in memory.endorsed:
+            return "endorsed"
+        if self.kind == "time":
+            return self._time()
+        if memory.prompt.says(self.words):
+            return "prompt"
+        if memory.clean.says(self.words):
+            return "clean"
+        thing = self._thing()
+        if thing is not None:
+            if thing.vouched:
+                return "trusted"
+            if thing.asked_for or any(map(memory.users, thing.names)):
+                return "linked"
+        elif memory.vouching.says(self.words) and not self._bare_id():
+            return "trusted"
+        return self._doubtful(thing)
+
+    def _doubtful(self, thing: Known | None) -> Found:
+        memory = self.memory
+        pieces = self._pieces()
+        if pieces and memory.strange.issuperset(pieces):
+            return "untrusted"
+        if thing is not None or (self.kind != "identity" and memory.own.issuperset(self.words)):
+            return "own"
+        if self.critical and self.kind in ("identity", "link"):
+            if memory.own.issuperset(self.words) and not _SHORT_NUMBER.fullmatch(self.text):
+                # Somebody's result had it where a server puts its own ids, and it is used for something else.
+                return "untrusted"
+            if self._put_together():
+                return "untrusted"
+        return "nowhere"
+
+    def _time(self) -> Found:
+        """Date and time of day are looked up each for itself; the worse of the two counts."""
+        worst: Found = "endorsed"
+        for word in self.spelt:
+            for atom in normalise.atoms(word):
+                found = self._moment(atom)
+                worst = found if _RANK[found] > _RANK[worst] else worst
+        return worst
+
+    def _moment(self, atom: str) -> Found:
+        memory = self.memory
+        spelt = memory.fingerprints.digest(atom)
+        # Who says "May 26th" means the next one.
+        yearless = memory.fingerprints.digest(atom[0] + atom[5:]) if atom[0] == normalise.DATE else spelt
+        if spelt in memory.prompt or yearless in memory.prompt:
+            return "prompt"
+        if spelt in memory.clean or yearless in memory.clean:
+            return "clean"
+        if spelt in memory.vouching:
+            return "trusted"
+        if spelt in memory.strange or yearless in memory.strange:
+            return "untrusted"
+        return "own" if spelt in memory.own else "nowhere"
+
+    def _thing(self) -> Known | None:
+        """The thing that this value is the id of, of a kind that the argument may name."""
+        if self.kind != "identity" or not self.memory.records:
+            return None
+        written = written_id(int(self.text) if self.number and self.text.isdigit() else self.text)
+        for kind in spoken_of(self.key, self.label.tool):
+            found = self.memory.records.get(self.memory.key(self.label.server, kind, written))
+            if found is not None:
+                return found
+        return None
+
+    def _bare_id(self) -> bool:
+        """A short number as an id: another number that is the same says nothing of it."""
+        return self.kind == "identity" and _SHORT_NUMBER.fullmatch(self.text) is not None
+
+    def _is_plain(self) -> bool:
+        return len(self.spelt) == 1 and self.spelt[0].isascii() and self.spelt[0].isalpha()
+
+    def _put_together(self) -> bool:
+        """Whether the value can be joined from what a stranger's texts hold in smaller parts, so that an address in
+        groups, halves or single letters is known again. Of a link, its host counts."""
+        if not self.memory.strange:
+            return False
+        text = host(self.text) if self.kind == "link" else self.text
+        if len(text) > _TRIED_CHARS:
+            return True
+        parts = self.spelt if self._is_plain() else normalise.parts(text)
+        if len(parts) > _TRIED_PARTS:
+            return True
+        if len(parts) > 1 and self.memory.fingerprints.digest("".join(parts)) in self.memory.strange:
+            return True
+        return bool(parts) and all(_joined(self.memory, part, self.budget) for part in parts)
+
+
+def _joined(memory: Memory, piece: str, budget: Budget) -> bool:
+    # By way of the pieces, which are kept for the next time.
+    digests, strange, number, order = memory.fingerprints.pieces, memory.strange, int.from_bytes, sys.byteorder
+    if number(digests[piece], order) in strange:
+        return True
+    length = len(piece)
+    if not 2 <= length <= 64:
+        return False
+    reached = {0}
+    for start in range(length):
+        if start in reached:
+            if not budget.spend(length - start):
+                return True
+            for end in range(start + 1, length + 1):
+                if number(digests[piece[start:end]], order) in strange:
+                    reached.add(end)
+            if len(reached) == 1:
+                return False
+    return length in reached
