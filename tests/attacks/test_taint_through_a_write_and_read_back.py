@@ -14,7 +14,7 @@ def note(identity, words):
 
 def launder(site, agent, identity, words=WORDS):
     """Read a stranger's page, write its words into a note that the user chose, and read it back."""
-    site.servers["notes"].write(results={"read_note": note(identity, words)})
+    site.servers["notes"].write(results={"read_note": note(identity, "our own")})
     agent.call("notes", "read_note", id=identity)
     agent.call("web", "fetch", url="https://a.example")
     assert said(agent.call("notes", "write_note", id=identity, text=words)) == "done"

@@ -55,7 +55,7 @@ async def test_all_of_them_are_told_apart_and_only_so_many_are_kept(shelf):
         async with turns:
             live = await sessions.get(name(number))
             if strange(number):
-                await sessions.add(live, lambda _live, new=step(number): new, keep=10, expires_at=LATER)
+                await sessions.add(live, lambda _live: step(number), keep=10, expires_at=LATER)
 
     await asyncio.gather(*map(use, range(MANY)))
     assert len(sessions._live) <= AT_HAND

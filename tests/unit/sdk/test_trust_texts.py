@@ -6,9 +6,10 @@ import pytest
 from mcp import MCPError
 from mcp_types import CallToolResult, EmbeddedResource, ImageContent, TextContent, TextResourceContents
 
+from callgate.pinning.inspection.scanning import KINDS, WHOLE
 from callgate.sdk.trust_question import Question
 from callgate.sdk.trust_results import CHARS, DEPTH, ITEMS, LEAVES, read, read_error, strings, warned
-from callgate.sdk.trust_scan import BROKEN, WHOLE, leaked, scan, steering
+from callgate.sdk.trust_scan import BROKEN, DETECTORS, scan, secret
 from callgate.trust.model import Traced
 
 
@@ -82,27 +83,28 @@ def test_a_warning_goes_in_front_and_the_rest_stays():
     ids=["override", "secrecy", "tags", "at the end of a long text"],
 )
 def test_orders_to_a_model_are_found(words):
-    assert steering([words])
-    assert steering(["Before.", words])
+    assert scan(DETECTORS, [words])
+    assert scan(DETECTORS, ["Before.", words])
 
 
 @pytest.mark.parametrize("words", ["", "   ", "The meeting is on Monday at nine. Please bring the figures."])
 def test_honest_texts_are_not(words):
-    assert steering([words]) == ()
+    assert scan(DETECTORS, [words]) == ()
 
 
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("-----BEGIN RSA PRIVATE KEY-----\nMIIE", "It holds a private key."),
-        ("key: AKIA" + "Q7W3E5R9T1Y8U2I4", "It holds an access token."),
-        ("token ghp_" + "aB3dE5gH7jK9" * 3, "It holds an access token."),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAx7Qw3E5r9T1y8U2i4", "key"),
+        ("key: AKIA" + "Q7W3E5R9T1Y8U2I4", "token"),
+        ("token ghp_" + "aB3dE5gH7jK9" * 3, "token"),
         ("AKIAIOSFODNN7EXAMPLE", None),
         ("ghp_short and -----BEGIN PUBLIC KEY-----", None),
     ],
 )
-def test_leaked_secrets_are_found(words, found):
-    assert leaked(["before", words]) == ((found,) if found else ())
+def test_secrets_are_found_in_results_and_among_arguments(words, found):
+    assert scan(DETECTORS, ["before", words]) == ((KINDS[found],) if found else ())
+    assert secret(words) is (found is not None)
 
 
 def test_a_detector_that_breaks_has_not_cleared_the_text():
