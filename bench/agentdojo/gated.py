@@ -83,12 +83,19 @@ class Person:
         return Pass() if self.approves or not asks else Refuse(Reason.APPROVAL_UNAVAILABLE)
 
 
+class _Fresh(MemoryTrust):
+    """A store that every run finds empty, as it finds the benchmark's own world as if nobody had been there."""
+
+    def begin(self) -> None:
+        MemoryTrust.__init__(self)
+
+
 class Bench:
     """The gate of one way to run."""
 
     def __init__(self, way: Way, tools: Mapping[str, list[dict[str, Any]]]) -> None:
         fingerprints = Fingerprints(bytes(range(32)))
-        shelf = MemoryTrust()
+        self._shelf = shelf = _Fresh()
         self.way = way
         self.person = Person()
         self._sessions = Sessions(shelf, lambda: Memory(fingerprints), idle_ms=lambda: 0)
@@ -123,7 +130,8 @@ class Bench:
         self._calls = 0
 
     async def run(self, number: int, run: Mapping[str, Any]) -> Outcome:
-        """One conversation."""
+        """One conversation, in a world of its own: what another one wrote is not there."""
+        self._shelf.begin()
         outcome = Outcome(run["suite"], run["user_task"], run["injection_task"])
         meta: dict[str, Any] = {SESSION_META: f"run-{number}"}
         if self.way.prompt:

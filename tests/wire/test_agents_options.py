@@ -219,9 +219,8 @@ OUTSIDE = {"listen": "0.0.0.0:0", "allowed_hosts": ["127.0.0.1"]}
     [
         {"agents": {"signatures": {"enabled": True, "test_keys": True, "production": True}}},
         {"gateway": OUTSIDE, "agents": {"signatures": {"enabled": True, "test_keys": True}}},
-        {"gateway": OUTSIDE, "agents": {"signatures": {"enabled": True, "test_keys": True, "production": True}}},
     ],
-    ids=["said so", "beyond loopback", "both"],
+    ids=["said so", "beyond loopback"],
 )
 def test_production_does_not_start_with_keys_for_tests(tmp_path, sections):
     config = write_config(tmp_path, {"one": {"url": "http://127.0.0.1:1/mcp"}}, **sections)

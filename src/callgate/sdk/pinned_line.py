@@ -18,12 +18,10 @@ from mcp_types import (
     METHOD_NOT_FOUND,
     SERVER_INFO_META_KEY,
     ListToolsRequest,
-    ListToolsResult,
     PaginatedRequestParams,
     Tool,
     ToolListChangedNotification,
 )
-from pydantic import ModelWrapValidatorHandler, PrivateAttr, model_validator
 
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.pinning.identity import reported_as
@@ -32,6 +30,7 @@ from callgate.pinning.model import Identity, Listed
 from callgate.pinning.settings import Settings
 from callgate.sdk.client_outcome import bounded
 from callgate.sdk.pinned_identity import Identify
+from callgate.sdk.raw_page import RawPage
 
 PAGES: Final = 200
 _READ_BYTES: Final = 64 * 1024 * 1024
@@ -47,23 +46,6 @@ class Verified(msgspec.Struct, frozen=True):
     generation: int
     at: float
     fresh: bool
-
-
-class _Page(ListToolsResult):
-    """A page that remembers what it was made from."""
-
-    _raw: dict[str, Any] = PrivateAttr(default_factory=dict)
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _remember(cls, data: Any, handler: ModelWrapValidatorHandler[_Page]) -> _Page:
-        made = handler(data)
-        made._raw = data if isinstance(data, dict) else {}  # noqa: SLF001 - its own
-        return made
-
-    @property
-    def raw(self) -> dict[str, Any]:
-        return self._raw
 
 
 class _Reading:
@@ -175,14 +157,14 @@ class Line:
                 break
         raise UpstreamError(Reason.UPSTREAM_TOO_LARGE, "the server's list of tools does not end")
 
-    async def _page(self, cursor: str | None) -> _Page:
+    async def _page(self, cursor: str | None) -> RawPage:
         params = PaginatedRequestParams(cursor=cursor)
         try:
-            return await self._session().send_request(ListToolsRequest(params=params), _Page)
+            return await self._session().send_request(ListToolsRequest(params=params), RawPage)
         except MCPError as error:
             if cursor is None and error.code == METHOD_NOT_FOUND:
                 # A server without tools.
-                return _Page(tools=[])
+                return RawPage(tools=[])
             raise
 
     def _reported(self, result: dict[str, Any]) -> str:

@@ -14,14 +14,14 @@ from mcp import ClientSession, MCPError
 from mcp_types import (
     METHOD_NOT_FOUND,
     ListToolsRequest,
-    ListToolsResult,
     PaginatedRequestParams,
     Request,
     ToolListChangedNotification,
 )
-from pydantic import BaseModel, ModelWrapValidatorHandler, PrivateAttr, model_validator
+from pydantic import BaseModel
 
 from callgate.errors import place
+from callgate.sdk.raw_page import RawPage
 from callgate.trust.critical import guess
 from callgate.trust.labels import Labels
 from callgate.trust.model import Annotations, ToolLabel
@@ -34,23 +34,6 @@ RESOLVE: Final = "tools/resolve"
 _PAGES: Final = 200
 _TOOLS: Final = 10_000
 _RESOLVE_SECONDS: Final = 5.0
-
-
-class _Page(ListToolsResult):
-    """A page that remembers what it was made from."""
-
-    _raw: dict[str, Any] = PrivateAttr(default_factory=dict)
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _remember(cls, data: Any, handler: ModelWrapValidatorHandler[_Page]) -> _Page:
-        made = handler(data)
-        made._raw = data if isinstance(data, dict) else {}  # noqa: SLF001 - its own
-        return made
-
-    @property
-    def raw(self) -> dict[str, Any]:
-        return self._raw
 
 
 class _Answer(BaseModel, extra="allow"):
@@ -116,7 +99,7 @@ class Learning:
         for _ in range(_PAGES):
             request = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor))
             try:
-                page = await self._session().send_request(request, _Page)
+                page = await self._session().send_request(request, RawPage)
             except MCPError as error:
                 if cursor is None and error.code == METHOD_NOT_FOUND:
                     return {}
