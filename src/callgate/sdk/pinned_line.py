@@ -18,6 +18,7 @@ from mcp_types import (
     METHOD_NOT_FOUND,
     SERVER_INFO_META_KEY,
     ListToolsRequest,
+    ListToolsResult,
     PaginatedRequestParams,
     Tool,
     ToolListChangedNotification,
