@@ -21,14 +21,37 @@ _KEPT: Final = 1000
 class Live:
     """One session: its labels and what it remembers."""
 
-    __slots__ = ("memory", "seen", "session", "turn")
+    __slots__ = ("epoch", "flying", "known", "known_steps", "memory", "mine", "seen", "session", "turn")
 
     def __init__(self, session: Session, memory: Memory, seen: float) -> None:
         self.session = session
         self.memory = memory
         # When it was used last, on the clock of this process.
         self.seen = seen
+        # For reading it anew, and for remembering: neither happens in the middle of the other.
         self.turn = asyncio.Lock()
+        # Up to here memory has everything; versions of our own that came back ahead of others; steps under way.
+        self.known = session.version
+        self.known_steps = session.steps
+        self.mine: set[int] = set()
+        self.flying = 0
+        # Moves on when memory is made anew.
+        self.epoch = 0
+
+    def has(self, version: int) -> bool:
+        """Whether memory has what the store has at this version. What is under way from here is in memory already."""
+        return self.known <= version <= self.known + self.flying + len(self.mine)
+
+    def came_back(self, session: Session) -> None:
+        """A step of our own is in the store."""
+        if session.version > self.known:
+            self.mine.add(session.version)
+        while self.known + 1 in self.mine:
+            self.known += 1
+            self.known_steps += 1
+            self.mine.discard(self.known)
+        if session.version > self.session.version:
+            self.session = session
 
 
 class Sessions:
@@ -53,7 +76,10 @@ class Sessions:
     def at_once(self, name: SessionName) -> Live | None:
         """A session that is known to be as the store has it; None where one has to look."""
         live = self._live.get(name.key)
-        if live is None or self._shelf.peek(name.key) != live.session.version or self._over(name, live):
+        if live is None or self._over(name, live):
+            return None
+        version = self._shelf.peek(name.key)
+        if version is None or not live.has(version):
             return None
         live.seen = self._clock()
         return live
@@ -64,7 +90,7 @@ class Sessions:
         if live is None or self._over(name, live):
             return await self._open(name)
         async with live.turn:
-            if await self._shelf.version(name.key) != live.session.version:
+            if not live.has(await self._shelf.version(name.key)):
                 await self._catch_up(name, live)
         live.seen = self._clock()
         self._live.move_to_end(name.key)
@@ -75,24 +101,33 @@ class Sessions:
 
         `make` remembers what the step leaves in memory, while nobody else reads it anew.
         """
-        async with live.turn:
-            before = live.session
+        key = live.session.key
+        try:
+            async with live.turn:
+                new, epoch, floor = make(live), live.epoch, live.known
+                live.flying += 1
             try:
-                new = make(live)
+                # Several at a time: steps that come together are written together.
                 after = await self._shelf.add(new, keep=keep, expires_at=expires_at)
-            except BaseException:
-                # Memory may know of something by now that the store does not.
-                self._live.pop(before.key, None)
-                raise
-            if _began_anew(before, after):
+            finally:
+                live.flying -= 1
+        except BaseException:
+            # Memory may know of something by now that the store does not.
+            self._live.pop(key, None)
+            raise
+        if live.epoch == epoch and not _began_anew(live.session, after, floor):
+            live.came_back(after)
+            live.memory.seq = max(live.memory.seq, after.steps)
+            live.memory.endorse(new.endorsed)
+            if live.flying or live.known == live.session.version:
+                return
+        async with live.turn:
+            if _began_anew(live.session, after, floor):
                 # Between the look at it and the step.
                 await self._restore(live)
-            elif after.version == before.version + 1:
-                live.session = after
-                live.memory.seq = after.steps
-                live.memory.endorse(new.endorsed)
-            else:
-                await self._load(live, after)
+            elif live.epoch != epoch or live.known != live.session.version:
+                latest = after if after.version > live.session.version else live.session
+                await self._load(live, latest, anew=live.epoch != epoch)
 
     def _over(self, name: SessionName, live: Live) -> bool:
         idle = self._idle_ms()
@@ -130,18 +165,26 @@ class Sessions:
     async def _load(self, live: Live, session: Session, *, anew: bool = False) -> None:
         """What others added; from the beginning where something else has changed: what an operator took away, or a
         session that began anew, must be gone here too."""
-        before = live.session
         only_more = not anew and (
-            before.opened_at == session.opened_at and session.version - before.version == session.steps - before.steps
+            live.session.opened_at == session.opened_at
+            and session.version - live.known == session.steps - live.known_steps
         )
         memory = live.memory if only_more else self._make_memory()
-        memory.seq = before.steps if only_more else 0
-        for step in await self._shelf.steps(session.key, before.steps if only_more else 0):
+        after = live.known_steps if only_more else 0
+        memory.seq = after
+        for step in await self._shelf.steps(session.key, after):
             memory.take(step)
         memory.endorse(await self._shelf.endorsed(session.key))
-        live.session = session
-        live.memory = memory
+        live.session, live.known, live.known_steps = session, session.version, session.steps
+        live.mine.clear()
+        if not only_more:
+            live.memory = memory
+            live.epoch += 1
 
 
-def _began_anew(before: Session, after: Session) -> bool:
-    return after.opened_at != before.opened_at or after.version <= before.version
+def _began_anew(before: Session, after: Session, floor: int | None = None) -> bool:
+    """Whether the store has another session under this key. A step of our own comes after all that was known when it
+    was made (`floor`), if not always after those that left with it."""
+    if after.opened_at != before.opened_at:
+        return True
+    return after.version < before.version if floor is None else after.version <= floor
