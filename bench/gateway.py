@@ -74,7 +74,14 @@ def _agents(key: str) -> dict[str, dict[str, Any]]:
 
 
 def serve(
-    stack: ExitStack, folder: Path, upstream: str, *, on_postgres: bool, pinning: bool = True, key: str = ""
+    stack: ExitStack,
+    folder: Path,
+    upstream: str,
+    *,
+    on_postgres: bool,
+    pinning: bool = True,
+    trust: bool = True,
+    key: str = "",
 ) -> Running:
     """Callgate over HTTP with its defaults: every check there is and the audit log are on; the tool is approved.
 
@@ -88,6 +95,7 @@ def serve(
         "gateway": {"listen": f"127.0.0.1:{port}"},
         "store": _store(folder, database.url if database else ""),
         "pinning": {"mode": "enforce" if pinning else "off"},
+        "trust": {"mode": "enforce" if trust else "off"},
         f"servers.{SERVER}": {"url": upstream},
         **(_agents(key) if key else {}),
     }

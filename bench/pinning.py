@@ -147,7 +147,9 @@ async def _lists(rounds: int) -> dict[str, Any]:
 
 def _subject(name: str, label: str, *, pinning: bool) -> Subject:
     def start(stack: ExitStack, bench: Bench) -> Running:
-        return gateway.serve(stack, bench.scratch / name, bench.upstream, on_postgres=False, pinning=pinning)
+        # Trust is off on both sides: what it costs would hide what pinning does.
+        where = bench.scratch / name
+        return gateway.serve(stack, where, bench.upstream, on_postgres=False, pinning=pinning, trust=False)
 
     return Subject(name, label, start, ERAS)
 
