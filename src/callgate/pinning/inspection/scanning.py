@@ -68,14 +68,14 @@ _STEERS: Final = frozenset({"instructions", "addressed", "frame", "authority", "
 _ASCII: Final = bytes(range(128))
 _RUN: Final = b"a" * 18
 _SHAPE: Final = bytes(97 if chr(code).isalnum() and code < 128 else 32 for code in range(256))
-_RUNS: Final = re.compile(r"[A-Za-z0-9+/_-]{18,}={0,2}")
+_RUNS: Final = re.compile(r"[A-Za-z0-9+/_-]{18,4096}={0,2}")
 _JOINTS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
 _FAR: Final = 4_096
 _GIVEN: Final = frozenset(":=")
 # Behind each other, with at most a few letters between: an escape here and there is a letter of somebody's language.
 _ESCAPE: Final = re.compile(r"\\(?=[ux][0-9a-fA-F]{2})")
 _ESCAPED: Final = re.compile(r"\\{1,4}(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
-_ESCAPES: Final = re.compile(r"(?:\\{1,4}(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})[^\\]{0,12}){8,2000}")
+_ESCAPES: Final = re.compile(r"(?:\\{1,4}(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})[^\\]{0,12}){8,340}")
 _SOME: Final = 8
 _CONCEALED: Final = re.compile(r"\x1b\[(?:\d{1,2};){0,3}8m")
 _SPLIT: Final = re.compile(r"[a-zA-Z][\u200b-\u200f\u2060-\u2064\ufeff]{1,8}(?=[a-zA-Z])")
