@@ -68,7 +68,9 @@ def target(_attacked):
 def _trusting(tmp_path_factory):
     # Nobody answers the questions of these attacks.
     approval = {"park_seconds": 0, "pending_per_user": 1000}
-    with trust_site(tmp_path_factory.mktemp("trusting"), trust_offices(), approval=approval, limits={"processes": 1000}) as site:
+    with trust_site(
+        tmp_path_factory.mktemp("trusting"), trust_offices(), approval=approval, limits={"processes": 1000}
+    ) as site:
         yield site
 
 
