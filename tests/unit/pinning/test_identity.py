@@ -13,6 +13,8 @@ from support.registry import requirement
 DIGEST = "sha256:" + "ab" * 32
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
+# Some place that packages may come from.
+PLACE = "packages.example.com/made-up"
 PINNED = {
     "npx -y @org/pkg@1.2.3": "npm:@org/pkg@1.2.3",
     "npx --yes pkg@1.2.3-rc.1+build": "npm:pkg@1.2.3-rc.1+build",
@@ -45,7 +47,7 @@ PINNED = {
     "uvx --python=3.12 pkg@1.2rc1": "pypi:pkg@1.2rc1",
     "uv tool run pkg@1.2": "pypi:pkg@1.2",
     "uv --directory /x tool run --from pkg===1.2 serve": "pypi:pkg@1.2",
-    "uvx --index-url https://u:p@index.example.com/simple pkg==1": "pypi:pkg@1 from https://index.example.com/simple",
+    f"uvx --index-url https://u:p@{PLACE} pkg==1": f"pypi:pkg@1 from https://{PLACE}",
     f"uvx --from git+https://tok@example.com/o/r@{COMMIT} serve": f"git:https://example.com/o/r@{COMMIT}",
     f"npx -y github:o/r#{COMMIT}": f"git:https://github.com/o/r@{COMMIT}",
     "pipx run pkg==1.2": "pypi:pkg@1.2",
