@@ -1,12 +1,10 @@
 """A server sends text that is made to keep the scanner busy, or to crowd out the one place that matters."""
 
-import re
 import sys
-from re import _constants, _parser
 
 import pytest
 
-from callgate.pinning.inspection import scanning, signs
+from callgate.pinning.inspection import scanning
 from callgate.pinning.inspection.scanning import KINDS, WHOLE, Scanner
 from support.registry import requirement
 
@@ -55,41 +53,6 @@ FLOODS = {
     "ideograms": "忽略之前",
 }
 SCANNER = Scanner()
-
-
-def patterns():
-    for module in (scanning, signs):
-        for name, value in vars(module).items():
-            for at, each in enumerate(compiled(value)):
-                yield pytest.param(each, id=f"{name}-{at}")
-
-
-def compiled(value):
-    if isinstance(value, re.Pattern):
-        yield value
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from compiled(each)
-
-
-def repeats(parsed):
-    """The upper bound of every quantifier, multiplied with those it stands in."""
-    for op, argument in parsed:
-        if op in {_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT}:
-            _, most, inner = argument
-            yield int(most)
-            yield from (int(most) * each for each in repeats(inner))
-        elif op is _constants.SUBPATTERN:
-            yield from repeats(argument[-1])
-        elif op is _constants.BRANCH:
-            yield from (each for branch in argument[1] for each in repeats(branch))
-        elif op in {_constants.ASSERT, _constants.ASSERT_NOT}:
-            yield from repeats(argument[1])
-
-
-@pytest.mark.parametrize("pattern", list(patterns()))
-def test_every_quantifier_is_bounded(pattern):
-    assert max(repeats(_parser.parse(pattern.pattern, pattern.flags)), default=0) <= MOST
 
 
 def work(call):

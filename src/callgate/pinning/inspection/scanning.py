@@ -68,8 +68,7 @@ _STEERS: Final = frozenset({"instructions", "addressed", "frame", "authority", "
 _ASCII: Final = bytes(range(128))
 _RUN: Final = b"a" * 18
 _SHAPE: Final = bytes(97 if chr(code).isalnum() and code < 128 else 32 for code in range(256))
-_RUNS: Final = re.compile(r"[A-Za-z0-9+/_-]{18,4096}={0,2}")
-_JOINTS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
+_JOINED: Final = bytes(97 if _SHAPE[code] == 97 or code in b"+/_-" else 32 for code in range(256))
 _FAR: Final = 4_096
 _GIVEN: Final = frozenset(":=")
 # Behind each other, with at most a few letters between: an escape here and there is a letter of somebody's language.
@@ -284,18 +283,13 @@ _SELECTORS: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{3}")
 
 def _runs(text: str, shape: bytes) -> Iterator[tuple[int, str]]:
     """Long runs of what keys, tokens and encoded bytes are made of, each with its place."""
+    joined = text.encode("ascii", "replace").translate(_JOINED)
     at = shape.find(_RUN)
     while at >= 0:
-        # From its beginning: base64 decodes to something else from the middle.
-        start = at
-        while start > 0 and at - start < _FAR and text[start - 1] in _JOINTS:
-            start -= 1
-        found = _RUNS.match(text, start)
-        end = at + len(_RUN)
-        if found is not None:
-            end = found.end()
-            yield start, found[0]
-        at = shape.find(_RUN, end)
+        # From its beginning to its end: base64 decodes to something else from the middle.
+        start, end = joined.rfind(b" ", 0, at) + 1, joined.find(b" ", at)
+        yield start, text[start : end if end >= 0 else None]
+        at = shape.find(_RUN, end) if end >= 0 else end
 
 
 def _readable(runs: Iterable[str]) -> Iterator[str]:

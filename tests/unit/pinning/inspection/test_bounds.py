@@ -48,8 +48,17 @@ HOSTILE = {
 def patterns():
     for module in pkgutil.walk_packages(inspection.__path__, f"{inspection.__name__}."):
         for name, value in vars(importlib.import_module(module.name)).items():
-            if isinstance(value, re.Pattern):
-                yield pytest.param(value, id=f"{module.name.rpartition('.')[2]}.{name}")
+            for at, each in enumerate(compiled(value)):
+                yield pytest.param(each, id=f"{module.name.rpartition('.')[2]}.{name}-{at}")
+
+
+def compiled(value):
+    """The patterns that a name stands for: one, or those of a tuple."""
+    if isinstance(value, re.Pattern):
+        yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from compiled(each)
 
 
 def repeats(parsed):
