@@ -155,6 +155,7 @@ class Gate:
             if check is not no_objection
         )
         self._approval = approval
+        self._freely = getattr(approval, "at_once", _not_at_once)
         self._limit = limit
         # An approval may wait for a person; everything else in it is bounded by the store's own patience.
         self._patience = limit if patience is None else patience
@@ -205,11 +206,14 @@ class Gate:
                     return _refusal(running, verdict)
             running = "approval"
             if asks or self._approval is not nobody_to_ask:
-                async with asyncio.timeout(self._patience):
-                    verdict = await self._approval(call, tuple(asks))
-                    answers.append(Answer(running, verdict))
-                    if not isinstance(verdict, Pass):
-                        return _refusal(running, verdict)
+                # Most calls need nobody's approval, and that is known without waiting.
+                verdict = None if asks else self._freely(call)
+                if verdict is None:
+                    async with asyncio.timeout(self._patience):
+                        verdict = await self._approval(call, tuple(asks))
+                answers.append(Answer(running, verdict))
+                if not isinstance(verdict, Pass):
+                    return _refusal(running, verdict)
         except TimeoutError:
             return _undecided(call, running, Reason.CHECK_TIMEOUT, "took too long")
         except StoreError as error:

@@ -35,7 +35,7 @@ from callgate.gateway.asked import (
 from callgate.gateway.catalogue import decode_leniently
 from callgate.gateway.door import Instead
 from callgate.gateway.exactness import check_characters, check_members, check_name, state_in
-from callgate.gateway.gating import Deployment, Gating, Ruling
+from callgate.gateway.gating import FREE, Deployment, Gating, Ruling
 from callgate.gateway.line import Visit, agent_of, own_request
 from callgate.gateway.rounds import Rounds
 from callgate.gateway.seals import Seals, State
@@ -78,6 +78,7 @@ class Approving:
         lobby: Lobby,
         decisions: Decisions,
         times: Times,
+        opened: Callable[[Request, str], None] = lambda _request, _page: None,
     ) -> None:
         self._approvals = approvals
         self._gating = gating
@@ -91,6 +92,16 @@ class Approving:
         self._lobby = lobby
         self._decisions = decisions
         self._times = times
+        self._opened = opened
+
+    def at_once(self, call: Call) -> Verdict | None:
+        """The answer to a call that nobody asks about, of a tool that needs no person; None for any other."""
+        gating = self._gating(call.context.server)
+        if not self._deployment.known or not call.tool.isprintable() or gating.known(call.tool) is not FREE:
+            return None
+        if state_in(call) is not None:
+            return None
+        return _PASS_AS_IS if gating.relays else _PASS
 
     async def __call__(self, call: Call, asks: tuple[Ask, ...]) -> Verdict:
         gating = self._gating(call.context.server)
@@ -180,6 +191,7 @@ class Approving:
                 raise nobody(f"there is no {named} yet, who would be asked", named)
             raise nobody("nobody is enrolled who could give it", "NAME")
         for _ in range(_TRIES):
+            began = self._approvals.now()
             try:
                 request = await self._approvals.ask(
                     gated,
@@ -196,13 +208,11 @@ class Approving:
                     raise
                 raise nobody(f"{user} has no passkey that this tool takes", user) from None
             if not changed(request, gated, user):
-                fields = {
-                    "user": user,
-                    "server": gated.server,
-                    "tool": gated.tool,
-                    "page": await self._page(request.id),
-                }
+                page = await self._page(request.id)
+                fields = {"user": user, "server": gated.server, "tool": gated.tool, "page": page}
                 log.warning("a call waits for a person", extra={"fields": fields})
+                if request.created_at >= began:
+                    self._opened(request, page)
                 return request
             await self._withdraw(asked, request)
         raise Refused(Reason.APPROVAL_EXPIRED, "the tool changes faster than a person can be asked about it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
@@ -37,6 +37,8 @@ _HOST_ENDS: Final = re.compile(r"[/?#\\]")
 _ACCOUNT_LENGTH: Final = 8
 _ACCOUNT_DIGITS: Final = 4
 _LONGEST: Final = 64
+# Digits, blanks and the rest: what a text looks like to a search for numbers.
+_SHAPE: Final = bytes(48 if 48 <= code <= 57 else 32 if chr(code).isspace() else 97 for code in range(256))
 _SEPARATORS: Final = str.maketrans("", "", "-/.")
 # A list of names in one text.
 _LISTED: Final = re.compile(r"[,;\n|]")
@@ -71,12 +73,30 @@ def is_account(word: str) -> bool:
 
 def accounts(text: str) -> Iterator[str]:
     """The words of a text that look like such a number."""
-    for word in normalise.sequence(text):
-        if len(word) >= _ACCOUNT_LENGTH and not word.isalpha():
-            for part in _LISTED.split(word):
-                core = part.strip("'.,:;!?-_/~#@&+=\\$€£%")
-                if is_account(core):
-                    yield core
+    for word in _numbered(text):
+        for part in _LISTED.split(word):
+            core = part.strip("'.,:;!?-_/~#@&+=\\$€£%")
+            if is_account(core):
+                yield core
+
+
+def _numbered(text: str) -> Iterable[str]:
+    """The words that have enough signs and digits in them to be one."""
+    folded = normalise.fold(text)
+    if normalise.may_be_grouped(folded):
+        # The groups of a number that stand apart are one word.
+        return [word for word in normalise.sequence(text) if len(word) >= _ACCOUNT_LENGTH and not word.isalpha()]
+    shape = folded.encode("ascii").translate(_SHAPE)
+    found: list[str] = []
+    at = shape.find(b"0") if shape.count(b"0") >= _ACCOUNT_DIGITS else -1
+    while at >= 0:
+        start, end = shape.rfind(b" ", 0, at) + 1, shape.find(b" ", at)
+        if end < 0:
+            end = len(shape)
+        if end - start >= _ACCOUNT_LENGTH and shape.count(b"0", at, end) >= _ACCOUNT_DIGITS:
+            found.append(folded[start:end])
+        at = shape.find(b"0", end)
+    return found
 
 
 def _hosts(text: str) -> Iterator[str]:

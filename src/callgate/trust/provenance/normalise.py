@@ -171,7 +171,7 @@ def sequence(text: str) -> list[str]:
     """The words of a text that may vouch for a value; an account number in groups is one word."""
     folded = fold(text)
     found = words(folded)
-    if len(found) < 3 or not _may_be_grouped(folded):
+    if len(found) < 3 or not may_be_grouped(folded):
         return found
     joined = " ".join(found)
     if _GROUPED.search(joined) is None:
@@ -186,12 +186,13 @@ def opening(text: str) -> list[str]:
     folded = fold(text[:_OPENING_CHARS])
     found = folded.split(None, _OPENING_WORDS)
     # Dates and account numbers are made of a few words; those before them stay what they are.
-    if len(found) <= _OPENING_WORDS or not _JOINING.isdisjoint(found[:-1]) or _may_be_grouped(folded):
+    if len(found) <= _OPENING_WORDS or not _JOINING.isdisjoint(found[:-1]) or may_be_grouped(folded):
         return []
     return found[: _OPENING_WORDS - _REACH]
 
 
-def _may_be_grouped(folded: str) -> bool:
+def may_be_grouped(folded: str) -> bool:
+    """Whether a folded text may hold an account number in groups."""
     return not folded.isascii() or _GROUPED_SHAPE in folded.encode("ascii").translate(_SHAPE)
 
 
