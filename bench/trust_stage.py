@@ -22,7 +22,7 @@ from callgate.audit import AuditLog
 from callgate.canonical import canonical
 from callgate.config import load
 from callgate.gate import Call, Context, Decision
-from callgate.gateway.door import Decided
+from callgate.gateway.entering import Decided
 from callgate.gateway.trust_setup import TrustOffice
 from callgate.jsonrpc import Limits, Message, parse
 from callgate.keyring import Keyring

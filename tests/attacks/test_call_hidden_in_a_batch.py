@@ -6,7 +6,8 @@ import pytest
 
 from callgate.errors import Reason
 from callgate.gate import Context, Gate, Pass, Refuse
-from callgate.gateway.door import Door, Turned
+from callgate.gateway.door import Door
+from callgate.gateway.entering import Turned
 from callgate.jsonrpc import Limits
 from support.hostile import whole
 

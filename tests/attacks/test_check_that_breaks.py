@@ -7,7 +7,8 @@ import pytest
 
 from callgate.errors import Reason, StoreUnavailable
 from callgate.gate import Ask, Context, Gate, Pass, Refuse
-from callgate.gateway.door import Door, Turned
+from callgate.gateway.door import Door
+from callgate.gateway.entering import Turned
 from callgate.jsonrpc import Limits
 from support.hostile import call_message
 

@@ -12,7 +12,7 @@ from callgate.approval import Policy, annotation
 from callgate.approval.names import CAPABILITIES, META
 from callgate.errors import MessageError
 from callgate.gateway.catalogue import decode_leniently
-from callgate.gateway.door import Amend
+from callgate.gateway.entering import Amend
 from callgate.jsonrpc import RequestId, elements, member_span, peek, put_member
 
 PolicyFor = Callable[[str], Policy | None]

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from callgate.errors import Reason, Refused, UpstreamError, place
 from callgate.gate import Context
 from callgate.gateway.bell import onto, wants_changes
-from callgate.gateway.door import Answered, Entry, Turned, called_tools, refuse_all
+from callgate.gateway.door import called_tools, refuse_all
+from callgate.gateway.entering import Answered, Entry, Turned
 from callgate.gateway.exchange import JSON, AsgiMessage, ClientGone, Exchange, Receive, Scope, Send
 from callgate.gateway.guard import check_media_type, check_nominated
 from callgate.gateway.http_line import HttpLine, listening, origin, visit
@@ -26,10 +27,7 @@ from callgate.jsonrpc import Batch, Kind, Message, error_reply
 from callgate.telemetry.spans import Tracer
 
 if TYPE_CHECKING:
-    from callgate.approval import Approvals
-    from callgate.config import Config
-    from callgate.pinning.service import Pins
-    from callgate.trust.service import TrustService
+    from callgate.gateway.shown import Shown
 
 log = logging.getLogger("callgate.http")
 
@@ -53,8 +51,8 @@ class Watched(Protocol):
 
 
 Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-# Makes the console's application of a configuration, from its services and the origin that browsers see it under.
-MakeConsole: TypeAlias = "Callable[[Config, Approvals, str, Pins | None, TrustService | None], Asgi]"
+# Makes the console's application from what a gateway has to show.
+MakeConsole: TypeAlias = "Callable[[Shown], Asgi]"
 
 
 class App:

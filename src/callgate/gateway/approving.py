@@ -33,7 +33,7 @@ from callgate.gateway.asked import (
     nobody,
 )
 from callgate.gateway.catalogue import decode_leniently
-from callgate.gateway.door import Instead
+from callgate.gateway.entering import Instead
 from callgate.gateway.exactness import check_characters, check_members, check_name, state_in
 from callgate.gateway.gating import FREE, Deployment, Gating, Ruling
 from callgate.gateway.line import Visit, agent_of, own_request

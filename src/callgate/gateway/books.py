@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from callgate.audit import ArgumentsPolicy, AuditLog, DecisionRecord, OutcomeRecord
 from callgate.errors import CallgateError, Reason, Refused, Spent
 from callgate.gate import Call, Decision
-from callgate.gateway.door import Outcome
+from callgate.gateway.entering import Outcome
 from callgate.gateway.line import agent_of
 from callgate.recording import decision_record
 from callgate.telemetry.metrics import NO_REASON, Metrics

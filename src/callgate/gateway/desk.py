@@ -19,8 +19,8 @@ from callgate.gateway.amending import Amends, add_capability, mark_tools
 from callgate.gateway.approving import QUESTION
 from callgate.gateway.asked import PassAsIs
 from callgate.gateway.catalogue import declares, decode_leniently, read_tools
-from callgate.gateway.door import After, Amend, Decided
 from callgate.gateway.enrolling import is_ours
+from callgate.gateway.entering import After, Amend, Decided
 from callgate.gateway.gating import Deployment, Gating, Ruling
 from callgate.gateway.line import Visit, caller_of, has_session, own_request
 from callgate.gateway.rounds import Rounds

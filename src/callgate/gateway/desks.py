@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from callgate.errors import Refused
 from callgate.gate import Call, Context, Decision
-from callgate.gateway.door import After, Amend, Decided
+from callgate.gateway.entering import After, Amend, Decided
 from callgate.jsonrpc import Batch, Message, RequestId
 from callgate.pinning.model import PENDING_TOOL
 

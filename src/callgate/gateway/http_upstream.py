@@ -10,7 +10,8 @@ from typing import Final
 from callgate.config import Server
 from callgate.errors import Reason, UpstreamError
 from callgate.gateway.bell import onto
-from callgate.gateway.door import After, Entry, InFlight, refuse_all
+from callgate.gateway.door import refuse_all
+from callgate.gateway.entering import After, Entry, InFlight
 from callgate.gateway.exchange import Exchange
 from callgate.gateway.headers import Upward, forward_down
 from callgate.gateway.http1 import Answer

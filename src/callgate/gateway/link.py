@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from callgate.errors import MessageError, Reason, Refused, UpstreamError
-from callgate.gateway.door import Entry
+from callgate.gateway.entering import Entry
 from callgate.gateway.lines import TooLarge, one_line
 from callgate.gateway.process import Process
 from callgate.jsonrpc import Kind, Message, Peek, RequestId, error_reply, member_span, parts, peek, replace_member

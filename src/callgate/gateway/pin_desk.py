@@ -14,7 +14,7 @@ from callgate.gate import Call, Context
 from callgate.gateway.amending import Amends, add_list_changed
 from callgate.gateway.bell import Bell
 from callgate.gateway.catalogue import decode_leniently
-from callgate.gateway.door import Amend
+from callgate.gateway.entering import Amend
 from callgate.gateway.line import Visit
 from callgate.gateway.pin_check import Pinning
 from callgate.gateway.pin_pending import ENTRY, answer

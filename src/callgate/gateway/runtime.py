@@ -19,11 +19,14 @@ from callgate.gate import Gate, no_objection, nobody_to_ask
 from callgate.gateway.agent_setup import AgentOffice, agent_check
 from callgate.gateway.books import Books
 from callgate.gateway.desks import Desks
-from callgate.gateway.door import Desk, Door
+from callgate.gateway.door import Door
+from callgate.gateway.entering import Desk
 from callgate.gateway.guard import Guard, host_of, origin_of
 from callgate.gateway.http_upstream import HttpUpstream
 from callgate.gateway.line import Clients
+from callgate.gateway.notices import Notices
 from callgate.gateway.places import Place, places
+from callgate.gateway.shown import Shown
 from callgate.gateway.site import Site, Upstream
 from callgate.gateway.stdio_upstream import StdioUpstream
 from callgate.jsonrpc import Limits
@@ -64,11 +67,15 @@ class Runtime:
         self.approvals: Approvals | None = None
         # Where browsers find the console; set by whoever listens.
         self.console_address: Callable[[], Awaitable[str]] | None = None
+        # The file that the configuration came from, where there is one.
+        self.path: Path | None = None
         self.store = store
         self.audit = audit
         self.spans = spans
         self.metrics = Metrics(config.servers)
         self.switch = KillSwitch(store, config.policy.block_all)
+        self.notices = Notices()
+        self.switch.turned = self.notices.switch_turned
         self.books = Books(audit, _arguments(config), self.metrics, gateway=secrets.token_hex(6))
 
     @classmethod
@@ -98,6 +105,7 @@ class Runtime:
                     await runtime.agents.stop()
                     await runtime._close_trust()
                     await runtime._close_pinning()
+                    await runtime.notices.close()
                     await runtime.switch.stop()
             finally:
                 await audit.close()
@@ -119,6 +127,7 @@ class Runtime:
         if config.pinning.mode != "off":
             pinned = self._pin_office().furnish(config, self._places(config))
         trusted = None if config.trust.mode == "off" else self._trust_office().furnish(config)
+        self.notices.follow(config.notify)
         self.approvals = None if approving is None else approving.approvals
         if approving is not None:
             self.books.shelf = approving.approvals.shelf
@@ -181,6 +190,7 @@ class Runtime:
 
             self.trust = TrustOffice(self.store, self.audit, self._keyring, tell=self._trust_alert)
             self.trust.where = self._where_held
+            self.trust.held = self.notices.result_held
         return self.trust
 
     async def _open_trust(self, config: Config) -> None:
@@ -208,8 +218,9 @@ class Runtime:
         base = url.rstrip("/") if url is not None else await self.console_address()  # type: ignore[misc]
         return f"{base}/quarantine/{handle}" if handle else f"{base}/quarantine"
 
-    def _tools_changed(self, server: str, what: str, _detail: dict[str, Any]) -> None:
+    def _tools_changed(self, server: str, what: str, detail: dict[str, Any]) -> None:
         self.metrics.tool_changes.at(server, what).inc()
+        self.notices.tools_changed(server, what, detail)
 
     def _marked(self, server: str, entry: dict[str, Any]) -> None:
         if self.office is not None:
@@ -233,12 +244,28 @@ class Runtime:
             return self.approvals
         return self._open_office().service(self.config.approval)
 
+    def shown(self, approvals: Approvals, origin: str) -> Shown:
+        """What the console of this gateway is made from."""
+        return Shown(
+            config=self.config,
+            approvals=approvals,
+            origin=origin,
+            pins=None if self.pinning is None else self.pinning.pins,
+            trust=None if self.trust is None else self.trust.service,
+            store=self.store,
+            log=self.audit,
+            agents=self.agents.shelf,
+            switch=self.switch,
+            path=self.path,
+        )
+
     def _open_office(self) -> Office:
         if self.office is None:
             # A gateway without approvals need not wait for what they are made of.
             from callgate.gateway.approval_setup import Office
 
             self.office = Office(self.store, self.audit, self._keyring, self.closed)
+            self.office.opened = self.notices.approval_waiting
             if self.console_address is not None:
                 self.office.address = self.console_address
         return self.office

@@ -10,7 +10,8 @@ import msgspec
 
 from callgate.errors import Reason, Refused
 from callgate.gateway.agent_door import AgentDoor
-from callgate.gateway.door import Door, Entry
+from callgate.gateway.door import Door
+from callgate.gateway.entering import Entry
 from callgate.gateway.exchange import Exchange
 from callgate.gateway.guard import Guard
 from callgate.jsonrpc import Message

@@ -15,7 +15,7 @@ from typing import Final
 
 from callgate.config import Server, ServerLimits
 from callgate.errors import Reason, Refused, UpstreamError
-from callgate.gateway.door import Entry
+from callgate.gateway.entering import Entry
 from callgate.gateway.exchange import EVENT_STREAM, JSON, Exchange
 from callgate.gateway.link import Box, Hear, Link
 from callgate.gateway.patience import Watch

@@ -19,7 +19,7 @@ from callgate.errors import CallgateError, Reason, Refused, place
 from callgate.gate import Call, Context, Decision
 from callgate.gateway.amending import Amends
 from callgate.gateway.catalogue import decode_leniently
-from callgate.gateway.door import After, Amend, Decided
+from callgate.gateway.entering import After, Amend, Decided
 from callgate.gateway.line import Visit
 from callgate.gateway.trust_check import Judged, Trust
 from callgate.gateway.trust_outgoing import for_the_server, labelled

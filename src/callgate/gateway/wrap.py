@@ -17,7 +17,8 @@ from typing import Final, Protocol, TypeAlias
 from callgate.errors import Reason, Refused, place
 from callgate.gate import Context
 from callgate.gateway.bell import changed, wants_changes
-from callgate.gateway.door import Answered, Door, Entry, InFlight, Turned, session_digest
+from callgate.gateway.door import Door, session_digest
+from callgate.gateway.entering import Answered, Entry, InFlight, Turned
 from callgate.gateway.line import NOBODY_KNOWN, Visit, greeting_client
 from callgate.gateway.lines import one_line
 from callgate.gateway.routing import VERSION_META

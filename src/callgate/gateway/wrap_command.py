@@ -13,7 +13,7 @@ from typing import Final
 
 from callgate.config import Server
 from callgate.errors import Reason, UpstreamError
-from callgate.gateway.door import Entry
+from callgate.gateway.entering import Entry
 from callgate.gateway.lines import LineCutter, TooLarge, one_line
 from callgate.gateway.process import die_with_parent
 from callgate.jsonrpc import Kind, Message, RequestId, error_reply, parts, peek

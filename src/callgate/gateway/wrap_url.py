@@ -15,7 +15,7 @@ import msgspec
 
 from callgate.config import Server
 from callgate.errors import MessageError, Reason, Refused, UpstreamError
-from callgate.gateway.door import Entry
+from callgate.gateway.entering import Entry
 from callgate.gateway.http1 import Answer
 from callgate.gateway.http_client import HttpClient
 from callgate.gateway.lines import one_line

@@ -14,7 +14,7 @@ from callgate.gate import Ask, Call, Pass, Refuse
 from callgate.gateway.approving import Approving, Times
 from callgate.gateway.asked import PassAsIs
 from callgate.gateway.catalogue import Catalogue, read_tools
-from callgate.gateway.door import Instead
+from callgate.gateway.entering import Instead
 from callgate.gateway.gating import Deployment, Gating
 from callgate.gateway.line import Client, Visit, agent_of
 from callgate.gateway.rounds import Rounds

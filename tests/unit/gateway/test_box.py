@@ -3,7 +3,7 @@
 import pytest
 
 from callgate.errors import Reason, Refused
-from callgate.gateway.door import Entry
+from callgate.gateway.entering import Entry
 from callgate.gateway.link import Box
 from callgate.jsonrpc import Kind, Message
 

@@ -6,7 +6,8 @@ import pytest
 
 from callgate.errors import Reason, Refused
 from callgate.gate import Context, Gate, Pass, Refuse
-from callgate.gateway.door import Door, Turned, new_call_id, session_digest
+from callgate.gateway.door import Door, new_call_id, session_digest
+from callgate.gateway.entering import Turned
 from callgate.jsonrpc import Limits
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from callgate.config import Server
-from callgate.gateway.door import Entry
+from callgate.gateway.entering import Entry
 from callgate.gateway.wrap_url import WrappedUrl
 from callgate.jsonrpc import Limits, parse
 
