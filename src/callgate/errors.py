@@ -116,6 +116,10 @@ class Reason(StrEnum):
     FINDINGS_NOT_OVERRIDDEN = "findings_not_overridden"
     SCHEMA_REFUSED = "schema_refused"
     NOT_A_REVIEWER = "not_a_reviewer"
+    ROLE_NEEDED = "role_needed"
+    LAST_OPERATOR = "last_operator"
+    SIGNATURE_NEEDED = "signature_needed"
+    PAGE_OUTDATED = "page_outdated"
     # the data
     RULE_BLOCKED = "rule_blocked"
     RESULT_WITHHELD = "result_withheld"
@@ -396,6 +400,26 @@ _TABLE: dict[Reason, _Row] = {
     ),
     Reason.NOT_A_REVIEWER: _row(
         403, "This person may not decide which tools are used.", "Ask one of those whom pinning.reviewers names."
+    ),
+    Reason.ROLE_NEEDED: _row(
+        403,
+        "This person may look at this, not change it.",
+        "Ask an operator, or have one run `callgate users role NAME operator`.",
+    ),
+    Reason.LAST_OPERATOR: _row(
+        409,
+        "Nobody would be left who may change anything.",
+        "Make somebody else an operator first: `callgate users role NAME operator`.",
+    ),
+    Reason.SIGNATURE_NEEDED: _row(
+        403,
+        "This takes the signature of a passkey.",
+        "Load the page again and use its button: it asks for the passkey.",
+    ),
+    Reason.PAGE_OUTDATED: _row(
+        409,
+        "What the page shows is no longer so. Nothing was changed.",
+        "Load the page again, look at what it shows now, then decide.",
     ),
     Reason.MISSING_SIGNATURE_HEADERS: _row(
         401,

@@ -41,7 +41,7 @@ class Asking(Ceremony):
         """Open a request for this call, or find the open one for the same call of the same caller."""
         check_tool_name(gated.tool)
         self.check_call(gated, arguments, canonical)
-        await self.eligible(user, gated.policy)
+        await self.approving(user, gated.policy)
         now = self.now()
         request = Request(
             id=to_base64url(self._random(_ID)),
@@ -90,7 +90,7 @@ class Asking(Ceremony):
             raise Refused(Reason.APPROVAL_DECIDED)
         if self.expired(request):
             raise Refused(Reason.APPROVAL_EXPIRED)
-        eligible = await self.eligible(request.user, request.policy)
+        eligible = await self.approving(request.user, request.policy)
         challenge = self._new_challenge(
             user=request.user,
             server=request.server,

@@ -11,7 +11,7 @@ from callgate.approval.base import Base
 from callgate.approval.display import Describe, display_text
 from callgate.approval.encoding import to_base64url, to_iso
 from callgate.approval.evidence import read_evidence
-from callgate.approval.model import Challenge, ChallengeUse, Credential, Gated, Policy
+from callgate.approval.model import Challenge, ChallengeUse, Credential, Gated, Policy, reaches
 from callgate.approval.schema import check_arguments
 from callgate.approval.storage import Bounds
 from callgate.approval.verify import (
@@ -49,7 +49,7 @@ class Ceremony(Base):
     ) -> Issued:
         """`approval/challenge/create`; `canonical` is the RFC 8785 form of the arguments as they were received."""
         self.check_call(gated, arguments, canonical)
-        eligible = await self.eligible(user, gated.policy)
+        eligible = await self.approving(user, gated.policy)
         text = display_text(gated.tool, arguments, title=gated.title, describe=describe)
         challenge = self._new_challenge(
             user=user or "",
@@ -92,6 +92,17 @@ class Ceremony(Base):
                 advice="Send less at once, or raise approval.argument_bytes.",
             )
         check_arguments(gated.input_schema, arguments)
+
+    async def approving(self, user: str | None, policy: Policy) -> list[Credential]:
+        """The passkeys of this person for a call; Refused(NO_ELIGIBLE_CREDENTIAL) for who may only look, too."""
+        found = await self.eligible(user, policy)
+        person = await self.shelf.user(user) if user else None
+        if person is None or not reaches(person.role, "approver"):
+            raise self._refusal(
+                Reason.NO_ELIGIBLE_CREDENTIAL,
+                f"{user} may look, not approve; `callgate users role {user} approver` changes that",
+            )
+        return found
 
     async def eligible(self, user: str | None, policy: Policy) -> list[Credential]:
         """The passkeys of this person that the tool takes (§4.7); Refused(NO_ELIGIBLE_CREDENTIAL) if there are none."""

@@ -14,19 +14,16 @@ from typing import Any, Final
 import msgspec
 
 from callgate.approval.assertion import ALGORITHMS, Malformed, NotVerified
-from callgate.approval.base import Base
 from callgate.approval.ceremony import named
 from callgate.approval.encoding import to_base64url, to_iso
-from callgate.approval.model import Credential, Registration, Ticket, User
+from callgate.approval.model import Credential, Registration, Role, Ticket, User
+from callgate.approval.persons import SECRET, USER, Persons, label
 from callgate.approval.registration import Answer, Registered, check_registration, read_registration
 from callgate.errors import Reason, Refused
 
-_SECRET: Final = 32
 _CODES: Final = 8
 _CODE_BYTES: Final = 15
-_NAME_CHARS: Final = 64
 _TICKET_CHARS: Final = 128
-_USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}\Z")
 
 
 class Enrolled(msgspec.Struct, frozen=True):
@@ -56,36 +53,24 @@ def code_hash(user: str, code: str) -> bytes:
     return hashlib.sha256(f"callgate code\0{user}\0{plain}".encode("utf-8", "surrogatepass")).digest()
 
 
-def check_user_name(name: str) -> str:
-    if not _USER.match(name):
-        raise Refused(
-            Reason.INVALID_PARAMS,
-            "a user's name has 1 to 64 letters, digits and . _ @ + -, and begins with a letter or digit",
-            advice="Choose a name such as `alice` or `alice@example.com`.",
-        )
-    return name
+class Enrolment(Persons):
+    """Tickets, new passkeys, recovery."""
 
+    async def invite(self, name: str, display_name: str = "", *, by: str, role: Role) -> str:
+        """Add a person, and a ticket for their first passkey: whoever finds it later gets nowhere with it."""
+        await self.add_user(name, display_name, by=by, role=role)
+        return await self.ticket(name, by=by, purpose="setup")
 
-def label(text: str, otherwise: str) -> str:
-    """A name that a person gave a passkey, fit to be shown."""
-    shown = "".join(char for char in text if char.isprintable()).strip()[:_NAME_CHARS]
-    return shown or otherwise
-
-
-class Enrolment(Base):
-    """Users, tickets, new passkeys, recovery."""
-
-    async def add_user(self, name: str, display_name: str = "", *, by: str) -> User:
-        shown = label(display_name, check_user_name(name))
-        user = User(name=name, display_name=shown, handle=self._random(_SECRET), created_at=self.now())
-        await self.shelf.add_user(user, self._witness("user.add", by, {"user": name}))
-        return user
-
-    async def user(self, name: str) -> User:
-        user = await self.shelf.user(name)
-        if user is None:
-            raise Refused(Reason.USER_UNKNOWN, f"there is no user {name!r}")
-        return user
+    async def invite_again(self, name: str, *, by: str) -> str:
+        """A new ticket for somebody who has no passkey: who has one adds further ones with it, not through others."""
+        await self.user(name)
+        if await self.shelf.credentials(name):
+            raise Refused(
+                Reason.INVALID_PARAMS,
+                f"{name} has a passkey and adds further ones with it.",
+                advice="If all of them are lost, revoke them first.",
+            )
+        return await self.ticket(name, by=by)
 
     async def ticket(self, user: str, *, by: str, purpose: str = "enrol", seconds: float | None = None) -> str:
         """A ticket for one enrolment of this person, who is added if new. Only its hash is kept."""
@@ -95,16 +80,16 @@ class Enrolment(Base):
         return secret
 
     def _new_ticket(self, user: str, purpose: str, by: str, seconds: float | None = None) -> tuple[str, Ticket]:
-        secret, now = to_base64url(self._random(_SECRET)), self.now()
+        secret, now = to_base64url(self._random(SECRET)), self.now()
         lifetime = self.settings.ticket_ms if seconds is None else int(seconds * 1000)
         return secret, Ticket(ticket_hash(secret), user, purpose, by, now, now + lifetime)
 
-    async def _known(self, name: str, by: str) -> User:
+    async def _known(self, name: str, by: str, role: Role | None = None) -> User:
         user = await self.shelf.user(name)
         if user is not None:
             return user
         try:
-            return await self.add_user(name, by=by)
+            return await self.add_user(name, by=by, role=role)
         except Refused as refused:
             if refused.reason is not Reason.USER_EXISTS:
                 raise
@@ -126,11 +111,12 @@ class Enrolment(Base):
                 raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
             user = await self.user(found.user)
         elif self.settings.first_use and first_use:
-            user = await self._known(first_use, "first use")
+            # Whoever comes first may be anybody: they approve, and change nothing for others.
+            user = await self._known(first_use, "first use", "approver")
         else:
             raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
         now = self.now()
-        registration = Registration(self._random(_SECRET), user.name, now, now + self.settings.registration_ms)
+        registration = Registration(self._random(SECRET), user.name, now, now + self.settings.registration_ms)
         used = None if ticket is None else ticket_hash(ticket)
         await self.shelf.begin_registration(registration, self.settings.bounds, ticket=used, now=now)
         stored = await self.shelf.credentials(user.name)
@@ -179,7 +165,7 @@ class Enrolment(Base):
 
     async def _pending(self, challenge: bytes) -> Registration:
         now = self.now()
-        registration = await self.shelf.registration(challenge) if len(challenge) <= _SECRET else None
+        registration = await self.shelf.registration(challenge) if len(challenge) <= SECRET else None
         if registration is None and await self.shelf.open_registrations(now):
             # Someone is enrolling, and this answers a question that nobody asked.
             raise self._refusal(Reason.VERIFICATION_FAILED)
@@ -211,7 +197,7 @@ class Enrolment(Base):
     async def recover(self, user: str, code: str) -> str:
         """A ticket for one enrolment against one recovery code, which is used up. Codes allow nothing else."""
         secret, ticket = self._new_ticket(user, "recovery", user)
-        if not _USER.match(user) or not code or len(code) > _TICKET_CHARS:
+        if not USER.match(user) or not code or len(code) > _TICKET_CHARS:
             raise Refused(Reason.ENROLMENT_NOT_AUTHORISED, "this name and recovery code do not belong together")
         witness = self._witness("recovery.use", user, {"user": user})
         await self.shelf.use_recovery_code(user, code_hash(user, code), ticket, witness)

@@ -188,7 +188,10 @@ class MemoryShelf(MemoryPeople):
             return None
         # A passkey that was revoked while somebody signed in with it opens nothing.
         credential = self._credentials.get(held.credential)
-        return held if credential is not None and credential.revoked_at is None else None
+        person = self._users.get(held.user)
+        if credential is None or credential.revoked_at is not None or person is None:
+            return None
+        return replace(held, role=person.role)
 
     async def end_session(self, session_id: bytes) -> None:
         self._sessions.pop(session_id, None)

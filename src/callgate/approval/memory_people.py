@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from callgate.approval.model import Credential, Registration, Session, Ticket, User
+from callgate.approval.model import Credential, Registration, Role, Session, Ticket, User
 from callgate.approval.storage import Bounds
 from callgate.errors import Reason, Refused
 
@@ -66,8 +66,11 @@ class MemoryPeople:
         return sorted(self._users.values(), key=lambda user: user.name)
 
     async def remove_user(self, name: str, witness: Any = None) -> bool:
-        if self._users.pop(name, None) is None:
+        if name not in self._users:
             return False
+        if len(self._users) > 1:
+            self._keep_an_operator(name)
+        del self._users[name]
         self._codes.pop(name, None)
         self._passkeys.pop(name, None)
         for held in (self._credentials, self._tickets, self._registrations, self._sessions):
@@ -76,8 +79,25 @@ class MemoryPeople:
         self._record(witness)
         return True
 
+    async def set_role(self, name: str, role: Role, witness: Any = None) -> bool:
+        held = self._users.get(name)
+        if held is None:
+            return False
+        if role != "operator":
+            self._keep_an_operator(name)
+        self._users[name] = replace(held, role=role)
+        if role == "viewer":
+            self._forget_calls(name)
+        self._record(witness)
+        return True
+
+    def _keep_an_operator(self, without: str) -> None:
+        others = any(one.role == "operator" for one in self._users.values() if one.name != without)
+        if self._users[without].role == "operator" and not others:
+            raise Refused(Reason.LAST_OPERATOR)
+
     def _forget_calls(self, user: str) -> None:
-        """What the other half of the shelf knows of a person who is removed."""
+        """What the other half of the shelf knows of a person who may approve nothing any more."""
 
     async def credential(self, credential_id: str) -> Credential | None:
         return self._credentials.get(credential_id)

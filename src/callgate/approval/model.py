@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -15,13 +15,24 @@ CROSS_PLATFORM: Final = frozenset({"hybrid", "usb", "nfc", "ble"})
 WITHDRAWN: Final = "withdrawn"
 
 
+Role: TypeAlias = Literal["viewer", "approver", "operator"]
+# Each may do what those before it may: read; decide on calls that wait for them; change what holds for everybody.
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+
+
+def reaches(role: Role, needed: Role) -> bool:
+    """Whether a role is enough for something."""
+    return ROLES.index(role) >= ROLES.index(needed)
+
+
 class User(msgspec.Struct, frozen=True):
-    """A person who may approve; `handle` is what authenticators know them by (WebAuthn user.id)."""
+    """A person of the console; `handle` is what authenticators know them by (WebAuthn user.id)."""
 
     name: str
     display_name: str
     handle: bytes
     created_at: int
+    role: Role = "approver"
 
 
 class Credential(msgspec.Struct, frozen=True):
@@ -160,6 +171,8 @@ class Session(msgspec.Struct, frozen=True):
     csrf: str
     created_at: int
     expires_at: int
+    # The person's, read anew with every request.
+    role: Role = "viewer"
 
 
 class ChallengeUse(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from callgate.approval.display import escape
-from callgate.approval.model import CROSS_PLATFORM, WITHDRAWN, Credential, Request, User
+from callgate.approval.model import CROSS_PLATFORM, WITHDRAWN, Credential, Request, Role, User
 from callgate.approval.storage import Shelf
 
 Phase: TypeAlias = Literal["waiting", "approved", "refused", "used", "expired"]
@@ -26,6 +26,7 @@ class PersonRow(msgspec.Struct, frozen=True):
 
     name: str
     display_name: str
+    role: Role
     passkeys: int
     recovery_codes: int
     waiting: int
@@ -76,7 +77,15 @@ class RequestRow(msgspec.Struct, frozen=True):
 async def people(shelf: Shelf, now: int) -> list[PersonRow]:
     """Everybody, by name."""
     users, held = await asyncio.gather(shelf.users(), shelf.credentials())
-    return [await _person(shelf, user, [one for one in held if one.user == user.name], now) for user in users]
+    each: dict[str, list[Credential]] = {}
+    for one in held:
+        each.setdefault(one.user, []).append(one)
+    return [await _person(shelf, user, each.get(user.name, []), now) for user in users]
+
+
+async def person(shelf: Shelf, user: User, now: int) -> PersonRow:
+    """One of them."""
+    return await _person(shelf, user, list(await shelf.credentials(user.name)), now)
 
 
 async def _person(shelf: Shelf, user: User, held: list[Credential], now: int) -> PersonRow:
@@ -86,6 +95,7 @@ async def _person(shelf: Shelf, user: User, held: list[Credential], now: int) ->
     return PersonRow(
         name=user.name,
         display_name=user.display_name,
+        role=user.role,
         passkeys=len(held),
         recovery_codes=codes,
         waiting=sum(phase(one, now) == "waiting" for one in waiting),

@@ -25,6 +25,7 @@ from callgate.errors import Reason, Refused
 _SIGN_IN: Final = "console/sign-in"
 _DEVICE: Final = "console/add-device"
 _REVOKE: Final = "console/revoke-passkey"
+_ACT: Final = "console/act/"
 _NOTHING: Final = b"{}"
 _ANY: Final = Policy(authenticator_class="platform")
 _SECRET_CHARS: Final = 128
@@ -73,7 +74,8 @@ class SigningIn(Ceremony, Enrolment):
             expires_at=now + self.settings.session_ms,
         )
         await self.shelf.add_session(session)
-        return session, secret
+        person = await self.user(credential.user)
+        return msgspec.structs.replace(session, role=person.role), secret
 
     async def session(self, secret: str) -> Session | None:
         if not secret or len(secret) > _SECRET_CHARS:
@@ -103,6 +105,14 @@ class SigningIn(Ceremony, Enrolment):
         held = await self._held(user, credential_id)
         verified = await self._finish_action(user, _REVOKE, _naming(held.id), evidence)
         await self.revoke(held.id, by=user, signed_with=verified.credential.id)
+
+    async def begin_act(self, user: str, act: str, body: bytes, text: str) -> Issued:
+        """A challenge for something else that lasts, such as `switch/off`; `body` is what is sent (RFC 8785)."""
+        return await self._begin_action(user, f"{_ACT}{act}", body, text)
+
+    async def finish_act(self, user: str, act: str, body: bytes, evidence: object) -> str:
+        """The passkey that signed exactly this; Refused if none of this person's did, just now and for nothing else."""
+        return (await self._finish_action(user, f"{_ACT}{act}", body, evidence)).credential.id
 
     async def _held(self, user: str, credential_id: str) -> Credential:
         held = await self.shelf.credential(credential_id)

@@ -20,6 +20,7 @@ from callgate.approval.model import (
     Registration,
     Request,
     RequestState,
+    Role,
     Session,
     Ticket,
     Use,
@@ -50,7 +51,14 @@ class People(Protocol):
         """By name."""
 
     async def remove_user(self, name: str, witness: Any = None) -> bool:
-        """Remove a person with all they have (passkeys, tickets, codes, sessions, open challenges and requests)."""
+        """Remove a person with all they have (passkeys, tickets, codes, sessions, open challenges and requests).
+        Refused(LAST_OPERATOR) if others stay, and none of them may change anything.
+        """
+
+    async def set_role(self, name: str, role: Role, witness: Any = None) -> bool:
+        """False if there is nobody of this name. Who becomes a viewer loses their open challenges and their requests.
+        Refused(LAST_OPERATOR) if nobody would be left who may change anything.
+        """
 
     async def credential(self, credential_id: str) -> Credential | None: ...
 

@@ -5,30 +5,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from callgate.approval import Approvals
-    from callgate.config import Config
     from callgate.gateway.app import Asgi
-    from callgate.pinning.service import Pins
-    from callgate.trust.service import TrustService
+    from callgate.gateway.shown import Shown
 
 
-def make_console(
-    config: Config, approvals: Approvals, origin: str, pins: Pins | None, trust: TrustService | None = None
-) -> Asgi:
-    """The console's application, for its services and the origin that browsers see it under."""
+def make_console(shown: Shown) -> Asgi:
+    """The console's application over what a gateway has."""
     from callgate.console.app import console_app
+    from callgate.console.rooms import Rooms
+
+    config = shown.config
 
     def describe(server: str) -> str:
         known = config.servers.get(server)
         return "" if known is None else known.target
 
     return console_app(
-        approvals,
-        origin=origin,
-        secure=origin.startswith("https:"),
+        shown.approvals,
+        origin=shown.origin,
+        secure=shown.origin.startswith("https:"),
         describe_server=describe,
-        pins=pins,
+        pins=shown.pins,
         reviewers=config.pinning.reviewers,
         configured=lambda: {name: server.pinning.group or "" for name, server in config.servers.items()} or None,
-        trust=trust,
+        trust=shown.trust,
+        rooms=Rooms(
+            store=shown.store,
+            log=shown.log,
+            agents=shown.agents,
+            switch=shown.switch,
+            config=config,
+            path=shown.path,
+        ),
     )

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
 from urllib.parse import quote
 
 from starlette.datastructures import MutableHeaders
@@ -18,16 +17,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from callgate.approval.service import Approvals
 from callgate.console.address import Address
 from callgate.console.brief import NOTHING
-from callgate.console.desk import Desk, ToolDesk, TrustDesk
+from callgate.console.desk import Desk, SignInFirst, ToolDesk, TrustDesk
 from callgate.console.guard import HEADERS, check_host
-from callgate.console.pages import approve, enrol, home, passkeys, quarantine, recover, sessions, sign_in, tool, tools
+from callgate.console.pages import PAGES
+from callgate.console.rooms import Rooms
 from callgate.errors import Reason, Refused, StoreError, place
 from callgate.pinning.service import Pins
 from callgate.trust.service import TrustService
 
 log = logging.getLogger("callgate.console")
-
-_PAGES: Final = (home, sign_in, enrol, recover, passkeys, approve, tools, tool, sessions, quarantine)
 
 
 class Console:
@@ -36,7 +34,7 @@ class Console:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._routes: Sequence[BaseRoute] = [
-            *(route for page in _PAGES for route in page.routes(desk)),
+            *(route for page in PAGES for route in page.routes(desk)),
             *desk.assets.routes(),
         ]
         self._router = Router(self._routes, redirect_slashes=False)
@@ -70,6 +68,8 @@ class Console:
             if not self._is_static(request):
                 check_host(request, self._desk.address)
             return await self._dispatch(request)
+        except SignInFirst as wanted:
+            return self._desk.sign_in_page(onward=wanted.onward, status=401)
         except Refused as refused:
             return await self._refusal(request, refused)
         except StoreError as error:
@@ -126,16 +126,18 @@ def console_app(
     reviewers: tuple[str, ...] = (),
     configured: Callable[[], Mapping[str, str] | None] = lambda: None,
     trust: TrustService | None = None,
+    rooms: Rooms | None = None,
 ) -> Console:
     """The console over a service; `origin` is what browsers see, such as `http://localhost:8700`.
 
     `describe_server` gives a line on a server beside its name (its address, its command), or nothing. With `pins` it
     reviews tools too: `reviewers` may decide on them (empty: whoever signs in), `configured` gives the servers of the
     configuration with their groups. With `trust` it shows agents' sessions, and the same `reviewers` decide on
-    results that are held back.
+    results that are held back. With `rooms` it has the pages of a whole gateway.
     """
     approvals.page_origin = origin
     tools = None if pins is None else ToolDesk(pins, reviewers, configured)
     seen = None if trust is None else TrustDesk(trust, reviewers)
     address = Address(origin, secure)
-    return Console(Desk(approvals, address, describe_server=describe_server, clock=clock, tools=tools, trust=seen))
+    desk = Desk(approvals, address, describe_server=describe_server, clock=clock, tools=tools, trust=seen, rooms=rooms)
+    return Console(desk)

@@ -44,13 +44,25 @@ async def read(request: Request, kind: type[_Body]) -> _Body:
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:
-        raise Refused(
-            Reason.INVALID_PARAMS,
-            f"The request has another shape than this page sends: {error}",
-            advice="Load the page again, then use its buttons.",
-        ) from None
+        raise _misshapen(error) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise Refused(Reason.PARSE_ERROR, "The body is not JSON.", advice="Send one JSON object in UTF-8.") from None
+
+
+def refit(value: dict[str, Any], kind: type[_Body]) -> _Body:
+    """A part of a body as what it has to be."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise _misshapen(error) from None
+
+
+def _misshapen(error: msgspec.ValidationError) -> Refused:
+    return Refused(
+        Reason.INVALID_PARAMS,
+        f"The request has another shape than this page sends: {error}",
+        advice="Load the page again, then use its buttons.",
+    )
 
 
 async def _bytes(request: Request) -> bytes:

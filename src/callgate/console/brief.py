@@ -15,11 +15,12 @@ _DAY: Final = 86_400_000
 
 class Waits(NamedTuple):
     """How much waits for a reviewer: tools, and sets of servers that nobody has reviewed together; and results that
-    are kept back until somebody has read them."""
+    are kept back until somebody has read them; and calls that wait for this person."""
 
     tools: int = 0
     sets: int = 0
     held: int = 0
+    calls: int = 0
 
     @property
     def total(self) -> int:

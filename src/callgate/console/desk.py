@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from callgate.approval.model import Session
+from callgate.approval.model import Role, Session, reaches
 from callgate.approval.service import Approvals
 from callgate.console.address import Address
 from callgate.console.assets import Assets
@@ -17,6 +17,7 @@ from callgate.console.bodies import Body, read
 from callgate.console.brief import NOTHING, Brief, Briefing, Waits
 from callgate.console.guard import check_change, check_token
 from callgate.console.rendering import environment
+from callgate.console.rooms import Rooms
 from callgate.errors import Reason, Refused
 from callgate.pinning.service import Configured, Pins
 from callgate.pinning.views import Review
@@ -27,6 +28,7 @@ _SECRET_CHARS: Final = 512
 # How long the number of held results is believed, and how far it is counted.
 _HELD_MS: Final = 3_000
 _HELD_MOST: Final = 100
+_CALLS_MOST: Final = 100
 # These reasons travel with status 200 in JSON-RPC; a browser's fetch wants to be told by the status.
 _STATUS: Final = {
     Reason.APPROVAL_EXPIRED: 410,
@@ -39,8 +41,23 @@ _STATUS: Final = {
 _Body = TypeVar("_Body", bound=Body)
 
 
+def _may_decide(session: Session, named: tuple[str, ...]) -> bool:
+    """Those who are named, unless they are there to look only; where nobody is, the operators."""
+    if named:
+        return session.user in named and reaches(session.role, "approver")
+    return reaches(session.role, "operator")
+
+
+class SignInFirst(Exception):
+    """A page that is only for people who are signed in; `onward` is where they wanted to go."""
+
+    def __init__(self, onward: str) -> None:
+        super().__init__(onward)
+        self.onward = onward
+
+
 class ToolDesk:
-    """What tools are reviewed with: the pins, who may decide (empty: everybody who signs in), what is configured."""
+    """What tools are reviewed with: the pins, who may decide (empty: every operator), what is configured."""
 
     def __init__(
         self,
@@ -54,7 +71,7 @@ class ToolDesk:
         self._briefing = Briefing(pins)
 
     def may_decide(self, session: Session) -> bool:
-        return not self.reviewers or session.user in self.reviewers
+        return _may_decide(session, self.reviewers)
 
     def check(self, session: Session) -> None:
         """Refused for who may look at tools and not decide on them."""
@@ -71,7 +88,7 @@ class ToolDesk:
 
 
 class TrustDesk:
-    """What agents' sessions and held results are shown with, and who may let a result go (empty: who signs in)."""
+    """What agents' sessions and held results are shown with, and who may let a result go (empty: every operator)."""
 
     def __init__(self, service: TrustService, deciders: tuple[str, ...] = ()) -> None:
         self.service = service
@@ -79,7 +96,7 @@ class TrustDesk:
         self._held: tuple[int, int] | None = None
 
     def may_decide(self, session: Session) -> bool:
-        return not self.deciders or session.user in self.deciders
+        return _may_decide(session, self.deciders)
 
     def check(self, session: Session) -> None:
         """Refused for who may read here and not decide."""
@@ -110,8 +127,10 @@ class Desk:
         clock: Callable[[], float] = time.time,
         tools: ToolDesk | None = None,
         trust: TrustDesk | None = None,
+        rooms: Rooms | None = None,
     ) -> None:
         self.approvals = approvals
+        self.rooms = rooms
         self.tools = tools
         self.trust = trust
         self.address = address
@@ -136,15 +155,27 @@ class Desk:
             raise Refused(Reason.SIGN_IN_NEEDED)
         return session
 
-    async def tools_wait(self, session: Session | None) -> Waits:
-        """How many tools and held results wait for this person: the badges of every page."""
-        if session is None or self.tools is None or not self.tools.may_decide(session):
-            return await self.and_held(session, Waits())
-        return await self.and_held(session, (await self.tools.brief()).waits)
+    async def visitor(self, request: Request) -> Session:
+        """Who looks at a page; somebody who is not signed in is led to where they can, and back."""
+        session = await self.person(request)
+        if session is None:
+            raise SignInFirst(str(request.scope["path"]))
+        return session
 
-    async def and_held(self, session: Session | None, waits: Waits) -> Waits:
-        """The same with the results that are held back."""
-        if session is None or self.trust is None or not self.trust.may_decide(session):
+    async def tools_wait(self, session: Session | None) -> Waits:
+        """How much waits for this person: the badges of every page."""
+        if session is None or self.tools is None or not self.tools.may_decide(session):
+            return await self.and_theirs(session, Waits())
+        return await self.and_theirs(session, (await self.tools.brief()).waits)
+
+    async def and_theirs(self, session: Session | None, waits: Waits) -> Waits:
+        """The same with the results that are held back, and the calls that wait."""
+        if session is None:
+            return waits
+        now = self.now()
+        asked = await self.approvals.shelf.requests(session.user, states=("waiting",), limit=_CALLS_MOST)
+        waits = waits._replace(calls=sum(one.expires_at > now for one in asked))
+        if self.trust is None or not self.trust.may_decide(session):
             return waits
         return waits._replace(held=await self.trust.held())
 
@@ -160,6 +191,15 @@ class Desk:
         check_token(request, session)
         return session, await read(request, kind)
 
+    def at_least(self, session: Session, role: Role) -> None:
+        """Refused for whom this is not."""
+        if not reaches(session.role, role):
+            raise Refused(Reason.ROLE_NEEDED)
+
+    async def show(self, name: str, session: Session, *, waits: Waits | None = None, **values: Any) -> Response:
+        """A page for somebody who is signed in, with what waits for them."""
+        return self.page(name, session, tools_wait=waits or await self.tools_wait(session), **values)
+
     def page(self, name: str, session: Session | None = None, *, status: int = 200, **values: Any) -> Response:
         """A page from its template."""
         template = self._templates.get_template(f"{name}.html")
@@ -168,6 +208,9 @@ class Desk:
             "origin": self.address.origin,
             "has_tools": self.tools is not None,
             "has_trust": self.trust is not None,
+            "has_rooms": self.rooms is not None,
+            "switch": None if self.rooms is None else self.rooms.switch,
+            "is_operator": session is not None and reaches(session.role, "operator"),
         }
         text = template.render(**shared, **values)
         return HTMLResponse(text, status_code=status)

@@ -9,8 +9,9 @@ forbid anyway.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
@@ -33,6 +34,8 @@ Tell: TypeAlias = Callable[[str, Reason | None], None]
 _SIGNED_SPENT: Final = frozenset({b"signature", b"signature-input", b"signature-agent", b"content-digest"})
 _TOKEN_SPENT: Final = frozenset({b"authorization"})
 _MAX_CREDENTIAL: Final = 16 * 1024 + 16
+# Names that every machine has for itself: over the network they are somebody else's.
+_OWN_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0", "[::]"})  # noqa: S104
 
 
 class Open(msgspec.Struct, frozen=True):
@@ -74,6 +77,7 @@ class AgentDoor:
         acl: Acl,
         limits: CallLimits,
         external: tuple[str, str] | None,
+        names: Collection[str],
         seconds: float,
         tell: Tell,
     ) -> None:
@@ -83,6 +87,8 @@ class AgentDoor:
         self._limits = limits
         # Scheme and authority that agents know this gateway by; otherwise it is what they call it.
         self._external = external
+        # The hosts that an operator says are this gateway, with the port where they said one.
+        self._names = frozenset(name.lower() for name in names)
         self._seconds = seconds
         self._tell = tell
 
@@ -97,7 +103,9 @@ class AgentDoor:
     async def come_in(self, exchange: Exchange, server: str, body: bytes, tools: Sequence[str]) -> None:
         """Find out who sent this; raises Refused. `tools` are those that it calls."""
         self.glance(exchange)
-        if not self._brings(exchange) and not (tools and self._limits.any):
+        # Of who is refused everything the gate refuses the calls, and the door the rest.
+        more = self._limits.any if tools else self._acl.policy("", server).denied
+        if not more and not self._brings(exchange):
             self._tell("none", None)
             return
         try:
@@ -121,7 +129,7 @@ class AgentDoor:
         self._tell("none" if caller is None else caller.source, None)
         who = f"peer:{exchange.peer}" if caller is None else caller.id
         policy = self._acl.policy("" if caller is None else caller.id, server)
-        if policy.denied and not tools and caller is not None:
+        if policy.denied and not tools:
             raise Refused(Reason.AGENT_DENIED)
         if policy.denied or not all(permits(policy, tool) for tool in tools):
             return  # the gate says so, and has it on record
@@ -171,7 +179,10 @@ class AgentDoor:
                 raise Refused(Reason.CONTENT_DIGEST_REQUIRED)
             fields = {"agent": caller.id, "key": caller.key, "contentDigestVerified": False}
             log.info("body not bound to its signature", extra={"fields": fields})
-        exchange.spent = _SIGNED_SPENT
+        # A token or key of ours beside the signature is not the server's to see either (MCP authorization).
+        shown = b"".join(value for name, value in exchange.headers if name == b"authorization")
+        ours = self._open.bearer or (self._open.api_keys and PREFIX.encode() in shown)
+        exchange.spent = _SIGNED_SPENT | _TOKEN_SPENT if ours else _SIGNED_SPENT
         return caller
 
     def _token(self, exchange: Exchange) -> str | None:
@@ -189,11 +200,31 @@ class AgentDoor:
     def _request(self, exchange: Exchange, body: bytes) -> Signed:
         """The request as its sender saw it: under the name that they know this gateway by."""
         host = exchange.fields.get(b"host", b"").decode("latin-1").strip()
+        if self._external is None and not self._is_here(host.lower(), exchange.server):
+            raise Refused(
+                Reason.HOST_NOT_ALLOWED,
+                "the signature is for another port or machine than the one that it came to",
+                advice="Sign for the address the gateway listens on; its operator names others in agents.external_url.",
+            )
         scheme, authority = (exchange.scheme, host) if self._external is None else self._external
         path = (exchange.raw_path or exchange.path.encode()).partition(b"?")[0].decode("latin-1")
         # ASGI does not tell an empty query from none.
         query = exchange.query.decode("latin-1") if exchange.query else None
         return Signed(exchange.method, scheme, authority, path, query, tuple(exchange.headers), body)
+
+    def _is_here(self, host: str, server: tuple[str, int | None] | None) -> bool:
+        """Whether a Host that the guard let pass is where the request came to, or what an operator calls the gateway.
+
+        What listens on the next port, or on the agent's own machine, could bring us what was signed for it.
+        """
+        if host in self._names or server is None:
+            return host in self._names
+        name, colon, port = host.rpartition(":")
+        if not colon or not port.isdigit():
+            name, port = host, "80"
+        if int(port[:6]) != server[1]:
+            return False
+        return name in self._names or name not in _OWN_MACHINE or ipaddress.ip_address(server[0]).is_loopback
 
     async def _attest(self, exchange: Exchange, caller: Caller, *, calls: bool) -> None:
         ways = self._ways()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
 from typing import Final
 
 from msgspec.structs import replace
 
+from callgate.agents.acl import MAX_NAME, folded, restricts
 from callgate.agents.limits import Allowance, Limit, Limiter
 from callgate.agents.storage import Take
 from callgate.config import AgentRules, Agents
@@ -67,8 +67,8 @@ def _limits(rules: AgentRules, name: str, of: str, server: str, tool: str) -> It
     if rules.per_minute is not None:
         yield Limit(name, rules.per_minute, rules.burst, of)
     for glob, per_minute in rules.per_tool.items():
-        if fnmatchcase(tool.casefold(), glob.casefold()):
-            # By tool, not by pattern: `get_*` lets each of these tools be called so often. In any case: a server may
-            # not care, and nobody is to be counted anew for spelling a name otherwise.
-            yield Limit("tool", per_minute, None, f"{server}/{tool.casefold()}")
+        if restricts(glob, tool):
+            # By tool, not by pattern: `get_*` lets each of these tools be called so often. As a careless server may
+            # read the name: nobody is to be counted anew for spelling it otherwise.
+            yield Limit("tool", per_minute, None, f"{server}/{folded(tool[:MAX_NAME])}")
             break

@@ -60,13 +60,15 @@ def agent_check(config: Config, address: Address) -> Check:
 class Reception:
     """What one configuration needs at its HTTP door. What verifies is made when it is first needed."""
 
-    def __init__(self, config: Config, is_open: Open, shelf: SqlAgents, limiter: Limiter, tell: Tell) -> None:
+    def __init__(
+        self, config: Config, address: Address, shelf: SqlAgents, *, is_open: Open, limiter: Limiter, tell: Tell
+    ) -> None:
         agents = config.agents
         self._agents = agents
         self._open = is_open
         self._shelf = shelf
         self._production = agents.signatures.production is True or (
-            agents.signatures.production is None and not config.gateway.address.is_loopback
+            agents.signatures.production is None and not address.is_loopback
         )
         self.door = AgentDoor(
             is_open,
@@ -74,6 +76,7 @@ class Reception:
             acl=make_acl(agents),
             limits=CallLimits(agents, limiter),
             external=_external(agents.external_url),
+            names=config.gateway.allowed_hosts,
             seconds=max(config.limits.check_seconds, _FETCH_SECONDS),
             tell=tell,
         )
@@ -114,7 +117,10 @@ class AgentOffice:
             self._made = None
         elif old is None or _concerning(old[0]) != _concerning(config):
             limiter = self._together if config.agents.shared_limits else self._alone
-            self._made = config, Reception(config, is_open, self.shelf, limiter, self._told)
+            self._made = (
+                config,
+                Reception(config, address, self.shelf, is_open=is_open, limiter=limiter, tell=self._told),
+            )
         if old is not None and (self._made is None or self._made[1] is not old[1]):
             self._later(old[1].close())
         return None if self._made is None else self._made[1]
@@ -152,7 +158,7 @@ class AgentOffice:
 
 
 def _concerning(config: Config) -> tuple[object, ...]:
-    return config.agents, config.limits.check_seconds, config.gateway.address.is_loopback
+    return config.agents, config.limits.check_seconds, config.gateway.allowed_hosts
 
 
 def _external(url: str | None) -> tuple[str, str] | None:

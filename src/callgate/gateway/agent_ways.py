@@ -40,6 +40,7 @@ class Furnished:
         self._strict: Verifier | None = None
         self._lenient: Verifier | None = None
         self._fetcher = Fetcher(_reach(agents))
+        self._issuers = self._fetcher.apart()
         if is_open.signatures:
             self._take_signatures(agents, shelf)
         self._bearer = _bearer(agents, self._fetch) if is_open.bearer else None
@@ -104,7 +105,7 @@ class Furnished:
             await self.directories.close()
 
     async def _fetch(self, url: str) -> bytes:
-        return (await self._fetcher.fetch(url)).body
+        return (await self._issuers.fetch(url)).body
 
 
 def _caller(verified: Verified, agent: str, name: str) -> Caller:
@@ -127,14 +128,15 @@ def _sources(agents: Agents) -> Sources:
     named = section.agents_directory
     return Sources(
         jwks_urls=section.directories,
-        discovery=section.discovery,
+        discovery=section.discovers,
         allowed=section.origins,
         inline_keys=section.data_uris,
         kid_fallback=section.kid_fallback or section.profile == "legacy",
         signed="required" if section.require_signed_directories else "optional",
         agents=tuple(_listed(agents)),
         agent_urls=() if named is None else (named,),
-        listed_only=None if agents.strangers is None else agents.strangers == "refuse",
+        # Where agents are to be listed, nobody is let in while there is none yet.
+        listed_only=(agents.lists or None) if agents.strangers is None else agents.strangers == "refuse",
         reach=_reach(agents),
     )
 

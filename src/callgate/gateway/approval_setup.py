@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from callgate.approval import Approvals, Attestation, Bounds, RelyingParty, Settings
+from callgate.approval import Approvals, Attestation, Bounds, RelyingParty, Request, Settings
 from callgate.config import Approval, Config, ServerApproval
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.gateway.approving import Approving, Times
@@ -47,6 +47,8 @@ class Office:
         keyring.make(KEY)
         # Where browsers find the console; set by whoever listens.
         self.address: Callable[[], Awaitable[str]] = _nowhere
+        # Told of each call that begins to wait, with its page.
+        self.opened: Callable[[Request, str], None] = lambda _request, _page: None
         self._store = store
         self._audit = audit
         self._closed = closed
@@ -94,6 +96,7 @@ class Office:
             lobby=self._lobby,
             decisions=Decisions(self._shelf, approvals.now, self._store.watch),
             times=times,
+            opened=self.opened,
         )
         desk = ApprovalDesk(
             approvals,

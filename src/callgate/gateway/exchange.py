@@ -52,6 +52,7 @@ class Exchange:
         "raw_path",
         "scheme",
         "screen",
+        "server",
         "spent",
         "started",
         "status",
@@ -70,6 +71,8 @@ class Exchange:
         self.fields: dict[bytes, bytes] = dict(self.headers)
         client = scope.get("client")
         self.peer: str | None = client[0] if client else None
+        # The address and port of ours that it came to, where that is known.
+        self.server: tuple[str, int | None] | None = scope.get("server")
         self.started = self.streaming = False
         # The stream was opened before the server was asked: what it answers becomes an event on it.
         self.parked = False

@@ -107,10 +107,8 @@ class Console:
             return None
         if self._made is None or self._made[0] is not config or self._made[1] is not approvals:
             url = config.approval.url
-            pins = None if self._runtime.pinning is None else self._runtime.pinning.pins
-            trust = None if self._runtime.trust is None else self._runtime.trust.service
-            made = self._make(config, approvals, self._address if url is None else origin_of(url), pins, trust)
-            self._made = config, approvals, made
+            origin = self._address if url is None else origin_of(url)
+            self._made = config, approvals, self._make(self._runtime.shown(approvals, origin))
         return self._made[2]
 
 
@@ -120,6 +118,7 @@ async def serve(
     """Run until SIGINT or SIGTERM; `console` makes the application that shows the approval page."""
     connections = raise_descriptor_limit(config.limits.connections)
     async with Runtime.open(config) as runtime:
+        runtime.path = path
         runtime.reviewed_with(review_command(path), told=False)
         shown = Console(runtime, console)
         runtime.console_address = shown.address

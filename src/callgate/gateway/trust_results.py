@@ -67,6 +67,7 @@ class Results:
         seals: Callable[[], Seals],
         where: Callable[[str], Awaitable[str]],
         tell: Callable[[str, str, dict[str, Any]], None],
+        held: Callable[[Quarantined], None] = lambda _held: None,
         has_schema: Callable[[str, str], bool] = lambda _server, _tool: False,
         hides: Callable[[str, str, str], bool] = lambda _server, _tool, _path: False,
         expectations: Expectations,
@@ -81,6 +82,7 @@ class Results:
         self._seals = seals
         self._where = where
         self._tell = tell
+        self._held = held
         self._has_schema = has_schema
         # Whether the log keeps the value at a path of a call's arguments to itself; then a step does so too.
         self._hides = hides
@@ -344,6 +346,7 @@ class Results:
         except CallgateError as error:
             log.error("result not kept", extra={"fields": {"call": call.id, "error": str(error)}})
             raise Refused(Reason.RESULT_WITHHELD) from None
+        self._held(held)
         has_schema = result.has_structured or self._has_schema(call.context.server, call.tool)
         where = await self._where(handle)
         return quarantined(raw, handle, call.context.server, call.tool, where, has_schema=has_schema)

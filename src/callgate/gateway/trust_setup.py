@@ -26,7 +26,7 @@ from callgate.keyring import Keyring
 from callgate.pinning.inspection.scanning import Scanner
 from callgate.store import SqlTrust, Store
 from callgate.trust.labels import Labels
-from callgate.trust.model import ToolLabel
+from callgate.trust.model import Quarantined, ToolLabel
 from callgate.trust.operator import labels as operators_labels
 from callgate.trust.policy.engine import Policy
 from callgate.trust.policy.predicate import predicate
@@ -61,6 +61,8 @@ class TrustOffice:
         self._audit = audit
         self._keyring = keyring
         self._tell = tell
+        # Told of each result that is kept from its agent.
+        self.held: Callable[[Quarantined], None] = lambda _held: None
         self._idle_ms = 0
         self._most = 10_000
         self._expectations = Expectations()
@@ -121,6 +123,7 @@ class TrustOffice:
             seals=self._seals,
             where=self._where_held,
             tell=self._told,
+            held=self.held,
             has_schema=self.learning.has_output_schema,
             hides=ArgumentsPolicy(config.audit.arguments, config.audit.redact).hides,
             expectations=self._expectations,

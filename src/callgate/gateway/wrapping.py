@@ -115,6 +115,4 @@ async def _paging(runtime: Runtime, console: MakeConsole | None) -> AsyncIterato
 def _pages(runtime: Runtime, console: MakeConsole, address: str) -> Asgi:
     approvals = runtime.sign_in()
     assert approvals is not None
-    pins = None if runtime.pinning is None else runtime.pinning.pins
-    trust = None if runtime.trust is None else runtime.trust.service
-    return console(runtime.config, approvals, address, pins, trust)
+    return console(runtime.shown(approvals, address))

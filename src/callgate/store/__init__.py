@@ -3,7 +3,7 @@
 from callgate.audit.rows import ADMIN, DECISION, OUTCOME, AuditRow
 from callgate.store.agent_tables import SqlAgents
 from callgate.store.approval_tables import SqlShelf
-from callgate.store.control import Block, KillSwitch, read_block, set_block
+from callgate.store.control import Block, KillSwitch, read_block, set_block, turn_block
 from callgate.store.front import Store
 from callgate.store.pin_tables import SqlPins
 from callgate.store.trust_tables import SqlTrust
@@ -22,4 +22,5 @@ __all__ = [
     "Store",
     "read_block",
     "set_block",
+    "turn_block",
 ]

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection, delete, select, update
 
-from callgate.approval.model import Credential, User
+from callgate.approval.model import Credential, Role, User
 from callgate.audit.rows import AuditRow
 from callgate.errors import Reason, Refused
 from callgate.store.approval_sql import Part, demand, insert_new, known
@@ -48,6 +48,24 @@ def insert_credential(conn: Connection, credential: Credential) -> bool:
     return insert_new(conn, passkey, values)
 
 
+def _forget_calls(conn: Connection, name: str) -> None:
+    """A person who may approve nothing any more has no calls that wait for them, and nothing open to sign."""
+    conn.execute(delete(approval_request).where(approval_request.c.person == name))
+    # A consumed challenge stays known as consumed for as long as any other.
+    conn.execute(delete(challenge).where(challenge.c.person == name, challenge.c.consumed_at.is_(None)))
+
+
+def _roles(conn: Connection) -> dict[str, str]:
+    """Everybody's role; nobody else changes one until this transaction is over."""
+    query = select(person.c.name, person.c.role).order_by(person.c.name).with_for_update()
+    return {row.name: row.role for row in conn.execute(query)}
+
+
+def _keep_an_operator(roles: dict[str, str], without: str) -> None:
+    if roles[without] == "operator" and not any(role == "operator" for name, role in roles.items() if name != without):
+        raise Refused(Reason.LAST_OPERATOR)
+
+
 class SqlPeople(Part):
     """Users and passkeys in tables."""
 
@@ -71,16 +89,37 @@ class SqlPeople(Part):
         # Sorted here: databases differ in how they order text.
         return sorted((User(*row) for row in rows), key=lambda user: user.name)
 
+    async def set_role(self, name: str, role: Role, witness: AuditRow | None = None) -> bool:
+        name = known(name)
+
+        def change(conn: Connection) -> bool:
+            roles = _roles(conn)
+            if name not in roles:
+                return False
+            if role != "operator":
+                _keep_an_operator(roles, name)
+            conn.execute(update(person).where(person.c.name == name).values(role=role))
+            if role == "viewer":
+                _forget_calls(conn, name)
+            self._record(conn, witness)
+            return True
+
+        return await self._change(change)
+
     async def remove_user(self, name: str, witness: AuditRow | None = None) -> bool:
         name = known(name)
 
         def remove(conn: Connection) -> bool:
-            if conn.execute(delete(person).where(person.c.name == name)).rowcount == 0:
+            roles = _roles(conn)
+            if name not in roles:
                 return False
-            for table in (passkey, ticket, recovery_code, registration, approval_request, console_session):
+            # Where nobody is left, whoever comes next is an operator again.
+            if len(roles) > 1:
+                _keep_an_operator(roles, name)
+            conn.execute(delete(person).where(person.c.name == name))
+            for table in (passkey, ticket, recovery_code, registration, console_session):
                 conn.execute(delete(table).where(table.c.person == name))
-            # A consumed challenge stays known as consumed for as long as any other.
-            conn.execute(delete(challenge).where(challenge.c.person == name, challenge.c.consumed_at.is_(None)))
+            _forget_calls(conn, name)
             self._record(conn, witness)
             return True
 

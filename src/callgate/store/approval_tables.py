@@ -12,7 +12,7 @@ from callgate.store.approval_enrolment import SqlEnrolment
 from callgate.store.approval_people import SqlPeople
 from callgate.store.approval_requests import SqlRequests
 from callgate.store.approval_sql import demand, insert_new
-from callgate.store.schema import console_session, control, passkey
+from callgate.store.schema import console_session, control, passkey, person
 
 _IDENTITY: Final = "deployment_id"
 
@@ -23,7 +23,8 @@ class SqlShelf(SqlPeople, SqlEnrolment, SqlRequests):
     async def add_session(self, session: Session) -> None:
         demand(session.user, session.credential, session.csrf)
         names = (column.name for column in console_session.c)
-        values = dict(zip(names, msgspec.structs.astuple(session), strict=True))
+        # Without the role: it is the person's, and read with every request.
+        values = dict(zip(names, msgspec.structs.astuple(session)[:-1], strict=True))
 
         def add(conn: Connection) -> None:
             conn.execute(delete(console_session).where(console_session.c.expires_at <= session.created_at))
@@ -34,7 +35,8 @@ class SqlShelf(SqlPeople, SqlEnrolment, SqlRequests):
     async def session(self, session_id: bytes, now: int) -> Session | None:
         # A passkey that was revoked while somebody signed in with it opens nothing.
         query = (
-            select(console_session)
+            select(console_session, person.c.role)
+            .join(person, person.c.name == console_session.c.person)
             .join(passkey, passkey.c.id == console_session.c.credential)
             .where(
                 console_session.c.id == session_id,

@@ -8,13 +8,14 @@ from typing import Any, Final
 from sqlalchemy import Select, func, or_, select, text
 
 from callgate.audit.rows import ADMIN, COLUMNS, DECISION, OUTCOME, AuditRow
-from callgate.audit.storage import Filter
+from callgate.audit.storage import Counted, Filter
 from callgate.store.schema import audit_leaf, audit_record
 from callgate.store.tree_tables import SqlTree
 
 # Records are written in time order but for moments; a search by time starts this much earlier.
 SLACK_MS: Final = 60_000
 _IN: Final = 500
+_HOUR: Final = 3_600_000
 _ROWS: Final = f"SELECT id, {', '.join(COLUMNS)} FROM audit_record WHERE id > ? ORDER BY id"  # noqa: S608
 _SEALED: Final = "SELECT id, body, seal FROM audit_record WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
 
@@ -87,10 +88,16 @@ class AuditTables(SqlTree):
         return [(row.id, row.body) for row in self._conn.execute(query.order_by(_id.desc()).limit(limit))]
 
     def outcomes(self, calls: Sequence[str]) -> Sequence[tuple[int, bytes]]:
+        return self._of_calls(calls, OUTCOME)
+
+    def decided(self, calls: Sequence[str]) -> Sequence[tuple[int, bytes]]:
+        return self._of_calls(calls, DECISION)
+
+    def _of_calls(self, calls: Sequence[str], kind: int) -> Sequence[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
         for start in range(0, len(calls), _IN):
             query = select(_id, audit_record.c.body).where(
-                _call.in_(calls[start : start + _IN]), audit_record.c.kind == OUTCOME
+                _call.in_(calls[start : start + _IN]), audit_record.c.kind == kind
             )
             found += [(row.id, row.body) for row in self._conn.execute(query.order_by(_id))]
         return found
@@ -113,15 +120,66 @@ class AuditTables(SqlTree):
     def count(self, wanted: Filter) -> int:
         return int(self._conn.execute(self._where(select(func.count(_id)), wanted)).scalar_one())
 
+    # -- pages and counts --------------------------------------------------------------------------------------
+
+    def bounds(self, wanted: Filter) -> tuple[int, int]:
+        first, end = self.oldest() or 0, self.newest() + 1
+        if wanted.since is not None:
+            first = max(first, self._near(wanted.since - SLACK_MS))
+        if wanted.until is not None:
+            end = min(end, self._near(wanted.until + SLACK_MS) + 1)
+        return first, end
+
+    def between(
+        self, wanted: Filter, first: int, end: int, *, limit: int, oldest: bool = False
+    ) -> Sequence[tuple[int, bytes]]:
+        query = self._matching(select(_id, audit_record.c.body), wanted)
+        query = query.where(audit_record.c.kind == DECISION, _id >= first, _id < end)
+        order = _id if oldest else _id.desc()
+        return [(row.id, row.body) for row in self._conn.execute(query.order_by(order).limit(limit))]
+
+    def time_near(self, record: int) -> int | None:
+        return self._conn.execute(select(_at).where(_id >= record).order_by(_id).limit(1)).scalar()
+
+    def hours(self, first: int, end: int) -> Sequence[Counted]:
+        server, verdict, reason = audit_record.c.server, audit_record.c.verdict, audit_record.c.reason
+        query = (
+            select((_at // _HOUR).label("hour"), server, verdict, reason, func.count().label("calls"))
+            .where(audit_record.c.kind == DECISION, _id >= first, _id < end)
+            .group_by("hour", server, verdict, reason)
+        )
+        return [
+            Counted(int(row.hour), str(row.server), str(row.verdict), str(row.reason or ""), int(row.calls))
+            for row in self._conn.execute(query)
+        ]
+
+    def failures(self, outcomes: Sequence[str], first: int, limit: int) -> Sequence[tuple[int, bytes]]:
+        query = select(_id, audit_record.c.body).where(
+            _id >= first, audit_record.c.kind == OUTCOME, audit_record.c.reason.in_(outcomes)
+        )
+        return [(row.id, row.body) for row in self._conn.execute(query.order_by(_id.desc()).limit(limit))]
+
     def _where(self, query: Select[Any], wanted: Filter) -> Select[Any]:
+        query = self._matching(query, wanted)
+        if wanted.since is not None:
+            query = query.where(_id >= self._near(wanted.since - SLACK_MS))
+        if wanted.until is not None:
+            query = query.where(_id <= self._near(wanted.until + SLACK_MS))
+        return query
+
+    def _matching(self, query: Select[Any], wanted: Filter) -> Select[Any]:
+        """All of a filter but where to look for its times."""
         for name in ("server", "tool", "verdict", "reason", "call"):
             value = getattr(wanted, name)
             if value is not None:
                 query = query.where(audit_record.c[name] == value)
         if wanted.since is not None:
-            query = query.where(_at >= wanted.since, _id >= self._near(wanted.since - SLACK_MS))
+            query = query.where(_at >= wanted.since)
         if wanted.until is not None:
-            query = query.where(_at < wanted.until, _id <= self._near(wanted.until + SLACK_MS))
+            query = query.where(_at < wanted.until)
+        if wanted.text:
+            columns = (audit_record.c.tool, audit_record.c.server, audit_record.c.reason)
+            query = query.where(or_(*(column.icontains(wanted.text, autoescape=True) for column in columns)))
         return query
 
     def _near(self, at: int) -> int:

@@ -46,19 +46,28 @@ def read_block(conn: Connection) -> Block:
 def set_block(store: Store, state: Block, row: AuditRow | None) -> None:
     """Turn the switch, together with the audit row that says so; None where none can be sealed."""
     with store.writing() as conn:
-        conn.execute(delete(control).where(control.c.name == _NAME))
-        conn.execute(
-            insert(control).values(
-                name=_NAME,
-                value="on" if state.on else "off",
-                changed_at=state.at,
-                changed_by=state.by,
-                note=state.note,
-            )
+        _put(store, conn, state, row)
+
+
+async def turn_block(store: Store, state: Block, row: AuditRow) -> None:
+    """The same for a process that serves."""
+    await store.run(lambda conn: _put(store, conn, state, row))
+
+
+def _put(store: Store, conn: Connection, state: Block, row: AuditRow | None) -> None:
+    conn.execute(delete(control).where(control.c.name == _NAME))
+    conn.execute(
+        insert(control).values(
+            name=_NAME,
+            value="on" if state.on else "off",
+            changed_at=state.at,
+            changed_by=state.by,
+            note=state.note,
         )
-        if row is not None:
-            store.insert(conn, row)
-        store.backend.announce(conn)
+    )
+    if row is not None:
+        store.insert(conn, row)
+    store.backend.announce(conn)
 
 
 def forced_by_environment(environ: Mapping[str, str] = os.environ) -> bool:
@@ -86,9 +95,11 @@ class KillSwitch:
         self._by_config = forced
         self._by_environment = forced_by_environment(environ)
         self._clock = clock
+        # Told whenever somebody has turned it.
+        self.turned: Callable[[Block], None] = lambda _state: None
         self._state = Block()
         self._read_at: float | None = None
-        self._follower = Follower(self._watch, self._refresh, "callgate-kill-switch")
+        self._follower = Follower(self._watch, self.refresh, "callgate-kill-switch")
 
     @property
     def engaged(self) -> bool:
@@ -126,7 +137,8 @@ class KillSwitch:
     async def stop(self) -> None:
         await self._follower.stop()
 
-    async def _refresh(self) -> None:
+    async def refresh(self) -> None:
+        """Read the state now."""
         before = self._clock()
         try:
             state = await self._store.read(read_block)
@@ -139,5 +151,7 @@ class KillSwitch:
             return
         if state.on != self._state.on:
             log.warning("kill switch is now %s (%s)", "on" if state.on else "off", state.by)
+            if self._read_at is not None:
+                self.turned(state)
         self._state = state
         self._read_at = before

@@ -22,9 +22,9 @@ from sqlalchemy import (
 from callgate.store import agent_schema
 
 # The newest migration; a test holds it equal to the head of store/migrations.
-HEAD: Final = "0006"
+HEAD: Final = "0007"
 # Oldest first, so that an unknown version can be told from an older one.
-VERSIONS: Final = ("0001", "0002", "0003", "0004", "0005", HEAD)
+VERSIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", HEAD)
 
 metadata: Final = agent_schema.metadata
 
@@ -107,6 +107,7 @@ person: Final = Table(
     Column("display_name", Text, nullable=False),
     Column("handle", LargeBinary, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    Column("role", Text, nullable=False),
 )
 
 # `transports` is a JSON array. A revoked passkey stays, so that it can never be enrolled again.

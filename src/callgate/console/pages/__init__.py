@@ -1,1 +1,41 @@
-"""The pages of the console, one module each: `routes(desk)` gives what a page answers to."""
+"""The pages, one module each with `routes(desk)`: none where the gateway lacks what a page shows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from callgate.console.pages import (
+    approvals,
+    approve,
+    enrol,
+    events,
+    home,
+    me,
+    passkeys,
+    people,
+    quarantine,
+    recover,
+    sessions,
+    settings,
+    sign_in,
+    tool,
+    tools,
+)
+
+PAGES: Final = (
+    home,
+    approvals,
+    approve,
+    tools,
+    tool,
+    sessions,
+    quarantine,
+    people,
+    settings,
+    events,
+    me,
+    passkeys,
+    sign_in,
+    enrol,
+    recover,
+)

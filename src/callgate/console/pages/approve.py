@@ -53,7 +53,7 @@ class Approve:
             return self._desk.sign_in_page(onward=f"/approve/{quote(request.path_params['id'])}", status=401)
         asked = await self._own(request, session)
         now = self._desk.now()
-        return self._desk.page(
+        return await self._desk.show(
             "approve",
             session,
             asked=asked,
@@ -68,7 +68,6 @@ class Approve:
             said={name.capitalize(): value for name, value in asked.agent.items() if name not in _SEEN},
             why=lines_of(asked.why),
             happened=_happened(asked, now),
-            tools_wait=await self._desk.tools_wait(session),
         )
 
     async def state(self, request: Request) -> Response:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from callgate.approval.model import Session
 from callgate.console.bodies import Body, Note
 from callgate.console.desk import Desk, TrustDesk
 from callgate.console.marking import Marks
 from callgate.console.rendering import statement
+from callgate.console.signed import Act
 from callgate.trust.model import Quarantined
+from callgate.trust.service import Settled
 
 _ROWS: Final = 100
 
 
 class _Settle(Body, frozen=True):
-    state: Literal["released", "dropped"]
     note: Note = ""
 
 
@@ -32,17 +34,14 @@ class Quarantine:
         self._trust = trust
 
     async def show(self, request: Request) -> Response:
-        person = await self._desk.person(request)
-        if person is None:
-            return self._desk.sign_in_page(onward="/quarantine", status=401)
+        person = await self._desk.visitor(request)
         held = await self._trust.service.holding(limit=_ROWS)
-        return self._desk.page(
+        return await self._desk.show(
             "quarantine",
             person,
             held=held,
             most=_ROWS,
             stamp=_stamp(held),
-            tools_wait=await self._desk.tools_wait(person),
         )
 
     async def stamp(self, request: Request) -> Response:
@@ -50,11 +49,9 @@ class Quarantine:
         return JSONResponse({"stamp": _stamp(await self._trust.service.holding(limit=_ROWS))})
 
     async def one(self, request: Request) -> Response:
-        person = await self._desk.person(request)
-        if person is None:
-            return self._desk.sign_in_page(onward="/quarantine", status=401)
+        person = await self._desk.visitor(request)
         view = await self._trust.service.show(request.path_params["handle"])
-        return self._desk.page(
+        return await self._desk.show(
             "held",
             person,
             held=view.held,
@@ -62,15 +59,24 @@ class Quarantine:
             texts=[Marks().lines("", text) for text in view.texts],
             raw=statement(view.raw),
             may_decide=self._trust.may_decide(person),
-            tools_wait=await self._desk.tools_wait(person),
         )
 
-    async def settle(self, request: Request) -> Response:
+    async def drop(self, request: Request) -> Response:
         person, body = await self._desk.change(request, _Settle)
+        return await self._settle(request, person, body, "dropped")
+
+    async def ready(self, request: Request, person: Session, _body: _Settle) -> str:
         self._trust.check(person)
-        held = await self._trust.settle(
-            request.path_params["handle"], body.state, by=person.user, note=body.note.strip()
-        )
+        view = await self._trust.service.show(request.path_params["handle"])
+        return f"Give the agent the result {view.held.handle} that was held back"
+
+    async def release(self, request: Request, person: Session, body: _Settle) -> Response:
+        return await self._settle(request, person, body, "released")
+
+    async def _settle(self, request: Request, person: Session, body: _Settle, state: Settled) -> Response:
+        self._trust.check(person)
+        handle = request.path_params["handle"]
+        held = await self._trust.settle(handle, state, by=person.user, note=body.note.strip())
         return JSONResponse({"state": held.state})
 
 
@@ -86,5 +92,6 @@ def routes(desk: Desk) -> list[Route]:
         Route("/quarantine", page.show),
         Route("/quarantine/stamp", page.stamp),
         Route("/quarantine/{handle}", page.one),
-        Route("/quarantine/{handle}/settle", page.settle, methods=["POST"]),
+        Route("/quarantine/{handle}/drop", page.drop, methods=["POST"]),
+        *Act(desk, "quarantine/release", _Settle, page.ready, page.release).routes("/quarantine/{handle}/release"),
     ]

@@ -29,17 +29,14 @@ class Sessions:
         self._trust = trust
 
     async def show(self, request: Request) -> Response:
-        person = await self._desk.person(request)
-        if person is None:
-            return self._desk.sign_in_page(onward="/sessions", status=401)
+        person = await self._desk.visitor(request)
         found = await self._trust.service.sessions(limit=_ROWS)
-        return self._desk.page(
+        return await self._desk.show(
             "sessions",
             person,
             rows=[(one, session_tags(one.label)) for one in found],
             most=_ROWS,
             stamp=_stamp(found),
-            tools_wait=await self._desk.tools_wait(person),
         )
 
     async def stamp(self, request: Request) -> Response:
@@ -48,11 +45,9 @@ class Sessions:
         return JSONResponse({"stamp": _stamp(await self._trust.service.sessions(limit=_ROWS))})
 
     async def one(self, request: Request) -> Response:
-        person = await self._desk.person(request)
-        if person is None:
-            return self._desk.sign_in_page(onward="/sessions", status=401)
+        person = await self._desk.visitor(request)
         picture = await self._trust.service.view(request.path_params["key"])
-        return self._desk.page(
+        return await self._desk.show(
             "session",
             person,
             picture=picture,
@@ -61,7 +56,6 @@ class Sessions:
             flagged=[node for node in picture.nodes if node.kind == "result" and node.warnings],
             command=shlex.join(["callgate", "session", "declassify", picture.session.key, "--note", "WHY"]),
             stamp=str(picture.session.version),
-            tools_wait=await self._desk.tools_wait(person),
         )
 
     async def version(self, request: Request) -> Response:

@@ -29,16 +29,14 @@ class Tool:
 
     async def show(self, request: Request) -> Response:
         server_key, tool_key = request.path_params["server"], request.path_params["tool"]
-        session = await self._desk.person(request)
-        if session is None:
-            return self._desk.sign_in_page(onward="/tools", status=401)
+        session = await self._desk.visitor(request)
         review = await self._tools.review()
         server = _server(review, server_key)
         view = next((one for one in server.tools if key_of(one.tool) == tool_key), None)
         if view is None:
             raise Refused(Reason.PAGE_UNKNOWN, "This server has no such tool.", advice="Look for it on /tools.")
         pins = self._tools.pins
-        return self._desk.page(
+        return await self._desk.show(
             "tool",
             session,
             card=Card(view),
@@ -46,13 +44,11 @@ class Tool:
             may_decide=self._tools.may_decide(session),
             history=[_entry(pin) for pin in reversed(await pins.history(view.server_id, view.tool))],
             texts=[_text(one, view) for one in await pins.shelf.texts(view.server_id, view.tool)],
-            tools_wait=await self._desk.and_held(session, Waits.of(review)),
+            waits=await self._desk.and_theirs(session, Waits.of(review)),
         )
 
     async def server(self, request: Request) -> Response:
-        session = await self._desk.person(request)
-        if session is None:
-            return self._desk.sign_in_page(onward="/tools", status=401)
+        session = await self._desk.visitor(request)
         review = await self._tools.review()
         server = _server(review, request.path_params["server"])
         sheets = max(1, -(-len(server.tools) // _ROWS))
@@ -60,7 +56,7 @@ class Tool:
         number = min(max(int(text), 1), sheets) if text.isascii() and text.isdigit() and len(text) < 6 else 1
         first = (number - 1) * _ROWS
         rows = [(view, key_of(view.tool)) for view in server.tools[first : first + _ROWS]]
-        return self._desk.page(
+        return await self._desk.show(
             "server",
             session,
             key=key_of(server.seen.server_id),
@@ -69,7 +65,7 @@ class Tool:
             first=first,
             number=number,
             sheets=sheets,
-            tools_wait=await self._desk.and_held(session, Waits.of(review)),
+            waits=await self._desk.and_theirs(session, Waits.of(review)),
         )
 
 

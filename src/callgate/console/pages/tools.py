@@ -12,10 +12,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from callgate.approval.display import escape
+from callgate.approval.model import Session
 from callgate.console.bodies import Body, Note, Word
 from callgate.console.brief import Brief
 from callgate.console.cards import Card, key_of
 from callgate.console.desk import Desk, ToolDesk
+from callgate.console.signed import Act
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import Finding
 from callgate.pinning.service import Choice
@@ -27,6 +29,8 @@ SHEET_BYTES: Final = 262_144
 # Of the tools that nothing is to be decided about; the server's own page has all of them.
 _SETTLED: Final = 100
 _DECISIONS: Final = 200
+# Of the tools that a signature is about, so many are named to the person once more.
+_NAMED: Final = 3
 _OVERRULE: Final = "Read what was found; a box at the tool says that you approve it all the same."
 
 Key = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
@@ -81,14 +85,12 @@ class Tools:
         self._tools = tools
 
     async def show(self, request: Request) -> Response:
-        session = await self._desk.person(request)
-        if session is None:
-            return self._desk.sign_in_page(onward="/tools", status=401)
+        session = await self._desk.visitor(request)
         review = await self._tools.review()
         brief = Brief.of(review)
         sheets = _sheets(review)
         number = _number(request, len(sheets))
-        return self._desk.page(
+        return await self._desk.show(
             "tools",
             session,
             review=review,
@@ -99,7 +101,7 @@ class Tools:
             before=sum(len(sheet) for sheet in sheets[: number - 1]),
             may_decide=self._tools.may_decide(session),
             broken=self._tools.pins.book.broken,
-            tools_wait=await self._desk.and_held(session, brief.waits),
+            waits=await self._desk.and_theirs(session, brief.waits),
             marks=" ".join(brief.marks),
             stamp=brief.stamp,
         )
@@ -114,13 +116,23 @@ class Tools:
         return JSONResponse(answer)
 
     async def decide(self, request: Request) -> Response:
+        """Decisions that take something away; to approve takes a signature."""
         session, body = await self._desk.change(request, _Decide)
+        if any(one.action == "approve" for one in body.decisions):
+            raise Refused(Reason.SIGNATURE_NEEDED)
+        return await self.carry_out(request, session, body)
+
+    async def ready(self, _request: Request, session: Session, body: _Decide) -> str:
+        self._tools.check(session)
+        known = _known(await self._tools.review())
+        names = [named(known[one.server, one.tool]) for one in body.decisions if (one.server, one.tool) in known]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return f"Decide on {', '.join(names[:_NAMED])}{more}"
+
+    async def carry_out(self, _request: Request, session: Session, body: _Decide) -> Response:
         self._tools.check(session)
         review = await self._tools.review()
-        known = {
-            (key_of(view.server_id), key_of(view.tool)): view for server in review.servers for view in server.tools
-        }
-        choices = list(_choices(body.decisions, known))
+        choices = list(_choices(body.decisions, _known(review)))
         servers = {key_of(server.seen.server_id): server.seen.server_id for server in review.servers}
         together = tuple(servers[key] for key in dict.fromkeys(body.together) if key in servers)
         try:
@@ -131,14 +143,20 @@ class Tools:
             raise Refused(refused.reason, f"{refused.message}. Nothing was decided.", advice=_OVERRULE) from None
         return JSONResponse({"decided": len(choices)})
 
-    async def reviewed(self, request: Request) -> Response:
-        session, body = await self._desk.change(request, _Reviewed)
+    async def ready_together(self, _request: Request, session: Session, _body: _Reviewed) -> str:
         self._tools.check(session)
+        return "Approve that these servers are used together"
+
+    async def reviewed(self, _request: Request, session: Session, body: _Reviewed) -> Response:
         for one in (await self._tools.review()).sets:
             if key_of(one.group) == body.group:
                 await self._tools.pins.review_set(one.group, body.version, by=session.user)
                 return JSONResponse({})
         raise Refused(Reason.PAGE_UNKNOWN, "There is no such set of servers.", advice="Load the page again.")
+
+
+def _known(review: Review) -> dict[tuple[str, str], ToolView]:
+    return {(key_of(view.server_id), key_of(view.tool)): view for server in review.servers for view in server.tools}
 
 
 def named(view: ToolView) -> str:
@@ -236,5 +254,6 @@ def routes(desk: Desk) -> list[Route]:
         Route("/tools", page.show),
         Route("/tools/waiting", page.waiting),
         Route("/tools/decide", page.decide, methods=["POST"]),
-        Route("/tools/reviewed-together", page.reviewed, methods=["POST"]),
+        *Act(desk, "tools/approve", _Decide, page.ready, page.carry_out).routes("/tools/approve"),
+        *Act(desk, "tools/together", _Reviewed, page.ready_together, page.reviewed).routes("/tools/reviewed-together"),
     ]

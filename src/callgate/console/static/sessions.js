@@ -1,6 +1,7 @@
 // Sessions and held results: the page follows what happens, and asks twice before a result goes.
 
 import { localTimes } from "./frame.js";
+import { signedPost } from "./signed.js";
 import { get, post } from "./wire.js";
 
 const place = (id) => document.getElementById(id);
@@ -49,7 +50,7 @@ async function poll() {
 }
 
 const SAID = {
-  released: ["Release this result to the agent?", "The agent will read what stands here, with whatever it asks for.", "Release it"],
+  released: ["Release this result to the agent?", "The agent will read what stands here, with whatever it asks for.", "Release it with passkey"],
   dropped: ["Drop this result?", "Nothing of it is kept. The agent never gets it.", "Drop it"],
 };
 
@@ -77,7 +78,10 @@ function deciding(held) {
     if (send.getAttribute("aria-disabled") === "true") return;
     send.setAttribute("aria-disabled", "true");
     try {
-      await post(`/quarantine/${held.dataset.handle}/settle`, { state, note: place("settle-note").value });
+      const way = `/quarantine/${held.dataset.handle}`;
+      const body = { note: place("settle-note").value };
+      if (state === "released") await signedPost(`${way}/release`, body, { doing: "released" });
+      else await post(`${way}/drop`, body);
       location.reload();
     } catch (error) {
       problem.textContent = `${error.message} ${error.advice ?? ""}`;

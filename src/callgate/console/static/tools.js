@@ -2,6 +2,7 @@
 
 import { localTimes } from "./frame.js";
 import { attempt, quiet } from "./notice.js";
+import { signedPost } from "./signed.js";
 import { Failure, get, post } from "./wire.js";
 
 const place = (id) => document.getElementById(id);
@@ -121,6 +122,12 @@ function reasoned(note) {
   return false;
 }
 
+// What lets something through is signed; to take it away needs no passkey.
+const decide = (body) =>
+  body.decisions.some(({ action }) => action === "approve")
+    ? signedPost("/tools/approve", body, { doing: "decided" })
+    : post("/tools/decide", body);
+
 async function send() {
   const cards = marked();
   const notes = cards.filter((card) => choice(card) === "block").map((card) => card.querySelector("[data-note]"));
@@ -128,7 +135,7 @@ async function send() {
   const decisions = cards.map(decision);
   const together = all("#review .server[data-whole]").map((server) => server.dataset.server);
   try {
-    await post("/tools/decide", { decisions, together });
+    await decide({ decisions, together });
   } catch (error) {
     if (OUTDATED.has(error.reason)) await redraw();
     throw error;
@@ -197,7 +204,7 @@ function single(tool) {
         const action = button.dataset.act;
         const note = place("note").value;
         if (action === "block" && !reasoned(place("note"))) return;
-        await post("/tools/decide", { decisions: [{ action, server, tool: name, hash, note, override: override?.checked ?? false }] });
+        await decide({ decisions: [{ action, server, tool: name, hash, note, override: override?.checked ?? false }] });
         location.reload();
       }),
     );
@@ -219,7 +226,7 @@ if (place("review")) {
       const { group, version } = button.dataset;
       attempt(button, async () => {
         try {
-          await post("/tools/reviewed-together", { group, version });
+          await signedPost("/tools/reviewed-together", { group, version });
         } finally {
           await redraw();
         }

@@ -1,0 +1,16 @@
+// The kill switch: on at once, off with a passkey.
+
+import { attempt } from "./notice.js";
+import { signedPost } from "./signed.js";
+import { post } from "./wire.js";
+
+const turn = document.getElementById("turn");
+turn?.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const note = document.getElementById("turn-note").value;
+  attempt(turn.querySelector("[type=submit]"), async () => {
+    if (turn.dataset.on === "yes") await signedPost("/switch/off", { note });
+    else await post("/switch/on", { note });
+    location.reload();
+  });
+});
