@@ -11,6 +11,7 @@ CallgateError
 │   ├── StoreTooOld    needs `callgate store upgrade`
 │   └── StoreUnavailable
 ├── AuditError         the log or a proof does not hold
+│   ├── NotInTree      the record is there, and not yet under a checkpoint
 │   └── Tampered       names the first record that is not what was written
 └── KeyringError       a secret of the gateway is missing, unreadable or readable by others
 
@@ -399,7 +400,9 @@ _TABLE: dict[Reason, _Row] = {
         "Let the server's author name and type its arguments, or block the tool.",
     ),
     Reason.NOT_A_REVIEWER: _row(
-        403, "This person may not decide which tools are used.", "Ask one of those whom pinning.reviewers names."
+        403,
+        "This person may not decide which tools are used.",
+        "Ask an operator, or one of those whom pinning.reviewers names.",
     ),
     Reason.ROLE_NEEDED: _row(
         403,
@@ -766,6 +769,10 @@ class StoreUnavailable(StoreError):
 
 class AuditError(CallgateError):
     """The log or a proof does not hold."""
+
+
+class NotInTree(AuditError):
+    """A record that no checkpoint covers yet."""
 
 
 class Tampered(AuditError):

@@ -39,7 +39,7 @@ def outcome(number: int, **changes: Any) -> OutcomeRecord:
 
 
 def open_log(url: str, keys: Path, **options: Any) -> AuditLog:
-    store = Store.open(url, busy_seconds=1.0)
+    store = Store.open(url, busy_seconds=20.0)
     try:
         return AuditLog(store, Keyring(keys, environ={}), **options)
     except BaseException:

@@ -9,6 +9,7 @@ Few imports: a test starts many of these.
 
 import json
 import os
+import select
 import sys
 import threading
 import time
@@ -19,7 +20,7 @@ MODERN = "2026-07-28"
 VERSION_META = "io.modelcontextprotocol/protocolVersion"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
-TICK = 0.005
+TICK = 0.02
 
 
 class Shop:
@@ -156,7 +157,7 @@ class Shop:
         fresh.replace(self.directory / "state.json")
         with (self.directory / "pushes").open("ab") as pushes:
             pushes.write(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n')
-        time.sleep(20 * TICK)
+        time.sleep(5 * TICK)
 
     def pushes(self, begin: int) -> tuple[list[bytes], int]:
         """What was pushed after that place, and the place behind it."""
@@ -281,7 +282,9 @@ def serve_http(shop: Shop, port: int) -> None:
                         said = line if rpc_id is None or line in first else tagged(line, rpc_id)
                         self.wfile.write(b"data: " + said + b"\n\n")
                         self.wfile.flush()
-                    time.sleep(TICK)
+                    if select.select([self.connection], [], [], TICK)[0]:
+                        # Who has left is told nothing more, and takes no more of the machine.
+                        return
                     lines, place = shop.pushes(place)
             except OSError:
                 return

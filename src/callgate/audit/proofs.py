@@ -6,7 +6,7 @@ import msgspec
 
 from callgate.audit import merkle, note, tiles
 from callgate.audit.storage import Head, TreeTables
-from callgate.errors import AuditError, Tampered
+from callgate.errors import AuditError, NotInTree, Tampered
 
 
 class Inclusion(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ def inclusion(tables: TreeTables, record: int) -> Inclusion:
     head = _head(tables)
     leaf = leaf_of(tables, record, head.size)
     if leaf is None:
-        raise AuditError(
+        raise NotInTree(
             f"record {record} is not in the tree yet", advice="Try again in a second; a running gateway adds it."
         )
     grown = tiles.Tiles(head.size, tables.tile)

@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 
@@ -21,7 +21,9 @@ from callgate.cli.common import (
     open_store,
     operator,
     print_json,
+    progress,
     say,
+    working,
 )
 from callgate.cli.people import plain
 from callgate.cli.receipts import read_text, verify_receipt
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from callgate.keyring import Keyring
     from callgate.store import Store
 
+_ATTEMPTS: Final = 5
 SinceOption = Annotated[str | None, typer.Option("--since", help="From then on: 2h, 7d, 2026-11-15 or a full time.")]
 UntilOption = Annotated[str | None, typer.Option("--until", help="Up to then, in the same forms.")]
 
@@ -128,27 +131,24 @@ def verify(
     if receipt is not None:
         verify_receipt(receipt, key, arguments, as_json=as_json)
         return
-    from rich.progress import Progress
-
     from callgate.audit.sequencer import Sequencer
     from callgate.audit.verify import verify as verify_log
     from callgate.keyring import CHECKPOINT, SEAL
 
-    with (
-        open_store(config, store) as (loaded, opened),
-        Progress(console=console(stderr=True), transient=True) as progress,
-    ):
+    with open_store(config, store) as (loaded, opened):
         # Not `open_log`, which wants a log that holds: here is said what does not.
         keyring = keys_of(loaded)
         keyring.require(SEAL, CHECKPOINT)
         _catch_up(Sequencer(opened, keyring))
-        task = progress.add_task("verifying")
-        report = verify_log(
-            opened,
-            keyring,
-            earlier=_noted(opened, keyring, checkpoint),
-            progress=lambda done, total: progress.update(task, completed=done, total=total),
-        )
+        earlier = _noted(opened, keyring, checkpoint)
+        with progress() as bar:
+            task = bar.add_task("verifying")
+            report = verify_log(
+                opened,
+                keyring,
+                earlier=earlier,
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
     if as_json:
         print_json({"ok": True, **{name: getattr(report, name) for name in report.__struct_fields__}})
         return
@@ -168,8 +168,6 @@ def export(
     until: UntilOption = None,
 ) -> None:
     """Write every record as JSON Lines."""
-    from rich.progress import Progress
-
     from callgate.audit import reading
 
     now = time.time()
@@ -177,12 +175,12 @@ def export(
     with open_store(config, store) as (_, opened), opened.audit_reading() as tables:
         total = tables.count(wanted)
         target: Any = nullcontext(sys.stdout.buffer) if output is None else _create(output)
-        with target as file, Progress(console=console(stderr=True), transient=True) as progress:
-            task = progress.add_task("exporting", total=total)
+        with target as file, progress() as bar:
+            task = bar.add_task("exporting", total=total)
             for done, (number, body) in enumerate(tables.bodies(wanted), 1):
                 file.write(b'{"id":%d,"record":%b}\n' % (number, body))
                 if done % 1000 == 0:
-                    progress.update(task, completed=done)
+                    bar.update(task, completed=done)
     if output is not None:
         say(f"{total} records written to {output}.")
 
@@ -196,12 +194,20 @@ def receipt(
     """Make a receipt that proves one call offline: `callgate audit verify --receipt FILE`."""
     from callgate.audit import reading
     from callgate.audit import receipt as receipts
+    from callgate.errors import NotInTree
 
     with open_log(config, store) as (log, opened, keyring):
-        _catch_up(log)
-        with opened.audit_reading() as tables:
-            found = reading.entry(tables, call)
-            document = receipts.encode(receipts.make(tables, found.decision.call, keyring.public_keys()))
+        for left in range(_ATTEMPTS, 0, -1):
+            _catch_up(log)
+            try:
+                with opened.audit_reading() as tables:
+                    found = reading.entry(tables, call)
+                    document = receipts.encode(receipts.make(tables, found.decision.call, keyring.public_keys()))
+                break
+            except NotInTree:
+                # The call ended a moment ago: its outcome came after the tree was brought up to date.
+                if left == 1:
+                    raise
     if output is None:
         sys.stdout.buffer.write(document)
         return
@@ -255,7 +261,8 @@ def prune(
         return
     with open_log(config, store) as (log, _, _):
         _catch_up(log)
-        removed = log.prune_sync(operator(), days)
+        with working("removing old records"):
+            removed = log.prune_sync(operator(), days)
     typer.echo(f"{removed} records removed.")
 
 
@@ -267,7 +274,8 @@ def _catch_up(log: AuditLog | Sequencer) -> None:
     from callgate.errors import KeyringError, StoreUnavailable, Tampered
 
     try:
-        log.catch_up()
+        with working("adding the newest records to the tree"):
+            log.catch_up()
     except (StoreUnavailable, KeyringError) as error:
         say(f"The newest records are not in the tree yet: {error}")
     except Tampered as error:
