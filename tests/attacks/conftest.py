@@ -10,7 +10,7 @@ from support.gateway import Gateway, serving
 from support.hostile import HostileServer, Reply, assert_works, connect, hostile_server, post, read_all
 from support.offices import trust_offices, trust_site
 from support.pinning import _pinned, pinned  # noqa: F401 - fixtures
-from support.postgres import database
+from support.stores import ready
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,5 @@ def library():
 def durable(request, tmp_path, monkeypatch):
     """A fresh store of each kind, with its keys in a folder of the test's own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'approvals.db'}"
-        return
-    with database() as url:
+    with ready(request.param, tmp_path) as url:
         yield url

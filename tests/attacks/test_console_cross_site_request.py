@@ -6,13 +6,16 @@ import contextlib
 import pytest
 from aiohttp import web
 
+from callgate.console.cards import key_of
+from support.agent_sessions import HANDLE
 from support.browser import PATIENCE_MS, chromium
-from support.console import live_console
+from support.console import whole_console
+from support.reviewing import FILES_ID
 
 
 @pytest.fixture
-async def console():
-    async with live_console() as running:
+async def console(tmp_path):
+    async with whole_console(tmp_path, shelf=None) as running:
         yield running
 
 
@@ -27,8 +30,36 @@ async def bodies(console, person, asked):
         f"/passkeys/{passkey}/revoke/options": {},
         f"/passkeys/{passkey}/revoke": await console.signed_for(f"/passkeys/{passkey}/revoke/options", person),
         "/device/options": {},
+        "/switch/on": {},
+        "/switch/off/options": {"since": 0},
+        "/switch/off": {"body": {"since": 0}, "challengeId": "x", "response": {}},
+        **await acts(console, person),
         "/sign-out": {},
     }
+
+
+async def acts(console, person):
+    """What an operator signs, signed already: only the way it is sent is wrong."""
+    if await console.approvals.shelf.user("bert") is None:
+        await console.sign_in("bert", role="approver")
+    view = await console.pins.find(FILES_ID, "list_files")
+    tool = {"server": key_of(FILES_ID), "tool": key_of("list_files"), "hash": view.approval_hash}
+    plain = {
+        "/tools/decide": {"decisions": [tool | {"action": "block", "note": "no"}]},
+        f"/quarantine/{HANDLE}/drop": {},
+    }
+    signed = {
+        "/tools/approve": {"decisions": [tool | {"action": "approve"}]},
+        f"/quarantine/{HANDLE}/release": {},
+        "/people/invite": {"name": "eve", "role": "operator"},
+        "/people/bert/role": {"role": "operator", "before": "approver"},
+        "/people/bert/revoke": {"passkey": console.people["bert"].credential.id},
+        "/people/bert/remove": {"passkeys": 1},
+    }
+    for path, body in signed.items():
+        plain[f"{path}/options"] = body
+        plain[path] = await console.challenge(path, body, person)
+    return plain
 
 
 async def assert_untouched(console, person, asked):
@@ -36,6 +67,12 @@ async def assert_untouched(console, person, asked):
     passkey = await console.approvals.shelf.credential(person.credential.id)
     assert (passkey.name, passkey.revoked_at) == ("Test key", None)
     assert (await console.get("/waiting", person)).json["waiting"] == 1
+    assert not console.rooms.switch.engaged
+    assert (await console.pins.find(FILES_ID, "list_files")).state == "new"
+    assert (await console.trust.shelf.held(HANDLE)).state == "held"
+    assert await console.approvals.shelf.user("eve") is None
+    bert = await console.approvals.shelf.user("bert")
+    assert bert is None or bert.role == "approver"
 
 
 FORGED = {

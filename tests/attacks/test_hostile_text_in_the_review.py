@@ -164,7 +164,7 @@ async def test_a_refusal_that_names_a_tool_spells_its_name_out(console, pins):
     name = f"a{HIDDEN.replace(chr(0), '')}b"
     await meet(pins.shelf, "files", "npm:files@1.0.0", [tool(name)])
     decision = {"action": "approve", "server": key_of("npm:files@1.0.0"), "tool": key_of(name), "hash": "sha256:0"}
-    answer = await console.post("/tools/decide", {"decisions": [decision]}, person)
+    answer = await console.act("/tools/approve", {"decisions": [decision]}, person)
     assert answer.reason == "tool_changed"
     assert_harmless(answer.json["error"]["message"])
 

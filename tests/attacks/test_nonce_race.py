@@ -1,15 +1,13 @@
 """The same signed request, sent many times at once to several gateways: one of them passes."""
 
 import asyncio
-from contextlib import ExitStack
 
 import pytest
 
 from callgate.agents.memory import MemoryAgents
-from callgate.store import Store
-from support.postgres import database
 from support.registry import requirement
 from support.rush import NOW, SCOPE, rush
+from support.stores import ready
 
 PROCESSES = 4
 COPIES = 200
@@ -17,9 +15,7 @@ COPIES = 200
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request, tmp_path):
-    with ExitStack() as stack:
-        place = f"sqlite:///{tmp_path / 'store.db'}" if request.param == "sqlite" else stack.enter_context(database())
-        Store.open(place).close_sync()
+    with ready(request.param, tmp_path) as place:
         yield place
 
 

@@ -107,7 +107,7 @@ class Acl:
         found += [
             Limit(f"tool.{at}", one.per_minute, one.burst, one.tool)
             for at, one in enumerate(self._tool_limits)
-            if tool and one.agent in ("", agent) and _matches_folded(one.tool, tool)
+            if tool and one.agent in ("", agent) and restricts(one.tool, tool)
         ]
         return [limit for limit in found if limit is not None]
 
@@ -128,7 +128,7 @@ def permits(policy: ToolPolicy, tool: str) -> bool:
         return True
     if not tool or len(tool) > MAX_NAME:
         return False
-    if any(_matches_folded(glob, tool) for glob in policy.deny):
+    if any(restricts(glob, tool) for glob in policy.deny):
         return False
     return policy.allow is None or any(_matches(glob, tool) for glob in policy.allow)
 
@@ -164,9 +164,9 @@ def _matches(glob: str, name: str) -> bool:
     return glob in ("*", name) or _compiled(glob).match(name) is not None
 
 
-def _matches_folded(glob: str, name: str) -> bool:
+def restricts(glob: str, name: str) -> bool:
     """What restricts is matched widely; a name that is too long for any tool is restricted by everything."""
-    return len(name) > MAX_NAME or _matches(glob, name) or _matches(_folded(glob), _folded(name))
+    return len(name) > MAX_NAME or _matches(glob, name) or _matches(folded(glob), folded(name))
 
 
 @lru_cache(maxsize=4096)
@@ -175,7 +175,7 @@ def _compiled(glob: str) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=4096)
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
     """What a careless reader may take a name for: cut at a NUL, without what cannot be seen, in one case and width."""
     text = unicodedata.normalize("NFKC", name.partition("\0")[0])
     return "".join(one for one in text if unicodedata.category(one) not in _UNSEEN).casefold()

@@ -13,8 +13,8 @@ import ipaddress
 import re
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 import msgspec
@@ -23,9 +23,7 @@ from yarl import URL
 
 from callgate.agents.model import DIRECTORY_TYPE
 from callgate.agents.reaching import USUAL, FetchFailed, Network, Place, Reach, literal_address, place, public
-
-# Every address of a host, once.
-Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+from callgate.agents.resolving import Lookups, Resolve
 
 JSON_TYPES: Final = (DIRECTORY_TYPE, "application/jwk-set+json", "application/json")
 _MAX_AGE: Final = re.compile(r"(?:\A|[\s,])max-age\s*=\s*\"?(\d{1,9})\b", re.IGNORECASE)
@@ -54,13 +52,6 @@ class Answer(NamedTuple):
     max_age: int | None = None
 
 
-async def look_up(host: str, port: int) -> Sequence[str]:
-    """Every address of a host, by the system's resolver."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
-
-
 class Fetcher:
     """Fetches documents over https, each on a connection of its own."""
 
@@ -69,12 +60,13 @@ class Fetcher:
         reach: Reach = USUAL,
         caps: Caps = USUAL_CAPS,
         *,
-        resolve: Resolve = look_up,
+        resolve: Resolve | None = None,
         trusted: ssl.SSLContext | None = None,
     ) -> None:
         self.reach = reach
         self.caps = caps
-        self._resolve = resolve
+        self._given = resolve
+        self._resolve = resolve or Lookups()
         self._networks: tuple[Network, ...] = tuple(ipaddress.ip_network(one) for one in reach.networks)
         self._tls = trusted
 
@@ -91,6 +83,10 @@ class Fetcher:
             raise FetchFailed("unreachable", f"the connection failed: {type(why).__name__}") from why
         except (OSError, ValueError) as why:
             raise FetchFailed("unreachable", f"the host cannot be reached: {type(why).__name__}") from why
+
+    def apart(self) -> Fetcher:
+        """Another one like this, whose names need not wait behind those of strangers."""
+        return Fetcher(self.reach, self.caps, resolve=self._given, trusted=self._tls)
 
     async def body(self, url: str) -> bytes:
         """The same without what is around it, for whoever wants a key set."""

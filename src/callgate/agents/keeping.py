@@ -22,6 +22,8 @@ BUDGETS: Final = 100_000
 NONCES: Final = 1_000_000
 
 DIRECTORY_BYTES: Final = 512 * 1024
+# Of all directories in the memory of one process.
+MEMORY_BYTES: Final = 32 * 1024 * 1024
 JWK_BYTES: Final = 16 * 1024
 CHARS: Final = 2048
 DIGEST_BYTES: Final = 64

@@ -138,11 +138,14 @@ class MemoryAgents:
         if fetched.version < self._flushed:
             return False
         self._directories[fetched.url] = keeping.merged(self._directories.get(fetched.url), fetched)
-        if len(self._directories) > keeping.DIRECTORIES:
+        while len(self._directories) > keeping.DIRECTORIES or self._size() > keeping.MEMORY_BYTES:
             others = [one for one in self._directories.values() if one.url != fetched.url]
             least = min(others, key=lambda one: (*keeping.worth(one), keeping.digest(one.url)))
             del self._directories[least.url]
         return True
+
+    def _size(self) -> int:
+        return sum(len(one.body) for one in self._directories.values())
 
     async def flush_directory(self, url: str | None, now: int) -> int:  # noqa: ARG002
         gone = len(self._directories) if url is None else int(url in self._directories)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from typing import Final, NamedTuple, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -17,6 +17,7 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 MAX_URL: Final = 2048
 PORTS: Final = {"https": 443, "http": 80}
 _HOST: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\Z")
+_SLASH: Final = re.compile(r"[/\\]")
 # RFC 6052 §2.1: IPv4 addresses behind a translator.
 _TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
 # Special purposes (RFC 6890 and its registries) that not every Python version knows to be such.
@@ -90,6 +91,9 @@ def place(url: str, reach: Reach = USUAL) -> Place:
         raise FetchFailed("not_https", "only https is fetched")
     if "@" in parts.netloc or "#" in url or port == 0:
         raise FetchFailed("url_invalid", "the URL has a user, a fragment or port 0")
+    if any(part.partition(";")[0] in {".", ".."} for part in _SLASH.split(unquote(parts.path))):
+        # What is allowed and what is fetched would be two places: servers take such steps themselves.
+        raise FetchFailed("url_invalid", "the URL has steps (`..`) in its path")
     literal = literal_address(host)
     if literal is None and not _HOST.fullmatch(host):
         raise FetchFailed("url_invalid", "the URL has no host that could be looked up")

@@ -175,7 +175,7 @@ class Verifier:
                 Reason.UNKNOWN_KEYID,
                 "The private half of this key is printed in a specification; make one of your own.",
             )
-        if (key.not_before or now) > now or (key.not_after or now) < now:
+        if (key.not_before is not None and key.not_before > now) or (key.not_after is not None and key.not_after < now):
             raise Refused(Reason.UNKNOWN_KEYID, "The directory limits the life of this key to another time.")
         return key
 

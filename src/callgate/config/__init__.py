@@ -15,6 +15,7 @@ from callgate.config.model import (
     Store,
     Telemetry,
 )
+from callgate.config.notify import Notify
 from callgate.config.pinning import Pinning, ServerPinning
 from callgate.config.rules import Address, parse_address
 from callgate.config.schema import schema
@@ -39,6 +40,7 @@ __all__ = [
     "Kya",
     "Limits",
     "Logging",
+    "Notify",
     "OAuth",
     "Pinning",
     "Policy",

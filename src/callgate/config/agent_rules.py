@@ -123,6 +123,11 @@ class AgentRules(Section, frozen=True):
         return self.allow_tools is not None or bool(self.deny_tools or self.per_tool)
 
     @property
+    def restricts(self) -> bool:
+        """Whether it says no to anything."""
+        return self.denied or self.names_tools or self.limits
+
+    @property
     def limits(self) -> bool:
         return self.per_minute is not None or bool(self.per_tool)
 
@@ -153,7 +158,7 @@ class KnownAgent(AgentRules, frozen=True):
     ] = field(default_factory=dict)
     subject: Annotated[
         str | None,
-        Meta(description="Its OAuth tokens, as `https://ISSUER#SUBJECT` or `https://ISSUER#CLIENT_ID`."),
+        Meta(description="Its OAuth tokens, as `https://ISSUER#SUBJECT`: what their `sub` says, not the client."),
         Rule(check=token_subject),
     ] = None
     servers: Annotated[

@@ -48,12 +48,13 @@ class Signatures(Section, frozen=True):
         Meta(description="Whether signatures need a nonce. One that is there is good once, whatever this says."),
     ] = "required"
     discovery: Annotated[
-        Literal["trust", "allow", "ignore"],
+        Literal["trust", "allow", "ignore"] | None,
         Meta(
             description="Whose directories are fetched because a request's Signature-Agent names them: of anybody "
-            "(`trust`), of `origins` only (`allow`), or of nobody (`ignore`)."
+            "(`trust`), of `origins` only (`allow`), or of nobody (`ignore`). By default `trust`, but `ignore` where "
+            "`directories` or `data_uris` say whose keys count and neither `enabled` nor `agents_directory` is set."
         ),
-    ] = "trust"
+    ] = None
     origins: Annotated[
         tuple[str, ...],
         Meta(description="Origins of directories for `discovery = allow`, such as `https://agent.example`."),
@@ -98,9 +99,17 @@ class Signatures(Section, frozen=True):
         Meta(description="Refuse to start with settings for trying things out. By default yes beyond loopback."),
     ] = None
 
+    @property
+    def discovers(self) -> Literal["trust", "allow", "ignore"]:
+        """Whose directories are fetched: who names the keys that count does not mean everybody else's as well."""
+        if self.discovery is not None:
+            return self.discovery
+        named = self.directories or self.data_uris
+        return "ignore" if named and not self.enabled and self.agents_directory is None else "trust"
+
     def clashes(self) -> Iterator[Clash]:
         if self.origins and self.discovery != "allow":
-            text = f'these count with discovery = "allow", and it is "{self.discovery}"; write that, or take them away'
+            text = f'these count with discovery = "allow", and it is "{self.discovers}"; write that, or take them away'
             yield Clash("origins", text, ("origins", "discovery"))
         if self.discovery == "allow" and not self.origins:
             text = 'name whose directories may be fetched, as origins = ["https://agent.example"]'
@@ -197,7 +206,8 @@ class Agents(Section, frozen=True):
         str | None,
         Meta(
             description="The origin that agents know this gateway by, such as `https://gate.example`, where something "
-            "stands in front of it. Signatures have to be for it. By default what the request's Host says, with http."
+            "stands in front of it. Signatures have to be for it. By default what the request's Host says, with http: "
+            "one of `gateway.allowed_hosts`, or the address and port that it came to."
         ),
         Rule(check=words.own_origin, expand=True),
     ] = None
@@ -279,6 +289,9 @@ class Agents(Section, frozen=True):
         if self.mode == "required" and not self.kinds:
             text = "nobody could prove who they are; enable signatures, OAuth or API keys"
             yield Clash("mode", text, ("mode", "signatures", "oauth", "api_keys", "known"))
+        if self.mode == "off" and any(one.restricts for one in self.rules()):
+            text = "nobody is asked who they are, and these rules would hold for nobody; take this away, or them"
+            yield Clash("mode", text, ("mode", "default", "servers", "known"))
         if self.oauth.issuers and self.oauth.resource is None and not _https(self.external_url):
             text = 'tokens have to be for this gateway; write external_url = "https://gate.example" in [agents]'
             yield Clash(("oauth", "issuers"), text, ("oauth", "external_url"))
@@ -319,10 +332,13 @@ class Agents(Section, frozen=True):
 
 
 def exposed(agents: Agents, address: Address, listen: str) -> Iterator[Clash]:
-    """What must not be so on an address that others can reach."""
+    """What must not be so on such an address, and above all on one that others can reach."""
+    both = ("gateway", "agents")
+    if agents.kya.mode == "required" and agents.in_force(address) != "required":
+        text = 'who does not sign would need no token; write mode = "required" in [agents], or "optional" here'
+        yield Clash(("agents", "kya", "mode"), text, both)
     if address.is_loopback:
         return
-    both = ("gateway", "agents")
     if not agents.kinds:
         yield Clash(("gateway", "listen"), f"{listen} {_NOBODY}", both)
     elif agents.mode in ("off", "optional"):

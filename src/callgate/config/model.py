@@ -12,6 +12,7 @@ from msgspec import Meta, field
 from callgate.config import rules
 from callgate.config.agents import Agents, exposed, nowhere
 from callgate.config.approval import Approval
+from callgate.config.notify import Notify
 from callgate.config.pinning import Pinning
 from callgate.config.rules import Address, Rule
 from callgate.config.secret import Secret, mask_url
@@ -224,6 +225,7 @@ class Config(Section, frozen=True):
     pinning: Pinning = Pinning()
     trust: Trust = Trust()
     policy: Policy = Policy()
+    notify: Notify = Notify()
     limits: Limits = Limits()
     logging: Logging = Logging()
     telemetry: Telemetry = Telemetry()

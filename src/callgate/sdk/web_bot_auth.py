@@ -56,6 +56,7 @@ MAX_BODY: Final = 4 * 1024 * 1024
 BODY_SECONDS: Final = 30.0
 # RFC 6455 §7.4.1: against a policy.
 _AGAINST_POLICY: Final = 1008
+_PORTS: Final = {"http": ":80", "https": ":443"}
 
 
 class WebBotAuthMiddleware:
@@ -80,6 +81,7 @@ class WebBotAuthMiddleware:
         self._app = app
         self._authenticator = authenticator
         self._origins = [_origin(one) for one in ([origins] if isinstance(origins, str) else origins)]
+        self._names = frozenset(_bare(authority) for _, authority in self._origins)
         if not self._origins:
             raise ConfigError("nobody could sign for this app", advice='Name its origins, as ["https://api.example"].')
         self._open = frozenset(open_paths)
@@ -106,7 +108,11 @@ class WebBotAuthMiddleware:
             return
         if body is None:
             return
-        decision = await self._authenticator.authorize(self._request(scope, body), server=self._server)
+        request = self._request(scope, body)
+        if request is None:
+            await _answer(refusal(Refused(Reason.HOST_NOT_ALLOWED)).to_response(), send)
+            return
+        decision = await self._authenticator.authorize(request, server=self._server)
         if not decision.ok:
             await _answer(decision.to_response(), send)
             return
@@ -137,11 +143,14 @@ class WebBotAuthMiddleware:
             raise Refused(Reason.BODY_TIMEOUT) from None
         return b"".join(parts)
 
-    def _request(self, scope: Scope, body: bytes) -> Signed:
+    def _request(self, scope: Scope, body: bytes) -> Signed | None:
+        """The request as it has to be signed; None where Host is another spelling of one of several sites."""
         headers = _headers(scope)
         hosts = [value.decode("latin-1").strip().lower() for name, value in headers if name == b"host"]
+        found = [one for one in self._origins if hosts in ([one[1]], [one[1] + _PORTS[one[0]]])]
+        if not found and len(self._origins) > 1 and self._names.intersection(map(_bare, hosts)):
+            return None
         # One of ours in any case: a signature for another host is good for nothing here.
-        found = [one for one in self._origins if hosts == [one[1]]]
         scheme, authority = found[0] if found else self._origins[0]
         raw = scope.get("raw_path") or quote(scope["path"]).encode()
         path = raw.partition(b"?")[0].decode("latin-1")
@@ -155,6 +164,12 @@ def _origin(text: str) -> tuple[str, str]:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
         raise ConfigError(f"{text!r} is no origin", advice="Write it as https://api.example, without a path.")
     return parts.scheme, parts.netloc.rpartition("@")[2].lower()
+
+
+def _bare(authority: str) -> str:
+    """A host without its port, as frameworks compare it."""
+    name, colon, port = authority.rpartition(":")
+    return (name if colon and (port.isdigit() or not port) else authority).rstrip(".")
 
 
 def _headers(scope: Scope) -> tuple[tuple[bytes, bytes], ...]:

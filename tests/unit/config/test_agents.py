@@ -34,7 +34,7 @@ def test_the_defaults():
     assert parse("", environ={}).policy.block_all is False
     assert not any(section.rules())
     signed = section.signatures
-    assert (signed.max_window_seconds, signed.discovery, signed.content_digest, signed.directories) == (
+    assert (signed.max_window_seconds, signed.discovers, signed.content_digest, signed.directories) == (
         MAX_WINDOW,
         "trust",
         None,

@@ -57,6 +57,7 @@ def door(ways=None, text="", told=None, **ways_open):
         acl=make_acl(agents),
         limits=CallLimits(agents, MemoryLimiter(clock=lambda: 0)),
         external=None,
+        names=("gate.example",),
         seconds=0.05,
         tell=(lambda *_: None) if told is None else lambda *one: told.append(one),
     )

@@ -26,6 +26,8 @@ T = TypeVar("T")
 log = logging.getLogger("callgate.agents")
 
 FIVE_MINUTES: Final = 300.0
+# Of all documents of a kind in memory; read, they take some three times as much.
+MOST_BYTES: Final = 16 * 1024 * 1024
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -86,6 +88,7 @@ class Documents(Generic[T]):
     ) -> None:
         self._kind = kind
         self._fetcher = fetcher
+        self._known_fetcher = fetcher.apart()
         self._shelf = shelf
         self._clock = clock
         self._times = times
@@ -96,6 +99,8 @@ class Documents(Generic[T]):
         self._at_once = asyncio.Semaphore(at_once)
         self._queue = 2 * at_once
         self._held: OrderedDict[str, Held[T]] = OrderedDict()
+        # Bytes of what is held.
+        self.size = 0
         self._failed: OrderedDict[str, Failure] = OrderedDict()
         self._under_way: dict[str, asyncio.Task[Held[T] | None]] = {}
         self._all: set[asyncio.Task[Held[T] | None]] = set()
@@ -130,7 +135,7 @@ class Documents(Generic[T]):
     async def renew(self, url: str) -> Held[T] | None:
         """Fetch it now, whatever is held; None where that failed, and `failure` says why."""
         self._failed.pop(url, None)
-        self._held.pop(url, None)
+        self._let_go(url)
         task = self._start(url, anyway=True)
         held = None if task is None else await asyncio.shield(task)
         return None if url in self._failed else held
@@ -146,6 +151,7 @@ class Documents(Generic[T]):
         """After a flush or a change elsewhere: nothing in memory is believed, nor what is on its way."""
         self._epoch += 1
         self._held.clear()
+        self.size = 0
         self._failed.clear()
         self._under_way.clear()
 
@@ -210,8 +216,7 @@ class Documents(Generic[T]):
                 return found
             version = await self._shelf.directories_version()
             try:
-                async with self._known_at_once if url in self.known else self._at_once:
-                    answer = await self._fetcher.fetch(url)
+                answer = await self._answer(url)
                 body = self._kind.keep(answer)
                 value = self._kind.read(url, body)
             except (FetchFailed, BadKeys, Refused) as why:
@@ -224,6 +229,11 @@ class Documents(Generic[T]):
                 return found
             held = None
         return await self._without(url, FetchFailed("flushed", "it was flushed while it was fetched"), 0)
+
+    async def _answer(self, url: str) -> Answer:
+        known = url in self.known
+        async with self._known_at_once if known else self._at_once:
+            return await (self._known_fetcher if known else self._fetcher).fetch(url)
 
     async def _newer(self, url: str, held: Held[T] | None) -> Held[T] | None:
         """What another process fetched meanwhile."""
@@ -249,6 +259,8 @@ class Documents(Generic[T]):
         # Strangers can name as many directories as they like; only an operator's own are worth a line.
         level = logging.WARNING if url in self.known else logging.DEBUG
         log.log(level, "directory not fetched", extra={"fields": {"url": url, "reason": failure.reason}})
+        if failure.reason == "busy":
+            return failure  # nobody tried, and whoever comes next may
         self._failed[url] = failure
         self._failed.move_to_end(url)
         while len(self._failed) > self._most:
@@ -262,7 +274,12 @@ class Documents(Generic[T]):
         return Fetched(url, body, now, now + int(fresh * 1000), version=version)
 
     def _hold(self, url: str, held: Held[T]) -> None:
+        self._let_go(url)
         self._held[url] = held
-        self._held.move_to_end(url)
-        while len(self._held) > self._most:
-            self._held.popitem(last=False)
+        self.size += len(held.fetched.body)
+        while len(self._held) > 1 and (len(self._held) > self._most or self.size > MOST_BYTES):
+            self._let_go(next(iter(self._held)))
+
+    def _let_go(self, url: str) -> None:
+        if (held := self._held.pop(url, None)) is not None:
+            self.size -= len(held.fetched.body)

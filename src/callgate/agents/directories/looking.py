@@ -211,7 +211,8 @@ class Directories:
                 return found
         only = self.sources.listed_only
         if only is None:
-            only = bool(self._agents) or len(self._roster) > 0
+            # An entry that cannot be read is one all the same.
+            only = bool(self._agents) or len(self._roster) > 0 or bool(self._roster.problems)
         return None if only else Identity(verified.keyid, by="key")
 
     async def roster(self) -> Roster:

@@ -1,0 +1,83 @@
+"""A project that somebody else wrote lies open in the editor: it must not switch the gate off, choose which files
+`callgate install` changes, keep it waiting, or steer the terminal."""
+
+import json
+import os
+
+import pytest
+
+from support.gateway import CALLGATE
+from support.installed import Home, notes
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path / "home")
+
+
+def test_a_callgate_toml_in_the_project_does_not_switch_the_gate_off(home):
+    """Editors start the user's servers in the folder that is open."""
+    path = home.write(".cursor/mcp.json", json.dumps({"mcpServers": {"notes": notes(home.path / "notes")}}))
+    home.type("install", "--yes")
+    (home.project / "callgate.toml").write_text(
+        '[pinning]\nmode = "off"\n[trust]\nmode = "off"\n[store]\nurl = "sqlite:///stolen.db"\n'
+    )
+    with home.started(json.loads(path.read_text())["mcpServers"]["notes"]) as server:
+        server.shake_hands()
+        assert server.tools() == []
+    assert not (home.project / "stolen.db").exists()
+
+
+def test_the_same_file_counts_where_the_person_asks_for_it(home):
+    """So that the attack above is known to do something."""
+    (home.project / "callgate.toml").write_text('[pinning]\nmode = "off"\n[trust]\nmode = "off"\n')
+    entry = notes(home.path / "notes")
+    wrapped = {"command": CALLGATE, "args": ["wrap", "notes", "--", entry["command"], *entry["args"]]}
+    with home.started(wrapped) as server:
+        server.shake_hands()
+        assert server.tools() != []
+
+
+def test_a_link_out_of_the_project_is_not_followed(home):
+    victim = home.write(".config/other/settings.json", '{"mcpServers": {"a": {"command": "x"}}}')
+    before = victim.read_bytes()
+    (home.project / ".mcp.json").symlink_to(victim)
+    (home.project / ".cursor").symlink_to(victim.parent)
+    said = home.type("install", "--yes", code=1)
+    assert "a link that leads out of the project" in said
+    assert victim.read_bytes() == before
+    assert os.listdir(victim.parent) == ["settings.json"]  # noqa: PTH208
+
+
+def test_a_pipe_in_the_place_of_a_file_does_not_keep_it_waiting(home):
+    os.mkfifo(home.project / ".mcp.json")
+    assert "is not a regular file" in home.type("install", "--yes", code=1)
+
+
+def test_a_project_cannot_call_its_own_program_the_gate(home):
+    """What is named callgate is left alone, and told apart from this one."""
+    home.write(
+        "my project/.mcp.json", '{"mcpServers": {"a": {"command": "./callgate", "args": ["wrap", "a", "--", "x"]}}}'
+    )
+    assert "by another program: ./callgate" in home.type("install", "--yes")
+
+
+def test_names_cannot_steer_the_terminal(home):
+    name = "a\\u001b[2J\\u202e\\r\\nb"
+    text = f'{{"mcpServers": {{"{name}": {{"command": "x\\u001b]0;t\\u0007", "args": ["[red]\u202e"]}}}}}}'
+    home.write("my project/.mcp.json", text)
+    said = home.type("install", "--dry-run")
+    assert "\x1b" not in said
+    assert "\u202e" not in said
+    assert "[red]" in said
+
+
+def test_a_name_cannot_become_an_option(home):
+    path = home.write(
+        "my project/.mcp.json",
+        '{"mcpServers": {"--config=evil.toml": {"command": "x"}, "-c": {"command": "--", "args": ["--url"]}}}',
+    )
+    home.type("install", "--yes")
+    servers = json.loads(path.read_text())["mcpServers"]
+    assert servers["--config=evil.toml"]["args"] == ["wrap", "config-evil-toml", "--", "x"]
+    assert servers["-c"]["args"] == ["wrap", "c", "--", "--", "--url"]

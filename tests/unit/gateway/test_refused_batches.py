@@ -1,0 +1,69 @@
+"""What is remembered of the calls of a batch is forgotten with it: one refused call refuses all, and nobody replies."""
+
+import json
+
+import pytest
+
+from callgate.errors import Reason
+from callgate.gate import Context, Decision, Gate, Pass, Refuse
+from callgate.gateway.door import Door
+from callgate.gateway.entering import Turned
+from callgate.jsonrpc import Limits
+
+
+class Remembering:
+    """A desk that keeps something of each call until it hears what comes after it, as trust does."""
+
+    methods = prepares = frozenset()
+
+    def __init__(self):
+        self.kept = set()
+        self.most = 0
+
+    def owns(self, _tool):
+        return False
+
+    def decided(self, call, _decision):
+        self.kept.add(call.id)
+        self.most = max(self.most, len(self.kept))
+
+    def after(self, _message, _context, calls=()):
+        self.kept -= {one.call.id for one in calls}
+
+    def leaving(self, message, _calls=()):
+        return message
+
+    def amend(self, _message, _context):
+        return None
+
+
+class NoBooks:
+    async def record(self, call, decision):
+        assert isinstance(decision, Decision)
+
+    def decided(self, call, decision, seconds):
+        pass
+
+    def completed(self, call, outcome):
+        pass
+
+
+def called(tool, rpc_id):
+    return {"jsonrpc": "2.0", "id": rpc_id, "method": "tools/call", "params": {"name": tool}}
+
+
+@pytest.mark.parametrize("tools", [("ls", "rm"), ("rm", "ls"), ("rm", "rm"), ("ls", "ls")])
+async def test_nothing_of_a_batch_stays_behind(tools):
+    async def agents(asked):
+        return Refuse(Reason.TOOL_DENIED) if asked.tool == "rm" else Pass()
+
+    books, desk = NoBooks(), Remembering()
+    gate = Gate(kill_switch=lambda: None, record=books.record, agents=agents)
+    door = Door(gate, books, Limits(), desk=desk)
+    batch = door.read(json.dumps([called(tool, at) for at, tool in enumerate(tools)]).encode())
+    if "rm" in tools:
+        with pytest.raises(Turned):
+            await door.admit(batch, Context("files", "http"))
+    else:
+        await door.admit(batch, Context("files", "http"))
+    assert (desk.most, desk.kept) == (2, set())
