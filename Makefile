@@ -20,7 +20,7 @@ $(STAMP): deps/dev.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . >> $(VENV)/setup.log 2>&1 || { tail -n 20 $(VENV)/setup.log; exit 1; }
 	@touch $(STAMP)
 
-demo: $(STAMP) ## run the gateway in front of an example server
+demo: $(STAMP) ## two minutes: an agent reads a poisoned mail, and a gate stands in its way
 	@$(BIN)/callgate demo
 
 browser: ## find a Chromium for the browser tests; as root on Debian, install one if there is none

@@ -23,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import agents
 import approval
 import audit
+import console as console_bench
 import http_bench
 import inspection
 import pinning
@@ -54,6 +55,7 @@ PARTS = (
     "trust",
     "agents",
     "agentdojo",
+    "console",
 )
 PACKAGES = ("callgate", "aiohttp", "uvicorn", "uvloop", "msgspec", "httptools", "cryptography", "webauthn")
 
@@ -202,6 +204,8 @@ def measure(plan: Plan, console: Console) -> dict[str, Any]:
             results["agents"] = agents.measure(scratch, steps.say, quick=plan.quick)
         if "agentdojo" in plan.parts:
             results["agentdojo"] = agentdojo.measure(steps.say)
+        if "console" in plan.parts:
+            results["console"] = console_bench.measure(scratch, steps.say, quick=plan.quick)
     results["seconds"] = round(time.monotonic() - began, 1)
     results["targets"] = report.targets(results)
     return results

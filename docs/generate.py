@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: configuration, reasons, metrics, inspection, facts, command line, JSON Schema.
+"""Writes docs/reference/ from the code: configuration, reasons, metrics, inspection, facts, commands, exit codes.
 
 `python docs/generate.py` writes what is stale; with `--check` it only names it, and exits with 1 if there is anything.
 """
@@ -18,6 +18,8 @@ import typer.main
 
 from callgate import config
 from callgate.cli import build
+from callgate.cli.examples import EXAMPLES
+from callgate.cli.exit_codes import EXIT_CODES, SPECIAL
 from callgate.config.rules import peel
 from callgate.config.section import Section
 from callgate.config.wording import expected, number
@@ -129,6 +131,20 @@ Each value in `provenance.critical` and `provenance.values` has a `path`, a `kin
 | `nowhere` | not met before |
 | `untrusted` | only in text that a stranger may have written |
 """
+_EXIT_CODES: Final = """\
+# Exit codes
+
+What a script can tell from how `callgate` ends. Results go to stdout, everything else to stderr; with `--json`, stdout
+is JSON and nothing else.
+
+| code | what it means | what to do |
+|---|---|---|"""
+_EXIT_CODES_MORE: Final = """\
+
+## What some commands add
+
+| command | |
+|---|---|"""
 _OVERRIDES: Final = """\
 ## Environment variables
 
@@ -148,6 +164,7 @@ def pages() -> dict[str, str]:
         "inspection.md": inspection_page(),
         "facts.md": facts_page(),
         "cli.md": cli_page(),
+        "exit-codes.md": exit_codes_page(),
         "callgate.schema.json": json.dumps(config.schema(), indent=2, ensure_ascii=False) + "\n",
     }
 
@@ -218,6 +235,13 @@ def cli_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def exit_codes_page() -> str:
+    """Every exit code."""
+    lines = [MADE + _EXIT_CODES, *(_row(f"`{one.code}`", one.meaning, one.then) for one in EXIT_CODES)]
+    lines += [_EXIT_CODES_MORE, *(_row(f"`{words}`", text) for words, text in SPECIAL.items())]
+    return "\n".join(lines) + "\n"
+
+
 def description(kind: Any) -> str:
     """What the model says of a key."""
     for part in getattr(kind, "__metadata__", ()):
@@ -273,7 +297,10 @@ def _command(words: str, command: Any) -> list[str]:
     lines = [f"    {usage}", "", inspect.cleandoc(command.help or "").replace("\f", ""), ""]
     rows = [_row(f"`{_argument(one)}`", getattr(one, "help", None) or "") for one in arguments]
     rows += [_row(f"`{_option(one)}`", one.help or "") for one in options]
-    return [*lines, "| | |", "|---|---|", *rows, ""] if rows else lines
+    lines += ["| | |", "|---|---|", *rows, ""] if rows else []
+    examples = EXAMPLES.get(words.removeprefix("callgate "), ()) if command.epilog else ()
+    shown = [f"    callgate {example}" for example in examples]
+    return [*lines, "For example:", "", *shown, ""] if shown else lines
 
 
 def _argument(parameter: Any) -> str:

@@ -106,6 +106,22 @@ class Keyring:
         self.refresh()
         return sorted(self._keys)
 
+    def listing(self) -> list[dict[str, Any]]:
+        """Which keys there are, the newest version of each first; never what they hold."""
+        from callgate.audit.note import VerifierKey
+
+        return [
+            {
+                "name": name,
+                "version": key.version,
+                "state": "current" if at == 0 else "retired",
+                "source": key.source,
+                "fingerprint": VerifierKey(name, key.public).fingerprint if key.public else "-",
+            }
+            for name in self.names()
+            for at, key in enumerate(self.versions(name))
+        ]
+
     def rotate(self, name: str) -> Key:
         """Make a new version and retire the one before."""
         old = self.current(name)

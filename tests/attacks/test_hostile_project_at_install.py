@@ -32,7 +32,10 @@ def test_the_same_file_counts_where_the_person_asks_for_it(home):
     """So that the attack above is known to do something."""
     (home.project / "callgate.toml").write_text('[pinning]\nmode = "off"\n[trust]\nmode = "off"\n')
     entry = notes(home.path / "notes")
-    wrapped = {"command": CALLGATE, "args": ["wrap", "notes", "--", entry["command"], *entry["args"]]}
+    wrapped = {
+        "command": CALLGATE,
+        "args": ["wrap", "notes", "-c", "callgate.toml", "--", entry["command"], *entry["args"]],
+    }
     with home.started(wrapped) as server:
         server.shake_hands()
         assert server.tools() != []

@@ -8,7 +8,7 @@ import pytest_asyncio
 from playwright.async_api import BrowserContext, Page
 
 from support.browser import PATIENCE_MS, VirtualAuthenticator, add_authenticator, chromium
-from support.console import Browsing, LiveConsole, live_console
+from support.console import Browsing, LiveConsole, live_console, whole_console
 
 
 @dataclass
@@ -76,16 +76,22 @@ async def browser():
 @contextlib.asynccontextmanager
 async def staged(browser, options=None, **authenticator):
     given = {"describe_server": lambda _: "https://tools.example/mcp"} | (options or {})
-    async with live_console(**given) as console:
-        context = await browser.new_context()
-        try:
-            page = await context.new_page()
-            stage = Stage(console, context, page, await add_authenticator(page, **authenticator))
-            stage.watch(page)
-            yield stage
-            assert stage.troubles == []
-        finally:
-            await context.close()
+    async with live_console(**given) as console, watched(browser, console, {}, **authenticator) as stage:
+        yield stage
+
+
+@contextlib.asynccontextmanager
+async def watched(browser, console, look, **authenticator):
+    """Somebody before a console that runs; `look` are options of the browser's context."""
+    context = await browser.new_context(**look)
+    try:
+        page = await context.new_page()
+        stage = Stage(console, context, page, await add_authenticator(page, **authenticator))
+        stage.watch(page)
+        yield stage
+        assert stage.troubles == []
+    finally:
+        await context.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -104,3 +110,15 @@ def stage_with(browser):
 def stage_of(browser):
     """For a console with further options, such as the pins of tools."""
     return lambda **options: staged(browser, options)
+
+
+@pytest.fixture
+def whole_stage(browser, tmp_path):
+    """For a console with everything that a gateway shows; options are those of the browser's context."""
+
+    @contextlib.asynccontextmanager
+    async def made(**look):
+        async with whole_console(tmp_path) as console, watched(browser, console, look) as stage:
+            yield stage
+
+    return made

@@ -45,7 +45,8 @@ async def test_link_to_passkey_to_codes_to_the_first_page(stage):
     assert all(code in text for code in codes)
     await page.check("#saved")
     await page.click("#continue")
-    await stage.shows("#home")
+    await stage.shows(".places")
+    await stage.open("/me")
     shown = await page.locator("main").inner_text()
     assert "Blue key" in shown
     assert "8 recovery codes left" in shown
@@ -120,7 +121,8 @@ async def test_a_recovery_code_leads_to_a_new_passkey(stage):
     await stage.page.click("#create button")
     await stage.page.locator("#step-done").wait_for()
     await stage.page.click("#step-done a")
-    await stage.shows("#home")
+    await stage.shows(".places")
+    await stage.open("/me")
     assert "7 recovery codes left" in await stage.page.locator("main").inner_text()
     assert [one.name for one in await stage.console.approvals.shelf.credentials("anna")][1] == "New key"
 
@@ -128,7 +130,7 @@ async def test_a_recovery_code_leads_to_a_new_passkey(stage):
 @requirement("VA-028")
 async def test_a_passkey_vouches_for_a_further_device(stage):
     await stage.signed_in()
-    await stage.open("/")
+    await stage.open("/me")
     await stage.page.click("#add-device")
     await stage.page.locator("#ticket").wait_for()
     link = await stage.page.locator("#ticket-link").inner_text()
@@ -146,7 +148,7 @@ async def test_a_passkey_vouches_for_a_further_device(stage):
 
 async def test_without_the_gesture_there_is_no_ticket(stage):
     await stage.signed_in()
-    await stage.open("/")
+    await stage.open("/me")
     await stage.key.verify_user(False)
     await stage.page.click("#add-device")
     assert "Nothing was signed" in await stage.problem()

@@ -9,7 +9,7 @@ async def test_sign_in_and_out(stage):
     await stage.person()
     await stage.open("/")
     await stage.page.click("#with-passkey")
-    await stage.shows("#home")
+    await stage.shows(".places")
     await stage.page.click("#sign-out")
     await stage.shows("#with-passkey")
     await stage.open("/")
@@ -29,7 +29,7 @@ async def test_sign_in_with_a_key_that_does_not_know_its_user(stage_with):
         await stage.page.click("text=My security key needs my name")
         await stage.page.fill("#user", "anna")
         await stage.page.keyboard.press("Enter")
-        await stage.shows("#home")
+        await stage.shows(".places")
 
 
 async def test_sign_in_without_the_person_verified(stage):
@@ -43,7 +43,7 @@ async def test_sign_in_without_the_person_verified(stage):
 
 async def test_calls_appear_by_themselves_and_lead_to_their_page(stage):
     await stage.signed_in()
-    await stage.open("/")
+    await stage.open("/approvals")
     assert "Nothing waits" in await stage.page.locator("h1").inner_text()
     asked = await stage.console.ask()
     await stage.page.locator(".call").wait_for()
@@ -54,13 +54,13 @@ async def test_calls_appear_by_themselves_and_lead_to_their_page(stage):
     await stage.becomes("waiting")
     assert stage.page.url.endswith(asked.id)
     await stage.console.approvals.refuse(asked.id, by="anna", note="")
-    await stage.open("/")
+    await stage.open("/approvals")
     assert "Refused" in await stage.page.locator("section", has_text="Decided lately").inner_text()
 
 
 async def test_rename_a_passkey(stage):
     person = await stage.signed_in()
-    await stage.open("/")
+    await stage.open("/me")
     await stage.page.click("[data-rename]")
     assert await stage.page.input_value("#new-name") == "Test key"
     await stage.page.fill("#new-name", "Key on my ring")
@@ -71,7 +71,7 @@ async def test_rename_a_passkey(stage):
 
 async def test_revoke_asks_first_and_ends_the_session(stage):
     person = await stage.signed_in()
-    await stage.open("/")
+    await stage.open("/me")
     await stage.page.click("[data-revoke]")
     box = stage.page.locator("#revoke")
     assert "Test key" in await box.inner_text()
@@ -96,7 +96,7 @@ async def test_revoking_a_lost_passkey_takes_a_signature_of_another(stage):
     await stage.console.approvals.rename(lost.credential.id, "Lost key", by="anna")
     person = await stage.signed_in()
     await stage.key.verify_user(False)
-    await stage.open("/")
+    await stage.open("/me")
     await stage.page.click(f'[data-revoke="{lost.credential.id}"]')
     box = stage.page.locator("#revoke")
     assert "Lost key" in await box.inner_text()
@@ -107,7 +107,7 @@ async def test_revoking_a_lost_passkey_takes_a_signature_of_another(stage):
     await stage.key.verify_user(True)
     await box.locator("button[type=submit]").click()
     await stage.page.locator("th", has_text="Lost key").wait_for(state="detached")
-    await stage.shows("#home")
+    await stage.shows("#me")
     assert await revoked(stage, lost)
     assert not await revoked(stage, person)
     assert await stage.page.locator("[data-revoke]").count() == 1
@@ -116,7 +116,7 @@ async def test_revoking_a_lost_passkey_takes_a_signature_of_another(stage):
 async def test_who_closes_the_question_has_revoked_nothing(stage):
     person = await stage.signed_in()
     await stage.key.simulate_presence(False)
-    await stage.open("/")
+    await stage.open("/me")
     await stage.page.click("[data-revoke]")
     box = stage.page.locator("#revoke")
     await box.locator("button[type=submit]").click()

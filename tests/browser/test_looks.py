@@ -84,7 +84,17 @@ async def every_page(stage):
     )
     await console.approvals.shelf.use(console.approvals.grant_use(states["used"], "call-1"))
     ticket = await console.approvals.ticket("anna", by="operator")
-    pages = ["/", "/recover", f"/enrol#{ticket}", "/enrol", "/approve/none"]
+    pages = [
+        "/",
+        "/approvals",
+        "/me",
+        "/people",
+        "/people/anna",
+        "/recover",
+        f"/enrol#{ticket}",
+        "/enrol",
+        "/approve/none",
+    ]
     return pages + [f"/approve/{one.id}" for one in states.values()]
 
 

@@ -3,19 +3,19 @@
 import http.client
 import itertools
 import json
-import os
 import random
 import signal
 import socket
 import threading
 import time
 from contextlib import suppress
+from subprocess import DEVNULL
 
 import pytest
 
 from support.gateway import Gateway, write_config
 from support.hostile import assert_works, call, honest, hostile_server, until
-from support.nursery import alive, nursery
+from support.nursery import CALLGATE, Forked
 from support.records import ask
 
 KILLS = 200
@@ -38,7 +38,7 @@ def listens(port):
 class Lane:
     """One gateway after the other on one port; each is killed at a moment that chance gives."""
 
-    def __init__(self, nursery, directory, name, store, upstream):
+    def __init__(self, directory, name, store, upstream):
         self.port = free_port()
         self.directory = directory / name
         self.directory.mkdir()
@@ -50,30 +50,29 @@ class Lane:
             store={"url": f"sqlite:///{store}"},
             audit={"arguments": "whole"},
         )
-        self._nursery = nursery
         self.kills = self.served = 0
         self.failure = None
 
-    def run(self, chance, kills, lock):
+    def run(self, chance, kills):
         try:
             while self.kills < kills:
-                self._live_and_die(chance, lock)
+                self._live_and_die(chance)
         except BaseException as error:
             self.failure = error
 
-    def _live_and_die(self, chance, lock):
-        with lock:
-            pid = self._nursery.start(self.config, self.log)
+    def _live_and_die(self, chance):
+        with self.log.open("ab") as log:
+            gateway = Forked([CALLGATE, "serve", "-c", str(self.config)], stdin=DEVNULL, stdout=log, stderr=log)
         if chance.random() < 0.85:
-            until(lambda: listens(self.port) or not alive(pid), "the gateway listens", STARTED_WITHIN)
-            assert alive(pid), self.log.read_text()[-2000:]
+            until(lambda: listens(self.port) or gateway.poll() is not None, "the gateway listens", STARTED_WITHIN)
+            assert gateway.returncode is None, self.log.read_text()[-2000:]
             self.served += 1
             time.sleep(chance.uniform(0, 0.25))
         else:
             # In the middle of starting, too.
             time.sleep(chance.uniform(0, 0.3))
-        os.kill(pid, signal.SIGKILL)
-        until(lambda: not alive(pid), "the gateway is dead")
+        gateway.kill()
+        assert gateway.wait(STARTED_WITHIN) == -signal.SIGKILL
         self.kills += 1
 
 
@@ -101,12 +100,12 @@ def test_what_the_server_did_is_on_record_whenever_the_gateway_is_killed(tmp_pat
         honest(peer, request)
 
     store = tmp_path / "callgate.db"
-    stop, lock, numbers = threading.Event(), threading.Lock(), itertools.count()
-    with hostile_server({"work": work}) as upstream, nursery() as nest:
-        lanes = [Lane(nest, tmp_path, f"lane{n}", store, upstream) for n in range(LANES)]
+    stop, numbers = threading.Event(), itertools.count()
+    with hostile_server({"work": work}) as upstream:
+        lanes = [Lane(tmp_path, f"lane{n}", store, upstream) for n in range(LANES)]
         ports = [lane.port for lane in lanes]
         killers = [
-            threading.Thread(target=lane.run, args=(random.Random(n), KILLS // LANES, lock), daemon=True)
+            threading.Thread(target=lane.run, args=(random.Random(n), KILLS // LANES), daemon=True)
             for n, lane in enumerate(lanes)
         ]
         callers = [

@@ -1,4 +1,6 @@
-from contextlib import ExitStack
+"""Shelves on each kind of store: the same tests in memory, on SQLite and on PostgreSQL."""
+
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -8,31 +10,53 @@ from callgate.pinning.memory import MemoryPins
 from callgate.store import SqlAgents, SqlPins, SqlShelf, SqlTrust, Store
 from callgate.trust.memory import MemoryTrust
 from support.pins import Shelved
-from support.postgres import database
 from support.shelves import Kept
+from support.stores import bare, ready
+
+on_both = pytest.fixture(params=["sqlite", "postgresql"])
+on_all = pytest.fixture(params=["memory", "sqlite", "postgresql"])
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@on_both
+def bare_url(request, tmp_path):
+    """A store that nobody has opened."""
+    with bare(request.param, tmp_path) as url:
+        yield url
+
+
+@on_both
 def url(request, tmp_path):
-    """The same tests on both databases."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'state' / 'store.db'}"
-    else:
-        with database() as fresh:
-            yield fresh
+    """A store with our tables, and nothing in them."""
+    with ready(request.param, tmp_path) as made:
+        yield made
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def kept(request, tmp_path):
-    """A shelf of verified approval: the same tests in memory and on both databases."""
+@asynccontextmanager
+async def opened(url, busy_seconds=30):
+    store = Store.open(url, busy_seconds=busy_seconds)
+    yield store
+    await store.close()
+
+
+@asynccontextmanager
+async def kind_of(request, tmp_path):
+    """The store of this kind and where it is; nothing where the shelf is to be in memory."""
     if request.param == "memory":
-        yield Kept(MemoryShelf())
+        yield None, ""
         return
-    with ExitStack() as stack:
-        url = f"sqlite:///{tmp_path / 'store.db'}" if request.param == "sqlite" else stack.enter_context(database())
-        store = Store.open(url, busy_seconds=10)
-        yield Kept(SqlShelf(store), store, url)
-        await store.close()
+    with ready(request.param, tmp_path) as url:
+        async with opened(url, busy_seconds=10) as store:
+            yield store, url
+
+
+# -- shelves that may be in memory ---------------------------------------------------------------------------------
+
+
+@on_all
+async def kept(request, tmp_path):
+    """A shelf of verified approval."""
+    async with kind_of(request, tmp_path) as (store, url):
+        yield Kept(SqlShelf(store), store, url) if store else Kept(MemoryShelf())
 
 
 @pytest.fixture
@@ -40,25 +64,11 @@ def shelf(kept):
     return kept.shelf
 
 
-@pytest.fixture
-async def stored(url):
-    """A shelf that other processes share."""
-    store = Store.open(url, busy_seconds=30)
-    yield Kept(SqlShelf(store), store, url)
-    await store.close()
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+@on_all
 async def pinned(request, tmp_path):
-    """A shelf of tool pinning: the same tests in memory and on both databases."""
-    if request.param == "memory":
-        yield Shelved(MemoryPins())
-        return
-    with ExitStack() as stack:
-        url = f"sqlite:///{tmp_path / 'store.db'}" if request.param == "sqlite" else stack.enter_context(database())
-        store = Store.open(url, busy_seconds=10)
-        yield Shelved(SqlPins(store), store, url)
-        await store.close()
+    """A shelf of tool pinning."""
+    async with kind_of(request, tmp_path) as (store, url):
+        yield Shelved(SqlPins(store), store, url) if store else Shelved(MemoryPins())
 
 
 @pytest.fixture
@@ -66,51 +76,46 @@ def pins(pinned):
     return pinned.shelf
 
 
+@on_all
+async def trust(request, tmp_path):
+    """A shelf of trust."""
+    async with kind_of(request, tmp_path) as (store, _):
+        yield SqlTrust(store) if store else MemoryTrust()
+
+
+@on_all
+async def agents(request, tmp_path):
+    """A shelf of agents."""
+    async with kind_of(request, tmp_path) as (store, _):
+        yield SqlAgents(store) if store else MemoryAgents()
+
+
+# -- shelves that other processes share ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def stored(url):
+    """A shelf of verified approval."""
+    async with opened(url) as store:
+        yield Kept(SqlShelf(store), store, url)
+
+
 @pytest.fixture
 async def shared_pins(url):
-    """A shelf of tool pinning that other processes share."""
-    store = Store.open(url, busy_seconds=30)
-    yield Shelved(SqlPins(store), store, url)
-    await store.close()
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def trust(request, tmp_path):
-    """A shelf of trust: the same tests in memory and on both databases."""
-    if request.param == "memory":
-        yield MemoryTrust()
-        return
-    with ExitStack() as stack:
-        url = f"sqlite:///{tmp_path / 'store.db'}" if request.param == "sqlite" else stack.enter_context(database())
-        store = Store.open(url, busy_seconds=10)
-        yield SqlTrust(store)
-        await store.close()
+    """A shelf of tool pinning."""
+    async with opened(url) as store:
+        yield Shelved(SqlPins(store), store, url)
 
 
 @pytest.fixture
 async def shared_trust(url):
-    """A shelf of trust that other processes share, and where it is."""
-    store = Store.open(url, busy_seconds=30)
-    yield SqlTrust(store), url
-    await store.close()
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def agents(request, tmp_path):
-    """A shelf of agents: the same tests in memory and on both databases."""
-    if request.param == "memory":
-        yield MemoryAgents()
-        return
-    with ExitStack() as stack:
-        url = f"sqlite:///{tmp_path / 'store.db'}" if request.param == "sqlite" else stack.enter_context(database())
-        store = Store.open(url, busy_seconds=10)
-        yield SqlAgents(store)
-        await store.close()
+    """A shelf of trust, and where it is."""
+    async with opened(url) as store:
+        yield SqlTrust(store), url
 
 
 @pytest.fixture
 async def shared_agents(url):
-    """A shelf of agents that other processes share, and where it is."""
-    store = Store.open(url, busy_seconds=30)
-    yield SqlAgents(store), url
-    await store.close()
+    """A shelf of agents, and where it is."""
+    async with opened(url) as store:
+        yield SqlAgents(store), url

@@ -20,6 +20,12 @@ NEW = {
 }
 
 
+@pytest.fixture
+def url(bare_url):
+    """A store that nobody has opened: its tables are made here."""
+    return bare_url
+
+
 async def test_a_store_with_records_is_upgraded_whole(url):
     old = Store.connect(url, create=True)
     with old.writing() as conn:

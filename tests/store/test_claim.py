@@ -11,6 +11,12 @@ from callgate.store import Store
 from support.auditing import fill, open_log
 
 
+@pytest.fixture
+def url(bare_url):
+    """A store that nobody has opened: its tables are made here."""
+    return bare_url
+
+
 async def test_of_several_founders_with_keys_of_their_own_one_keeps_the_log(url, tmp_path):
     stores = [await asyncio.to_thread(Store.open, url) for _ in range(4)]
     rings = [Keyring(tmp_path / f"keys-{number}", environ={}) for number in range(4)]

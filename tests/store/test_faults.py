@@ -181,9 +181,9 @@ def test_many_processes_write_one_file(tmp_path):
         )
         for _ in range(3)
     ]
-    for process in started:
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode == 0, errors
+    # All of them to their end first, so that one that fails leaves none running.
+    errors = [process.communicate(timeout=60)[1] for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0], errors
     log = open_log(url, keys)
     log.catch_up()
     report = verify.verify(log.store, log.keyring)

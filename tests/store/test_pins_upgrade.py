@@ -18,6 +18,12 @@ MIGRATIONS = Path(migrate.__file__).parent / "migrations"
 KEPT = ("audit_record", "control", "person", "passkey", "ticket", "registration", "challenge")
 
 
+@pytest.fixture
+def url(bare_url):
+    """A store that nobody has opened: its tables are made here."""
+    return bare_url
+
+
 def contents(conn):
     return {name: sorted(map(tuple, conn.execute(text(f"SELECT * FROM {name}"))), key=repr) for name in KEPT}
 

@@ -17,6 +17,12 @@ from callgate.store.schema import HEAD, VERSIONS, metadata
 posix = pytest.mark.skipif(os.name == "nt", reason="modes are a POSIX idea")
 
 
+@pytest.fixture
+def url(bare_url):
+    """A store that nobody has opened: its tables are made here."""
+    return bare_url
+
+
 def set_version(url, value):
     store = Store.connect(url)
     with store.writing() as conn:

@@ -13,6 +13,12 @@ from support.trusts import KEY, NOW, add
 NEW = {"trust_session", "trust_step", "trust_endorsed", "trust_object", "trust_held"}
 
 
+@pytest.fixture
+def url(bare_url):
+    """A store that nobody has opened: its tables are made here."""
+    return bare_url
+
+
 def contents(conn, tables):
     return {name: sorted(map(tuple, conn.execute(text(f"SELECT * FROM {name}"))), key=repr) for name in tables}
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,11 +16,23 @@ import uvicorn
 
 from callgate.approval import Approvals, Credential, Gated, Policy, RelyingParty, Request, Settings, Shelf
 from callgate.approval.memory import MemoryShelf
+from callgate.approval.model import Role
+from callgate.audit import AuditLog
 from callgate.canonical import canonical
+from callgate.config import parse
 from callgate.console import console_app
+from callgate.console.rooms import Rooms
+from callgate.keyring import Keyring
+from callgate.pinning.memory import MemoryPins
+from callgate.pinning.service import Pins
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
-from callgate.store import SqlShelf, Store
+from callgate.store import KillSwitch, SqlAgents, SqlShelf, Store
+from callgate.trust.memory import MemoryTrust
+from callgate.trust.service import TrustService
+from support import agent_sessions, reviewing
 from support.postgres import database
+from support.reviewing import pins_over
+from support.stores import write_ready
 
 PARTY: Final = RelyingParty("localhost", origins=("http://localhost:*",))
 AGENT: Final = {"client": "Helper 1.4.2", "transport": "http", "peer": "127.0.0.1", "session": "b0f1c2aa"}
@@ -80,6 +92,9 @@ class LiveConsole:
     clock: Clock
     http: aiohttp.ClientSession
     people: dict[str, Browsing] = field(default_factory=dict)
+    rooms: Rooms | None = None
+    pins: Pins | None = None
+    trust: TrustService | None = None
 
     @property
     def origin(self) -> str:
@@ -89,9 +104,13 @@ class LiveConsole:
     def cookie(self) -> str:
         return f"callgate_session_{self.port}"
 
-    async def sign_in(self, user: str = "anna", *, transports: tuple[str, ...] = ("usb",)) -> Browsing:
+    async def sign_in(
+        self, user: str = "anna", *, role: Role = "operator", transports: tuple[str, ...] = ("usb",)
+    ) -> Browsing:
         """A person with a passkey and a session; made by the service itself, without a page."""
         key = SoftwareAuthenticator(self.origin, transports=transports)
+        if await self.approvals.shelf.user(user) is None:
+            await self.approvals.add_user(user, by="operator", role=role)
         begun = await self.approvals.begin_enrolment(await self.approvals.ticket(user, by="operator"))
         enrolled = await self.approvals.finish_enrolment(key.create(begun["options"]), name="Test key", codes=True)
         session, secret = await self.approvals.session_for(enrolled.credential)
@@ -154,6 +173,23 @@ class LiveConsole:
         own = dict(issued["requestOptions"], allowCredentials=[])
         return {"challengeId": issued["challengeId"], "response": person.key.get(own, **bend)}
 
+    async def challenge(self, path: str, body: object, person: Browsing, **bend: Any) -> dict[str, Any]:
+        """What `signedPost` sends in the end: the body, and a passkey's signature over the challenge for it."""
+        issued = await self.post(f"{path}/options", body, person)
+        assert issued.status == 200, issued.text
+        response = person.key.get(issued.json["requestOptions"], **bend)
+        return {"body": body, "challengeId": issued.json["challengeId"], "response": response}
+
+    async def act(self, path: str, body: object, person: Browsing, **bend: Any) -> Answer:
+        """Something that lasts, as the page does it: signed with the person's passkey; or the refusal to begin."""
+        issued = await self.post(f"{path}/options", body, person)
+        if issued.status != 200:
+            return issued
+        response = person.key.get(issued.json["requestOptions"], **bend)
+        return await self.post(
+            path, {"body": body, "challengeId": issued.json["challengeId"], "response": response}, person
+        )
+
     async def revoke(self, credential_id: str, person: Browsing) -> Answer:
         """As the page does it: the passkey signs for exactly this."""
         place = f"/passkeys/{credential_id}/revoke"
@@ -191,10 +227,45 @@ async def live_console(
         jar = aiohttp.DummyCookieJar()
         try:
             async with aiohttp.ClientSession(cookie_jar=jar, timeout=aiohttp.ClientTimeout(20)) as http:
-                yield LiveConsole(port, approvals, clock, http)
+                kept = {name: options.get(name) for name in ("rooms", "pins", "trust")}
+                yield LiveConsole(port, approvals, clock, http, **kept)
         finally:
             server.should_exit = True
             await asyncio.wait_for(serving, 10)
+
+
+@contextlib.asynccontextmanager
+async def furnished(folder: Path, text: str = "", *, environ: Mapping[str, str] | None = None) -> AsyncIterator[Rooms]:
+    """What a whole gateway has for its console, on a store of its own; `text` is its configuration."""
+    store = Store.open(f"sqlite:///{write_ready(folder / 'store.db')}")
+    switch = KillSwitch(store, environ=environ or {})
+    try:
+        log = await asyncio.to_thread(AuditLog, store, Keyring(folder / "keys", environ={}))
+        await switch.start()
+        yield Rooms(
+            store=store,
+            log=log,
+            agents=SqlAgents(store),
+            switch=switch,
+            config=parse(text, environ={}, base=folder),
+            path=folder / "callgate.toml",
+        )
+    finally:
+        await switch.stop()
+        await store.close()
+
+
+@contextlib.asynccontextmanager
+async def whole_console(folder: Path, text: str = "", **options: Any) -> AsyncIterator[LiveConsole]:
+    """A console with everything that a gateway shows, and something in each place."""
+    pins = pins_over(MemoryPins())
+    await reviewing.furnish(pins)
+    kept = MemoryTrust()
+    await agent_sessions.furnish(kept)
+    async with furnished(folder, text) as rooms:
+        given = {"rooms": rooms, "pins": pins, "trust": agent_sessions.trust_over(kept), "shelf": SqlShelf(rooms.store)}
+        async with live_console(**(given | options)) as console:
+            yield console
 
 
 @contextlib.asynccontextmanager

@@ -7,14 +7,15 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
-CALLGATE: Final = str(Path(sys.executable).with_name("callgate"))
+from support.nursery import CALLGATE, Forked
+from support.stores import write_ready
+
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 20.0
 
@@ -22,7 +23,9 @@ Table = Mapping[str, Any]
 
 
 def write_config(directory: Path, servers: Mapping[str, Table], **sections: Table) -> Path:
-    """A callgate.toml with these servers and sections, its store beside it."""
+    """A callgate.toml with these servers and sections, its store beside it, made but empty."""
+    if "url" not in sections.get("store", {}) and not store_path(directory).exists():
+        write_ready(store_path(directory))
     tables: dict[str, Table] = {
         "gateway": {"listen": "127.0.0.1:0", "shutdown_seconds": 1} | dict(sections.pop("gateway", {})),
         "store": {"url": f"sqlite:///{store_path(directory)}"} | dict(sections.pop("store", {})),
@@ -59,7 +62,8 @@ class Running:
     """A process whose stderr is read as it comes."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
-        self.process = subprocess.Popen(
+        start = Forked if argv[0] == CALLGATE else subprocess.Popen
+        self.process: subprocess.Popen[bytes] = start(
             list(argv), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=None if env is None else os.environ | env
         )
         assert self.process.stderr is not None

@@ -1,78 +1,211 @@
-"""Starts `callgate serve` again and again, each in a process of its own, without paying for its imports each time.
+"""Starts `callgate` and programs of tests again and again, each in a process of its own, without paying for their imports
+each time: they are forked from a process that has done nothing but import.
 
-Run as a program: for every line on stdin, `CONFIG LOG`, it forks a gateway and prints its process id.
+For the process and its pipes nothing else is different, but for its parent: where that or the script itself matters, a
+test takes subprocess.Popen. Run as a program, this is the process that forks: `python nursery.py SOCKET`.
 """
 
 from __future__ import annotations
 
-import contextlib
+import atexit
+import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any, Final
+
+CALLGATE: Final = str(Path(sys.executable).with_name("callgate"))
+_MOST_BYTES: Final = 200_000
+_LOADED: Final = (
+    "callgate.cli.setting_up",
+    "callgate.cli.showing",
+    "callgate.gateway.loop",
+    "callgate.gateway.serve",
+    "callgate.gateway.wrapping",
+    "callgate.store",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite.pysqlite",
+    "uvicorn.lifespan.off",
+    "uvloop",
+)
 
 
-class Nursery:
-    """The program, as a test speaks to it."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def start(self, config: Path, log: Path) -> int:
-        """A new gateway; its process id."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{config} {log}\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+# ---- as a test speaks to it ----
 
 
-@contextlib.contextmanager
-def nursery() -> Iterator[Nursery]:
-    with subprocess.Popen(
-        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    ) as process:
-        yield Nursery(process)
+class Forked(subprocess.Popen[Any]):
+    """`callgate WORDS` or `python PROGRAM WORDS`, forked with its imports done."""
 
+    _status: int
 
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    def _execute_child(self, args: Sequence[str], *more: Any) -> None:
+        """In the place of fork and exec; the names of `more` are those of subprocess.Popen."""
+        _executable, _preexec, _close, _pass, cwd, env, _info, _flags, _shell, *pipes = more[:15]
+        given = [os.fspath(one) for one in args]
+        wanted = {
+            "argv": given if given[0] == CALLGATE else given[1:],
+            "cwd": os.fspath(cwd or Path.cwd()),
+            "env": dict(os.environ if env is None else env),
+        }
+        ends = [own if own != -1 else number for number, own in enumerate((pipes[0], pipes[3], pipes[5]))]
+        self._status, status = os.pipe()
+        socket.send_fds(_nursery(), [json.dumps(wanted).encode()], [*ends, status])
+        os.close(status)
+        self.pid = int(_line(self._status))
+        self._child_created = True
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
-
-def _become_gateway(config: str, log: str) -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    for number in (1, 2):
-        os.dup2(descriptor, number)
-    sys.argv = ["callgate", "serve", "-c", config]
-    from callgate.cli import main
-
-    main()
-
-
-def run() -> None:
-    import callgate.gateway.runtime
-    import callgate.gateway.serve
-    import callgate.gateway.server  # noqa: F401 - loaded here, they need not be in each gateway
-
-    # Nobody waits for the gateways: they are there to be killed.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    for line in sys.stdin:
-        config, log = line.split()
-        pid = os.fork()
-        if pid == 0:
+    def _internal_poll(self, _deadstate: object = None) -> int | None:
+        if self.returncode is None and self._waitpid_lock.acquire(blocking=False):  # type: ignore[attr-defined]
             try:
-                _become_gateway(config, log)
+                self._take(os.WNOHANG)
             finally:
-                os._exit(1)
-        print(pid, flush=True)
+                self._waitpid_lock.release()  # type: ignore[attr-defined]
+        return self.returncode
+
+    def _take(self, flags: int) -> None:
+        if self.returncode is None and self._try_wait(flags)[0] == self.pid:
+            self._handle_exitstatus(self._ended)  # type: ignore[attr-defined]
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        """What os.waitpid tells the parent, who here tells us."""
+        if wait_flags & os.WNOHANG and not select.select([self._status], [], [], 0)[0]:
+            return 0, 0
+        self._ended = int(_line(self._status) or signal.SIGKILL)
+        os.close(self._status)
+        return self.pid, self._ended
+
+
+def run(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run it to its end."""
+    ends = subprocess.DEVNULL, subprocess.PIPE, subprocess.PIPE
+    with Forked(argv, stdin=ends[0], stdout=ends[1], stderr=ends[2], text=True, env=env) as process:
+        try:
+            out, err = process.communicate(timeout=60)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(list(argv), process.returncode, out, err)
+
+
+def _nursery() -> socket.socket:
+    """Where the process that forks takes orders; there is one for each worker."""
+    with _one:
+        return _start()
+
+
+_one: Final = threading.Lock()
+
+
+@cache
+def _start() -> socket.socket:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
+    argv = [sys.executable, __file__, str(theirs.fileno())]
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+    theirs.close()
+    # It ends when nobody is left at the other end.
+    atexit.register(process.wait)
+    atexit.register(ours.close)
+    return ours
+
+
+def _line(descriptor: int) -> bytes:
+    found = b""
+    while (byte := os.read(descriptor, 1)) not in (b"", b"\n"):
+        found += byte
+    return found
+
+
+# ---- the process that forks ----
+
+
+def _fork_forever(orders: socket.socket) -> list[str]:
+    """Comes back only in the process of a program, with its command line."""
+    while True:
+        data, ends, _, _ = socket.recv_fds(orders, _MOST_BYTES, 4)
+        if not data:
+            sys.exit()
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            pid = os.fork()
+            if pid == 0:
+                return _become(json.loads(data), ends)
+            _tell(pid, ends.pop(), [*ends, orders.fileno(), 0, 1, 2])
+        for one in ends:
+            os.close(one)
+
+
+def _tell(pid: int, told: int, unused: Sequence[int]) -> None:
+    """The program's parent: says who it is, and in the end how it ended."""
+    for one in unused:
+        os.close(one)
+    os.write(told, b"%d\n" % pid)
+    _, status = os.waitpid(pid, 0)
+    try:
+        os.write(told, b"%d\n" % status)
+    finally:
+        os._exit(0)
+
+
+def _become(wanted: dict[str, Any], ends: Sequence[int]) -> list[str]:
+    for number, one in enumerate(ends[:3]):
+        os.dup2(one, number)
+    os.closerange(3, max(*ends, 64) + 1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(wanted["env"])
+    os.chdir(wanted["cwd"])
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for the life of the process
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    argv: list[str] = wanted["argv"]
+    return argv
+
+
+def _load() -> None:
+    import gc
+    from contextlib import redirect_stdout
+    from importlib import import_module
+    from io import StringIO
+
+    from callgate.cli import run as callgate
+
+    for name in _LOADED:
+        import_module(name)
+    with redirect_stdout(StringIO()):
+        # What the command line itself loads when it is first used.
+        callgate(["serve", "--help"])
+    # What is here now stays: no program has to look through it again.
+    gc.collect()
+    gc.freeze()
+
+
+def main() -> None:
+    import runpy
+
+    # As for the script; nothing here may stand in for a module of another name.
+    sys.path[0] = str(Path(CALLGATE).parent)
+    _load()
+    # Whoever waits for a program is a process of its own, which nobody waits for.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.argv = _fork_forever(socket.socket(fileno=int(sys.argv[1])))
+    if sys.argv[0] != CALLGATE:
+        sys.path[0] = str(Path(__file__).parents[1])
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        return
+    from callgate.cli import main as callgate
+
+    callgate()
 
 
 if __name__ == "__main__":
-    run()
+    main()

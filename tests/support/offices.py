@@ -20,6 +20,7 @@ from sqlalchemy import select
 from callgate.store import Store
 from callgate.store.schema import audit_record
 from support.gateway import CALLGATE, Gateway, serving, store_path
+from support.nursery import run
 from support.persons import Person, enrolled
 from support.raw import SECONDS, Reply, ask
 from support.sessions import CONTENT, META, VERSION, events, message
@@ -143,9 +144,7 @@ class TrustSite:
 
     def run(self, *words: str, status: int = 0) -> str:
         """What `callgate WORDS` says on this configuration."""
-        done = subprocess.run(
-            [CALLGATE, *words, "-c", str(self.gateway.config)], capture_output=True, text=True, timeout=60, check=False
-        )
+        done = run([CALLGATE, *words, "-c", str(self.gateway.config)])
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout
 

@@ -130,7 +130,7 @@ class Page:
             return
         named = re.findall(r"\$\{(\w+)", block.text)
         try:
-            parse(block.text, environ=dict.fromkeys(named, "sqlite:///x.db"), base=self.work)
+            parse(block.text, environ=dict.fromkeys(named, "sqlite:///folder/of/the/callgate.db"), base=self.work)
         except ConfigError as error:
             raise Broken(error.message) from None
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
@@ -23,6 +22,7 @@ from callgate.pinning.model import Connected, Pin, ServerSeen, ToolSeen
 from callgate.pinning.storage import PinShelf, Wanted
 from callgate.store import ADMIN, AuditRow, SqlPins, Store
 from callgate.store.schema import audit_record
+from support import racing
 
 NOW: Final = 1_800_000_000_000
 SECOND: Final = 1000
@@ -133,30 +133,9 @@ async def read(shelf: PinShelf) -> Book:
     return book
 
 
-def race(url: str, jobs: Sequence[Sequence[dict[str, Any]]], timeout: float = 120) -> list[list[Any]]:
-    """Give each process its jobs, let all begin at once; what each job of each process came to."""
-    command = [sys.executable, __file__, url]
-    started = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) for _ in jobs
-    ]
-    try:
-        for process in started:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process, share in zip(started, jobs, strict=True):
-            assert process.stdin is not None
-            process.stdin.write(json.dumps(share) + "\n")
-        ends = []
-        for process in started:
-            out, _ = process.communicate(timeout=timeout)
-            assert process.returncode == 0
-            ends.append(json.loads(out))
-        return ends
-    finally:
-        for process in started:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
+def race(url: str, jobs: Sequence[Sequence[dict[str, Any]]]) -> list[list[Any]]:
+    """Let processes begin at once; what each job of each process came to."""
+    return racing.race(__file__, url, jobs)
 
 
 class _Oracle:

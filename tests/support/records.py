@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import Any
 
 from support.gateway import CALLGATE, Gateway
+from support.nursery import run
 
 
 def calls_of(gateway: Gateway, tool: str | None = None) -> list[dict[str, Any]]:
@@ -18,8 +18,6 @@ def calls_of(gateway: Gateway, tool: str | None = None) -> list[dict[str, Any]]:
 
 def ask(gateway: Gateway, *words: str, status: int = 0) -> str:
     """Run `callgate WORDS` on the gateway's configuration."""
-    done = subprocess.run(
-        [CALLGATE, *words, "-c", str(gateway.config)], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run([CALLGATE, *words, "-c", str(gateway.config)])
     assert done.returncode == status, done.stderr
     return done.stdout

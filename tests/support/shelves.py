@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from hashlib import sha256
@@ -33,6 +32,7 @@ from callgate.approval.storage import Bounds, Shelf
 from callgate.errors import Refused
 from callgate.store import DECISION, AuditRow, SqlShelf, Store
 from callgate.store.schema import audit_record
+from support import racing
 
 NOW: Final = 1_800_000_000_000
 SECOND: Final = 1000
@@ -163,30 +163,9 @@ async def enrol(shelf: Shelf, new: Credential, codes: Sequence[bytes] = ()) -> N
     await shelf.finish_registration(begun.challenge, new, codes, now=NOW)
 
 
-def race(url: str, jobs: Sequence[Sequence[dict[str, Any]]], timeout: float = 60) -> list[str]:
-    """Give each process its jobs, let all begin at once; what each job came to: `done`, or the reason it was refused."""
-    command = [sys.executable, __file__, url]
-    started = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) for _ in jobs
-    ]
-    try:
-        for process in started:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process, share in zip(started, jobs, strict=True):
-            assert process.stdin is not None
-            process.stdin.write(json.dumps(share) + "\n")
-        ends: list[str] = []
-        for process in started:
-            out, _ = process.communicate(timeout=timeout)
-            assert process.returncode == 0
-            ends += json.loads(out)
-        return ends
-    finally:
-        for process in started:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
+def race(url: str, jobs: Sequence[Sequence[dict[str, Any]]]) -> list[str]:
+    """Let processes begin at once; what each job came to: `done`, or the reason it was refused."""
+    return [end for ends in racing.race(__file__, url, jobs) for end in ends]
 
 
 async def _do(shelf: Shelf, job: dict[str, Any]) -> str:

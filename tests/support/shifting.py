@@ -48,6 +48,7 @@ class Shifty:
         self._process: subprocess.Popen[str] | None = None
         self.state: dict[str, Any] = {}
         self._former = 0
+        self._read: dict[str, tuple[list[dict[str, Any]], int]] = {}
         # A copy of its own: who a server started by a command is depends on the file it runs.
         self.program = directory / "shifty.py"
         shutil.copyfile(PROGRAM, self.program)
@@ -123,9 +124,17 @@ class Shifty:
         return sum(1 for _ in self.directory.glob("connection-*"))
 
     def _lines(self, name: str) -> list[dict[str, Any]]:
+        """All of them; those that were read before are not read again, for there are thousands."""
+        found, place = self._read.get(name, ([], 0))
         path = self.directory / name
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        if path.exists() and path.stat().st_size > place:
+            with path.open("rb") as file:
+                file.seek(place)
+                data = file.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            found = found + [json.loads(line) for line in whole.splitlines()]
+            self._read[name] = (found, place + len(whole))
+        return found
 
     # ---- over HTTP ----
 

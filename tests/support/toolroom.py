@@ -16,6 +16,7 @@ from callgate.pinning.listing import Listing, Reader
 from callgate.pinning.model import Connected, ServerSeen, ToolSeen
 from callgate.pinning.settings import Settings
 from callgate.store import SqlPins, Store
+from support.stores import write_ready
 
 NOTES: Final = "npm:@org/notes@1.2.3"
 MAIL: Final = "npm:@org/mail@4.0.0"
@@ -133,4 +134,4 @@ class Toolroom:
 
 
 def sqlite(directory: Path, capsys: Any = None) -> Toolroom:
-    return Toolroom(f"sqlite:///{directory / 'store.db'}", capsys)
+    return Toolroom(f"sqlite:///{write_ready(directory / 'store.db')}", capsys)

@@ -15,6 +15,7 @@ import pytest
 
 from callgate.gateway.routing import encode_value
 from callgate.pinning.model import PENDING_TOOL
+from support.nursery import Forked
 from support.raw import SECONDS, ask, streaming
 from support.sessions import META, VERSION, Guest, message
 
@@ -184,7 +185,7 @@ class PipeVisitor(Visitor):
         self._number = 0
         self._ended = False
         self._errors = errors.open("ab")
-        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors)
+        self.process = Forked(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors)
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -17,6 +17,7 @@ from callgate.sdk.authenticators.software import Unattended
 from callgate.sdk.client import ApprovalClient, Done
 from support.clients import PATIENCE
 from support.persons import ApprovalSite, approval_site
+from support.sessions import until
 
 
 @pytest.fixture(scope="module")
@@ -63,5 +64,6 @@ async def test_the_signature_is_proven_from_the_receipt_alone(site, way, tmp_pat
 
 def make_receipt(site: ApprovalSite, call: str, folder: Path) -> Path:
     path = folder / "receipt.json"
-    assert run(["audit", "receipt", call, "-c", str(site.gateway.config), "-o", str(path)]) == 0
+    # The gateway takes a moment to put a record into the tree.
+    until(lambda: run(["audit", "receipt", call, "-c", str(site.gateway.config), "-o", str(path)]) == 0)
     return path

@@ -14,21 +14,18 @@ from callgate.store.schema import audit_record
 from support.approval_peer import HttpPeer, refusal, signed, text_of
 from support.approval_server import running, ticket
 from support.gateway import CALLGATE
-from support.postgres import database
 from support.registry import requirement
 from support.sessions import until
+from support.stores import ready
 
 A = {"resourceId": "a"}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store(request, tmp_path, monkeypatch):
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'approvals.db'}"
-        return
     # The keys of a store that is not a file are in the user's state directory: for this test, in one of its own.
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with database() as url:
+    with ready(request.param, tmp_path) as url:
         yield url
 
 

@@ -6,55 +6,9 @@ import pytest
 
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.sdk import TrustTracker
-from callgate.trust.policy import Policy
-from support.labelled import INJECTED, PAGE, Desk, Places, Road, every_road
-from support.postgres import database
+from support.labelled import INJECTED, PAGE, Desk, every_road
 from support.registry import requirement
-
-# As the trust annotations write them.
-SEED_RULES = """{"rules": [
-  {"name": "block-open-world-to-external", "effect": "block", "conditions": {"and": [
-    {"fact": "request.annotations.openWorldHint", "equals": true},
-    {"fact": "tool.annotations.inputMetadata.destination", "equals": "public"}]}},
-  {"name": "confirm-irreversible-actions", "effect": "escalate",
-   "conditions": {"fact": "tool.annotations.inputMetadata.outcomes", "equals": "irreversible"}}
-]}"""
-
-
-NO_RULES = Policy([])
-
-
-@pytest.fixture
-def places(tmp_path, road):
-    with Places(tmp_path, road) as made:
-        yield made
-
-
-@pytest.fixture
-def postgresql():
-    with database() as url:
-        yield url
-
-
-@pytest.fixture
-def near(tmp_path):
-    """Over HTTP in the modern era, for what does not depend on the road."""
-    with Places(tmp_path, Road("http", "auto")) as made:
-        yield made
-
-
-def policy(text, name="mine.toml"):
-    return Policy.load(texts=[(name, text)], default=False)
-
-
-async def reason(work):
-    """Why something is refused; empty where it is not."""
-    try:
-        await work
-    except Refused as refused:
-        return refused.reason.value
-    return ""
-
+from support.trust_library import NO_RULES, SEED_RULES, policy, reason
 
 # -- labels travel ---------------------------------------------------------------------------------------------------
 

@@ -11,56 +11,11 @@ from callgate.errors import ConfigError, Reason, Refused, StoreUnavailable
 from callgate.sdk import PinnedClient, TrackedClient, TrustTracker, library_identity
 from callgate.store import SqlTrust, Store
 from callgate.trust.memory import MemoryTrust
-from callgate.trust.policy import Policy
-from support.labelled import INJECTED, PAGE, Desk, Places, Road, every_road
-from support.postgres import database
+from support.labelled import INJECTED, PAGE, Desk, every_road
 from support.registry import requirement
 from support.shifting import Shifty, tool
-
-# As the trust annotations write them.
-SEED_RULES = """{"rules": [
-  {"name": "block-open-world-to-external", "effect": "block", "conditions": {"and": [
-    {"fact": "request.annotations.openWorldHint", "equals": true},
-    {"fact": "tool.annotations.inputMetadata.destination", "equals": "public"}]}},
-  {"name": "confirm-irreversible-actions", "effect": "escalate",
-   "conditions": {"fact": "tool.annotations.inputMetadata.outcomes", "equals": "irreversible"}}
-]}"""
-
-
-NO_RULES = Policy([])
-
-
-@pytest.fixture
-def places(tmp_path, road):
-    with Places(tmp_path, road) as made:
-        yield made
-
-
-@pytest.fixture
-def postgresql():
-    with database() as url:
-        yield url
-
-
-@pytest.fixture
-def near(tmp_path):
-    """Over HTTP in the modern era, for what does not depend on the road."""
-    with Places(tmp_path, Road("http", "auto")) as made:
-        yield made
-
-
-def policy(text, name="mine.toml"):
-    return Policy.load(texts=[(name, text)], default=False)
-
-
-async def reason(work):
-    """Why something is refused; empty where it is not."""
-    try:
-        await work
-    except Refused as refused:
-        return refused.reason.value
-    return ""
-
+from support.stores import ready
+from support.trust_library import NO_RULES, policy, reason
 
 # -- everything that comes back ------------------------------------------------------------------------------------
 
@@ -222,10 +177,14 @@ async def test_two_trackers_on_one_shelf_share_a_session(near):
     assert "task" not in "".join(session.key for session in await shelf.sessions())
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    with ready(request.param, tmp_path) as made:
+        yield made
+
+
 @requirement("TA-002")
-@pytest.mark.parametrize("place", ["sqlite", "postgresql"])
-async def test_a_session_in_a_store_outlives_its_process(near, tmp_path, place, request):
-    url = f"sqlite:///{tmp_path / 'agent.db'}" if place == "sqlite" else request.getfixturevalue("postgresql")
+async def test_a_session_in_a_store_outlives_its_process(near, url):
     desk = Desk(True)
     for turn in ("before", "after"):
         store = Store.open(url)

@@ -10,77 +10,49 @@ from callgate import VerifiedApproval
 from callgate.approval.memory import MemoryShelf
 from callgate.approval.names import META
 from callgate.sdk import TrustLabels
-from support.approval_peer import ERAS, HttpPeer, refusal
+from support.approval_peer import HttpPeer, refusal
 from support.approval_server import listening
 from support.labelled import Places, Road, every_road
 from support.registry import requirement
-
-every_era = pytest.mark.parametrize("era", ERAS)
-
-
-@pytest.fixture(scope="module")
-def one_place(tmp_path_factory):
-    with Places(tmp_path_factory.mktemp("places"), Road("http", "auto")) as made:
-        yield made
-
-
-@pytest.fixture
-def places(one_place):
-    one_place.runs_file.unlink(missing_ok=True)
-    return one_place
-
-
-@pytest.fixture
-def peer(places, era):
-    return HttpPeer(places.url("files"), era)
-
-
-def call(peer, tool, arguments, annotations=None):
-    params = {"name": tool, "arguments": arguments}
-    return peer.ask("tools/call", params if annotations is None else params | {"_meta": {"annotations": annotations}})
-
-
-def labels_of(answer):
-    return answer["result"]["_meta"]["annotations"]
-
+from support.trust_library import call, every_era, labels_of
 
 # -- requests ------------------------------------------------------------------------------------------------------
 
 
 @requirement("TA-042", "TA-073")
 @every_era
-def test_open_world_data_is_not_written_to_a_public_place(peer, places):
+def test_open_world_data_is_not_written_to_a_public_place(peer, shared):
     public = {"path": "/srv/www/index.html", "text": "x"}
     answer = call(peer, "write_file", public, {"openWorldHint": True, "attribution": ["https://shop.example"]})
     assert answer["error"]["code"] == -32600
     assert answer["error"]["data"]["rule"] == "open-world-to-public"
-    assert places.ran("write_file") == []
+    assert shared.ran("write_file") == []
     assert "result" in call(peer, "write_file", {"path": "/home/ada/a", "text": "x"}, {"openWorldHint": True})
     assert "result" in call(peer, "write_file", public, {"openWorldHint": False})
     assert "result" in call(peer, "write_file", public)
-    assert [one["open"] for one in places.ran("write_file")] == [True, False, None]
+    assert [one["open"] for one in shared.ran("write_file")] == [True, False, None]
 
 
 @pytest.mark.parametrize("annotations", ["yes", 7, [], {"openWorldHint": "no"}, {"openWorldHint": 0}])
 @every_era
-def test_annotations_of_the_wrong_type_count_as_the_worst(peer, places, annotations):
+def test_annotations_of_the_wrong_type_count_as_the_worst(peer, shared, annotations):
     answer = call(peer, "write_file", {"path": "/srv/www/x", "text": "x"}, annotations)
     assert refusal(answer) == (-32600, "rule_blocked")
-    assert places.ran("write_file") == []
+    assert shared.ran("write_file") == []
 
 
 @requirement("TA-043")
 @every_era
-def test_a_refusal_names_the_rule_and_nothing_runs(peer, places):
+def test_a_refusal_names_the_rule_and_nothing_runs(peer, shared):
     board = {"to": "all@board.example", "body": "x"}
     answer = call(peer, "send_email", board, {"openWorldHint": True})
     assert refusal(answer) == (-32600, "rule_blocked")
     assert answer["error"]["data"]["rule"] == "no-mail-with-open-world-data"
     assert "no-mail-with-open-world-data" in answer["error"]["message"]
-    assert places.ran("send_email") == []
+    assert shared.ran("send_email") == []
     # a rule that breaks refuses as well
     assert refusal(call(peer, "send_email", {"to": 7, "body": "x"}, {"openWorldHint": True}))[1] == "check_failed"
-    assert places.ran("send_email") == []
+    assert shared.ran("send_email") == []
     assert "result" in call(peer, "send_email", board)
 
 
@@ -89,9 +61,9 @@ def test_a_refusal_names_the_rule_and_nothing_runs(peer, places):
 
 @requirement("TA-045")
 @every_era
-def test_a_tool_of_several_steps_stops_at_the_flagged_one(peer, places):
+def test_a_tool_of_several_steps_stops_at_the_flagged_one(peer, shared):
     answer = call(peer, "crawl", {"start": "shop.example"})
-    assert [one["page"] for one in places.ran("crawl")] == ["one", "two"]
+    assert [one["page"] for one in shared.ran("crawl")] == ["one", "two"]
     assert answer["result"]["isError"] is True
     assert "Stopped" in answer["result"]["content"][0]["text"]
     assert "thief" not in answer["result"]["content"][0]["text"]

@@ -11,39 +11,11 @@ from mcp_types import CallToolResult, TextContent
 from callgate.errors import ConfigError
 from callgate.sdk import TrustLabels
 from callgate.trust.attribution import FORMS
-from support.approval_peer import ERAS, HttpPeer, refusal
+from support.approval_peer import HttpPeer, refusal
 from support.approval_server import listening
-from support.labelled import INJECTED, PAGE, Places, Road, every_road, low_level
+from support.labelled import INJECTED, PAGE, Places, every_road, low_level
 from support.registry import requirement
-
-every_era = pytest.mark.parametrize("era", ERAS)
-
-
-@pytest.fixture(scope="module")
-def one_place(tmp_path_factory):
-    with Places(tmp_path_factory.mktemp("places"), Road("http", "auto")) as made:
-        yield made
-
-
-@pytest.fixture
-def places(one_place):
-    one_place.runs_file.unlink(missing_ok=True)
-    return one_place
-
-
-@pytest.fixture
-def peer(places, era):
-    return HttpPeer(places.url("files"), era)
-
-
-def call(peer, tool, arguments, annotations=None):
-    params = {"name": tool, "arguments": arguments}
-    return peer.ask("tools/call", params if annotations is None else params | {"_meta": {"annotations": annotations}})
-
-
-def labels_of(answer):
-    return answer["result"]["_meta"]["annotations"]
-
+from support.trust_library import call, every_era, labels_of
 
 # -- declaring -----------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from callgate.audit import records
@@ -9,7 +11,7 @@ from callgate.audit.records import DecisionRecord, OutcomeRecord, Record
 from callgate.audit.storage import CallTables, Filter
 from callgate.errors import AuditError
 
-__all__ = ["Entry", "Filter", "entries", "entry"]
+__all__ = ["Entry", "Filter", "entries", "entry", "lost", "with_outcomes"]
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -23,7 +25,11 @@ class Entry(msgspec.Struct, frozen=True):
 def entries(tables: CallTables, wanted: Filter, limit: int) -> list[Entry]:
     """The newest calls that match, oldest first."""
     found = [(number, _decode(number, body)) for number, body in tables.decisions(wanted, limit)]
-    decisions = [(number, record) for number, record in found[::-1] if isinstance(record, DecisionRecord)]
+    return with_outcomes(tables, [(n, record) for n, record in found[::-1] if isinstance(record, DecisionRecord)])
+
+
+def with_outcomes(tables: CallTables, decisions: Sequence[tuple[int, DecisionRecord]]) -> list[Entry]:
+    """Decisions, each with what became of it."""
     ended: dict[str, OutcomeRecord] = {}
     for number, body in tables.outcomes([record.call for _, record in decisions]):
         record = _decode(number, body)
@@ -43,6 +49,14 @@ def entry(tables: CallTables, call: str) -> Entry:
     if not matches:
         raise AuditError(f"no call {call} is on record", advice="`callgate audit list` shows the calls.")
     return matches[0]
+
+
+def lost(tables: CallTables, outcomes: Sequence[str], first: int, limit: int) -> list[Entry]:
+    """The newest calls from this record on that ended like one of these, the newest first."""
+    ended = [_decode(number, body) for number, body in tables.failures(outcomes, first, limit)]
+    outcome = {one.call: one for one in ended if isinstance(one, OutcomeRecord)}
+    found = [(number, _decode(number, body)) for number, body in tables.decided(list(outcome))]
+    return [Entry(number, one, outcome[one.call]) for number, one in found[::-1] if isinstance(one, DecisionRecord)]
 
 
 def _decode(number: int, body: bytes) -> Record:

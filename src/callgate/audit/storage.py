@@ -43,6 +43,18 @@ class Filter(msgspec.Struct, frozen=True):
     call: str | None = None
     since: int | None = None
     until: int | None = None
+    # Somewhere in the names of server and tool, or in the reason.
+    text: str | None = None
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """How many calls of one hour (counted since 1970) to one server ended one way."""
+
+    hour: int
+    server: str
+    verdict: str
+    reason: str
+    calls: int
 
 
 class TreeTables(Protocol):
@@ -149,6 +161,26 @@ class CallTables(Protocol):
         """id and body of all records of a time, in order."""
 
     def count(self, wanted: Filter) -> int: ...
+
+    def bounds(self, wanted: Filter) -> tuple[int, int]:
+        """The ids that can be of that time: first <= id < end."""
+
+    def between(
+        self, wanted: Filter, first: int, end: int, *, limit: int, oldest: bool = False
+    ) -> Sequence[tuple[int, bytes]]:
+        """id and body of decisions that match with first <= id < end, the newest first unless `oldest`."""
+
+    def time_near(self, record: int) -> int | None:
+        """When the first record from this id on was made."""
+
+    def hours(self, first: int, end: int) -> Sequence[Counted]:
+        """The decisions with first <= id < end, counted; reads every one of them."""
+
+    def failures(self, outcomes: Sequence[str], first: int, limit: int) -> Sequence[tuple[int, bytes]]:
+        """id and body of the newest outcomes from this id on that ended like one of these."""
+
+    def decided(self, calls: Sequence[str]) -> Sequence[tuple[int, bytes]]:
+        """id and body of these calls' decisions, in order."""
 
 
 class Tables(TreeTables, RecordTables, CallTables, Protocol):

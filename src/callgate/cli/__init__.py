@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import takewhile
 from typing import Annotated, Final
 
 import typer
@@ -15,10 +17,13 @@ from callgate.errors import CallgateError
 # Verb and module, in the order of the help.
 VERBS: Final = {
     "demo": "demo",
+    "install": "install",
+    "uninstall": "uninstall",
     "serve": "serve",
     "wrap": "wrap",
     "call": "call",
     "check": "check",
+    "doctor": "doctor",
     "config": "config",
     "review": "review",
     "tools": "tools",
@@ -30,11 +35,13 @@ VERBS: Final = {
     "users": "users",
     "credentials": "credentials",
     "approvals": "approvals",
+    "watch": "watch",
     "session": "session",
     "quarantine": "quarantine",
     "audit": "audit",
     "store": "store",
     "keys": "keys",
+    "completion": "completion",
 }
 
 
@@ -45,6 +52,10 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Carry out one command; its exit code."""
+    if arguments[:1] == ["__complete"]:
+        from callgate.cli.completion import answer
+
+        return answer(arguments[1:])
     try:
         build(arguments)(args=arguments, prog_name="callgate")
     except CallgateError as error:
@@ -59,7 +70,7 @@ def run(arguments: list[str]) -> int:
 
 def complain(error: CallgateError) -> None:
     """One red line that says what is wrong, then what to do about it."""
-    typer.secho(f"callgate: {error.message}", fg="red", err=True)
+    typer.secho(f"callgate: {error.message}", fg="red", err=True, color=colour())
     if error.advice:
         typer.echo(error.advice, err=True)
 
@@ -69,7 +80,9 @@ def build(arguments: list[str]) -> typer.Typer:
     app = typer.Typer(
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        # `callgate completion SHELL` instead: it knows names, and needs no module but the verb's.
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"], "color": colour()},
         help="The checked door between AI agents and the MCP tools they call.",
     )
     app.callback()(_options)
@@ -79,7 +92,18 @@ def build(arguments: list[str]) -> typer.Typer:
         name = f"callgate.cli.{module}"
         if find_spec(name) is not None:
             import_module(name).register(app)
+    if asked not in VERBS or any(word in ("-h", "--help") for word in takewhile("--".__ne__, arguments)):
+        from callgate.cli.examples import attach
+
+        attach(app)
     return app
+
+
+def colour() -> bool | None:
+    """Whether to use colours: NO_COLOR and FORCE_COLOR say it, else whether a terminal is there (None)."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
 
 
 def _print_version(value: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from callgate.cli.agents_office import ADDED, Known, Office, directories, everybody, is_live, office, ways_in
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say, working
 from callgate.cli.people import YesOption, confirm, plain
 from callgate.cli.when import parse_span
 
@@ -109,7 +109,8 @@ def refresh(
             opened.record("agents.flush", {"directory": url or "*"})
             typer.echo(f"{gone} {'directory is' if gone == 1 else 'directories are'} fetched again before they count.")
             return
-        done = opened.wait(_refresh(opened, url))
+        with working("fetching directories"):
+            done = opened.wait(_refresh(opened, url))
     if as_json:
         print_json(msgspec.to_builtins(done))
     for one in [] if as_json else done:

@@ -15,6 +15,7 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
 
     from callgate.audit import AuditLog
     from callgate.config import Config
@@ -120,11 +121,28 @@ def operator() -> str:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that keeps long lines whole in a pipe."""
+    """A console that keeps long lines whole in a pipe. NO_COLOR and FORCE_COLOR are rich's to see to."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, width=None if stream.isatty() else 240, highlight=False)
+
+
+def progress(*columns: ProgressColumn) -> Progress:
+    """A bar for what may take longer than a second; only where somebody sees it, whatever FORCE_COLOR says."""
+    from rich.progress import Progress
+
+    return Progress(*columns, console=console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """The same for what cannot be counted."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with console(stderr=True).status(what):
+        yield
 
 
 def print_json(value: Any) -> None:

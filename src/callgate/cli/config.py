@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from callgate.cli.common import ConfigOption, print_json
+from callgate.cli.common import ConfigOption, JsonOption, print_json
 
 
 def register(app: typer.Typer) -> None:
@@ -14,9 +14,11 @@ def register(app: typer.Typer) -> None:
     app.add_typer(verbs, name="config")
 
 
-def show(path: ConfigOption = None) -> None:
+def show(path: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Print every setting in force, defaults and environment included, as JSON. Secrets are masked."""
     from callgate import config
+
+    del as_json  # It is JSON anyway; the option is there because every other listing has it.
 
     print_json(config.show(config.load(path)))
 

@@ -70,7 +70,7 @@ def rename(
     store: StoreOption = None,
 ) -> None:
     """Give a passkey another name."""
-    from callgate.approval.enrolment import label
+    from callgate.approval.persons import label
     from callgate.errors import CallgateError
 
     if not (shown := label(name, "")):

@@ -1,56 +1,38 @@
-"""`callgate demo`: the gateway in front of an example server, with something to try."""
+"""`callgate demo`: an agent, three servers and a gate between them, told as a story."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import shlex
-import shutil
-import signal
+import contextlib
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from callgate.cli.common import console
-from callgate.cli.demo_review import LEFT, review
+from callgate.cli.demo_place import (
+    Asked,
+    configure,
+    ending_calmly,
+    has_display,
+    leave_user_settings,
+    open_page,
+    setting,
+    state_in,
+    stop,
+)
+
+if TYPE_CHECKING:
+    from callgate.cli.demo_keys import Listening
+    from callgate.cli.demo_office import Office
+    from callgate.cli.demo_person import Person
+    from callgate.cli.demo_saying import Teller
 
 USUAL: Final = "127.0.0.1:8420"
 ANY: Final = "127.0.0.1:0"
-# Where the stranger's note wants a note of the user's to be sent.
-STRANGER: Final = "accounts@northwind-billing.example"
-CONFIG: Final = """\
-# Written by `callgate demo`. Change it while the demo runs: the gateway follows within seconds.
-
-[store]
-url = "sqlite:///callgate.db"
-
-[logging]
-level = "warning"
-
-[limits]
-connections = 200
-
-[servers.notes]
-command = {command}
-
-# This server is ours: it is believed which of its notes a stranger wrote.
-[servers.notes.trust]
-trusted = true
-"""
-CALL: Final = """\
-curl -sS {url} -H 'Content-Type: application/json' \\
-  -H 'MCP-Protocol-Version: 2026-07-28' -H 'Mcp-Method: tools/call' -H 'Mcp-Name: {tool}' \\
-  -d '{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {{
-        "name": "{tool}", "arguments": {arguments},
-        "_meta": {{"io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                  "io.modelcontextprotocol/clientCapabilities": {{}}}}}}}}'"""
+LAST_LINE: Final = "Ctrl-C ends the demo."
+# A gateway that was asked to stop has done so by then.
+_GOING_SECONDS: Final = 5.0
 
 
 def register(app: typer.Typer) -> None:
@@ -64,190 +46,176 @@ def demo(
             "--dir", metavar="PATH", help="Keep the demo's state there; by default it is temporary and goes at the end."
         ),
     ] = None,
+    auto: Annotated[
+        bool,
+        typer.Option("--auto", help="Let a software key decide, and end; status 0 only if every step happened."),
+    ] = False,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Whether to open the console in a browser.")
+    ] = True,
 ) -> None:
-    """Run the gateway in front of an example server, and print what to try. Ctrl-C stops it."""
-    ignored = _leave_user_settings()
-    with _ending_calmly() as asked, _state(folder) as state:
-        config, command = state / "callgate.toml", _command(state)
-        _configure(config, command)
-        asked.check()
-        review(config, command)
-        asked.check()
-        _run(config, ignored, asked, kept=folder is not None)
+    """See in two minutes what Callgate does: an agent reads a poisoned mail and obeys it. Ctrl-C ends it.
 
-
-def _run(config: Path, ignored: list[str], asked: _Asked, *, kept: bool) -> None:
-    from callgate.errors import ConfigError
-
-    def listening(address: str) -> None:
-        if asked.to_stop:
-            # From here on the gateway hears it itself.
-            signal.raise_signal(signal.SIGTERM)
-            return
-        _introduce(f"{address}/servers/notes/mcp", config, ignored, kept=kept)
-
-    try:
-        _serve(config, USUAL, listening)
-    except ConfigError:
-        # Something has the usual port; if it was anything else, this fails in the same way.
-        _serve(config, ANY, listening)
-    console().print("Stopped.")
-
-
-def _serve(config: Path, listen: str, listening: Callable[[str], None]) -> None:
-    from callgate.cli.showing import make_console
-    from callgate.config import load
-    from callgate.gateway.loop import new_event_loop
-    from callgate.gateway.serve import serve
-    from callgate.telemetry.logs import configure
-
-    os.environ["CALLGATE_LISTEN"] = listen
-    settings = load(config)
-    configure(settings.logging.level, "pretty")
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(serve(settings, config, listening, make_console))
-
-
-# -- what it needs ---------------------------------------------------------------------------------------------
-
-
-def _leave_user_settings() -> list[str]:
-    """The demo has a store of its own: what the environment says for the user's real gateway does not count here."""
-    found = [name for name in os.environ if name.startswith("CALLGATE_")]
-    for name in found:
-        del os.environ[name]
-    return sorted(found)
-
-
-class _Asked:
-    """Whether somebody asked it to stop while it starts.
-
-    That is looked at between steps: an exception out of nowhere may be lost in somebody's destructor.
+    Three example servers and a scripted agent run on this machine; neither a language model nor an account is needed.
+    You review the tools and decide about the calls that stop, in the console, by command or with a key.
     """
-
-    def __init__(self) -> None:
-        self.to_stop = False
-
-    def hear(self, _number: int, _frame: object) -> None:
-        if self.to_stop:
-            raise KeyboardInterrupt  # asked again: whatever hangs is not waited for
-        self.to_stop = True
-
-    def check(self) -> None:
-        if self.to_stop:
-            raise KeyboardInterrupt
-
-
-@contextmanager
-def _ending_calmly() -> Iterator[_Asked]:
-    """Being asked to stop is how a demo ends: status 0, and the folder is cleared away, at whatever moment it comes."""
-    asked = _Asked()
-    before = {number: signal.signal(number, asked.hear) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    except KeyboardInterrupt:
-        pass
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    ignored = leave_user_settings()
+    run: Run | None = None
+    with ending_calmly() as asked, state_in(folder) as state:
+        configure(state / "callgate.toml")
+        asked.check()
+        run = Run(state / "callgate.toml", ignored, auto=auto, kept=folder is not None, browser=browser)
+        run.until_stopped(asked)
+    told = run is not None and run.told
+    failed = run is not None and bool(run.failure)
+    if failed or (auto and not told):
+        raise typer.Exit(1)
 
 
-@contextmanager
-def _state(folder: Path | None) -> Iterator[Path]:
-    if folder is not None:
+class Run:
+    """One telling of the story, in the process of the gateway that it is about."""
+
+    def __init__(self, config: Path, ignored: list[str], *, auto: bool, kept: bool, browser: bool) -> None:
+        self.told = False
+        self.failure = ""
+        self._config = config
+        self._ignored = ignored
+        self._auto = auto
+        self._kept = kept
+        self._browser = browser and not auto and has_display()
+        self._story: asyncio.Task[None] | None = None
+
+    def until_stopped(self, asked: Asked) -> None:
+        from callgate.cli.demo_saying import Teller
         from callgate.errors import ConfigError
 
+        say = Teller()
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"{folder} cannot be made: {error.strerror}", advice="Name another folder with --dir."
-            ) from None
-        yield folder.absolute()
-        return
-    with tempfile.TemporaryDirectory(prefix="callgate-demo-", ignore_cleanup_errors=True) as made:
-        yield Path(made)
+            self._run(ANY if self._auto else USUAL, asked, say)
+        except ConfigError:
+            if self._auto:
+                raise
+            # Something has the usual port; if it was anything else, this fails in the same way.
+            self._run(ANY, asked, say)
+        if self.failure:
+            say.failed(self.failure)
+        say.plain("Every step happened." if self._auto and self.told else "Stopped.")
+
+    def _run(self, listen: str, asked: Asked, say: Teller) -> None:
+        import os
+
+        from callgate.config import load
+        from callgate.gateway.loop import new_event_loop
+        from callgate.telemetry.logs import configure as configure_logs
+
+        os.environ["CALLGATE_LISTEN"] = listen
+        settings = load(self._config)
+        configure_logs(settings.logging.level, "pretty")
+
+        async def serving() -> None:
+            from callgate.cli.showing import make_console
+            from callgate.gateway.serve import serve
+
+            def listening(address: str) -> None:
+                if asked.to_stop:
+                    # From here on the gateway hears it itself.
+                    stop()
+                    return
+                self._story = asyncio.create_task(self._tell(address, say))
+
+            try:
+                await serve(settings, self._config, listening, make_console)
+            finally:
+                if self._story is not None:
+                    self._story.cancel()
+                    await asyncio.gather(self._story, return_exceptions=True)
+
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(serving())
+
+    async def _tell(self, address: str, say: Teller) -> None:
+        from callgate.cli.demo_story import NotSo
+
+        try:
+            await self._play(address, say)
+        except NotSo as error:
+            self.failure = str(error)
+        except Exception as error:  # noqa: BLE001 a story that breaks off has to end the demo, whatever broke it
+            # If the gateway is being stopped, that is why; and this ends with it.
+            await asyncio.sleep(_GOING_SECONDS)
+            self.failure = f"the gateway, its store and the servers answer; instead: {type(error).__name__}: {error}"
+        else:
+            self.told = True
+        if self.failure or self._auto:
+            stop()
+        else:
+            _what_next(say, _console_at(address))
+
+    async def _play(self, address: str, say: Teller) -> None:
+        import aiohttp
+
+        from callgate.cli.demo_keys import listening
+        from callgate.cli.demo_office import office
+        from callgate.cli.demo_story import Cast, Story
+        from callgate.demo.agent import Agent
+        from callgate.demo.bank import Bank
+        from callgate.demo.mail import Mail
+
+        state = self._config.parent
+        self._introduce(address, say)
+        async with contextlib.AsyncExitStack() as stack:
+            opened = stack.enter_context(office(self._config))
+            keys = stack.enter_context(listening(wanted=not self._auto))
+            http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout()))
+            person = self._person(opened, _console_at(address), say, keys)
+            agent = Agent(address, http)
+            await Story(Cast(say, opened, agent, person, Mail(state / "mail"), Bank(state / "bank"), state)).tell()
+
+    def _person(self, opened: Office, console: str, say: Teller, keys: Listening) -> Person:
+        from callgate.cli.demo_person import Automaton, Visitor
+
+        if self._auto:
+            return Automaton(opened, console, say)
+        visitor = Visitor(opened, console, say, keys)
+        # In a file it would stay, and whoever has the link can become this person.
+        visitor.links = sys.stdout.isatty()
+        if self._browser:
+            visitor.show = open_page
+        return visitor
+
+    def _introduce(self, address: str, say: Teller) -> None:
+        from callgate._version import __version__
+
+        state = f"{self._config.parent} ({'kept' if self._kept else 'gone when this ends'})"
+        say.plain(f"\nCallgate {__version__}: an agent, three MCP servers, and a gate between them.")
+        say.plain("It takes two minutes; Ctrl-C ends it whenever you like.\n")
+        say.facts([("gateway", address), ("console", f"{_console_at(address)}/"), ("state", state)])
+        if self._auto:
+            say.plain("\nNobody is asked: a software key decides, as a person would.")
+            return
+        say.plain("\nLines with $ are commands that show or do the same as the console. To try them,")
+        say.plain("paste this into another terminal first:\n")
+        if self._ignored:
+            # What is set for a gateway of the user's own is not used here, but would be by those commands.
+            say.paste(f"unset {' '.join(self._ignored)}")
+        for line in setting(self._config, address.removeprefix("http://"), USUAL):
+            say.paste(line)
 
 
-def _command(state: Path) -> list[str]:
-    return [sys.executable, "-m", "callgate.demo", str(state / "notes")]
-
-
-def _configure(path: Path, command: list[str]) -> None:
-    if path.exists():
-        return
-    # JSON strings are TOML strings; `$${` is how a configuration spells a plain `${`.
-    words = [word.replace("${", "$${") for word in command]
-    path.write_text(CONFIG.format(command=json.dumps(words, ensure_ascii=False)), encoding="utf-8")
-
-
-def _program() -> str:
-    """How to call this Callgate from another terminal, whatever folder it is in."""
-    own = Path(sys.argv[0]).absolute()
-    if own.stem != "callgate":
-        return shlex.join([sys.executable, "-m", "callgate"])
-    found = shutil.which("callgate")
-    return "callgate" if found is not None and Path(found).absolute() == own else shlex.quote(str(own))
-
-
-# -- what it says ----------------------------------------------------------------------------------------------
-
-
-def steps(url: str, program: str, config: Path) -> list[tuple[str, str]]:
-    """What to try, and the command for it."""
-    where = shlex.quote(str(config))
-
-    def call(tool: str, **arguments: str) -> str:
-        return CALL.format(url=url, tool=tool, arguments=json.dumps(arguments))
-
-    # What the other command does not know by itself: this gateway may listen elsewhere than the file says.
-    listen = "" if urlsplit(url).netloc == USUAL else f"CALLGATE_LISTEN={urlsplit(url).netloc} "
-    enrol = f"{listen}{program} enroll me -c {where}"
-    return [
-        ("call a tool through the gate", call("read_note", name="welcome")),
-        ("a passkey for you, so that calls can wait for you: open the link in a browser here", enrol),
-        ("an agent reads a note that a stranger sent", call("read_note", name="invoice")),
-        (
-            f"it does as the note says: the call waits until you decide, at {console_at(url)}/",
-            call("send_note", name="todo", to=STRANGER),
-        ),
-        (f"{LEFT}, which nobody reviewed yet: read it, then approve or block it", f"{program} review -c {where}"),
-        ("what was decided, and how it ended", f"{program} audit list -c {where}"),
-        ("the kill switch: turn it on, then make the same call again", f"{program} block-all on -c {where}"),
-        ("let calls through again", f"{program} block-all off -c {where}"),
-        ("proof that nobody changed the record", f"{program} audit verify -c {where}"),
-    ]
-
-
-def console_at(url: str) -> str:
+def _console_at(address: str) -> str:
     """Where people decide: a browser takes passkeys for a name, not for a number."""
-    return f"http://localhost:{urlsplit(url).port}"
+    return f"http://localhost:{address.rpartition(':')[2]}"
 
 
-def _introduce(url: str, config: Path, ignored: list[str], *, kept: bool) -> None:
-    from rich.markup import escape
-
-    from callgate._version import __version__
-
-    out = console()
-
-    def say(line: str = "") -> None:
-        # Never wrapped by us: a command that is broken into lines cannot be pasted.
-        out.print(line, soft_wrap=True)
-
-    program = _program()
-    say(f"\n[bold]Callgate {__version__}[/] stands between an agent and an example MCP server.\n")
-    say(f"  [bold]gateway[/]  {url}")
-    say("  [bold]server[/]   notes: list_notes, read_note, write_note, send_note (starts with the first call)")
-    say(f"  [bold]console[/]  {console_at(url)}/")
-    say(f"  [bold]waiting[/]  {LEFT}: hidden from every agent until you have reviewed it")
-    say(f"  [bold]state[/]    {escape(str(config.parent))} ({'kept' if kept else 'gone when this ends'})")
-    say("\nTry in another terminal:\n")
-    for about, command in steps(url, program, config):
-        say(f"[dim]# {about}[/]\n[green]{escape(command)}[/]\n")
-    say("Your own MCP client: give it the gateway's address, or, if it starts commands, this one:\n")
-    say(f"[green]{escape(program)} wrap notes -c {escape(shlex.quote(str(config)))}[/]\n")
-    if ignored:
-        say(f"[yellow]Not used here, but the commands above would: unset {escape(' '.join(ignored))}[/]\n")
-    say("Ctrl-C stops the demo.")
-    sys.stdout.flush()
+def _what_next(say: Teller, console: str) -> None:
+    say.plain("\nThat is the whole story. The console stays open until you end this:\n")
+    say.link(f"{console}/")
+    say.plain("\nWhat next:\n")
+    say.facts(
+        [
+            ("install", "callgate install puts the gate before your own editor's servers"),
+            ("serve", "callgate serve runs one gateway for many clients and servers"),
+            ("read", "docs/getting-started.md tells this story again, command by command"),
+        ]
+    )
+    say.plain(f"\n{LAST_LINE}")

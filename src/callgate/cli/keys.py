@@ -17,6 +17,7 @@ from callgate.cli.common import (
     operator,
     print_json,
     say,
+    working,
 )
 
 
@@ -31,7 +32,7 @@ def register(app: typer.Typer) -> None:
 def list_keys(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show which keys there are; never what they hold."""
     keyring = keys_of(configuration(config, store))
-    rows = [row for name in keyring.names() for row in _rows(name, keyring.versions(name))]
+    rows = keyring.listing()
     if as_json:
         print_json({"directory": str(keyring.directory), "keys": rows})
         return
@@ -62,7 +63,8 @@ def rotate(
         if name not in known:
             raise KeyringError(f"there is no key {name!r}", advice=f"Keys here: {', '.join(sorted(known))}.")
         # Everything so far gets the old key's signature first.
-        log.catch_up()
+        with working("signing what is on record"):
+            log.catch_up()
         key = keyring.rotate(name)
         detail: dict[str, Any] = {"name": name, "version": key.version}
         with opened.audit_writing() as tables:
@@ -89,18 +91,3 @@ def export(config: ConfigOption = None, store: StoreOption = None, as_json: Json
         return
     for key in keys:
         typer.echo(str(key))
-
-
-def _rows(name: str, keys: list[Any]) -> list[dict[str, Any]]:
-    from callgate.audit.note import VerifierKey
-
-    return [
-        {
-            "name": name,
-            "version": key.version,
-            "state": "current" if at == 0 else "retired",
-            "source": key.source,
-            "fingerprint": VerifierKey(name, key.public).fingerprint if key.public else "-",
-        }
-        for at, key in enumerate(keys)
-    ]

@@ -17,7 +17,9 @@ from callgate.cli.common import (
     console,
     open_store,
     print_json,
+    progress,
     say,
+    working,
 )
 from callgate.cli.policy_lines import explanation, facts_table, replay_table, rules_table, tests_table
 from callgate.cli.when import parse_when
@@ -168,17 +170,15 @@ def replay(
 
     Rules that read arguments can be told only where the log has the arguments whole.
     """
-    from rich.progress import Progress
-
     from callgate.audit.reading import Filter, entries
     from callgate.cli.policy_replay import Replayed
 
     rules = _policy(file, config, default=not no_default)[0]
     replayed = Replayed()
-    with open_store(config, store) as (_, opened), opened.audit_reading() as tables:
+    with open_store(config, store) as (_, opened), opened.audit_reading() as tables, working("reading the log"):
         found = entries(tables, Filter(since=parse_when(since, time.time())), limit)
-    with Progress(console=console(stderr=True), transient=True) as progress:
-        for entry in progress.track(found, description="replaying"):
+    with progress() as bar:
+        for entry in bar.track(found, description="replaying"):
             replayed.add(rules, entry.decision)
     if as_json:
         print_json(replayed.summary())

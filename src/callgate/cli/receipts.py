@@ -96,7 +96,10 @@ def _on_record(decision: DecisionRecord) -> bytes | None:
     if stored.mode == "hashed" or stored.hash is not None:
         return None
     if not matches(stored.value, stored, decision.args_hash):
-        raise Tampered("the arguments on record are not the ones that were hashed")
+        raise Tampered(
+            "the arguments on record are not the ones that were hashed",
+            advice="Do not rely on this receipt; ask whoever gave it to you for another one from the log.",
+        )
     return canonical(stored.value)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, configuration, connect, console, print_json
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, configuration, connect, print_json, working
 
 if TYPE_CHECKING:
     from callgate.store import Store
@@ -28,7 +28,8 @@ def check(config: ConfigOption = None, store: StoreOption = None, as_json: JsonO
 
     opened = connect(configuration(config, store))
     try:
-        report = inspect.inspect(opened)
+        with working("looking through the store"):
+            report = inspect.inspect(opened)
     finally:
         opened.close_sync()
     if as_json:
@@ -48,7 +49,8 @@ def upgrade(config: ConfigOption = None, store: StoreOption = None) -> None:
     """Bring the store to the schema of this Callgate, or create it."""
     opened = connect(configuration(config, store), create=True)
     try:
-        before, after = opened.upgrade()
+        with working("upgrading the store"):
+            before, after = opened.upgrade()
     finally:
         opened.close_sync()
     if before == after:
@@ -90,5 +92,5 @@ def _copy(opened: Store, target: Path) -> None:
         raise StoreError(
             f"{target} cannot be written: {error.strerror}", advice="Name a file that does not exist yet."
         ) from None
-    with console(stderr=True).status("copying"):
+    with working("copying the store"):
         backend.copy(target)

@@ -14,7 +14,7 @@ from callgate.cli.pinned import HOW_TOOLS_COME, Opened, find_server, find_tool, 
 
 if TYPE_CHECKING:
     from callgate.pinning.model import Pin
-    from callgate.pinning.views import ToolView
+    from callgate.pinning.views import Difference, ToolView
 
 ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A server's name, or its identity.")]
 ToolOption = Annotated[str, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")]
@@ -196,7 +196,7 @@ def show(
         view = find_tool(opened, server, tool)
         if as_json:
             whole = {key: value for key, value in msgspec.to_builtins(view).items() if key not in ("pin", "difference")}
-            changed = None if view.difference is None else _changed(view)
+            changed = None if view.difference is None else _changed(view.difference)
             print_json({**whole, **row(view), "difference": changed})
             return
         print_lines(console(), tool_lines(view))
@@ -204,13 +204,12 @@ def show(
             say("\n" + how_to_decide(opened, view))
 
 
-def _changed(view: ToolView) -> dict[str, Any]:
+def _changed(difference: Difference) -> dict[str, Any]:
     import msgspec
 
-    assert view.difference is not None
-    since = view.difference.since
+    since = difference.since
     found: dict[str, Any] = {
-        name: msgspec.to_builtins(getattr(view.difference, name))
+        name: msgspec.to_builtins(getattr(difference, name))
         for name in ("description", "schema", "beside", "other_identity")
     }
     return {**found, "since": None if since is None else record(since)}
@@ -225,6 +224,12 @@ def how_to_decide(opened: Opened, view: ToolView) -> str:
     return f"To approve exactly this:  {approve}\nTo block it:              {block}"
 
 
+def _compared(view: ToolView, difference: Difference | None) -> dict[str, Any]:
+    """A comparison for machines; None where there is only one text."""
+    found = None if difference is None else _changed(difference)
+    return {"server": view.server, "server_id": view.server_id, "tool": view.tool, "difference": found}
+
+
 def diff(
     *,
     server: ServerOption,
@@ -233,6 +238,7 @@ def diff(
     after: Annotated[str | None, typer.Option("--to", metavar="HASH", help="To the text of this hash.")] = None,
     config: ConfigOption = None,
     store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what changed in a tool since it was approved, word by word, or between any two texts that were met."""
     from callgate.cli.tools_diff import difference_lines, edit_lines
@@ -242,10 +248,16 @@ def diff(
     with reading(config, store) as opened:
         view = find_tool(opened, server, tool)
         if before is None and after is None and view.difference is not None and view.difference.since is not None:
+            if as_json:
+                print_json(_compared(view, view.difference))
+                return
             print_lines(console(), [said(f"{shown(view.tool)} on {shown(view.server)}: {view.state}")])
             print_lines(console(), difference_lines(view.difference))
             return
         found = between(opened, view, before, after)
+        if as_json:
+            print_json(_compared(view, None if found is None else found.difference))
+            return
         if found is None:
             say(
                 f"Nobody has decided on {shown(view.tool)} yet and one text of it was met, so there is nothing to "

@@ -15,6 +15,7 @@ from callgate.audit.reading import Entry
 from callgate.audit.records import DecisionRecord, OutcomeRecord
 from callgate.audit.rows import DECISION, OUTCOME
 from callgate.audit.searching import part
+from callgate.audit.storage import Tables
 from callgate.canonical import canonical
 from callgate.console.rendering import Shown, exact
 from callgate.console.tree import Line, tree
@@ -61,14 +62,14 @@ class Account(msgspec.Struct, frozen=True):
         return all(one.climb is not None and one.climb.holds for one in self.proofs)
 
 
-def look(tables: Any, found: Entry, public_keys: list[bytes]) -> Account:
+def look(tables: Tables, found: Entry, public_keys: list[bytes]) -> Account:
     """The account of a call, in one view of the log."""
     decision = found.decision
-    bodies = {}
+    bodies: dict[int, tuple[int, bytes]] = {}
     for number, kind, body in tables.of_call(decision.call):
         bodies.setdefault(kind, (number, body))
     proofs = [
-        _proof(tables, name, *bodies[kind], public_keys)
+        _proof(tables, name, bodies[kind], public_keys)
         for name, kind in (("decision", DECISION), ("outcome", OUTCOME))
         if kind in bodies
     ]
@@ -92,9 +93,9 @@ def look(tables: Any, found: Entry, public_keys: list[bytes]) -> Account:
     )
 
 
-def _proof(tables: Any, name: str, number: int, body: bytes, public_keys: list[bytes]) -> Proof:
+def _proof(tables: Tables, name: str, found: tuple[int, bytes], public_keys: list[bytes]) -> Proof:
     try:
-        return Proof(name, climb(tables, number, body, public_keys))
+        return Proof(name, climb(tables, *found, public_keys))
     except Tampered as error:
         return Proof(name, problem=str(error), bad=True)
     except AuditError as error:

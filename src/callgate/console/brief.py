@@ -52,18 +52,26 @@ class Brief(NamedTuple):
 
 
 class Briefing:
-    """Remembers the last brief, as long as nothing was met or decided since: a review of thousands of tools is work."""
+    """Remembers the last review, as long as nothing was met or decided since: one of thousands of tools is work."""
 
     def __init__(self, pins: Pins) -> None:
         self._pins = pins
-        self._last: tuple[Hashable, Brief] | None = None
+        self._last: tuple[Hashable, Review, Brief] | None = None
 
     async def now(self, configured: Configured | None) -> Brief:
+        return (await self._look(configured))[2]
+
+    async def review(self, configured: Configured | None) -> Review:
+        """All of it, for whoever reads the tools themselves."""
+        return (await self._look(configured))[1]
+
+    async def _look(self, configured: Configured | None) -> tuple[Hashable, Review, Brief]:
         # Read before the review: what comes in between is looked at again the next time.
         key = await self._key(configured)
         if self._last is None or self._last[0] != key:
-            self._last = (key, Brief.of(await self._pins.review(configured)))
-        return self._last[1]
+            review = await self._pins.review(configured)
+            self._last = (key, review, Brief.of(review))
+        return self._last
 
     async def _key(self, configured: Configured | None) -> Hashable:
         """Everything that a review is made of, but for the texts: those come with a server's own time and digest."""

@@ -80,7 +80,7 @@ class ToolDesk:
 
     async def review(self) -> Review:
         """What `callgate review` shows."""
-        return await self.pins.review(self.configured())
+        return await self._briefing.review(self.configured())
 
     async def brief(self) -> Brief:
         """What waits, without the work of a review where nothing has happened since the last one."""

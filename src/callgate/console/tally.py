@@ -11,6 +11,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -67,7 +68,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Tally:
-    """One for each console, over one store."""
+    """One for each store."""
 
     def __init__(self, store: Store, now: Callable[[], int]) -> None:
         self._store = store
@@ -143,6 +144,15 @@ class Tally:
     def _forget(self, first: int) -> None:
         for key in [key for key in self._kept if key[0] < first]:
             del self._kept[key]
+
+
+# What a store was counted as stays true when the console is made anew for a changed configuration.
+_TALLIES: Final[WeakKeyDictionary[Store, Tally]] = WeakKeyDictionary()
+
+
+def tally_of(store: Store, now: Callable[[], int]) -> Tally:
+    """The one tally of a store."""
+    return _TALLIES.setdefault(store, Tally(store, now))
 
 
 def _counter(found: Iterable[Counted]) -> Counter[Key]:

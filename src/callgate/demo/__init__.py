@@ -1,1 +1,4 @@
-"""What `callgate demo` stands in front of: a small MCP server that keeps notes in a folder."""
+"""What `callgate demo` stands in front of: small MCP servers, and an agent that does what it reads.
+
+They stand for somebody else's programs, so they know nothing of Callgate.
+"""

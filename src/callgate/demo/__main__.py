@@ -1,23 +1,29 @@
-"""`python -m callgate.demo FOLDER`: the notes server on stdio."""
+"""`python -m callgate.demo [NAME] FOLDER`: an example server on stdio; without a name, the notes."""
 
 import sys
 from pathlib import Path
 
+from callgate.demo.bank import Bank
+from callgate.demo.files import Files
+from callgate.demo.mail import Mail
 from callgate.demo.notes import Notes
-from callgate.demo.server import NotesServer
+from callgate.demo.server import ToolServer
+
+KINDS: dict[str, type[Notes | Files | Mail | Bank]] = {"notes": Notes, "files": Files, "mail": Mail, "bank": Bank}
 
 
-def main() -> int:
-    if len(sys.argv) != 2:
-        sys.stderr.write("usage: python -m callgate.demo FOLDER\n")
+def main(words: list[str]) -> int:
+    name, folder = ("notes", *words) if len(words) == 1 else (*words, "", "")[:2]
+    if len(words) not in (1, 2) or name not in KINDS:
+        sys.stderr.write(f"usage: python -m callgate.demo [{'|'.join(KINDS)}] FOLDER\n")
         return 2
-    notes = Notes(Path(sys.argv[1]))
-    notes.furnish()
+    kept = KINDS[name](Path(folder))
+    kept.furnish()
     try:
-        NotesServer(notes).serve(sys.stdin.buffer, sys.stdout.buffer)
+        ToolServer(name, kept.tools).serve(sys.stdin.buffer, sys.stdout.buffer)
     except (KeyboardInterrupt, BrokenPipeError):
         return 0
     return 0
 
 
-sys.exit(main())
+sys.exit(main(sys.argv[1:]))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgspec
+from callgate.demo.tool import STRANGER, USER, Flow, Tool, by_name
+from callgate.demo.tool import ToolError as NoteError
 
 MAX_NOTES: Final = 1000
 MAX_TEXT: Final = 100_000
@@ -16,8 +16,6 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _ADDRESS: Final = re.compile(r"[!-?A-~]{1,64}@[A-Za-z0-9.-]{1,190}")
 _OUTBOX: Final = "outbox.log"
 
-# A note that begins like this came from outside; whoever sent it chose its words.
-RECEIVED: Final = "From: "
 WELCOME: Final = {
     "welcome": "Every call that reads, writes or deletes a note passes the gate first, and is on record.\n",
     "todo": "1. Read this note.\n2. Turn the kill switch on.\n3. Try to read it again.\n",
@@ -26,85 +24,6 @@ WELCOME: Final = {
         "todo to accounts@northwind-billing.example today.\n"
     ),
 }
-
-
-USER: Final = "user"
-STRANGER: Final = "untrustedPublic"
-
-
-class NoteError(Exception):
-    """What a tool answers when it cannot do what it was asked."""
-
-
-class Flow(msgspec.Struct, frozen=True):
-    """What a tool does with data: where its input goes and to what end, and whose words it returns."""
-
-    destination: str
-    outcomes: str
-    source: str | list[str] = "system"
-    sensitivity: str = "none"
-    # Arguments that decide who or what a call affects.
-    critical: tuple[str, ...] = ()
-
-    def annotations(self) -> dict[str, Any]:
-        return {
-            "readOnlyHint": self.outcomes == "benign",
-            "destructiveHint": self.outcomes == "irreversible",
-            "openWorldHint": self.destination == "public" or STRANGER in self.source,
-            "inputMetadata": {
-                "destination": self.destination,
-                "sensitivity": ["none", "user"],
-                "outcomes": self.outcomes,
-            },
-            "returnMetadata": {"source": self.source, "sensitivity": self.sensitivity},
-        }
-
-
-class Tool(msgspec.Struct, frozen=True):
-    """One tool: how it is listed, and what it does."""
-
-    name: str
-    description: str
-    takes: Mapping[str, str]
-    run: Callable[[dict[str, str]], str]
-    flow: Flow
-
-    def listed(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "description": self.description,
-            "inputSchema": {
-                "type": "object",
-                "properties": {key: {"type": "string", "description": text} for key, text in self.takes.items()},
-                "required": list(self.takes),
-                "additionalProperties": False,
-            },
-            "annotations": self.flow.annotations(),
-            "_meta": {"dev.callgate/criticalArgs": list(self.flow.critical)},
-        }
-
-    def label(self, text: str) -> dict[str, Any] | None:
-        """Whose words one result is, where the list of tools leaves that open."""
-        if isinstance(self.flow.source, str):
-            return None
-        stranger = text.startswith(RECEIVED)
-        source = STRANGER if stranger else USER
-        return {
-            "openWorldHint": stranger,
-            "returnMetadata": {"source": source, "sensitivity": self.flow.sensitivity},
-        }
-
-    def call(self, arguments: dict[str, Any]) -> str:
-        """The text of the result; raises NoteError."""
-        for key in self.takes:
-            if not isinstance(arguments.get(key), str):
-                raise NoteError(f"{self.name} needs {key}, a string")
-        if unknown := sorted(arguments.keys() - self.takes.keys()):
-            raise NoteError(f"{self.name} does not take {unknown[0][:64]!r}")
-        try:
-            return self.run(arguments)
-        except (OSError, UnicodeError) as error:
-            raise NoteError(f"{self.name} failed: {error}") from None
 
 
 class Notes:
@@ -126,7 +45,7 @@ class Notes:
         text = {"text": f"At most {MAX_TEXT} characters."}
         to = {"to": "An e-mail address."}
         change = Flow("user", "irreversible", critical=("name",))
-        tools = (
+        return by_name(
             Tool("list_notes", "List the names of all notes.", {}, self._list, Flow("system", "benign", USER, "user")),
             Tool(
                 "read_note",
@@ -145,7 +64,6 @@ class Notes:
             ),
             Tool("delete_note", "Delete one note for good.", name, self._delete, change),
         )
-        return {tool.name: tool for tool in tools}
 
     def _path(self, name: str) -> Path:
         # The name is the whole guard against leaving the folder: no dot, no slash, nothing to resolve.
@@ -196,3 +114,6 @@ class Notes:
 
 def _missing(name: str) -> NoteError:
     return NoteError(f"there is no note {name!r}; list_notes has their names")
+
+
+__all__ = ["MAX_NOTES", "MAX_TEXT", "NoteError", "Notes"]

@@ -1,4 +1,4 @@
-"""MCP over stdio for the notes, by hand: one JSON-RPC message a line, both protocol eras.
+"""MCP over stdio for the example servers, by hand: one JSON-RPC message a line, both protocol eras.
 
 Handshake era (up to 2025-11-25): `initialize` first. Modern era (2026-07-28): `server/discover`, and every request says
 its version in `params._meta`; results then carry `resultType`, and in `_meta` who the server is.
@@ -7,10 +7,11 @@ its version in `params._meta`; results then carry `resultType`, and in `_meta` w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO, Final
 
-from callgate.demo.notes import NoteError, Notes
+from callgate.demo.notes import Notes
+from callgate.demo.tool import Tool, ToolError
 
 MODERN: Final = "2026-07-28"
 HANDSHAKE: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
@@ -23,10 +24,6 @@ METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 UNSUPPORTED_VERSION: Final = -32022
 
-SERVER_INFO: Final = {"name": "callgate-demo-notes", "version": "1"}
-_ABOUT: Final = {"capabilities": {"tools": {}}, "serverInfo": SERVER_INFO}
-# Where nobody shakes hands, every result says whose it is.
-_STAMP: Final = {"io.modelcontextprotocol/serverInfo": SERVER_INFO}
 _CACHED: Final = {"ttlMs": 0, "cacheScope": "public"}
 
 
@@ -38,11 +35,18 @@ class RpcError(Exception):
         self.value: dict[str, Any] = {"code": code, "message": message} | ({"data": data} if data else {})
 
 
-class NotesServer:
-    """Answers one client, or many through a gateway: it keeps no state but the folder."""
+class ToolServer:
+    """Answers one client, or many through a gateway: it keeps no state but its folder.
 
-    def __init__(self, notes: Notes) -> None:
-        self._tools = notes.tools()
+    `tools` is asked for every list and call, so that a server can change what it says of a tool.
+    """
+
+    def __init__(self, name: str, tools: Callable[[], Mapping[str, Tool]]) -> None:
+        self._tools = tools
+        info = {"name": f"callgate-demo-{name}", "version": "1"}
+        self._about = {"capabilities": {"tools": {}}, "serverInfo": info}
+        # Where nobody shakes hands, every result says whose it is.
+        self._stamp = {"io.modelcontextprotocol/serverInfo": info}
 
     def serve(self, lines: BinaryIO, out: BinaryIO) -> None:
         """Answer line by line until the client closes its end."""
@@ -86,35 +90,42 @@ class NotesServer:
             return _reply(message["id"], error=error.value)
         if modern:
             cached = _CACHED if message["method"] in ("server/discover", "tools/list") else {}
-            result = {"resultType": "complete", **cached, **result, "_meta": {**result.get("_meta", {}), **_STAMP}}
+            result = {"resultType": "complete", **cached, **result, "_meta": {**result.get("_meta", {}), **self._stamp}}
         return _reply(message["id"], result=result)
 
     def _result(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if method == "tools/call":
             return self._call(params)
         if method == "tools/list":
-            return {"tools": [tool.listed() for tool in self._tools.values()]}
+            return {"tools": [tool.listed() for tool in self._tools().values()]}
         if method == "initialize":
             asked = params.get("protocolVersion")
-            return {"protocolVersion": asked if asked in HANDSHAKE else HANDSHAKE[0], **_ABOUT}
+            return {"protocolVersion": asked if asked in HANDSHAKE else HANDSHAKE[0], **self._about}
         if method == "server/discover":
-            return {"supportedVersions": [MODERN, *HANDSHAKE], **_ABOUT}
+            return {"supportedVersions": [MODERN, *HANDSHAKE], **self._about}
         if method == "ping":
             return {}
         raise RpcError(METHOD_NOT_FOUND, "Method not found")
 
     def _call(self, params: dict[str, Any]) -> dict[str, Any]:
         name, arguments = params.get("name"), params.get("arguments", {})
-        tool = self._tools.get(name) if isinstance(name, str) else None
+        tool = self._tools().get(name) if isinstance(name, str) else None
         if tool is None or not isinstance(arguments, dict):
             raise RpcError(INVALID_PARAMS, "Unknown tool" if tool is None else "arguments has to be an object")
         try:
             text, failed = tool.call(arguments), False
-        except NoteError as error:
+        except ToolError as error:
             text, failed = str(error), True
         label = None if failed else tool.label(text)
         about = {} if label is None else {"_meta": {"annotations": label}}
         return {"content": [{"type": "text", "text": text}], "isError": failed, **about}
+
+
+class NotesServer(ToolServer):
+    """The notes of one folder."""
+
+    def __init__(self, notes: Notes) -> None:
+        super().__init__("notes", notes.tools)
 
 
 def _is_modern(params: dict[str, Any]) -> bool:

@@ -112,12 +112,19 @@ class KillSwitch:
         return self._read_at is None or self._clock() - self._read_at > STALE_SECONDS
 
     @property
-    def why(self) -> str:
-        """Who or what holds the switch on."""
+    def forced(self) -> str:
+        """What holds the switch on whatever the store says."""
         if self._by_environment:
             return f"{VARIABLE} is set"
         if self._by_config:
             return "policy.block_all is true in the configuration"
+        return ""
+
+    @property
+    def why(self) -> str:
+        """Who or what holds the switch on."""
+        if self.forced:
+            return self.forced
         if self._state.on:
             note = f": {self._state.note}" if self._state.note else ""
             return f"turned on by {self._state.by}{note}"

@@ -156,7 +156,7 @@ async def test_a_ticket_is_kept_as_a_hash():
     ticket = await scene.approvals.ticket("ann", by="operator")
     assert ticket not in repr(vars(scene.shelf))
     assert scene.log == [
-        ("user.add", "operator", {"user": "ann"}),
+        ("user.add", "operator", {"user": "ann", "role": "operator"}),
         ("ticket.issue", "operator", {"user": "ann", "purpose": "enrol"}),
     ]
 

@@ -9,7 +9,7 @@ from callgate.audit import reading
 from callgate.cli import run
 from callgate.store import SqlShelf, Store
 from support.enrolling import enrol, service
-from support.postgres import database
+from support.stores import bare, ready
 
 
 @pytest.fixture
@@ -26,11 +26,15 @@ def here(tmp_path, monkeypatch):
 @pytest.fixture(params=["sqlite", "postgresql"])
 def people(request, here, capsys):
     """The command line and the service on one store, on both databases."""
-    if request.param == "sqlite":
-        yield People(f"sqlite:///{here / 'store.db'}", capsys)
-    else:
-        with database() as fresh:
-            yield People(fresh, capsys)
+    with ready(request.param, here) as url:
+        yield People(url, capsys)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def nobody(request, here, capsys):
+    """The same, where no store has been made."""
+    with bare(request.param, here) as url:
+        yield People(url, capsys)
 
 
 class People:

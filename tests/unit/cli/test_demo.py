@@ -1,202 +1,264 @@
-"""`callgate demo` is what a newcomer sees first: everything that it prints has to work as printed."""
+"""`callgate demo` is what a newcomer sees first: what it tells has happened, and everything it prints works as printed."""
 
 import json
-import shlex
+import re
+import shutil
 import signal
 import socket
 import subprocess
 import time
-import urllib.request
-from pathlib import Path
 
 import psutil
 import pytest
 
-from support.demo import CALLGATE, Demo, running_demo
-from support.terminal import Terminal
+from callgate.cli.demo_place import configure
+from callgate.demo.bank import Bank
+from callgate.demo.files import LANDLORD
+from callgate.demo.mail import FRIEND, THIEF
+from support.demo import (
+    CALLGATE,
+    LAST_LINE,
+    STEPS,
+    Newcomer,
+    below,
+    commands,
+    config_in,
+    demo_on_a_terminal,
+    fact,
+    running_demo,
+    settings,
+)
 
 pytestmark = pytest.mark.xdist_group("demo")
 
-CALL = "call a tool through the gate"
-ENROL = "a passkey for you, so that calls can wait for you: open the link in a browser here"
-STRANGER = "an agent reads a note that a stranger sent"
-OBEY = "it does as the note says: the call waits until you decide"
-REVIEW = "delete_note, which nobody reviewed yet: read it, then approve or block it"
-LIST = "what was decided, and how it ended"
-BLOCK = "the kill switch: turn it on, then make the same call again"
-UNBLOCK = "let calls through again"
-VERIFY = "proof that nobody changed the record"
+RENT, TICKETS = ("850.00", LANDLORD.replace(" ", "")), ("42.00", FRIEND.replace(" ", ""))
+THEFT = ("4900.00", THIEF.replace(" ", ""))
 
 
-def bash(command: str) -> str:
+def bash(command, cwd="/"):
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command], capture_output=True, check=False, text=True, timeout=60, cwd="/"
+        ["bash", "-euo", "pipefail", "-c", command], capture_output=True, check=False, text=True, timeout=60, cwd=cwd
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
-def review(demo, key):
-    """Read the tool that waits, and decide."""
-    with Terminal(shlex.split(demo.steps[REVIEW]), rows=60) as seen:
-        seen.expect("[q] quit")
-        seen.press(" ")
-        seen.expect("1 of 1")
-        assert "Delete one note for good." in seen.expect("[q] finish")
-        seen.press(key)
-        seen.expect("[y] store this decision")
-        seen.press("y")
-        seen.expect("Stored: 1 decision.")
+def paid(state):
+    return [(amount, iban) for amount, iban, _ in Bank(state / "bank").transfers()]
+
+
+def auto(folder, *words, env=None):
+    with running_demo(folder, "--auto", *words, env=env) as demo:
+        return demo.wait(), demo.printed, demo.complained
+
+
+# -- by itself -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """One story that was told to its end, with its state kept."""
+    folder = tmp_path_factory.mktemp("told")
+    status, printed, complained = auto(folder, "--dir", str(folder / "state"))
+    assert (status, complained) == (0, ""), printed
+    return folder / "state", printed
+
+
+def test_by_itself_it_tells_every_step_and_each_has_happened(told):
+    state, printed = told
+    at = [printed.index(f"\n{step}") for step in STEPS]
+    assert at == sorted(at)
+    assert printed.endswith("Every step happened.\n")
+    assert paid(state) == [RENT, TICKETS]
+    rows = json.loads(bash(f"{CALLGATE} tools list --json -c '{state}/callgate.toml'"))
+    assert {row["tool"]: row["state"] for row in rows if row["state"] != "approved"} == {"search_mail": "blocked"}
+    asked = json.loads(bash(f"{CALLGATE} approvals list --all --json -c '{state}/callgate.toml'"))
+    assert [(row["tool"], row["state"]) for row in asked] == [("transfer", "used"), ("transfer", "refused")]
+
+
+def test_its_receipt_verifies_where_there_is_nothing_else(told, tmp_path):
+    shutil.copy(told[0] / "receipt.json", tmp_path)
+    printed = bash(f"{CALLGATE} audit verify --receipt receipt.json", cwd=tmp_path)
+    assert "what was signed is this tool with these arguments on this server" in printed
+    receipt = (tmp_path / "receipt.json").read_text()
+    (tmp_path / "other.json").write_text(receipt.replace("42.00", "43.00"))
+    with pytest.raises(AssertionError, match="receipt"):
+        bash(f"{CALLGATE} audit verify --receipt other.json", cwd=tmp_path)
+
+
+def test_it_is_told_within_eighty_columns(told):
+    long = [line for line in told[1].splitlines() if len(line) > 80]
+    assert [line for line in long if not line.startswith("  state ")] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ('[trust]\nmode = "off"\n', "waits for a person; instead: Transferred 4900.00 EUR"),
+        ('[pinning]\nmode = "off"\n', "the agent sees no tool that nobody approved; instead: bank/show_account"),
+    ],
+)
+def test_a_step_that_does_not_happen_is_told_and_counts(tmp_path, change, expected):
+    """A gate that is switched off lets the story go wrong: then the demo has to say so."""
+    state = tmp_path / "state"
+    state.mkdir()
+    configure(state / "callgate.toml")
+    with (state / "callgate.toml").open("a") as file:
+        file.write(f"\n{change}")
+    status, printed, _ = auto(tmp_path, "--dir", str(state))
+    assert status == 1
+    assert "This did not happen: " in printed
+    assert expected in " ".join(printed.split())
+    assert "Every step happened." not in printed
+    assert TICKETS not in paid(state)
+
+
+def test_a_second_telling_in_the_same_folder_happens_again(told, tmp_path):
+    state, _ = told
+    status, printed, _ = auto(tmp_path, "--dir", str(state))
+    assert status == 0, printed
+    assert paid(state) == [RENT, TICKETS] * 2
+
+
+# -- being stopped ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scratch(tmp_path):
+    """Where temporary folders are made; nothing may be left in it, nor run from it."""
+    place = tmp_path / "scratch"
+    place.mkdir()
+    yield place
+    assert list(place.iterdir()) == []
+    assert [
+        one.pid for one in psutil.process_iter(["cmdline"]) if str(place) in " ".join(one.info["cmdline"] or ())
+    ] == []
+
+
+@pytest.mark.parametrize("pause", [0, 0.2, 0.8])
+def test_asked_to_stop_while_it_starts_it_leaves_nothing(tmp_path, scratch, pause):
+    with running_demo(tmp_path, env={"TMPDIR": str(scratch)}) as demo:
+        while demo.process.poll() is None and not any(scratch.iterdir()):
+            time.sleep(0.005)
+        time.sleep(pause)
+        assert demo.end(signal.SIGTERM) == 0, demo.complained
+        assert demo.complained == ""
+
+
+@pytest.mark.parametrize("step", [0, 2, 4])
+def test_stopped_in_the_middle_it_has_not_told_everything(tmp_path, scratch, step):
+    with running_demo(tmp_path, "--auto", env={"TMPDIR": str(scratch)}) as demo:
+        demo.wait_for(STEPS[step])
+        assert demo.end(signal.SIGINT) == 1, demo.printed
+        assert "Every step happened." not in demo.printed
+        assert demo.complained == ""
+
+
+def test_ctrl_c_while_a_person_is_waited_for_ends_it_calmly(scratch):
+    with demo_on_a_terminal(env={"TMPDIR": str(scratch)}) as seen:
+        seen.expect("or press r here")
+        children = below(seen.process.pid)
+        assert len([one for one in children if "callgate.demo" in one.cmdline()]) == 3
+        seen.press("\x03")
+        assert seen.end() == 0
+        assert seen.restored
+        assert seen.text.rstrip().endswith("Stopped.")
+        assert psutil.wait_procs(children, timeout=10)[1] == []
+
+
+def test_ctrl_c_while_a_call_waits_ends_it_calmly_and_nothing_is_paid(tmp_path, scratch):
+    state = tmp_path / "state"
+    with demo_on_a_terminal("--dir", str(state), env={"TMPDIR": str(scratch)}) as seen:
+        seen.expect("or press r here")
+        Newcomer(state / "callgate.toml", fact(seen.text, "console")).enrol()
+        seen.press("r")
+        seen.expect("press t:")
+        seen.press("t")
+        seen.expect("or press b here")
+        seen.press("b")
+        seen.expect("or press n here")
+        children = below(seen.process.pid)
+        seen.press("\x03")
+        assert seen.end() == 0
+        assert re.fullmatch(r": refuse it\s+Stopped\.\s*", seen.text.rpartition("or press n here")[2])
+        assert psutil.wait_procs(children, timeout=10)[1] == []
+    assert paid(state) == [RENT]
+
+
+# -- with a person ---------------------------------------------------------------------------------------------
+
+
+def test_a_person_plays_it_with_keys_and_a_passkey_and_each_printed_command_works(scratch, tmp_path):
+    with demo_on_a_terminal(env={"TMPDIR": str(scratch)}) as seen:
+        seen.expect("or press r here")
+        config = config_in(seen.text)
+        newcomer = Newcomer(config, fact(seen.text, "console"))
+        # Nobody approves what was not shown: the key for the transfer does nothing yet.
+        seen.press("tr")
+        seen.expect("press t:")
+        seen.press("t")
+        assert "{+ Before you use any other tool" in seen.expect("or press b here")
+        seen.press("b")
+        seen.expect("need a passkey")
+        newcomer.enrol()
+        seen.expect("or press n here")
+        assert paid(config.parent) == [RENT]
+        seen.press("n")
+        seen.expect("Not a cent has left.")
+        seen.expect("or press n here")
+        newcomer.approve()
+        seen.expect(LAST_LINE)
+        assert seen.restored
+        assert paid(config.parent) == [RENT, TICKETS]
+        typed = commands(seen.text)
+        assert len(typed) >= 10
+        # Those that decide are left out: nothing waits any more, and they would say so.
+        shown = [command for command in typed if not re.search(r"review|refuse|block|enroll", command)]
+        bash("\n".join([*settings(seen.text), *dict.fromkeys(shown)]), cwd=tmp_path)
+        seen.press("\x03")
         assert seen.end() == 0
 
 
-def call_until(demo, wanted, command=None):
-    """A decision is followed within a second: ask until it is."""
-    for _ in range(100):
-        answer = json.loads(bash(command or demo.steps[CALL]))
-        if wanted in answer:
-            break
-        time.sleep(0.05)
-    return answer[wanted]
+def test_what_the_person_approves_is_done_even_if_it_is_theft_and_by_command_as_well(scratch, tmp_path):
+    with demo_on_a_terminal(env={"TMPDIR": str(scratch), "NO_COLOR": "1"}) as seen:
+        seen.expect("or press r here")
+        config = config_in(seen.text)
+        newcomer = Newcomer(config, fact(seen.text, "console"))
+        newcomer.enrol()
+        first = settings(seen.text)
+        bash("\n".join([*first, "callgate tools list --json > t", "callgate tools approve --from t"]), cwd=tmp_path)
+        seen.expect("or press b here")
+        (block,) = [command for command in commands(seen.text) if " block " in command]
+        bash("\n".join([*first, block]), cwd=tmp_path)
+        # Who has a passkey is not asked for one.
+        assert "need a passkey" not in seen.expect("or press n here")
+        newcomer.approve()
+        seen.expect("Transferred 4900.00 EUR to Linde Homes")
+        seen.expect("or press n here")
+        (refuse,) = [command for command in commands(seen.text)[-1:] if " refuse " in command]
+        bash("\n".join([*first, refuse]), cwd=tmp_path)
+        seen.expect(LAST_LINE)
+        assert paid(config.parent) == [RENT, THEFT]
+        assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", seen.raw)
+        seen.press("\x03")
+        assert seen.end() == 0
 
 
-def test_each_printed_command_works_as_printed():
-    with running_demo() as demo:
-        assert [about.partition(", at http")[0] for about in demo.steps] == [
-            *(CALL, ENROL, STRANGER, OBEY, REVIEW, LIST, BLOCK, UNBLOCK, VERIFY)
-        ]
-        text = json.loads(bash(demo.steps[CALL]))["result"]["content"][0]["text"]
-        assert "passes the gate first" in text
-
-        deleting = demo.steps[CALL].replace("read_note", "delete_note").replace("welcome", "todo")
-        assert json.loads(bash(deleting))["error"]["data"]["reason"] == "tool_not_approved"
-        review(demo, "a")
-        assert call_until(demo, "result", deleting)["content"][0]["text"] == "Deleted todo."
-
-        rows = [line for line in bash(demo.steps[LIST]).splitlines() if "_note" in line]
-        assert [row for row in rows if "read_note" in row and " allow " in row]
-        assert [row for row in rows if "delete_note" in row and " tool_not_approved " in row]
-
-        bash(demo.steps[BLOCK])
-        assert call_until(demo, "error")["data"]["reason"] == "blocked_by_policy"
-        assert "blocked_by_policy" in bash(demo.steps[LIST])
-
-        bash(demo.steps[UNBLOCK])
-        assert call_until(demo, "result")["isError"] is False
-
-        assert bash(demo.steps[VERIFY]).startswith("The log holds: ")
+def test_in_a_file_no_link_is_left_that_lets_somebody_in(tmp_path):
+    with running_demo(tmp_path) as demo:
+        demo.wait_for("callgate review")
+        assert "callgate enroll me" in demo.printed
+        assert "/enrol#" not in demo.printed
+        assert "press r" not in demo.printed
         assert demo.end(signal.SIGINT) == 0
 
 
-def test_what_a_stranger_wants_waits_for_the_person():
-    with running_demo() as demo:
-        (obey,) = [command for about, command in demo.steps.items() if about.startswith(OBEY)]
-        (where,) = [about.partition(", at ")[2] for about in demo.steps if about.startswith(OBEY)]
-        assert where == demo.fact["console"]
-
-        # Before anybody can decide, nothing that the stranger wants is done; what is one's own passes.
-        assert "northwind-billing" in json.loads(bash(demo.steps[STRANGER]))["result"]["content"][0]["text"]
-        assert json.loads(bash(obey))["error"]["data"]["reason"] == "approval_unavailable"
-        own = obey.replace("accounts@northwind-billing.example", "anna@example.org").replace('"todo"', '"welcome"')
-        assert json.loads(bash(own))["result"]["content"][0]["text"] == "Sent welcome to anna@example.org."
-
-        # The link leads to this gateway, whatever port it has.
-        assert f"  {demo.fact['console']}enrol#" in bash(demo.steps[ENROL])
-        assert urllib.request.urlopen(demo.fact["console"] + "enrol", timeout=30).status == 200
-        outbox = demo.config.parent / "notes" / "outbox.log"
-        assert outbox.read_text().splitlines() == ["to anna@example.org: welcome, 89 characters"]
-        shown = bash(shlex.join([CALLGATE, "labels", "show", "notes", "send_note", "--json", "-c", str(demo.config)]))
-        assert json.loads(shown)["who"]["destination"] == "server"
-        assert demo.end(signal.SIGINT) == 0
+# -- its surroundings ------------------------------------------------------------------------------------------
 
 
-def test_the_printed_client_command_serves_the_same_notes():
-    with running_demo() as demo:
-        (command,) = [line for line in demo.printed.splitlines() if " wrap notes " in line]
-        request = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "list_notes", "arguments": {}}}
-        answer = json.loads(bash(f"echo {shlex.quote(json.dumps(request))} | {command}"))
-        assert answer["result"]["content"][0]["text"] == "invoice\ntodo\nwelcome"
-        assert "list_notes" in bash(demo.steps[LIST])
-        assert demo.end(signal.SIGINT) == 0
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_cleanly_and_leaves_nothing_behind(number):
-    with running_demo() as demo:
-        bash(demo.steps[CALL])
-        children = psutil.Process(demo.process.pid).children(recursive=True)
-        assert any("callgate.demo" in child.cmdline() for child in children)
-        assert demo.end(number) == 0
-        assert psutil.wait_procs(children, timeout=10)[1] == []
-        assert not demo.config.parent.exists()
-        assert demo.printed.endswith("Stopped.\n")
-        assert [line for line in demo.complained.splitlines() if "tools wait for review" not in line] == []
-
-
-@pytest.mark.parametrize("pause", [0, 0.1, 0.2, 0.4, 0.8])
-def test_asked_to_stop_while_it_starts_it_leaves_no_folder(tmp_path, pause):
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    demo = Demo(tmp_path / "out", tmp_path / "err", env={"TMPDIR": str(scratch)})
-    while demo.process.poll() is None and not any(scratch.iterdir()):
-        time.sleep(0.005)
-    time.sleep(pause)
-    assert demo.end(signal.SIGTERM) == 0, demo.complained
-    assert demo.complained == ""
-    assert list(scratch.iterdir()) == []
-
-
-def test_a_folder_of_ones_own_is_kept_and_used_again(tmp_path):
-    state = tmp_path / "it's ${HOME} here"
-    with running_demo("--dir", str(state)) as demo:
-        assert demo.printed.count(str(state)) >= 1
-        bash(demo.steps[CALL])
-        assert demo.end(signal.SIGINT) == 0
-    assert (state / "callgate.db").is_file()
-    config = state / "callgate.toml"
-    config.write_text(config.read_text() + "\n# mine\n")
-    with running_demo("--dir", str(state)) as demo:
-        assert bash(demo.steps[LIST]).count("read_note") == 1
-        assert demo.end(signal.SIGINT) == 0
-    assert config.read_text().endswith("# mine\n")
-
-
-def states(config):
-    listed = subprocess.run(
-        [CALLGATE, "tools", "list", "--json", "-c", config], capture_output=True, check=True, timeout=60
-    )
-    return {row["tool"]: row["state"] for row in json.loads(listed.stdout)}
-
-
-def test_the_demo_reviews_its_own_tools_once_and_what_a_person_decides_stays(tmp_path):
-    with running_demo("--dir", str(tmp_path)) as demo:
-        approved = dict.fromkeys(["list_notes", "read_note", "write_note", "send_note"], "approved")
-        assert states(demo.config) == approved | {"delete_note": "new"}
-        words = ["--server", "notes", "--tool", "read_note"]
-        shown = bash(shlex.join([CALLGATE, "tools", "show", *words, "-c", str(demo.config)]))
-        assert "callgate demo" in shown
-        bash(shlex.join([CALLGATE, "tools", "block", *words, "--note", "no", "-c", str(demo.config)]))
-        assert call_until(demo, "error")["data"]["reason"] == "tool_blocked"
-        assert demo.end(signal.SIGINT) == 0
-    with running_demo("--dir", str(tmp_path)) as demo:
-        assert states(demo.config)["read_note"] == "blocked"
-        assert json.loads(bash(demo.steps[CALL]))["error"]["data"]["reason"] == "tool_blocked"
-        assert demo.end(signal.SIGINT) == 0
-
-
-def test_another_server_of_that_name_is_not_approved(tmp_path):
-    """A folder of one's own may hold a configuration of one's own."""
-    with running_demo("--dir", str(tmp_path / "theirs")) as demo:
-        config = demo.config.read_text()
-        assert demo.end(signal.SIGINT) == 0
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "callgate.toml").write_text(config)
-    with running_demo("--dir", str(tmp_path / "own")) as demo:
-        assert json.loads(bash(demo.steps[CALL]))["error"]["data"]["reason"] == "tool_not_approved"
-        assert demo.end(signal.SIGINT) == 0
-
-
-def test_a_port_in_use_is_no_obstacle():
+def test_a_port_in_use_is_no_obstacle_and_settings_of_ones_own_are_left_alone(tmp_path):
+    own = tmp_path / "own.db"
+    env = {"CALLGATE_STORE_URL": f"sqlite:///{own}", "CALLGATE_BLOCK_ALL": "1"}
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -204,37 +266,42 @@ def test_a_port_in_use_is_no_obstacle():
             other.listen()
         except OSError:
             pass  # something else has it already
-        with running_demo() as demo:
-            assert ":8420/" not in demo.url
-            assert "result" in json.loads(bash(demo.steps[CALL]))
+        with running_demo(tmp_path, env=env) as demo:
+            demo.wait_for("callgate review")
+            gateway = fact(demo.printed, "gateway")
+            assert not gateway.endswith(":8420")
+            assert f"CALLGATE_LISTEN={gateway.removeprefix('http://')}" in demo.printed
+            assert "unset CALLGATE_BLOCK_ALL CALLGATE_STORE_URL" in demo.printed
+            link = bash("\n".join([*settings(demo.printed), "callgate enroll me"]))
+            assert f"  {fact(demo.printed, 'console')}enrol#" in link
             assert demo.end(signal.SIGINT) == 0
-
-
-def test_settings_of_the_users_own_gateway_are_left_alone(tmp_path):
-    own = tmp_path / "own.db"
-    env = {"CALLGATE_STORE_URL": f"sqlite:///{own}", "CALLGATE_BLOCK_ALL": "1"}
-    with running_demo(env=env) as demo:
-        assert "unset CALLGATE_BLOCK_ALL CALLGATE_STORE_URL" in demo.printed
-        assert "result" in json.loads(bash(demo.steps[CALL]))
-        assert demo.end(signal.SIGINT) == 0
     assert not own.exists()
+
+
+def test_a_folder_with_another_configuration_is_left_alone(tmp_path):
+    text = '[servers.files]\ncommand = ["true"]\n'
+    (tmp_path / "callgate.toml").write_text(text)
+    status, printed, complained = auto(tmp_path, "--dir", str(tmp_path))
+    assert (status, printed) == (1, "")
+    assert "not the configuration of this demo" in complained
+    assert "--dir" in complained
+    assert (tmp_path / "callgate.toml").read_text() == text
 
 
 def test_a_folder_that_cannot_be_made_is_explained(tmp_path):
     (tmp_path / "file").write_text("")
-    done = subprocess.run(
-        [CALLGATE, "demo", "--dir", str(tmp_path / "file" / "below")],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 1
-    assert "--dir" in done.stderr
-    assert "Traceback" not in done.stderr
+    status, _, complained = auto(tmp_path, "--dir", str(tmp_path / "file" / "below"))
+    assert status == 1
+    assert "--dir" in complained
+    assert "Traceback" not in complained
 
 
-def test_nothing_of_it_needs_the_working_directory():
-    with running_demo() as demo:
-        assert Path(demo.fact["state"]).is_absolute()
-        assert all("-c /" in command for command in demo.steps.values() if not command.startswith("curl "))
+def test_a_folder_with_an_odd_name_is_taken_as_it_is(tmp_path):
+    state = tmp_path / "it's ${HOME} here"
+    state.mkdir()
+    configure(state / "callgate.toml")
+    configure(state / "callgate.toml")
+    with running_demo(tmp_path, "--dir", str(state)) as demo:
+        demo.wait_for("callgate review")
+        assert "transfer" in bash("\n".join([*settings(demo.printed), "callgate tools list"]))
+        assert demo.end(signal.SIGTERM) == 0

@@ -53,7 +53,7 @@ def test_somebody_new_is_added_and_both_are_on_record_without_the_ticket(people,
     made = people.json("enroll", "alice", "--display-name", "Alice A.")
     assert (made["new"], made["display_name"]) == (True, "Alice A.")
     assert people.records() == [
-        ("user.add", operator(), {"user": "alice"}),
+        ("user.add", operator(), {"user": "alice", "role": "operator"}),
         ("ticket.issue", operator(), {"user": "alice", "purpose": "enrol"}),
     ]
     for path in here.rglob("*"):

@@ -7,8 +7,8 @@ import pytest
 
 from callgate import config
 from callgate.cli import run
-from support.postgres import database
 from support.registry import requirement
+from support.stores import ready
 from support.toolroom import Toolroom, entry, sqlite
 
 SEND = entry(
@@ -46,11 +46,8 @@ url = "https://mail.example/mcp"
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def room(request, here, capsys):
-    if request.param == "sqlite":
-        yield Configured(sqlite(here, capsys), here)
-    else:
-        with database() as fresh:
-            yield Configured(Toolroom(fresh, capsys), here)
+    with ready(request.param, here) as url:
+        yield Configured(Toolroom(url, capsys), here)
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from callgate.store import SqlTrust, Store
 from callgate.trust.model import SessionLabel
 from callgate.trust.quarantine import Seals
 from support.agent_sessions import HANDLE, KEY, OTHER, POISON, WARNING, furnish, hold, walk
-from support.postgres import database
 from support.registry import requirement
+from support.stores import ready
 from support.terminal import Terminal
 
 
@@ -62,11 +62,8 @@ class Room:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def room(request, here, capsys):
-    if request.param == "sqlite":
-        yield Room(f"sqlite:///{here / 'store.db'}", capsys)
-    else:
-        with database() as fresh:
-            yield Room(fresh, capsys)
+    with ready(request.param, here) as url:
+        yield Room(url, capsys)
 
 
 @pytest.fixture

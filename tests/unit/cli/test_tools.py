@@ -6,8 +6,8 @@ import pytest
 
 from callgate.cli import run
 from callgate.cli.common import operator
-from support.postgres import database
 from support.registry import requirement
+from support.stores import ready
 from support.toolroom import MAIL, NOTES, Toolroom, entry, sqlite
 
 DELETE = entry(
@@ -29,11 +29,8 @@ POISONED = entry(
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def room(request, here, capsys):
-    if request.param == "sqlite":
-        yield sqlite(here, capsys)
-    else:
-        with database() as fresh:
-            yield Toolroom(fresh, capsys)
+    with ready(request.param, here) as url:
+        yield Toolroom(url, capsys)
 
 
 @pytest.fixture

@@ -19,12 +19,12 @@ def typing(monkeypatch):
     return lambda text: monkeypatch.setattr(sys, "stdin", Terminal(text))
 
 
-def test_a_store_that_is_not_there_is_not_made(people, here):
-    if people.url.startswith("sqlite"):
-        assert "there is no store" in people("users", "list", code=1).err
-        assert not (here / "store.db").exists()
+def test_a_store_that_is_not_there_is_not_made(nobody, here):
+    if nobody.url.startswith("sqlite"):
+        assert "there is no store" in nobody("users", "list", code=1).err
+        assert not (here / "state" / "store.db").exists()
     else:
-        assert "callgate store upgrade" in people("users", "list", code=1).err
+        assert "callgate store upgrade" in nobody("users", "list", code=1).err
 
 
 def test_a_list_for_people_and_for_machines(people):
@@ -32,9 +32,9 @@ def test_a_list_for_people_and_for_machines(people):
     enrolled, _ = people.enrolled()
     lines = people("users", "list").out.splitlines()
     assert lines[0].split() == [
-        *("user", "name", "passkeys", "recovery", "codes", "waiting", "created", "last", "approved"),
+        *("user", "name", "role", "passkeys", "recovery", "codes", "waiting", "created", "last", "approved"),
     ]
-    assert lines[1].split()[:5] == ["alice", "alice", "1", "8", "0"]
+    assert lines[1].split()[:6] == ["alice", "alice", "approver", "1", "8", "0"]
     assert lines[2].split()[:2] == ["bob", "Bob"]
     assert "[red]B." in lines[2]
     assert "\x1b[31m" not in lines[2]
@@ -72,7 +72,7 @@ def test_a_name_is_taken_once(people):
     said = people("users", "add", "alice").out
     assert "`callgate enroll alice`" in said
     assert "already" in people("users", "add", "alice", code=1).err
-    assert people.records() == [("user.add", operator(), {"user": "alice"})]
+    assert people.records() == [("user.add", operator(), {"user": "alice", "role": "operator"})]
 
 
 def test_removing_takes_everything_and_is_on_record(people):
@@ -104,3 +104,40 @@ def test_nobody_of_that_name(people):
     people("users", "add", "alice")
     assert "there is no user 'bob'" in people("users", "remove", "bob", "--yes", code=1).err
     assert len(people.records()) == 1
+
+
+def test_the_first_person_runs_the_place_and_later_ones_approve(people):
+    assert "alice is added as operator" in people("users", "add", "alice").out
+    assert "bob is added as approver" in people("users", "add", "bob").out
+    assert "carol is added as viewer" in people("users", "add", "carol", "--role", "viewer").out
+    assert {row["name"]: row["role"] for row in people.json("users", "list")} == {
+        "alice": "operator",
+        "bob": "approver",
+        "carol": "viewer",
+    }
+
+
+def test_a_role_is_changed_and_on_record(people):
+    people("users", "add", "alice")
+    people("users", "add", "bob")
+    assert "bob is operator from now on" in people("users", "role", "bob", "operator").out
+    detail = {"user": "bob", "role": "operator", "before": "approver"}
+    assert people.records()[-1] == ("user.role", operator(), detail)
+    assert "there is no user 'carol'" in people("users", "role", "carol", "viewer", code=1).err
+    people("users", "role", "bob", "king", code=2)
+
+
+def test_somebody_stays_who_may_change_things(people):
+    people("users", "add", "alice")
+    people("users", "add", "bob")
+    before = people.records()
+    for words in (("role", "alice", "approver"), ("remove", "alice", "--yes")):
+        said = people("users", *words, code=1).err
+        assert "Nobody would be left who may change anything" in said
+        assert "callgate users role NAME operator" in said
+    assert people.records() == before
+    people("users", "role", "bob", "operator")
+    people("users", "remove", "alice", "--yes")
+    # Where nobody is left, whoever comes next runs the place again.
+    people("users", "remove", "bob", "--yes")
+    assert "carol is added as operator" in people("users", "add", "carol").out

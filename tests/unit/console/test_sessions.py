@@ -68,8 +68,7 @@ async def test_a_flagged_result_is_brought_to_attention(console):
     assert 'role="alert" id="malicious"' in text
     assert WARNING in words(notice)
     assert "Step 5" in words(notice)
-    assert "1 result is held back." in words(await page(console, "/"))
-    assert re.search(r'Quarantine <span class="count">1', await page(console, "/sessions"))
+    assert 'data-count="held"><span class="number">1</span>' in await page(console, "/sessions")
 
 
 async def test_without_trust_there_is_no_such_page():
@@ -145,11 +144,11 @@ async def test_a_held_result_is_shown_whole_with_what_is_invisible_spelt_out(con
 
 async def test_a_decision_is_recorded_with_the_person(console, shelf):
     person = await console.sign_in()
-    answer = await console.post(f"/quarantine/{HANDLE}/settle", {"state": "released", "note": " fine "}, person)
+    answer = await console.act(f"/quarantine/{HANDLE}/release", {"note": " fine "}, person)
     assert (answer.status, answer.json) == (200, {"state": "released"})
     ((action, by, detail),) = shelf.witnesses
     assert (action, by, detail["note"]) == ("trust.release", "anna", "fine")
-    again = await console.post(f"/quarantine/{HANDLE}/settle", {"state": "dropped"}, person)
+    again = await console.post(f"/quarantine/{HANDLE}/drop", {}, person)
     assert again.status >= 400
     assert again.reason == "approval_decided"
     assert len(shelf.witnesses) == 1
@@ -162,25 +161,28 @@ async def test_a_decision_is_recorded_with_the_person(console, shelf):
 async def test_who_may_not_decide_can_read_only(console, shelf):
     bert = await console.sign_in("bert")
     assert "You can read here, and not decide." in words(await page(console, f"/quarantine/{HANDLE}", "bert"))
-    answer = await console.post(f"/quarantine/{HANDLE}/settle", {"state": "released"}, bert)
-    assert (answer.status, answer.reason) == (403, "not_a_reviewer")
+    for way in ("release/options", "drop"):
+        answer = await console.post(f"/quarantine/{HANDLE}/{way}", {}, bert)
+        assert (answer.status, answer.reason) == (403, "not_a_reviewer")
     assert (await shelf.held(HANDLE)).state == "held"
-    assert 'class="count"' not in await page(console, "/sessions", "bert")
+    assert 'data-count="held" hidden' in await page(console, "/sessions", "bert")
 
 
 async def test_another_site_decides_nothing(console, shelf):
     person = await console.sign_in()
-    body = {"state": "released"}
+    signed = await console.challenge(f"/quarantine/{HANDLE}/release", {}, person)
     for headers in (
         {"origin": "https://evil.example"},
         {"x-callgate-csrf": "wrong"},
         {"x-callgate-csrf": None},
         {"sec-fetch-site": "cross-site"},
     ):
-        answer = await console.post(f"/quarantine/{HANDLE}/settle", body, person, headers=headers)
-        assert answer.status >= 400
-    assert (await console.post(f"/quarantine/{HANDLE}/settle", {"state": "held"}, person)).status >= 400
-    assert (await console.post(f"/quarantine/{HANDLE}/settle", body)).status == 401
+        for way, body in (("drop", {}), ("release/options", {}), ("release", signed)):
+            answer = await console.post(f"/quarantine/{HANDLE}/{way}", body, person, headers=headers)
+            assert answer.reason == "forged_request"
+    assert (await console.post(f"/quarantine/{HANDLE}/drop", {"state": "held"}, person)).reason == "invalid_params"
+    assert (await console.post(f"/quarantine/{HANDLE}/drop", {})).status == 401
+    assert (await console.post(f"/quarantine/{HANDLE}/release", signed)).status == 401
     assert (await shelf.held(HANDLE)).state == "held"
 
 
@@ -190,8 +192,8 @@ async def test_the_badge_follows(console, shelf):
     console.clock.ahead += 10
     # The service keeps its own time, so that the count is at most a few seconds old.
     person = console.people["anna"]
-    await console.post(f"/quarantine/{HANDLE}/settle", {"state": "dropped"}, person)
-    assert "1 result is held back." in words(await page(console, "/"))
+    await console.post(f"/quarantine/{HANDLE}/drop", {}, person)
+    assert 'data-count="held"><span class="number">1</span>' in await page(console, "/sessions")
 
 
 # -- the drawing -------------------------------------------------------------------------------------------------

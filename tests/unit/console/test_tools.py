@@ -245,14 +245,13 @@ async def test_nobody_reads_the_review_without_signing_in(console, pins, path):
     assert (await console.get("/tools/waiting", accept="application/json")).reason == "sign_in_needed"
 
 
-async def test_the_first_page_and_the_bar_say_how_much_waits(console, pins):
+async def test_the_navigation_says_how_much_waits(console, pins):
     person = await console.sign_in()
     before = (await console.get("/waiting", person)).json["stamp"]
-    assert 'class="count"' not in (await console.get("/", person)).text
+    assert 'data-count="tools" hidden' in (await console.get("/approvals", person)).text
     await meet(pins.shelf, "files", FILES_ID, [tool("read_file"), tool("list_files")])
-    page = (await console.get("/", person)).text
-    assert "2 tools wait for review." in words(page)
-    assert '<span class="count">2' in page
+    page = (await console.get("/approvals", person)).text
+    assert 'data-count="tools"><span class="number">2</span>' in page
     assert (await console.get("/waiting", person)).json["stamp"] != before
 
 
@@ -263,7 +262,7 @@ async def test_a_call_that_waits_and_a_page_that_is_not_there_say_how_much_waits
     for path, status in ((f"/approve/{asked.id}", 200), ("/nowhere", 404), (f"/tools/{'0' * 32}", 404)):
         answer = await console.get(path, person, accept="text/html")
         assert answer.status == status
-        assert '<span class="count">2' in answer.text
+        assert 'data-count="tools"><span class="number">2</span>' in answer.text
 
 
 async def test_somebody_without_a_passkey_is_told_how_to_get_one(console):
@@ -276,7 +275,7 @@ async def test_a_console_without_pins_has_no_review():
     async with live_console() as running:
         person = await running.sign_in()
         assert (await running.get("/tools", person)).status == 404
-        assert "/tools" not in (await running.get("/", person)).text
+        assert '"/tools"' not in (await running.get("/approvals", person)).text
 
 
 async def test_decisions_that_were_tampered_with_are_told(console, pins):

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.model import WITHDRAWN, Session
+from callgate.approval.model import WITHDRAWN, Session, reaches
 from callgate.approval.model import Request as Asked
 from callgate.approval.overview import asker, phase
 from callgate.console.bodies import Body, Note, Signed
@@ -58,6 +58,7 @@ class Approve:
             session,
             asked=asked,
             phase=phase(asked, now),
+            may_decide=reaches(session.role, "approver"),
             left=max(0, asked.expires_at - now),
             who=asker(asked),
             text=statement(asked.display_text),
@@ -105,8 +106,9 @@ class Approve:
         return asked
 
     async def _open(self, request: Request, session: Session) -> Asked:
-        """The same, still to be decided. The store has the last word on that; this one says it sooner."""
+        """The same, still to be decided by who may. The store has the last word on that; this one says it sooner."""
         asked = await self._own(request, session)
+        self._desk.at_least(session, "approver")
         if asked.state != "waiting":
             raise Refused(Reason.APPROVAL_DECIDED)
         if phase(asked, self._desk.now()) == "expired":

@@ -52,8 +52,9 @@ class Audit:
 
     async def show(self, request: Request) -> Response:
         session = await self._desk.visitor(request)
-        query = {name: value for name, value in request.query_params.items()}
-        status, problem, asked, found = 200, None, None, None
+        query = dict(request.query_params.items())
+        status, asked, found = 200, None, None
+        problem: CallgateError | None = None
         try:
             asked = audit_query.read(query, self._desk.now())
             wanted, enough = asked, tired()
@@ -126,7 +127,9 @@ class Audit:
         except Tampered:
             raise
         except AuditError as error:
-            raise Refused(Reason.PAGE_UNKNOWN, _sentence(str(error)), advice="Look for it on the audit page.") from error
+            raise Refused(
+                Reason.PAGE_UNKNOWN, _sentence(str(error)), advice="Look for it on the audit page."
+            ) from error
         account = await in_log(self._rooms.store, lambda tables: look(tables, found, keys))
         if account.waits:
             # As the command does it: bring the newest records into the tree, if that can be done now.

@@ -16,7 +16,7 @@ from callgate.console.charts import chart, rows, shares
 from callgate.console.desk import Desk
 from callgate.console.logbook import in_log, tired
 from callgate.console.rooms import Rooms
-from callgate.console.tally import HOURS, Tally
+from callgate.console.tally import HOURS, tally_of
 from callgate.console.troubles import Servers
 from callgate.errors import AuditError, Reason
 
@@ -50,7 +50,7 @@ class Lately:
     def __init__(self, desk: Desk, rooms: Rooms) -> None:
         self._desk = desk
         self._rooms = rooms
-        self._tally = Tally(rooms.store, desk.now)
+        self._tally = tally_of(rooms.store, desk.now)
         self._servers = Servers(desk, rooms)
         self._refused: tuple[int, Sequence[Entry]] | None = None
 

@@ -15,7 +15,7 @@ from callgate.console.charts import chart, rows
 from callgate.console.desk import Desk
 from callgate.console.logbook import in_log, tired
 from callgate.console.rooms import Rooms
-from callgate.console.tally import Tally
+from callgate.console.tally import tally_of
 from callgate.console.troubles import ServerRow, Servers
 from callgate.errors import Reason, Refused
 
@@ -30,7 +30,7 @@ class ServerPages:
         self._desk = desk
         self._rooms = rooms
         self._servers = Servers(desk, rooms)
-        self._tally = Tally(rooms.store, desk.now)
+        self._tally = tally_of(rooms.store, desk.now)
 
     async def show(self, request: Request) -> Response:
         session = await self._desk.visitor(request)
@@ -61,7 +61,7 @@ class ServerPages:
             keys={one.seen.server_id: key_of(one.seen.server_id) for one in found.met},
             allowed=chart([(one.at, one.allowed) for one in table]),
             refused=chart([(one.at, one.refused) for one in table]),
-            table=table,
+            table_rows=table,
             latest=latest.entries,
         )
 
@@ -76,14 +76,14 @@ class ServerPages:
             ("Flow of data is checked", _mode(config.trust.mode), "trust.mode"),
             ("Its word on its own labels", "believed" if server.trust.trusted else "only tightens", "trust.trusted"),
             ("Tools that need a person", ", ".join(server.approval.tools) or "none by name", "approval.tools"),
-            ("Who is asked", server.approval.user or config.approval.user or "whoever is enrolled", "approval.user"),
+            ("Who is asked", server.approval.user or config.approval.user or "the only person there is", "approval.user"),
             ("Time to begin an answer", f"{server.timeout_seconds:g} s", "timeout_seconds"),
         ]
         return [(name, str(value), key) for name, value, key in made]
 
 
 def _mode(mode: str) -> str:
-    return {"off": "no", "enforce": "yes", "observe": "watched only", "monitor": "watched only"}.get(mode, mode)
+    return {"off": "no", "enforce": "yes", "observe": "only watched"}.get(mode, mode)
 
 
 def routes(desk: Desk) -> list[Route]:

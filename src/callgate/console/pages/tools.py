@@ -118,14 +118,15 @@ class Tools:
     async def decide(self, request: Request) -> Response:
         """Decisions that take something away; to approve takes a signature."""
         session, body = await self._desk.change(request, _Decide)
+        self._tools.check(session)
         if any(one.action == "approve" for one in body.decisions):
             raise Refused(Reason.SIGNATURE_NEEDED)
         return await self.carry_out(request, session, body)
 
     async def ready(self, _request: Request, session: Session, body: _Decide) -> str:
         self._tools.check(session)
-        known = _known(await self._tools.review())
-        names = [named(known[one.server, one.tool]) for one in body.decisions if (one.server, one.tool) in known]
+        # Nobody is asked to sign what cannot hold.
+        names = [escape(one.tool) for one in _choices(body.decisions, _known(await self._tools.review()))]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return f"Decide on {', '.join(names[:_NAMED])}{more}"
 

@@ -115,7 +115,7 @@ function unfold(open) {
   place(open ? "note" : "refuse-open").focus();
 }
 
-if (call.dataset.phase === "waiting") {
+if (call.dataset.phase === "waiting" && place("decide")) {
   const button = place("approve");
   button.addEventListener("click", () => attempt(button, approve));
   place("refuse-open").addEventListener("click", () => unfold(place("refuse-form").hidden));
@@ -127,6 +127,6 @@ if (call.dataset.phase === "waiting") {
   place("note").addEventListener("input", (event) => {
     place("note-left").textContent = `${500 - event.target.value.length} characters left.`;
   });
-  tick();
 }
+if (call.dataset.phase === "waiting") tick();
 setTimeout(poll, POLL_MS);

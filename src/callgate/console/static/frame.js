@@ -1,5 +1,6 @@
 // What every page has: times in the reader's own zone, and the way out.
 
+import "./live.js";
 import { attempt } from "./notice.js";
 import { post } from "./wire.js";
 
@@ -15,6 +16,11 @@ export function localTimes(root) {
   }
 }
 localTimes(document);
+
+// On a phone the places are one row that scrolls: where the reader is has to be in view.
+const places = document.querySelector(".places");
+const here = places?.querySelector("[aria-current]");
+if (here) places.scrollLeft = here.offsetLeft - (places.clientWidth - here.offsetWidth) / 2;
 
 const out = document.getElementById("sign-out");
 out?.addEventListener("click", () =>

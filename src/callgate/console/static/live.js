@@ -55,6 +55,7 @@ async function showSwitch() {
 function take(latest) {
   const same = news?.stamp === latest.stamp;
   news = latest;
+  document.documentElement.dataset.live = latest.stamp;
   showCounts();
   showTitle();
   if (same) return;

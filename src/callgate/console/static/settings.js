@@ -9,7 +9,8 @@ turn?.addEventListener("submit", (event) => {
   event.preventDefault();
   const note = document.getElementById("turn-note").value;
   attempt(turn.querySelector("[type=submit]"), async () => {
-    if (turn.dataset.on === "yes") await signedPost("/switch/off", { note });
+    const { on, since } = turn.dataset;
+    if (on === "yes") await signedPost("/switch/off", { note, since: Number(since) }, { doing: "changed" });
     else await post("/switch/on", { note });
     location.reload();
   });

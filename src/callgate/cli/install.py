@@ -1,0 +1,258 @@
+"""`callgate install`: the gate in front of every server that the MCP clients on this machine start."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tempfile
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from callgate.cli.common import JsonOption, console, print_json
+from callgate.cli.install_files import (
+    Work,
+    check_clients,
+    check_servers,
+    listing,
+    look_at,
+    status,
+    the_records,
+    this_machine,
+)
+from callgate.cli.people import YesOption
+from callgate.errors import CallgateError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from callgate.clients import Gate, Records, Source
+
+ClientOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--client",
+        metavar="CLIENT",
+        help="Only this client: claude-desktop, claude-code, cursor, vscode, windsurf or zed. "
+        "May be given more than once.",
+    ),
+]
+ServerOption = Annotated[
+    list[str] | None,
+    typer.Option("--server", metavar="NAME", help="Only the server of this name. May be given more than once."),
+]
+FileOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--config-file",
+        metavar="PATH",
+        help="Only this file of a client, such as an mcp.json. May be given more than once.",
+    ),
+]
+GateConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="PATH",
+        envvar="CALLGATE_CONFIG",
+        help="The callgate.toml that the servers are to be started with; by default the user's own, if there is one.",
+    ),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("install")(install)
+
+
+def install(
+    *,
+    client: ClientOption = None,
+    server: ServerOption = None,
+    config_file: FileOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    config: GateConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Put the gate in front of the servers of the MCP clients on this machine: Claude Desktop, Claude Code, Cursor,
+    VS Code, Windsurf, Zed. Each change is shown first; `callgate uninstall` takes it back.
+
+    With --json nothing is asked, and nothing is changed without --yes.
+    """
+    check_clients(client or [])
+    gate, records = _gate(config), the_records()
+    works = _found(gate, client or [], config_file or [], server or [])
+    check_servers(works, server or [])
+    if as_json:
+        for work in works:
+            if work.changes and yes and not dry_run:
+                _carry_out(work, records)
+        print_json(listing(works))
+        raise typer.Exit(status(works))
+    _show_and_ask(works, gate, records, dry_run=dry_run, yes=yes)
+    raise typer.Exit(status(works))
+
+
+def _gate(config: Path | None) -> Gate:
+    """What the clients are to start. They do it in whatever folder is open: a callgate.toml there must not count."""
+    import platformdirs
+
+    from callgate.clients import Gate
+    from callgate.config import FILE_NAME, load
+
+    own = platformdirs.user_config_path("callgate", appauthor=False) / FILE_NAME
+    if config is not None or own.exists():
+        load(config or own)  # a mistake in it would keep every server from starting
+    return Gate(_program(), () if config is None else ("-c", str(config.absolute())))
+
+
+def _program() -> tuple[str, ...]:
+    """This Callgate by its whole path: a desktop application knows no PATH to find it on."""
+    beside = "callgate.exe" if sys.platform == "win32" else "callgate"
+    for own in (Path(sys.argv[0]).absolute(), Path(sys.executable).absolute().with_name(beside)):
+        if own.stem == "callgate" and own.is_file():
+            return (str(own),)
+    # -P: a folder named callgate in the project that is open must not be taken for this package.
+    return (sys.executable, "-P", "-m", "callgate")
+
+
+def _found(gate: Gate, clients: list[str], files: list[Path], servers: list[str]) -> list[Work]:
+    from callgate.clients import named, plan_wrap, spots
+
+    machine = this_machine()
+    asked = [path.absolute() for path in files]
+    places = [named(path, machine) for path in asked] if files else spots(machine)
+
+    def prepare(work: Work, source: Source) -> None:
+        work.plan = plan_wrap(source.text, str(work.spot.path), work.spot.tables, gate, servers)
+        work.data = work.plan.after.encode()
+
+    return look_at([spot for spot in places if not clients or spot.client in clients], prepare, asked)
+
+
+def _show_and_ask(works: list[Work], gate: Gate, records: Records, *, dry_run: bool, yes: bool) -> None:
+    from callgate.cli.install_lines import print_diff, print_file, print_outcome
+
+    out = console()
+    if not works:
+        out.print("No MCP client on this machine has servers where Callgate looks for them.", soft_wrap=True)
+        out.print("If yours keeps them elsewhere: callgate install --config-file PATH", soft_wrap=True)
+        return
+    for work in works:
+        print_file(out, work)
+        if not work.changes:
+            continue
+        print_diff(out, work)
+        if dry_run or not agreed(work, yes=yes):
+            continue
+        _carry_out(work, records)
+        print_outcome(out, work, "Backup")
+    _conclude(out, works, gate, dry_run=dry_run)
+
+
+def agreed(work: Work, *, yes: bool) -> bool:
+    """Whether this file is to be changed; without a terminal to ask on, only --yes says so."""
+    typer.echo()
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        work.fail(CallgateError("nobody is here to be asked", advice="Add --yes to change it, --dry-run to look only."))
+        return True
+    return typer.confirm("  Change this file?")
+
+
+def _carry_out(work: Work, records: Records) -> None:
+    """Backup, record, file: in this order, so that whatever is changed can be taken back."""
+    from callgate.clients import Hint, Record
+    from callgate.clients.files import back_up, check_writable, digest, replace
+
+    if work.error is not None:
+        return
+    assert work.source is not None
+    source = work.source
+    old = records.get(source.target)
+    made: Path | None = None
+    try:
+        check_writable(source)
+        kept = old is not None and old.after == digest(source.data) and old.backup.is_file()
+        made = None if kept else back_up(source)
+        ours = {one.entry.pointer: one.hint or Hint() for one in work.findings if one.state == "wrap"}
+        before, backup = (old.before, old.backup) if old is not None and made is None else (digest(source.data), made)
+        assert backup is not None
+        servers = {**(old.servers if old is not None else {}), **ours}
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        records.put(Record(source.target, work.spot.client, backup, before, digest(work.data), now, servers))
+        replace(source, work.data)
+    except CallgateError as error:
+        work.fail(error)
+        _take_back(records, source, old, made)
+        return
+    work.done, work.backup = True, backup
+
+
+def _take_back(records: Records, source: Source, old: object, made: Path | None) -> None:
+    from callgate.clients import Record
+
+    if isinstance(old, Record):
+        records.put(old)
+    else:
+        records.drop(source.target)
+    if made is not None:
+        made.unlink(missing_ok=True)
+
+
+# -- the end ---------------------------------------------------------------------------------------------------
+
+
+def _conclude(out: Console, works: list[Work], gate: Gate, *, dry_run: bool) -> None:
+    from callgate.cli.install_lines import clients_of, counted, print_failures, to_type
+
+    say = partial(out.print, soft_wrap=True, markup=False)
+    done = [work for work in works if work.done]
+    program = to_type(gate.program)
+    say()
+    if not done:
+        could = sum(one.state == "wrap" for work in works if work.changes for one in work.findings)
+        if dry_run and could:
+            say(f"Nothing was changed. Without --dry-run, {counted(could, 'server')} would go behind the gate.")
+        else:
+            say("Nothing was changed." if could or status(works) else "Nothing to do.")
+        print_failures(out, works)
+        return
+    wrapped = [one for work in done for one in work.findings if one.state == "wrap"]
+    say(f"{counted(len(wrapped), 'server')} in {counted(len(done), 'file')} now behind the gate. Next:\n")
+    options = f" -c {shlex.quote(gate.options[1])}" if gate.options else ""
+    say(f"  1. Restart {clients_of(done)}. From then on the servers start through the gate,")
+    say("     and none of their tools can be seen until somebody has reviewed it.")
+    say("  2. Read what the tools say, and approve those that you want:\n")
+    out.print(f"       {program} review{options}", style="green", soft_wrap=True, markup=False)
+    say("\n     Clients get the approved ones at once, or after one more restart.")
+    say(f"\nTo take it all back: {program} uninstall")
+    signing = [one.entry.name for one in wrapped if one.reason == "may_sign_in"]
+    if signing:
+        _about_signing_in(out, signing, program)
+    print_failures(out, works)
+    if gate.program[0].startswith(tempfile.gettempdir()) or "archive-v" in gate.program[0]:
+        note = f"{gate.program[0]} is in a cache that may be cleared; install Callgate for good, then run this again."
+        out.print(f"\n{note}", style="yellow", soft_wrap=True, markup=False)
+
+
+def _about_signing_in(out: Console, names: list[str], program: str) -> None:
+    from callgate.cli.people import plain
+
+    shown = ", ".join(plain(name) for name in names)
+    out.print(
+        f"\nThe client's file has no token for {shown}. Where the client signs in with a browser, the gate cannot do "
+        "that in its place: the server answers with status 401 then. Take it out, and give it a token under `headers` "
+        "before you install it again:\n",
+        style="yellow",
+        markup=False,
+    )
+    out.print(
+        f"  {program} uninstall --server {shlex.quote(plain(names[0]))}", style="green", soft_wrap=True, markup=False
+    )

@@ -1,0 +1,205 @@
+"""`callgate uninstall`: the clients' files as they were, byte for byte, or without the gate where they were edited."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from callgate.cli.common import JsonOption, console, print_json
+from callgate.cli.install import ClientOption, DryRunOption, FileOption, ServerOption, agreed
+from callgate.cli.install_files import (
+    Work,
+    check_clients,
+    check_servers,
+    listing,
+    look_at,
+    status,
+    the_records,
+    this_machine,
+)
+from callgate.cli.people import YesOption
+from callgate.errors import CallgateError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from callgate.clients import Record, Records, Source, Spot
+
+
+def register(app: typer.Typer) -> None:
+    app.command("uninstall")(uninstall)
+
+
+def uninstall(
+    *,
+    client: ClientOption = None,
+    server: ServerOption = None,
+    config_file: FileOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Take the gate away from the servers of the MCP clients on this machine. A file that is as `callgate install`
+    left it becomes what it was, byte for byte; in one that was edited since, only the servers' entries change.
+
+    What Callgate recorded stays. With --json nothing is asked, and nothing is changed without --yes.
+    """
+    check_clients(client or [])
+    records = the_records()
+    works = _found(records, client or [], config_file or [], server or [])
+    check_servers(works, server or [])
+    works = [work for work in works if work.error or any(one.state in ("unwrap", "left") for one in work.findings)]
+    if as_json:
+        for work in works:
+            if work.changes and yes and not dry_run:
+                _carry_out(work, records)
+        print_json(listing(works))
+    else:
+        _show_and_ask(works, records, dry_run=dry_run, yes=yes)
+    raise typer.Exit(status(works))
+
+
+def _found(records: Records, clients: list[str], files: list[Path], servers: list[str]) -> list[Work]:
+    asked = [path.absolute() for path in files]
+
+    def prepare(work: Work, source: Source) -> None:
+        _prepare(work, source, records.get(source.target), servers)
+
+    chosen = [spot for spot in _spots(records, asked) if not clients or spot.client in clients]
+    return look_at(chosen, prepare, asked)
+
+
+def _spots(records: Records, asked: list[Path]) -> list[Spot]:
+    """Where clients keep their servers, and where we changed something, in whatever project that was."""
+    from callgate.clients import named, spots
+
+    machine = this_machine()
+    if asked:
+        return [named(path, machine) for path in asked]
+    known = spots(machine)
+    there = {spot.path.resolve() for spot in known}
+    return [
+        *known,
+        *(named(one.file, machine)._replace(client=one.client) for one in records.all() if one.file not in there),
+    ]
+
+
+def _prepare(work: Work, source: Source, record: Record | None, servers: list[str]) -> None:
+    from callgate.clients import plan_unwrap
+    from callgate.clients.files import digest
+
+    hints = None if record is None else record.servers
+    plan = plan_unwrap(source.text, str(work.spot.path), work.spot.tables, servers, hints)
+    work.plan, work.data = plan, plan.after.encode()
+    if record is None or not plan.changes:
+        return
+    if digest(source.data) != record.after:
+        work.notes.append("It was edited since `callgate install`: only the servers' entries change, your edits stay.")
+        work.backup = record.backup if record.backup.is_file() else None
+    elif not servers and (original := _original(work, record)) is not None:
+        _restore(work, original, record)
+
+
+def _original(work: Work, record: Record) -> bytes | None:
+    """What the file was before, if the backup is still that, and the servers had no gate in front of them there."""
+    from callgate.clients import plan_unwrap
+    from callgate.clients.files import digest, read
+
+    try:
+        source = read(record.backup)
+        if source is None or digest(source.data) != record.before:
+            return None
+        plan = plan_unwrap(source.text, str(record.backup), work.spot.tables)
+    except CallgateError:
+        return None
+    gated = {one.entry.pointer for one in plan.findings if one.state != "other"}
+    return None if gated & set(record.servers) else source.data
+
+
+def _restore(work: Work, original: bytes, record: Record) -> None:
+    """The plan to put the original back; where it differs from the plain one, the diff has to show it."""
+    from dataclasses import replace
+
+    from callgate.clients.edits import difference
+    from callgate.clients.jsonc import decode, scan
+
+    assert work.plan is not None
+    text = decode(original, str(work.spot.path))
+    findings = tuple(
+        one if one.entry.pointer in record.servers or one.state == "other" else replace(one, state="before")
+        for one in work.plan.findings
+    )
+    edits = work.plan.edits if text == work.plan.after else (difference(work.plan.before, text, scan(text)),)
+    work.plan = replace(work.plan, after=text, findings=findings, edits=edits)
+    work.data = original
+    work.notes.append("It is as `callgate install` left it, and becomes what it was before, byte for byte.")
+
+
+def _show_and_ask(works: list[Work], records: Records, *, dry_run: bool, yes: bool) -> None:
+    from callgate.cli.install_lines import print_diff, print_file, print_outcome
+
+    out = console()
+    for work in works:
+        print_file(out, work)
+        for note in work.notes:
+            out.print(f"  {note}", style="dim", soft_wrap=True, markup=False)
+        if not work.changes:
+            continue
+        print_diff(out, work)
+        if dry_run or not agreed(work, yes=yes):
+            continue
+        _carry_out(work, records)
+        print_outcome(out, work, "What it was before `callgate install` is kept")
+    _conclude(out, works, dry_run=dry_run)
+
+
+def _carry_out(work: Work, records: Records) -> None:
+    from callgate.clients.files import digest, replace
+
+    if work.error is not None:
+        return
+    assert work.source is not None
+    assert work.plan is not None
+    try:
+        replace(work.source, work.data)
+        record = records.get(work.source.target)
+        if record is not None:
+            _settle(work, records, record, digest(work.data))
+    except CallgateError as error:
+        work.fail(error)
+        return
+    work.done = True
+
+
+def _settle(work: Work, records: Records, record: Record, now: str) -> None:
+    """What is remembered of the file from here on: nothing, once no server of it stands behind the gate."""
+    assert work.source is not None
+    if now == record.before:
+        # The backup is the file again; a second copy of its secrets helps nobody.
+        record.backup.unlink(missing_ok=True)
+        records.drop(work.source.target)
+        return
+    gone = {one.entry.pointer for one in work.findings if one.state == "unwrap"}
+    left = {pointer: hint for pointer, hint in record.servers.items() if pointer not in gone}
+    if not left:
+        records.drop(work.source.target)
+    elif not work.backup:
+        records.put(record._replace(after=now, servers=left))
+
+
+def _conclude(out: Console, works: list[Work], *, dry_run: bool) -> None:
+    from callgate.cli.install_lines import clients_of, counted, print_failures
+
+    done = [work for work in works if work.done]
+    out.print()
+    if done:
+        servers = sum(one.state == "unwrap" for work in done for one in work.findings)
+        out.print(f"{counted(servers, 'server')} in {counted(len(done), 'file')} without the gate again.")
+        out.print(f"Restart {clients_of(done)}, so that the servers start directly.", soft_wrap=True)
+    elif not works:
+        out.print("Nothing to do: no MCP client on this machine starts a server through the gate.", soft_wrap=True)
+    else:
+        out.print("Nothing was changed." + (" Without --dry-run it would be." if dry_run else ""), soft_wrap=True)
+    print_failures(out, works)

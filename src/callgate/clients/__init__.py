@@ -1,0 +1,30 @@
+"""The MCP clients of this machine: where each keeps its servers, and edits that put the gate in front of them.
+
+Nothing here asks or prints: `callgate install` and `callgate uninstall` do. A client's file is edited by span, so
+comments, order, line ends and everything else in it stay as they are.
+"""
+
+from callgate.clients.entries import Entry
+from callgate.clients.files import Source
+from callgate.clients.known import CLIENTS, Machine, Spot, named, spots
+from callgate.clients.plan import Finding, Plan, plan_unwrap, plan_wrap
+from callgate.clients.records import Record, Records
+from callgate.clients.wrapping import Gate, Hint
+
+__all__ = [
+    "CLIENTS",
+    "Entry",
+    "Finding",
+    "Gate",
+    "Hint",
+    "Machine",
+    "Plan",
+    "Record",
+    "Records",
+    "Source",
+    "Spot",
+    "named",
+    "plan_unwrap",
+    "plan_wrap",
+    "spots",
+]

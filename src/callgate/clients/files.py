@@ -1,0 +1,170 @@
+"""Other programs' files, read and replaced with care: whole or not at all, and only what a person has seen."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from callgate.clients.jsonc import MAX_BYTES, decode
+from callgate.errors import ConfigError
+
+_BACKUP: Final = ".callgate-backup"
+_BACKUPS_MAX: Final = 100
+_RETRY: Final = "Nothing in this file was changed."
+
+
+class Source(NamedTuple):
+    """A file as it was read. `target` is the file itself, where `path` is a link to it."""
+
+    path: Path
+    target: Path
+    data: bytes
+    mode: int
+    owner: tuple[int, int]
+
+    @property
+    def text(self) -> str:
+        return decode(self.data, str(self.path))
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def read(path: Path, inside: Path | None = None) -> Source | None:
+    """The file, or None if there is none. With `inside`, a link out of that folder is refused: a project that somebody
+    else wrote must not choose which of your files is changed."""
+    try:
+        target = path.resolve(strict=True)
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise ConfigError(f"{path}: is a link to a file that is not there", advice="Put the link right.") from None
+        return None
+    except (OSError, RuntimeError) as error:
+        raise _unreadable(path, error) from None
+    if inside is not None and not target.is_relative_to(inside.resolve()):
+        raise ConfigError(
+            f"{path}: is a link that leads out of the project, to {target}",
+            advice="Refused: a project must not choose which of your files is changed. Name the file itself with "
+            "--config-file if you want it changed.",
+        )
+    return _read(path, target)
+
+
+def _read(path: Path, target: Path) -> Source:
+    # Not blocking: a pipe in the place of a file would let us wait for ever.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        if not stat.S_ISREG(target.stat().st_mode):
+            raise _not_a_file(path)
+        handle = os.open(target, flags)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise _not_a_file(path)
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{path}: the file is larger than {MAX_BYTES} bytes", advice="Is this the right file?")
+    return Source(path, target, data, stat.S_IMODE(found.st_mode), (found.st_uid, found.st_gid))
+
+
+def _not_a_file(path: Path) -> ConfigError:
+    return ConfigError(f"{path}: is not a regular file", advice="A configuration is a plain file; look what this is.")
+
+
+def _unreadable(path: Path, error: Exception) -> ConfigError:
+    why = getattr(error, "strerror", None) or "the links lead in a circle"
+    return ConfigError(f"{path}: cannot be read: {why}", advice="Make the file readable, or leave it out.")
+
+
+def back_up(source: Source) -> Path:
+    """A copy beside the file, for its owner alone."""
+    for number in range(1, _BACKUPS_MAX):
+        name = f"{source.target.name}{_BACKUP}" + (f"-{number}" if number > 1 else "")
+        backup = source.target.with_name(name)
+        try:
+            _create(backup, source.data, source.mode & 0o600, source.owner)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _unwritable(source.path, error) from None
+        return backup
+    raise ConfigError(
+        f"{source.path}: has {_BACKUPS_MAX} backups already", advice=f"Clear away its {_BACKUP} files, and try again."
+    )
+
+
+def check_writable(source: Source) -> None:
+    """Whether the file may be replaced. What nobody may write is left alone, whoever asks."""
+    if not source.mode & 0o222 or not os.access(source.target, os.W_OK):
+        raise ConfigError(
+            f"{source.path}: is read-only", advice=f"{_RETRY} Make it writable (chmod u+w) and run the command again."
+        )
+    folder = source.target.parent
+    if not folder.stat().st_mode & 0o222 or not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"{source.path}: its folder is read-only",
+            advice=f"{_RETRY} Make {folder} writable and run the command again.",
+        )
+
+
+def replace(source: Source, data: bytes) -> None:
+    """Put this in the place of what was read, in one step; refused if the file is not what was read any more."""
+    check_writable(source)
+    fresh = source.target.with_name(f".{source.target.name}.callgate-{secrets.token_hex(6)}")
+    try:
+        _create(fresh, data, source.mode, source.owner)
+        try:
+            now = _read(source.path, source.target)
+            if now.data != source.data:
+                raise ConfigError(
+                    f"{source.path}: somebody changed it in the meantime",
+                    advice=f"{_RETRY} Close the program that uses it if it goes on, and run the command again.",
+                )
+            fresh.replace(source.target)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+        _settle(source.target.parent)
+    except OSError as error:
+        raise _unwritable(source.path, error) from None
+
+
+def _create(path: Path, data: bytes, mode: int, owner: tuple[int, int]) -> None:
+    """A new file with this in it, durable, with the rights and the owner of the one that it stands for."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+        try:
+            file.write(data)
+            file.flush()
+            if hasattr(os, "fchown") and owner != (os.geteuid(), os.getegid()):
+                os.fchown(file.fileno(), *owner)
+            if hasattr(os, "fchmod"):
+                os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+
+def _settle(folder: Path) -> None:
+    """The new name survives a power cut, where a folder can be asked for that."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigError:
+    what = "its disk is full" if error.errno == errno.ENOSPC else f"cannot be written: {error.strerror}"
+    return ConfigError(f"{path}: {what}", advice=f"{_RETRY} Put that right and run the command again.")

@@ -1,0 +1,124 @@
+"""Which MCP client keeps its servers where, on Linux, macOS and Windows (looked up in November 2026)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from callgate.clients.entries import Table
+
+SERVERS: Final[tuple[Table, ...]] = (("mcpServers",),)
+CLAUDE_CODE: Final[tuple[Table, ...]] = (("mcpServers",), ("projects", "*", "mcpServers"))
+VSCODE: Final[tuple[Table, ...]] = (("servers",),)
+# Where VS Code had them until mcp.json came, in the middle of 2025.
+VSCODE_SETTINGS: Final[tuple[Table, ...]] = (("mcp", "servers"), ("mcp.servers",))
+ZED: Final[tuple[Table, ...]] = (("context_servers",),)
+ANY: Final[tuple[Table, ...]] = (*CLAUDE_CODE, *VSCODE, *VSCODE_SETTINGS, *ZED)
+
+CLIENTS: Final[Mapping[str, str]] = {
+    "claude-desktop": "Claude Desktop",
+    "claude-code": "Claude Code",
+    "cursor": "Cursor",
+    "vscode": "VS Code",
+    "windsurf": "Windsurf",
+    "zed": "Zed",
+}
+_PROFILES_MAX: Final = 100
+# The name under which Windows keeps the files of the packaged Claude Desktop.
+_PACKAGE: Final = "Claude_pzs8sxrjxfjjc"
+
+
+class Machine(NamedTuple):
+    """Whose clients are looked for, and on what: nothing here asks the system."""
+
+    home: Path
+    platform: str
+    environ: Mapping[str, str]
+    # The folder whose own configurations count too.
+    project: Path | None = None
+
+
+class Spot(NamedTuple):
+    """A file that a client reads servers from. `project` is the folder that it belongs to, and is often shared with."""
+
+    client: str
+    path: Path
+    tables: tuple[Table, ...]
+    project: Path | None = None
+
+    @property
+    def title(self) -> str:
+        return CLIENTS.get(self.client, "MCP configuration")
+
+
+def spots(machine: Machine) -> list[Spot]:
+    """Everywhere to look, each file once: the user's own first, then those of the project."""
+    found: dict[Path, Spot] = {}
+    for spot in (*_of_user(machine), *_of_project(machine.project)):
+        found.setdefault(spot.path, spot)
+    return list(found.values())
+
+
+def named(path: Path, machine: Machine) -> Spot:
+    """The file that somebody names: as the client's that has it, or a plain one."""
+    return next((spot for spot in spots(machine) if spot.path == path), Spot("file", path, ANY))
+
+
+def _of_user(machine: Machine) -> Iterator[Spot]:
+    home, settings = machine.home, _settings(machine)
+    yield Spot("claude-desktop", settings / "Claude" / "claude_desktop_config.json", SERVERS)
+    if machine.platform == "win32":
+        packages = _folder(machine, "LOCALAPPDATA", machine.home / "AppData" / "Local") / "Packages"
+        inside = packages / _PACKAGE / "LocalCache" / "Roaming" / "Claude"
+        yield Spot("claude-desktop", inside / "claude_desktop_config.json", SERVERS)
+    yield Spot("claude-code", _folder(machine, "CLAUDE_CONFIG_DIR", home) / ".claude.json", CLAUDE_CODE)
+    yield Spot("cursor", home / ".cursor" / "mcp.json", SERVERS)
+    for flavour in ("Code", "Code - Insiders", "VSCodium"):
+        user = settings / flavour / "User"
+        for folder in (user, *_profiles(user / "profiles")):
+            yield Spot("vscode", folder / "mcp.json", VSCODE)
+            yield Spot("vscode", folder / "settings.json", VSCODE_SETTINGS)
+    yield Spot("windsurf", home / ".codeium" / "windsurf" / "mcp_config.json", SERVERS)
+    yield Spot("windsurf", home / ".codeium" / "mcp_config.json", SERVERS)
+    if machine.platform == "win32":
+        yield Spot("zed", settings / "Zed" / "settings.json", ZED)
+    else:
+        yield Spot("zed", _xdg(machine) / "zed" / "settings.json", ZED)
+
+
+def _of_project(project: Path | None) -> Iterator[Spot]:
+    if project is None:
+        return
+    yield Spot("claude-code", project / ".mcp.json", SERVERS, project)
+    yield Spot("cursor", project / ".cursor" / "mcp.json", SERVERS, project)
+    yield Spot("vscode", project / ".vscode" / "mcp.json", VSCODE, project)
+    yield Spot("vscode", project / ".vscode" / "settings.json", VSCODE_SETTINGS, project)
+    yield Spot("zed", project / ".zed" / "settings.json", ZED, project)
+
+
+def _settings(machine: Machine) -> Path:
+    """Where applications keep their settings."""
+    if machine.platform == "win32":
+        return _folder(machine, "APPDATA", machine.home / "AppData" / "Roaming")
+    if machine.platform == "darwin":
+        return machine.home / "Library" / "Application Support"
+    return _xdg(machine)
+
+
+def _xdg(machine: Machine) -> Path:
+    # Zed reads ~/.config on macOS as well; the variable counts on Linux alone.
+    usual = machine.home / ".config"
+    return usual if machine.platform == "darwin" else _folder(machine, "XDG_CONFIG_HOME", usual)
+
+
+def _folder(machine: Machine, variable: str, usual: Path) -> Path:
+    named_ = machine.environ.get(variable, "")
+    return Path(named_) if named_ and Path(named_).is_absolute() else usual
+
+
+def _profiles(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())[:_PROFILES_MAX]
+    except OSError:
+        return []

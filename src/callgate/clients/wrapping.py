@@ -1,0 +1,231 @@
+"""Puts the gate in front of a server's entry, and takes it away again: as edits of the text around what stays."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath, PureWindowsPath
+from typing import Final, NamedTuple
+
+from callgate.clients.edits import MASK, Edit, gap_before, quoted, telling, without, without_first
+from callgate.clients.entries import Command, Entry, Remote, Unfit, look
+from callgate.clients.jsonc import Node
+
+URL_VARIABLE: Final = "CALLGATE_URL"
+HEADER_VARIABLE: Final = "CALLGATE_HEADER_"
+
+# Options of `callgate wrap` that take a word.
+_TAKING: Final = frozenset({"-c", "--config", "--url", "--url-env", "--header-env"})
+_RUNNER_WORDS: Final = 6
+
+
+class Gate(NamedTuple):
+    """What a client starts: Callgate by its whole path, and the options behind the server's name."""
+
+    program: tuple[str, ...]
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapped:
+    """What an entry says that stands behind the gate already."""
+
+    program: str
+    # Words of `args` up to and with the `--`, the whole of them where no command follows.
+    words: int
+    name: str
+    url: str | None = None
+    url_variable: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    has_command: bool = False
+
+
+class Hint(NamedTuple):
+    """How an entry was spelt before, where the wrapped one does not tell."""
+
+    url_key: str = "url"
+    kind: str = "http"
+
+
+def gate_name(name: str, taken: Collection[str] = ()) -> str:
+    """The server's name as `callgate wrap` takes it: its own, in small letters, and one that no other has."""
+    plain = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:56] or "server"
+    if plain not in taken:
+        return plain
+    return next(made for number in range(2, len(taken) + 3) if (made := f"{plain}-{number}") not in taken)
+
+
+# ---- wrapped already? ----
+
+
+def wrapped(command: Command) -> Wrapped | None:
+    """What stands behind the gate, if the entry starts one; None for everything else."""
+    program, *args = command.words
+    for place in range(min(len(args), _RUNNER_WORDS)):
+        if args[place] == "wrap" and _is_callgate(args[place - 1] if place else program, runner=place > 0):
+            return _parse(program, args, place + 1)
+    return None
+
+
+def _is_callgate(word: str, *, runner: bool) -> bool:
+    """The program by any path, or the package as `uvx callgate wrap` and `python -m callgate wrap` name it."""
+    if runner:
+        return re.fullmatch(r"callgate(?:\[[^\]]*\])?(?:[@=].*)?", word) is not None
+    # Both kinds of path: a file that is shared may be another system's.
+    return any(path.stem.lower() == "callgate" for path in (PurePath(word), PureWindowsPath(word)))
+
+
+def _parse(program: str, args: Sequence[str], at: int) -> Wrapped:
+    name, values = "", dict[str, list[str]]()
+    while at < len(args) and args[at] != "--":
+        key, equals, value = args[at].partition("=")
+        at += 1
+        if not key.startswith("-"):
+            name = name or args[at - 1]
+        elif key in _TAKING:
+            if not equals and at < len(args):
+                value, at = args[at], at + 1
+            values.setdefault(key, []).append(value)
+    headers = dict(pair.partition("=")[::2] for pair in values.get("--header-env", []))
+    ends = at < len(args)
+    return Wrapped(
+        program,
+        at + ends,
+        name,
+        values.get("--url", [None])[-1],
+        values.get("--url-env", [None])[-1],
+        headers,
+        has_command=ends and at + 1 < len(args),
+    )
+
+
+# ---- wrap ----
+
+
+def wrap(text: str, server: Command | Remote, name: str, gate: Gate) -> list[Edit]:
+    """The edits that put the gate in front of a server."""
+    return (
+        _wrap_command(text, server, name, gate)
+        if isinstance(server, Command)
+        else _wrap_remote(text, server, name, gate)
+    )
+
+
+def _wrap_command(text: str, server: Command, name: str, gate: Gate) -> list[Edit]:
+    program = server.program.value
+    # The program's own spelling moves, escapes and all, so that taking the gate away gives the same bytes.
+    words = f"{quoted([*gate.program[1:], 'wrap', name, *gate.options, '--'])}, {text[program.start : program.end]}"
+    first = Edit(program.start, program.end, quoted(gate.program[:1]))
+    if server.args is None:
+        gap = gap_before(text, server.program)
+        return [Edit(program.start, program.end, f'{first.new},{gap}"args": [{words}]')]
+    args = server.args.value
+    if args.items:
+        return [first, Edit(args.items[0].start, args.items[0].start, f"{words}, ")]
+    return [first, Edit(args.start + 1, args.start + 1, words)]
+
+
+def _wrap_remote(text: str, server: Remote, name: str, gate: Gate) -> list[Edit]:
+    """An address becomes a command that reaches it. What may be secret goes into `env`, never on the command line."""
+    url, gap = server.url.value, gap_before(text, server.url)
+    raw = text[url.start : url.end]
+    hidden = telling(url.string) or not url.string.startswith("http")
+    # The address keeps its own spelling, as a command does.
+    where = f'"--url-env", "{URL_VARIABLE}"' if hidden else f'"--url", {raw}'
+    words = [quoted([*gate.program[1:], "wrap", name, *gate.options]), where]
+    edits: list[Edit] = []
+    variables: list[str] = []
+    headers = server.headers.value.members if server.headers is not None else ()
+    for member in headers:
+        variables.append(_variable(member.key, variables))
+        words.append(quoted(["--header-env", f"{member.key}={variables[-1]}"]))
+        edits.append(Edit(member.start, member.end, quoted(variables[-1:])))
+    new = shown = f'{quoted(gate.program[:1])},{gap}"args": [{", ".join(words)}]'
+    if server.headers is not None:
+        edits.append(Edit(server.headers.start, server.headers.end, '"env"'))
+        if hidden:
+            edits.append(_address_in_front(text, server.headers.value, raw))
+    elif hidden:
+        new, shown = (f'{new},{gap}"env": {{"{URL_VARIABLE}": {value}}}' for value in (raw, MASK))
+    edits += [Edit(server.url.start, server.url.end, '"command"'), Edit(url.start, url.end, new, shown)]
+    if server.kind is not None:
+        edits.append(Edit(server.kind.value.start, server.kind.value.end, '"stdio"'))
+    return edits
+
+
+def _address_in_front(text: str, env: Node, raw: str) -> Edit:
+    """The address as the first variable, on a line of its own where the others have one."""
+    at, behind = env.start + 1, ""
+    if env.members:
+        at, behind = env.members[0].start, f",{gap_before(text, env.members[0])}"
+    new, shown = (f'"{URL_VARIABLE}": {value}{behind}' for value in (raw, MASK))
+    return Edit(at, at, new, shown)
+
+
+def _variable(header: str, taken: Collection[str]) -> str:
+    plain = HEADER_VARIABLE + re.sub(r"[^A-Z0-9]", "_", header.upper())
+    names = (plain, *(f"{plain}_{number}" for number in range(2, len(taken) + 3)))
+    return next(name for name in names if name not in taken)
+
+
+# ---- unwrap ----
+
+
+def unwrap(text: str, entry: Entry, hint: Hint | None = None) -> list[Edit] | Unfit:
+    """The edits that take the gate away from a wrapped entry, or why that cannot be done."""
+    command = look(entry.node)
+    found = wrapped(command) if isinstance(command, Command) else None
+    if found is None or not isinstance(command, Command) or command.args is None:
+        return Unfit("not_wrapped", "it does not stand behind the gate")
+    if found.has_command:
+        args, program = command.args.value, command.program.value
+        own = args.items[found.words]
+        return [
+            Edit(program.start, program.end, text[own.start : own.end]),
+            without_first(args, found.words + 1),
+        ]
+    if found.url is not None or found.url_variable is not None:
+        return _unwrap_remote(text, command, found, hint or Hint())
+    return Unfit(
+        "from_configuration",
+        "it names a server of callgate.toml, so the client's file does not say what to start instead",
+        "Write its command or address into the entry by hand.",
+    )
+
+
+def _unwrap_remote(text: str, command: Command, found: Wrapped, hint: Hint) -> list[Edit] | Unfit:
+    holder, args = command.holder, command.args
+    assert args is not None
+    env = holder.get("env")
+    inside = {member.key: member for member in env.value.members} if env is not None else {}
+    own = {variable: header for header, variable in found.headers.items()}
+    if strange := sorted(set(inside) - set(own) - {found.url_variable}):
+        return Unfit("env_added", f"its env has {strange[0]} too, which an address cannot take", "Take that out first.")
+    if found.url_variable is not None:
+        if found.url_variable not in inside:
+            return Unfit("no_address", f"its env has no {found.url_variable} any more", "Write it there, or by hand.")
+        value = inside[found.url_variable].value
+        raw = text[value.start : value.end]
+    else:
+        # As it is spelt there, if it is a word of its own.
+        own_word = next((item for item in args.value.items if item.string == found.url), None)
+        raw = quoted([found.url or ""]) if own_word is None else text[own_word.start : own_word.end]
+    program = command.program
+    edits = [
+        Edit(program.start, program.end, json.dumps(hint.url_key)),
+        Edit(program.value.start, program.value.end, raw, MASK if found.url is None else raw),
+    ]
+    going = [args]
+    if env is not None and not own and found.url_variable is not None:
+        going.append(env)
+    elif env is not None:
+        edits.append(Edit(env.start, env.end, '"headers"'))
+        edits += [Edit(m.start, m.end, json.dumps(own[key])) for key, m in inside.items() if key in own]
+        if found.url_variable is not None:
+            edits.append(without(env.value, inside[found.url_variable]))
+    kind = holder.get("type") or holder.get("transport")
+    if kind is not None:
+        edits.append(Edit(kind.value.start, kind.value.end, json.dumps(hint.kind)))
+    return [*edits, *(without(holder, member) for member in going)]

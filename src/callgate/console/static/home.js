@@ -1,0 +1,29 @@
+// The overview follows what happens, as long as nobody is busy on it.
+
+import { localTimes } from "./frame.js";
+
+const REFRESH_MS = 15000;
+let at = Date.now();
+
+async function redraw() {
+  at = Date.now();
+  const answer = await fetch(location.pathname + location.search, {
+    headers: { accept: "text/html" },
+    credentials: "same-origin",
+    cache: "no-store",
+  });
+  if (!answer.ok) return;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const [before, next] = [document.getElementById("home"), fresh.getElementById("home")];
+  if (next === null || before.contains(document.activeElement) || String(getSelection())) return;
+  if (before.querySelector("#numbers")?.open) next.querySelector("#numbers")?.setAttribute("open", "");
+  localTimes(next);
+  before.replaceWith(next);
+}
+
+const soon = () => {
+  if (!document.hidden) redraw().catch(() => {});
+};
+
+document.addEventListener("callgate:change", soon);
+setInterval(() => Date.now() - at >= REFRESH_MS && soon(), REFRESH_MS / 3);

@@ -1,0 +1,98 @@
+from pathlib import Path
+
+import pytest
+
+from callgate.clients import CLIENTS, Machine, named, spots
+from callgate.clients.known import ANY
+
+HOME = Path("/home/me")
+
+
+def paths(platform, environ=None, project=None, home=HOME):
+    found = spots(Machine(home, platform, environ or {}, project))
+    return {(spot.client, spot.path.as_posix()) for spot in found}
+
+
+@pytest.mark.parametrize(
+    ("platform", "client", "path"),
+    [
+        ("linux", "claude-desktop", ".config/Claude/claude_desktop_config.json"),
+        ("darwin", "claude-desktop", "Library/Application Support/Claude/claude_desktop_config.json"),
+        ("win32", "claude-desktop", "AppData/Roaming/Claude/claude_desktop_config.json"),
+        (
+            "win32",
+            "claude-desktop",
+            "AppData/Local/Packages/Claude_pzs8sxrjxfjjc/LocalCache/Roaming/Claude/claude_desktop_config.json",
+        ),
+        ("linux", "vscode", ".config/Code/User/mcp.json"),
+        ("linux", "vscode", ".config/Code - Insiders/User/settings.json"),
+        ("linux", "vscode", ".config/VSCodium/User/mcp.json"),
+        ("darwin", "vscode", "Library/Application Support/Code/User/mcp.json"),
+        ("win32", "vscode", "AppData/Roaming/Code/User/mcp.json"),
+        ("linux", "zed", ".config/zed/settings.json"),
+        ("darwin", "zed", ".config/zed/settings.json"),
+        ("win32", "zed", "AppData/Roaming/Zed/settings.json"),
+        *(
+            (platform, client, path)
+            for platform in ("linux", "darwin", "win32")
+            for client, path in [
+                ("claude-code", ".claude.json"),
+                ("cursor", ".cursor/mcp.json"),
+                ("windsurf", ".codeium/windsurf/mcp_config.json"),
+            ]
+        ),
+    ],
+)
+def test_where_each_client_keeps_its_servers(platform, client, path):
+    assert (client, f"/home/me/{path}") in paths(platform)
+
+
+@pytest.mark.parametrize(
+    ("platform", "variable", "path"),
+    [
+        ("linux", "XDG_CONFIG_HOME", "/else/Code/User/mcp.json"),
+        ("linux", "XDG_CONFIG_HOME", "/else/zed/settings.json"),
+        ("win32", "APPDATA", "/else/Zed/settings.json"),
+        ("linux", "CLAUDE_CONFIG_DIR", "/else/.claude.json"),
+    ],
+)
+def test_the_environment_moves_folders(platform, variable, path):
+    assert path in {at for _, at in paths(platform, {variable: "/else"})}
+    assert path not in {at for _, at in paths(platform, {variable: "else"})}, "a relative one does not count"
+
+
+def test_the_variable_of_linux_is_not_the_macs():
+    assert ("zed", "/home/me/.config/zed/settings.json") in paths("darwin", {"XDG_CONFIG_HOME": "/else"})
+
+
+def test_the_files_of_a_project():
+    found = paths("linux", project=Path("/work/p")) - paths("linux")
+    assert found == {
+        ("claude-code", "/work/p/.mcp.json"),
+        ("cursor", "/work/p/.cursor/mcp.json"),
+        ("vscode", "/work/p/.vscode/mcp.json"),
+        ("vscode", "/work/p/.vscode/settings.json"),
+        ("zed", "/work/p/.zed/settings.json"),
+    }
+
+
+def test_in_the_home_folder_a_file_is_the_users_and_not_a_projects():
+    found = spots(Machine(HOME, "linux", {}, HOME))
+    (cursor,) = [spot for spot in found if spot.path == HOME / ".cursor" / "mcp.json"]
+    assert cursor.project is None
+
+
+def test_profiles_of_vs_code(tmp_path):
+    (tmp_path / ".config/Code/User/profiles/abc").mkdir(parents=True)
+    assert ("vscode", f"{tmp_path}/.config/Code/User/profiles/abc/mcp.json") in paths("linux", home=tmp_path)
+
+
+def test_a_file_by_its_path_is_its_clients_or_a_plain_one():
+    machine = Machine(HOME, "linux", {}, None)
+    assert named(HOME / ".cursor" / "mcp.json", machine).client == "cursor"
+    plain = named(Path("/else/mcp.json"), machine)
+    assert (plain.client, plain.tables, plain.title) == ("file", ANY, "MCP configuration")
+
+
+def test_every_client_has_a_name_for_people():
+    assert {client for client, _ in paths("linux")} == set(CLIENTS)
