@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import os
 import re
 import secrets
@@ -105,22 +106,6 @@ class Keyring:
     def names(self) -> list[str]:
         self.refresh()
         return sorted(self._keys)
-
-    def listing(self) -> list[dict[str, Any]]:
-        """Which keys there are, the newest version of each first; never what they hold."""
-        from callgate.audit.note import VerifierKey
-
-        return [
-            {
-                "name": name,
-                "version": key.version,
-                "state": "current" if at == 0 else "retired",
-                "source": key.source,
-                "fingerprint": VerifierKey(name, key.public).fingerprint if key.public else "-",
-            }
-            for name in self.names()
-            for at, key in enumerate(self.versions(name))
-        ]
 
     def rotate(self, name: str) -> Key:
         """Make a new version and retire the one before."""
@@ -298,3 +283,7 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _fingerprint(public: bytes) -> str:
+    return "SHA256:" + base64.b64encode(hashlib.sha256(public).digest()).decode().rstrip("=")

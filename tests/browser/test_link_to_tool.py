@@ -49,6 +49,7 @@ class Way:
     async def open_waiting(self):
         """The page of the call that waits, found from the console's first page as a person would."""
         await self.page.goto(self.origin)
+        await self.page.click('.places a[href="/approvals"]')
         await self.page.locator("a[href^='/approve/']").first.click(timeout=PATIENCE_MS)
         await self.page.locator('#call[data-phase="waiting"]').wait_for()
 

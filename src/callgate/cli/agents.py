@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from callgate.cli.agents_changing import add, refresh, remove
 from callgate.cli.agents_keys import directory, keygen
-from callgate.cli.agents_office import Known, Office, directories, everybody, is_live, office, ways_in
+from callgate.cli.agents_office import Office, directories, everybody, office
 from callgate.cli.agents_sign import sign
 from callgate.cli.agents_verify import verify
 from callgate.cli.agents_why import why
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, print_json, say
 from callgate.cli.dashed import TakesIds, as_typed
 from callgate.cli.people import moment, plain, print_table
+from callgate.gateway.agent_known import Known, is_live, rules_of, ways_in
 
 if TYPE_CHECKING:
     from callgate.agents.directories import DirectoryShown
@@ -91,7 +92,7 @@ def _show_agent(opened: Office, agent: str, *, as_json: bool) -> None:
     if not rows and entry is None:
         advice = f"`{opened.command('agents', 'list')}` shows who is."
         raise CallgateError(f"no agent is called {plain(agent)!r} here", advice=advice)
-    rules = _rules(opened, agent)
+    rules = {place: plain(text, 500) for place, text in rules_of(opened.config, agent).items()}
     if as_json:
         print_json({"agent": agent, "known": msgspec.to_builtins(rows), "rules": rules})
         return
@@ -143,32 +144,3 @@ def _cells(one: Known, now: int, *, everything: bool) -> tuple[str, ...]:
     key = one.key or "every key there"
     shown = (one.agent, one.by, key, one.directory or "-", one.source, moment(one.since))
     return (*shown, ended or "-") if everything else shown
-
-
-def _rules(opened: Office, agent: str) -> dict[str, str]:
-    """The tables that hold for an agent, as they are written."""
-    section = opened.config.agents
-    entry = section.known.get(agent)
-    found: dict[str, Any] = {}
-    if entry is not None:
-        found[f"agents.known.{agent}"] = entry
-        found |= {f"agents.known.{agent}.servers.{name}": rules for name, rules in entry.servers.items()}
-    elif section.default is not None:
-        found["agents.default"] = section.default
-    found |= {f"agents.servers.{name}": rules for name, rules in section.servers.items()}
-    return {place: text for place, rules in found.items() if (text := rules_text(rules))}
-
-
-def rules_text(rules: Any) -> str:
-    """What a table of rules says."""
-    parts = []
-    if rules.denied:
-        parts.append("refuses everything")
-    if rules.allow_tools is not None:
-        parts.append(f"allows {', '.join(rules.allow_tools) or 'nothing'}")
-    if rules.deny_tools:
-        parts.append(f"denies {', '.join(rules.deny_tools)}")
-    if rules.per_minute is not None:
-        parts.append(f"{rules.per_minute:g} calls a minute")
-    parts += [f"{name}: {count:g} a minute" for name, count in rules.per_tool.items()]
-    return plain("; ".join(parts), 500)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from callgate.cli.agents_office import ADDED, Known, Office, directories, everybody, is_live, office, ways_in
+from callgate.cli.agents_office import Office, directories, everybody, office
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say, working
 from callgate.cli.people import YesOption, confirm, plain
 from callgate.cli.when import parse_span
+from callgate.gateway.agent_known import added, counted, is_live, take_away, ways_in
 
 if TYPE_CHECKING:
     from callgate.agents.directories import Refreshed
@@ -76,17 +77,17 @@ def remove(
     now = round(time.time() * 1000)
     with office(config, store, changing=True) as opened:
         rows = [one for one in opened.wait(everybody(opened)) if one.agent == agent and is_live(one, now)]
-        ours = [one for one in rows if one.source == ADDED and (key is None or key == one.key != "")]
+        ours = added(rows, agent, now, key)
         if not ours:
             text = "is in the configuration only" if rows else "is not known here"
             advice = "Edit callgate.toml." if rows else f"`{opened.command('agents', 'list')}` shows who is."
             raise CallgateError(f"agent {plain(agent)!r} {text}", advice=advice)
-        confirm(f"Shut out {agent}: {_counted(ours)}?", yes=yes)
-        opened.wait(_take_away(opened, ours, now, key))
+        confirm(f"Shut out {agent}: {counted(ours)}?", yes=yes)
+        opened.wait(take_away(opened.shelf, ours, now, key))
         opened.record("agents.remove", {"agent": agent, "keys": [one.key for one in ours]})
-    typer.echo(f"{agent}: {_counted(ours)} taken away.")
+    typer.echo(f"{agent}: {counted(ours)} taken away.")
     if left := [one for one in rows if one not in ours]:
-        say(f"Still known by {_counted(left)}; what callgate.toml says stays until you edit it.")
+        say(f"Still known by {counted(left)}; what callgate.toml says stays until you edit it.")
 
 
 def refresh(
@@ -187,20 +188,6 @@ def _list_agent(opened: Office, listed: Listed, title: str) -> None:
 
 
 # -- the rest --------------------------------------------------------------------------------------------------
-
-
-async def _take_away(opened: Office, rows: list[Known], now: int, key: str | None) -> None:
-    for one in rows:
-        if one.by == "api-key":
-            await opened.shelf.revoke_key(one.key, now)
-    if any(one.by == "signature" for one in rows):
-        await opened.shelf.remove_agent(rows[0].agent, key or "")
-
-
-def _counted(rows: list[Known]) -> str:
-    kinds = {"signature": "listed key", "api-key": "API key", "oauth": "token subject"}
-    counts = {by: sum(one.by == by for one in rows) for by in kinds}
-    return ", ".join(f"{count} {kinds[by]}{'s' if count > 1 else ''}" for by, count in counts.items() if count)
 
 
 async def _flush(opened: Office, url: str | None) -> int:

@@ -193,8 +193,8 @@ class Run:
         if self._auto:
             say.plain("\nNobody is asked: a software key decides, as a person would.")
             return
-        say.plain("\nLines with $ are commands that show or do the same as the console. To try them,")
-        say.plain("paste this into another terminal first:\n")
+        say.plain("\nLines with $ are commands that show or do the same as the console.")
+        say.plain("To try them, paste this into another terminal first:\n")
         if self._ignored:
             # What is set for a gateway of the user's own is not used here, but would be by those commands.
             say.paste(f"unset {' '.join(self._ignored)}")

@@ -117,7 +117,6 @@ class Story:
         say.says("gate", "hides every tool until a person has read what it says of itself.")
         say.plain()
         await self._cast.person.review(TOOLS)
-        say.plain()
 
     async def _visible(self) -> set[tuple[str, str]]:
         """Every tool that the agent can see now."""

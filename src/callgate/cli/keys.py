@@ -31,8 +31,10 @@ def register(app: typer.Typer) -> None:
 
 def list_keys(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show which keys there are; never what they hold."""
+    from callgate.audit.key_rows import key_rows
+
     keyring = keys_of(configuration(config, store))
-    rows = keyring.listing()
+    rows = key_rows(keyring)
     if as_json:
         print_json({"directory": str(keyring.directory), "keys": rows})
         return

@@ -171,7 +171,7 @@ def replay(
     Rules that read arguments can be told only where the log has the arguments whole.
     """
     from callgate.audit.reading import Filter, entries
-    from callgate.cli.policy_replay import Replayed
+    from callgate.trust.policy.replaying import Replayed
 
     rules = _policy(file, config, default=not no_default)[0]
     replayed = Replayed()
@@ -207,9 +207,9 @@ def _labels(loaded: Config) -> LabelOf | None:
 def _call(call: str, loaded: Config, config: Path | None, store: str | None) -> Facts:
     """The facts of a call on record, or of one that is written down."""
     from callgate.audit.reading import entry
-    from callgate.cli.policy_replay import recorded_facts
     from callgate.errors import AuditError
     from callgate.trust.policy.cases import read_call
+    from callgate.trust.policy.replaying import recorded_facts
 
     if call == "-" or Path(call).is_file():
         text = sys.stdin.read(_INPUT) if call == "-" else _read(call)

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from callgate.cli.policy_replay import Difference
     from callgate.trust.policy import Policy
     from callgate.trust.policy.explain import Checked, Explanation
+    from callgate.trust.policy.replaying import Difference
 
 COLOURS: Final = {"allow": "green", "ask": "yellow", "warn": "yellow", "block": "red", "quarantine": "red"}
 _LONG: Final = 2000
@@ -55,8 +55,7 @@ def explanation(found: Explanation) -> Iterator[Text]:
     yield Text.assemble((ruling.effect, COLOURS[ruling.effect]), by)
     if ruling.say:
         yield Text(ruling.say)
-    order = ("holds", "failed", "overridden", "does not hold")
-    for rule in sorted(found.rules, key=lambda one: (not one.decides, order.index(one.state))):
+    for rule in found.told:
         yield Text("")
         yield from _checked(rule)
 

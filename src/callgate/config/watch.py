@@ -1,10 +1,13 @@
-"""Noticing that callgate.toml changed, without dropping what runs: only a valid file takes the place of the old one."""
+"""Noticing that callgate.toml changed, or a file that it names, without dropping what runs.
+
+Only a valid file takes the place of the old one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Self
 
@@ -43,6 +46,10 @@ class ConfigWatch:
         self._interval = interval
         self._environ = environ
         self._seen = _signature(path)
+        # What was read last, whether it was taken or not, and the files that it names as they were then; as they were
+        # when it was taken.
+        self._read = current
+        self._named = self._taken = _named(current)
         self._complaint = ""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -63,7 +70,7 @@ class ConfigWatch:
     async def _watch(self) -> None:
         while True:
             forced = await self._pause()
-            if forced or _signature(self._path) != self._seen:
+            if forced or _signature(self._path) != self._seen or _named(self._read) != self._named:
                 await self._reload()
 
     async def _pause(self) -> bool:
@@ -76,6 +83,7 @@ class ConfigWatch:
 
     async def _reload(self) -> None:
         signature = await self._settled()
+        self._named = _named(self._read)
         if signature is None:
             self._complain(f"{self._path}: the file is gone")
             self._seen = signature
@@ -90,11 +98,14 @@ class ConfigWatch:
             return  # written again while it was read: the next look takes it
         self._seen = signature
         self._complaint = ""
-        if config == self._current:
+        self._read, self._named = config, _named(config)
+        # What it says may be the same, and what its files say not.
+        if config == self._current and self._named == self._taken:
             return
         await self._hand_over(config)
 
     async def _hand_over(self, config: Config) -> None:
+        named = self._named
         try:
             taken = self._on_change(config)
             if taken is not None:
@@ -102,17 +113,17 @@ class ConfigWatch:
         except Exception as error:  # noqa: BLE001 - whatever the taker does, the watch goes on and the old config holds
             log.error("new configuration not taken", error=error, file=str(self._path))
             return
-        self._current = config
+        self._current, self._taken = config, named
         log.info("configuration reloaded", file=str(self._path), servers=sorted(config.servers))
 
     async def _settled(self) -> Signature:
-        signature = _signature(self._path)
+        signature, named = _signature(self._path), _named(self._read)
         while True:
             await asyncio.sleep(_SETTLE_SECONDS)
-            again = _signature(self._path)
-            if again == signature:
+            again, others = _signature(self._path), _named(self._read)
+            if again == signature and others == named:
                 return signature
-            signature = again
+            signature, named = again, others
 
     def _complain(self, problems: str) -> None:
         if problems == self._complaint:
@@ -127,3 +138,16 @@ def _signature(path: Path) -> Signature:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def _named(config: Config | None) -> tuple[tuple[Path, Signature], ...]:
+    """The files that a configuration names, as they are now: the rules of the policy, and labels of tools."""
+    return () if config is None else tuple((path, _signature(path)) for path in _files(config))
+
+
+def _files(config: Config) -> Iterator[Path]:
+    if config.trust.policy is not None:
+        yield config.trust.policy
+    for server in config.servers.values():
+        if server.trust.annotations is not None:
+            yield server.trust.annotations

@@ -135,7 +135,7 @@ def scratch(tmp_path):
     ] == []
 
 
-@pytest.mark.parametrize("pause", [0, 0.2, 0.8])
+@pytest.mark.parametrize("pause", [0, 0.5])
 def test_asked_to_stop_while_it_starts_it_leaves_nothing(tmp_path, scratch, pause):
     with running_demo(tmp_path, env={"TMPDIR": str(scratch)}) as demo:
         while demo.process.poll() is None and not any(scratch.iterdir()):
@@ -145,7 +145,7 @@ def test_asked_to_stop_while_it_starts_it_leaves_nothing(tmp_path, scratch, paus
         assert demo.complained == ""
 
 
-@pytest.mark.parametrize("step", [0, 2, 4])
+@pytest.mark.parametrize("step", [1, 4])
 def test_stopped_in_the_middle_it_has_not_told_everything(tmp_path, scratch, step):
     with running_demo(tmp_path, "--auto", env={"TMPDIR": str(scratch)}) as demo:
         demo.wait_for(STEPS[step])

@@ -1,6 +1,7 @@
 """`callgate doctor` on the servers behind the gateway: real processes, real sockets."""
 
 import json
+import socket
 import sys
 import textwrap
 import threading
@@ -210,9 +211,11 @@ def refuse_all(self):
     self.say({"jsonrpc": "2.0", "id": asked.get("id"), "error": {"code": -1, "message": f"unknown, said {SECRET}"}})
 
 
-def test_an_address_where_nothing_is_is_a_problem(look, endpoint):
-    endpoint.server_close()
-    (found,) = look(code=1, web=table(endpoint))
+def test_an_address_where_nothing_is_is_a_problem(look):
+    with socket.socket() as taken:
+        # Nobody else gets this port meanwhile, and nobody answers there.
+        taken.bind(("127.0.0.1", 0))
+        (found,) = look(code=1, web={"url": f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"})
     assert found["text"].startswith("web: cannot connect to the server")
 
 

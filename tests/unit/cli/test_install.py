@@ -99,7 +99,7 @@ def test_each_client_is_found_wrapped_and_restored(home, client):
         "env": {"TOKEN": "s3cret"},
     }
     assert servers["web"]["env"] == {"CALLGATE_HEADER_AUTHORIZATION": "Bearer s3cret"}
-    assert servers["web"]["args"][3:5] == ["--url", "https://tools.example/mcp"]
+    assert servers["web"]["args"][2:4] == ["--url", "https://tools.example/mcp"]
     assert "s3cret" not in said
     assert "callgate review" in said
     backup = path.with_name(f"{path.name}.callgate-backup")

@@ -165,3 +165,51 @@ async def test_leaving_ends_the_task(file):
     async with watch(file, Taker()):
         assert asyncio.all_tasks() != before
     assert asyncio.all_tasks() == before
+
+
+@pytest.fixture
+def rules(file, tmp_path):
+    """The rules that the configuration names, in a file of their own."""
+    path = tmp_path / "rules.toml"
+    path.write_text("# the first")
+    file.write_text('trust.policy = "rules.toml"')
+    return path
+
+
+async def test_another_text_of_the_rules_is_taken_though_the_configuration_says_the_same(file, rules):
+    taker = Taker()
+    async with watch(file, taker):
+        replace(rules, "# the second")
+        assert (await taker.next()).trust.policy == rules
+        rules.write_text("# the third, in place")
+        assert (await taker.next()).trust.policy == rules
+        # Untouched, it is not read again.
+        await asyncio.sleep(0.3)
+        assert taker.queue.empty()
+
+
+async def test_rules_that_could_not_be_taken_are_looked_at_again_when_they_change(file, rules, caplog):
+    taken = Taker()
+
+    async def taker(loaded):
+        if "broken" in rules.read_text():
+            raise ValueError("not taken")
+        await taken(loaded)
+
+    async with watch(file, taker):
+        rules.write_text("# broken")
+        await told(caplog, "new configuration not taken")
+        rules.write_text("# whole again")
+        assert (await taken.next()).trust.policy == rules
+
+
+async def test_rules_that_change_while_the_configuration_is_broken_are_taken_with_it(file, rules, caplog):
+    whole, taker = file.read_text(), Taker()
+    async with watch(file, taker):
+        file.write_text("trust.policy = ")
+        await told(caplog, "configuration not reloaded")
+        rules.write_text("# the second")
+        await asyncio.sleep(0.3)
+        assert taker.queue.empty()
+        file.write_text(whole)
+        assert (await taker.next()).trust.policy == rules

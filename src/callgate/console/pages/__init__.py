@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from callgate.console.pages import (
+    agents,
     approvals,
     approve,
     audit,
@@ -14,6 +15,7 @@ from callgate.console.pages import (
     me,
     passkeys,
     people,
+    policy,
     quarantine,
     recover,
     servers,
@@ -34,6 +36,8 @@ PAGES: Final = (
     quarantine,
     people,
     servers,
+    agents,
+    policy,
     audit,
     settings,
     events,

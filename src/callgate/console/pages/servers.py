@@ -76,7 +76,11 @@ class ServerPages:
             ("Flow of data is checked", _mode(config.trust.mode), "trust.mode"),
             ("Its word on its own labels", "believed" if server.trust.trusted else "only tightens", "trust.trusted"),
             ("Tools that need a person", ", ".join(server.approval.tools) or "none by name", "approval.tools"),
-            ("Who is asked", server.approval.user or config.approval.user or "the only person there is", "approval.user"),
+            (
+                "Who is asked",
+                server.approval.user or config.approval.user or "the only person there is",
+                "approval.user",
+            ),
             ("Time to begin an answer", f"{server.timeout_seconds:g} s", "timeout_seconds"),
         ]
         return [(name, str(value), key) for name, value, key in made]

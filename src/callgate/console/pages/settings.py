@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from callgate._version import __version__
 from callgate.approval.model import Session
+from callgate.audit.key_rows import key_rows
 from callgate.config import Config, show
 from callgate.console.bodies import Body, Note
 from callgate.console.desk import Desk
@@ -65,7 +66,7 @@ class Settings:
     def _keys(self) -> list[dict[str, Any]]:
         keyring = self._rooms.log.keyring
         try:
-            return keyring.listing() if isinstance(keyring, Keyring) else []
+            return key_rows(keyring) if isinstance(keyring, Keyring) else []
         except KeyringError:
             # The log says what is wrong with them; the switch is on this page and has to be reached.
             return []

@@ -3,7 +3,9 @@
 import { localTimes } from "./frame.js";
 
 const REFRESH_MS = 15000;
+const BREATH_MS = 2000;
 let at = Date.now();
+let soon = 0;
 
 async function redraw() {
   at = Date.now();
@@ -21,9 +23,13 @@ async function redraw() {
   before.replaceWith(next);
 }
 
-const soon = () => {
+const now = () => {
   if (!document.hidden) redraw().catch(() => {});
 };
 
-document.addEventListener("callgate:change", soon);
-setInterval(() => Date.now() - at >= REFRESH_MS && soon(), REFRESH_MS / 3);
+// Changes come in bursts, and the first one with the page itself.
+document.addEventListener("callgate:change", () => {
+  clearTimeout(soon);
+  soon = setTimeout(now, Math.max(0, at + BREATH_MS - Date.now()));
+});
+setInterval(() => Date.now() - at >= REFRESH_MS && now(), REFRESH_MS / 3);

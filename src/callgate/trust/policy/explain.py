@@ -12,6 +12,7 @@ from callgate.trust.policy.facts import FACTS, Facts, plain
 from callgate.trust.policy.rules import Rule
 
 State: TypeAlias = Literal["holds", "does not hold", "failed", "overridden"]
+_ORDER: Final[tuple[State, ...]] = ("holds", "failed", "overridden", "does not hold")
 _SHOWN: Final = 120
 _LISTED: Final = 20
 
@@ -38,6 +39,11 @@ class Explanation(msgspec.Struct, frozen=True):
 
     ruling: Ruling
     rules: tuple[Checked, ...]
+
+    @property
+    def told(self) -> list[Checked]:
+        """As people are told: the rule that decides, then those that hold, then the others."""
+        return sorted(self.rules, key=lambda one: (not one.decides, _ORDER.index(one.state)))
 
 
 def explain(policy: Policy, facts: Facts) -> Explanation:

@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import msgspec
 
-if TYPE_CHECKING:
-    from callgate.audit import DecisionRecord
-    from callgate.trust.policy import Facts, Policy
+from callgate.trust.policy.engine import Policy
+from callgate.trust.policy.facts import Facts
+
+
+class Kept(Protocol):
+    """A call's arguments, as far as they are on record."""
+
+    @property
+    def mode(self) -> str: ...
+
+    @property
+    def value(self) -> Any: ...
+
+
+class Decided(Protocol):
+    """What the log has of a decision."""
+
+    @property
+    def call(self) -> str: ...
+
+    @property
+    def at(self) -> int: ...
+
+    @property
+    def server(self) -> str: ...
+
+    @property
+    def tool(self) -> str: ...
+
+    @property
+    def arguments(self) -> Kept: ...
+
+    @property
+    def extra(self) -> Mapping[str, Any] | None: ...
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -34,13 +66,12 @@ class Replayed:
         self.unsure = 0
         self.differing: list[Difference] = []
 
-    def add(self, policy: Policy, decision: DecisionRecord) -> None:
+    def add(self, policy: Policy, decision: Decided) -> None:
         facts = recorded_facts(decision)
         if facts is None:
             self.without_facts += 1
             return
-        trust = (decision.extra or {}).get("trust", {})
-        before, rule = str(trust.get("effect", "")), str(trust.get("rule", ""))
+        before, rule = recorded_ruling(decision)
         ruling = policy.decide(facts)
         sure = not (facts.args is None and ruling.failed)
         self.unsure += not sure
@@ -81,13 +112,18 @@ class Replayed:
         return text
 
 
-def recorded_facts(decision: DecisionRecord) -> Facts | None:
+def recorded_facts(decision: Decided) -> Facts | None:
     """The facts that a decision stood on; None where the record has none."""
-    from callgate.trust.policy import Facts
-
     trust = (decision.extra or {}).get("trust")
     whole = decision.arguments.mode == "whole" and isinstance(decision.arguments.value, dict)
     try:
         return Facts.from_record(trust, decision.arguments.value if whole else None)
     except ValueError:
         return None
+
+
+def recorded_ruling(decision: Decided) -> tuple[str, str]:
+    """What the policy of then said, and by which rule; empty where it is not on record."""
+    trust = (decision.extra or {}).get("trust")
+    said = trust if isinstance(trust, Mapping) else {}
+    return str(said.get("effect", "")), str(said.get("rule", ""))

@@ -1,0 +1,275 @@
+"""Who may call: how each agent is recognised, what it may do, what it did today; keys made and taken away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from callgate.agents.apikeys import ApiKeys
+from callgate.agents.directories import DirectoryShown
+from callgate.agents.reaching import FetchFailed
+from callgate.approval.model import Session
+from callgate.config.agent_rules import agent_name
+from callgate.console.bodies import Body
+from callgate.console.desk import Desk
+from callgate.console.rooms import Rooms
+from callgate.console.signed import Act
+from callgate.console.today import MOST, Seen, Today
+from callgate.errors import CallgateError, ConfigError, Reason, Refused, StoreError
+from callgate.gateway.agent_known import (
+    Known,
+    added,
+    counted,
+    directories,
+    everybody,
+    is_live,
+    rules_of,
+    take_away,
+    ways_in,
+)
+from callgate.gateway.agent_why import Answer, answered
+
+_ROWS: Final = 50
+_DAYS: Final = 3_650
+_DAY_MS: Final = 86_400_000
+_CHARS: Final = 256
+_FETCH_SECONDS: Final = 20.0
+
+AgentName = Annotated[str, Meta(min_length=1, max_length=_CHARS)]
+KeyId = Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+class _NewKey(Body, frozen=True):
+    agent: AgentName
+    # 0: until it is revoked.
+    days: Annotated[int, Meta(ge=0, le=_DAYS)] = 90
+
+
+class _Revoke(Body, frozen=True):
+    agent: AgentName
+    key: KeyId
+
+
+class _Remove(Body, frozen=True):
+    agent: AgentName
+    # What the page showed of it: what was added meanwhile is not taken away unseen.
+    keys: Annotated[tuple[Annotated[str, Meta(max_length=128)], ...], Meta(max_length=1_000)]
+
+
+class _Refresh(Body, frozen=True):
+    url: Annotated[str, Meta(min_length=1, max_length=2_048)]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """An agent in the list."""
+
+    agent: str
+    ways: Sequence[Known]
+    seen: Seen | None
+
+    @property
+    def title(self) -> str:
+        return next((one.name for one in self.ways if one.name), "")
+
+
+class Agents:
+    """Whoever signs in may read; operators change who may call, with their passkey. The functions of `callgate agents`."""
+
+    def __init__(self, desk: Desk, rooms: Rooms) -> None:
+        self._desk = desk
+        self._rooms = rooms
+        self._config = rooms.config
+        self._today = Today(rooms.store, desk.now)
+        self._fetching = asyncio.Lock()
+
+    async def show(self, request: Request) -> Response:
+        session = await self._desk.visitor(request)
+        word = request.query_params.get("q", "").strip()[:_CHARS]
+        day = await self._today.day()
+        rows = [
+            Row(agent, ways, day.agents.get(agent))
+            for agent, ways in (await self._known()).items()
+            if word.lower() in agent.lower() or any(word.lower() in one.name.lower() for one in ways)
+        ]
+        page, pages = _page(request.query_params.get("page", ""), len(rows))
+        held, trouble = await self._directories()
+        return await self._desk.show(
+            "agents",
+            session,
+            rows=rows[(page - 1) * _ROWS : page * _ROWS],
+            total=len(rows),
+            word=word,
+            page=page,
+            pages=pages,
+            address=lambda number: f"/agents?{urlencode({'q': word, 'page': number} if word else {'page': number})}",
+            mode=self._config.agents.in_force(self._config.gateway.address),
+            ways=ways_in(self._config),
+            unknown=[(name, seen) for name, seen in day.agents.items() if name not in {one.agent for one in rows}][:20]
+            if not word
+            else [],
+            day=day,
+            most=MOST,
+            directories=held,
+            trouble=trouble,
+            path_of=_path_of,
+        )
+
+    async def one(self, request: Request) -> Response:
+        session = await self._desk.visitor(request)
+        agent = request.path_params["agent"]
+        now = self._desk.now()
+        rows = [one for one in await everybody(self._config, self._rooms.agents) if one.agent == agent]
+        day = await self._today.day()
+        if not rows and agent not in self._config.agents.known and agent not in day.agents:
+            raise Refused(Reason.PAGE_UNKNOWN, "No agent is called that here.", advice="Look on /agents.")
+        tool, server = (request.query_params.get(name, "").strip()[:_CHARS] for name in ("tool", "server"))
+        return await self._desk.show(
+            "agent",
+            session,
+            agent=agent,
+            rows=[(one, _state(one, now)) for one in rows],
+            rules=rules_of(self._config, agent),
+            ways=ways_in(self._config),
+            seen=day.agents.get(agent),
+            day=day,
+            most=MOST,
+            removable=[one.key for one in added(rows, agent, now)],
+            tool=tool,
+            server=server,
+            why=await self._why(agent, tool, server),
+            servers=list(self._config.servers),
+            path=_path_of(agent),
+            nameable=agent_name(agent) is None,
+        )
+
+    async def _known(self) -> dict[str, list[Known]]:
+        """Every agent by name with what counts of it now; those that only have rules too."""
+        now = self._desk.now()
+        found: dict[str, list[Known]] = {name: [] for name in self._config.agents.known}
+        for one in await everybody(self._config, self._rooms.agents):
+            if is_live(one, now):
+                found.setdefault(one.agent, []).append(one)
+        return dict(sorted(found.items()))
+
+    async def _directories(self) -> tuple[Sequence[DirectoryShown], str]:
+        try:
+            async with directories(self._config, self._rooms.agents) as found:
+                return await found.show(), ""
+        except (ConfigError, FetchFailed) as error:
+            return (), str(error)
+
+    async def _why(self, agent: str, tool: str, server: str) -> Answer:
+        asked = Answer(agent, server, tool)
+        return await answered(self._config, self._rooms.agents, self._rooms.store, asked, fetch=False)
+
+    # ---- changes ----
+
+    async def ready_key(self, _request: Request, session: Session, body: _NewKey) -> str:
+        self._desk.at_least(session, "operator")
+        if (wrong := agent_name(body.agent)) is not None:
+            raise Refused(Reason.INVALID_PARAMS, f"{wrong[:1].upper()}{wrong[1:]}.", advice="Give it another name.")
+        until = f"for {body.days} days" if body.days else "until it is revoked"
+        return f"Make an API key for the agent {body.agent}, {until}"
+
+    async def make_key(self, _request: Request, session: Session, body: _NewKey) -> Response:
+        now = self._desk.now()
+        until = now + body.days * _DAY_MS if body.days else None
+        try:
+            made = await ApiKeys(self._rooms.agents, lambda: now).create(body.agent, by=session.user, expires_at=until)
+        except StoreError:
+            raise
+        except CallgateError as error:
+            raise Refused(Reason.INVALID_REQUEST, str(error), advice=error.advice) from error
+        detail = {"agent": body.agent, "by": "api-key", "key": made.key.id, "expires_at": until}
+        await self._record("agents.add", session, detail)
+        return JSONResponse({"agent": body.agent, "id": made.key.id, "key": made.text})
+
+    async def ready_revoke(self, _request: Request, session: Session, body: _Revoke) -> str:
+        self._desk.at_least(session, "operator")
+        rows = await self._theirs(body.agent, body.key)
+        if not rows:
+            raise Refused(Reason.PAGE_OUTDATED, "This key does not count any more, or not from here.")
+        return f"Take {counted(rows)} from the agent {body.agent}: {body.key[:16]}"
+
+    async def revoke(self, _request: Request, session: Session, body: _Revoke) -> Response:
+        return await self._take_away(session, body.agent, body.key)
+
+    async def ready_remove(self, _request: Request, session: Session, body: _Remove) -> str:
+        self._desk.at_least(session, "operator")
+        rows = await self._theirs(body.agent)
+        if not rows or sorted(one.key for one in rows) != sorted(body.keys):
+            raise Refused(Reason.PAGE_OUTDATED)
+        return f"Shut out the agent {body.agent}: {counted(rows)}"
+
+    async def remove(self, _request: Request, session: Session, body: _Remove) -> Response:
+        return await self._take_away(session, body.agent, None)
+
+    async def _theirs(self, agent: str, key: str | None = None) -> list[Known]:
+        return added(await everybody(self._config, self._rooms.agents), agent, self._desk.now(), key)
+
+    async def _take_away(self, session: Session, agent: str, key: str | None) -> Response:
+        rows = await self._theirs(agent, key)
+        await take_away(self._rooms.agents, rows, self._desk.now(), key)
+        await self._record("agents.remove", session, {"agent": agent, "keys": [one.key for one in rows]})
+        return JSONResponse({"left": bool((await self._known()).get(agent))})
+
+    async def refresh(self, request: Request) -> Response:
+        """Fetch one of the directories that are named here; no other, whoever asks."""
+        session, body = await self._desk.change(request, _Refresh)
+        self._desk.at_least(session, "operator")
+        if self._fetching.locked():
+            raise Refused(Reason.OVERLOADED, "A directory is being fetched already.", advice="Wait for a few seconds.")
+        async with self._fetching, directories(self._config, self._rooms.agents) as found:
+            if body.url not in {one.url for one in await found.show()}:
+                raise Refused(Reason.PAGE_OUTDATED, "This directory is not named here any more.")
+            try:
+                async with asyncio.timeout(_FETCH_SECONDS):
+                    done = await found.refresh(body.url)
+            except TimeoutError:
+                return JSONResponse({"ok": False, "text": "It did not answer in time; what was held stays."})
+        text = f"Not fetched: {done.text or done.failure}; what was held stays."
+        if done.ok:
+            changes = [*(f"+{name}" for name in done.added), *(f"-{name}" for name in done.removed)]
+            text = f"Fetched: {', '.join(changes[:20]) or 'nothing changed'}."
+        return JSONResponse({"ok": done.ok, "text": text})
+
+    async def _record(self, action: str, session: Session, detail: dict[str, Any]) -> None:
+        row = self._rooms.log.admin(action, session.user, detail)
+        await self._rooms.store.run(lambda conn: self._rooms.store.insert(conn, row))
+
+
+def _state(one: Known, now: int) -> str:
+    return "" if is_live(one, now) else "revoked" if one.revoked_at is not None else "expired"
+
+
+def _page(text: str, rows: int) -> tuple[int, int]:
+    pages = max(1, -(-rows // _ROWS))
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 1
+    return min(max(number, 1), pages), pages
+
+
+def _path_of(agent: str) -> str:
+    return f"/agents/{quote(agent, safe='')}"
+
+
+def routes(desk: Desk) -> list[Route]:
+    if desk.rooms is None:
+        return []
+    page = Agents(desk, desk.rooms)
+    return [
+        Route("/agents", page.show),
+        *Act(desk, "agents/key", _NewKey, page.ready_key, page.make_key).routes("/agents/key"),
+        *Act(desk, "agents/revoke", _Revoke, page.ready_revoke, page.revoke).routes("/agents/revoke"),
+        *Act(desk, "agents/remove", _Remove, page.ready_remove, page.remove).routes("/agents/remove"),
+        Route("/agents/refresh", page.refresh, methods=["POST"]),
+        # The last: an agent may be called anything.
+        Route("/agents/{agent:path}", page.one),
+    ]

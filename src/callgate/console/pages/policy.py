@@ -1,0 +1,311 @@
+"""The rules in force, why a call was decided as it was, and other rules: tried on past calls, then put in force."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from callgate.approval.model import Session
+from callgate.audit.reading import Entry, Filter, entries, entry
+from callgate.audit.records import DecisionRecord
+from callgate.console.bodies import Body
+from callgate.console.desk import Desk
+from callgate.console.logbook import in_log
+from callgate.console.policy_file import MOST_BYTES, Held, Staged, digest, look
+from callgate.console.rendering import Shown, statement
+from callgate.console.rooms import Rooms
+from callgate.console.signed import Act
+from callgate.console.today import MOST, Today
+from callgate.errors import AuditError, ConfigError, Reason, Refused, Tampered
+from callgate.trust.policy import Policy
+from callgate.trust.policy.explain import Explanation, explain
+from callgate.trust.policy.replaying import Difference, Replayed, recorded_facts, recorded_ruling
+
+_NAME: Final = "rules.toml"
+_ID_CHARS: Final = 128
+# How many past calls rules are tried on, and for how long at most.
+_REPLAYED: Final = 2_000
+_SECONDS: Final = 2.0
+_SAMPLES: Final = 5
+_PROBLEMS: Final = 50
+
+Text = Annotated[str, Meta(min_length=1, max_length=MOST_BYTES)]
+Hash = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
+class _Try(Body, frozen=True):
+    text: Text
+
+
+class _Save(Body, frozen=True):
+    text: Text
+    # What the page showed: rules that somebody else has changed meanwhile are not written over.
+    before: Hash
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Calls that would be decided otherwise, in the same way and by the same rule."""
+
+    before: str
+    after: str
+    rule: str
+    calls: Sequence[Difference]
+
+    @property
+    def samples(self) -> Sequence[Difference]:
+        return self.calls[:_SAMPLES]
+
+
+class PolicyPage:
+    """Whoever signs in may read; operators try rules, and change them with their passkey."""
+
+    def __init__(self, desk: Desk, rooms: Rooms) -> None:
+        self._desk = desk
+        self._rooms = rooms
+        self._trust = rooms.config.trust
+        self._today = Today(rooms.store, desk.now)
+        self._loaded: tuple[str, Policy] | None = None
+        self._trying = asyncio.Lock()
+        self._saving = asyncio.Lock()
+
+    async def show(self, request: Request) -> Response:
+        session = await self._desk.visitor(request)
+        held = await self._held()
+        policy, wrong = await self._in_force(held)
+        asked = request.query_params.get("call", "").strip()[: _ID_CHARS + 1]
+        why, problem = (None, None) if not asked or policy is None else await self._explain(policy, asked)
+        return await self._desk.show(
+            "policy",
+            session,
+            status=200 if problem is None else 404,
+            held=held,
+            policy=policy,
+            wrong=wrong,
+            default=self._trust.default_policy,
+            mode=self._trust.mode,
+            day=await self._today.day(),
+            most=MOST,
+            asked=asked,
+            why=why,
+            problem=problem,
+            config_path=self._rooms.path,
+            example=_EXAMPLE,
+            text_bytes=MOST_BYTES,
+            replayed=_REPLAYED,
+        )
+
+    # ---- the rules in force ----
+
+    async def _held(self) -> Held | None:
+        return None if self._trust.policy is None else await asyncio.to_thread(look, self._trust.policy)
+
+    async def _in_force(self, held: Held | None) -> tuple[Policy | None, list[Shown]]:
+        """The rules as they are written, or what is wrong with them."""
+        key = "" if held is None else held.hash
+        if self._loaded is None or self._loaded[0] != key or (held is not None and not key):
+            try:
+                self._loaded = key, await asyncio.to_thread(self._load, held)
+            except ConfigError as error:
+                return None, _told(error)
+        return self._loaded[1], []
+
+    def _load(self, held: Held | None) -> Policy:
+        default = self._trust.default_policy
+        if held is None:
+            return Policy.load(default=default)
+        if held.text is None:
+            return Policy.load([held.path], default=default)
+        return Policy.load(texts=[(held.path.name, held.text)], default=default)
+
+    def _read(self, text: str) -> Policy:
+        if len(text.encode()) > MOST_BYTES:
+            raise Refused(
+                Reason.MESSAGE_TOO_LARGE,
+                f"The console takes rules of at most {MOST_BYTES:,} bytes.",
+                advice="Write a larger file with an editor, and check it with `callgate policy check FILE`.",
+            )
+        name = _NAME if self._trust.policy is None else self._trust.policy.name
+        return Policy.load(texts=[(name, text)], default=self._trust.default_policy)
+
+    # ---- why ----
+
+    async def _explain(self, policy: Policy, call: str) -> tuple[dict[str, Any] | None, str | None]:
+        """What the rules of now say of a call on record; or why nothing can be said."""
+        if len(call) > _ID_CHARS or "\0" in call:
+            return None, "That is no call's id."
+        try:
+            found = await in_log(self._rooms.store, lambda tables: entry(tables, call))
+        except Tampered:
+            raise
+        except AuditError as error:
+            return None, f"{str(error)[:1].upper()}{str(error)[1:]}."
+        facts = recorded_facts(found.decision)
+        if facts is None:
+            return None, "The record of this call holds no facts for rules: it was written while [trust] was off."
+        told = await asyncio.to_thread(explain, policy, facts)
+        return _why(found, told), None
+
+    # ---- what if ----
+
+    async def attempt(self, request: Request) -> Response:
+        """Other rules: what is wrong with them, or what they would have decided."""
+        session, body = await self._desk.change(request, _Try)
+        self._desk.at_least(session, "operator")
+        if self._trying.locked():
+            raise Refused(Reason.OVERLOADED, "Rules are being tried already.", advice="Wait for a few seconds.")
+        async with self._trying:
+            values = await self._tried(body.text)
+        page = self._desk.page("policy_tried", session, **values)
+        ok = not values["wrong"]
+        return JSONResponse({"ok": ok, "hash": digest(body.text.encode()), "html": bytes(page.body).decode()})
+
+    async def _tried(self, text: str) -> dict[str, Any]:
+        try:
+            policy = await asyncio.to_thread(self._read, text)
+        except ConfigError as error:
+            return {"wrong": _told(error), "advice": error.advice}
+        found = await in_log(self._rooms.store, lambda tables: entries(tables, Filter(), _REPLAYED))
+        replayed, done = await asyncio.to_thread(_replay, policy, [one.decision for one in reversed(found)])
+        return {
+            "wrong": [],
+            "rules": sum(not rule.default for rule in policy.rules),
+            "sentence": replayed.sentence(),
+            "groups": _groups(replayed.differing),
+            "done": done,
+            "known": len(found),
+            "most": _REPLAYED,
+        }
+
+    # ---- putting rules in force ----
+
+    async def ready(self, _request: Request, session: Session, body: _Save) -> str:
+        self._desk.at_least(session, "operator")
+        held = await self._held()
+        if held is None or held.problem:
+            why = "no file is named for rules" if held is None else f"{held.path.name} is not written: {held.problem}"
+            raise Refused(
+                Reason.INVALID_REQUEST,
+                f"The rules were not saved: {why}.",
+                advice="Load the page again: it says what to do instead.",
+            )
+        if held.hash != body.before:
+            raise _outdated(held)
+        if held.text == body.text:
+            raise Refused(Reason.INVALID_PARAMS, "The file has these rules already.", advice="Change them first.")
+        try:
+            policy = await asyncio.to_thread(self._read, body.text)
+        except ConfigError as error:
+            advice = "Check them on the page first."
+            raise Refused(Reason.POLICY_INVALID, str(error), advice=advice, status=400) from None
+        own = sum(not rule.default for rule in policy.rules)
+        after = digest(body.text.encode())
+        return f"Put {own} {'rule' if own == 1 else 'rules'} in force, as {held.path.name} ({after[:19]})"
+
+    async def save(self, request: Request, session: Session, body: _Save) -> Response:
+        async with self._saving:
+            # Once more, now that nobody else of this console writes.
+            await self.ready(request, session, body)
+            held = await self._held()
+            assert held is not None
+            try:
+                staged = await asyncio.to_thread(Staged, held, body.text)
+            except OSError as error:
+                raise _unwritten(held, error) from error
+            await self._put(staged, session.user)
+        return JSONResponse({"hash": staged.after, "backup": staged.backup.name})
+
+    async def _put(self, staged: Staged, by: str) -> None:
+        """On record first: rules that nobody can be asked about never come into force."""
+        held = staged.held
+        detail = {"file": str(held.path), "before": held.hash, "after": staged.after}
+        try:
+            await self._record("policy.save", by, detail)
+        except BaseException:
+            await asyncio.to_thread(staged.discard)
+            raise
+        try:
+            done = await asyncio.to_thread(staged.commit)
+        except OSError as error:
+            await self._record("policy.save_failed", by, detail)
+            raise _unwritten(held, error) from error
+        if not done:
+            await self._record("policy.save_failed", by, detail)
+            raise _outdated(held)
+
+    async def _record(self, action: str, by: str, detail: dict[str, Any]) -> None:
+        row = self._rooms.log.admin(action, by, detail)
+        await self._rooms.store.run(lambda conn: self._rooms.store.insert(conn, row))
+
+
+_EXAMPLE: Final = """[[rules]]
+name = "large-payment"
+effect = "ask"
+when = 'tool.server == "bank" && has(args.amount) && args.amount > 1000'
+say = "Payments over 1,000 need a second pair of eyes."
+"""
+
+
+def _told(error: ConfigError) -> list[Shown]:
+    """Every mistake with its line and caret; the caret stays under what it means."""
+    found = [str(problem) for problem in error.problems] or [str(error)]
+    shown = [statement(text) for text in found[:_PROBLEMS]]
+    return shown if len(found) <= _PROBLEMS else [*shown, Shown(f"and {len(found) - _PROBLEMS} more")]
+
+
+def _why(found: Entry, told: Explanation) -> dict[str, Any]:
+    rules = [
+        (rule, [(name, json.dumps(value, ensure_ascii=False)) for name, value in rule.facts.items()])
+        for rule in told.told
+    ]
+    effect, rule = recorded_ruling(found.decision)
+    return {"call": found.decision, "ruling": told.ruling, "rules": rules, "effect": effect, "rule": rule}
+
+
+def _replay(policy: Policy, decisions: Sequence[DecisionRecord]) -> tuple[Replayed, int]:
+    """The newest first, as far as the time goes."""
+    replayed, until = Replayed(), time.monotonic() + _SECONDS
+    for done, decision in enumerate(decisions):
+        if time.monotonic() > until:
+            return replayed, done
+        replayed.add(policy, decision)
+    return replayed, len(decisions)
+
+
+def _groups(differing: Sequence[Difference]) -> list[Group]:
+    """The largest first."""
+    found: dict[tuple[str, str, str], list[Difference]] = {}
+    for one in differing:
+        found.setdefault((one.before, one.after, one.rule_after or one.rule_before), []).append(one)
+    return sorted((Group(*key, calls) for key, calls in found.items()), key=lambda group: -len(group.calls))
+
+
+def _outdated(held: Held) -> Refused:
+    return Refused(Reason.PAGE_OUTDATED, f"{held.path.name} was changed meanwhile. Nothing was saved.")
+
+
+def _unwritten(held: Held, error: OSError) -> Refused:
+    return Refused(
+        Reason.INVALID_REQUEST,
+        f"{held.path.name} could not be written: {error.strerror}.",
+        advice="Look at the folder that it is in; nothing was changed.",
+    )
+
+
+def routes(desk: Desk) -> list[Route]:
+    if desk.rooms is None or desk.trust is None:
+        return []
+    page = PolicyPage(desk, desk.rooms)
+    return [
+        Route("/policy", page.show),
+        Route("/policy/try", page.attempt, methods=["POST"]),
+        *Act(desk, "policy/save", _Save, page.ready, page.save).routes("/policy/save"),
+    ]
