@@ -208,3 +208,12 @@ async def test_a_page_of_an_earlier_session_is_refused(looking):
         await stage.page.click("#role button")
         assert "token" in await stage.problem()
         assert await role_of(stage, "bert") == "approver"
+
+
+async def test_an_open_page_shows_that_somebody_else_stopped_everything(looking):
+    async with looking() as stage:
+        await stage.open("/settings")
+        await stage.page.locator("html[data-live]").wait_for()
+        await stage.console.post("/switch/on", {"note": "from afar"}, stage.console.people["bert"])
+        await stage.shows('#turn[data-on="yes"]')
+        assert "from afar" in await stage.page.locator("#settings").inner_text()

@@ -28,7 +28,7 @@ _SECRET_CHARS: Final = 512
 # How long the number of held results is believed, and how far it is counted.
 _HELD_MS: Final = 3_000
 _HELD_MOST: Final = 100
-_CALLS_MOST: Final = 100
+_CALLS_MOST: Final = 1_000
 # These reasons travel with status 200 in JSON-RPC; a browser's fetch wants to be told by the status.
 _STATUS: Final = {
     Reason.APPROVAL_EXPIRED: 410,

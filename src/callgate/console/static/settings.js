@@ -15,3 +15,9 @@ turn?.addEventListener("submit", (event) => {
     location.reload();
   });
 });
+
+// Somebody else turned it: the page shows that, unless the reader is writing why they want to.
+document.addEventListener("callgate:change", ({ detail }) => {
+  const shown = document.querySelector("#settings .stopped") !== null;
+  if (detail.switch !== shown && !document.getElementById("turn-note")?.value) location.reload();
+});
