@@ -12,8 +12,9 @@ from callgate.errors import KeyringError
 from callgate.keyring import CHECKPOINT, SEAL, Keyring
 from callgate.store import Store, read_block
 from support.auditing import fill, open_log
-from support.gateway import CALLGATE, serving, write_config
+from support.gateway import serving, write_config
 from support.hostile import assert_works, hostile_server
+from support.nursery import CALLGATE
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from support.gateway import CALLGATE
 from support.installed import Home, notes
+from support.nursery import CALLGATE
 
 
 @pytest.fixture

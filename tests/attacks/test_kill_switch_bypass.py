@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from support.gateway import CALLGATE, serving, write_config
+from support.gateway import serving, write_config
 from support.hostile import STDIO_SERVER, assert_works, call_message, hostile_server, post
+from support.nursery import CALLGATE
 from support.records import ask
 from support.registry import requirement
 

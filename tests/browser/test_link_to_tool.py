@@ -20,7 +20,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from playwright.async_api import Page
 
 from support.browser import PATIENCE_MS, VirtualAuthenticator, add_authenticator
-from support.gateway import CALLGATE
+from support.nursery import CALLGATE
 from support.registry import requirement
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

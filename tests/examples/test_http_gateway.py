@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from support.gateway import CALLGATE, Gateway
+from support.gateway import Gateway
+from support.nursery import CALLGATE
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "http_gateway"
 META = {

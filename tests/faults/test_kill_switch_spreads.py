@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from support.gateway import CALLGATE, serving, write_config
+from support.gateway import serving, write_config
 from support.hostile import STDIO_SERVER, assert_works, call, call_message, hostile_server, until
+from support.nursery import CALLGATE
 from support.records import ask
 from support.registry import requirement
 

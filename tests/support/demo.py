@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import psutil
+import psutil  # type: ignore[import-untyped,unused-ignore]
 
 from callgate.approval import Approvals, RelyingParty, Request
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
@@ -129,7 +129,7 @@ def settings(printed: str) -> list[str]:
 
 def below(pid: int) -> list[Any]:
     try:
-        return psutil.Process(pid).children(recursive=True)
+        return list(psutil.Process(pid).children(recursive=True))
     except psutil.NoSuchProcess:
         return []
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from support.gateway import CALLGATE
+from support.nursery import CALLGATE
 
 SECONDS: Final = 20.0
 

@@ -19,8 +19,8 @@ from sqlalchemy import select
 
 from callgate.store import Store
 from callgate.store.schema import audit_record
-from support.gateway import CALLGATE, Gateway, serving, store_path
-from support.nursery import run
+from support.gateway import Gateway, serving, store_path
+from support.nursery import CALLGATE, run
 from support.persons import Person, enrolled
 from support.raw import SECONDS, Reply, ask
 from support.sessions import CONTENT, META, VERSION, events, message

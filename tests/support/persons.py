@@ -20,7 +20,8 @@ from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from callgate.store import SqlShelf, Store
 from callgate.store.schema import audit_record
 from support.clients import over_stdio
-from support.gateway import CALLGATE, Gateway, serving, store_path
+from support.gateway import Gateway, serving, store_path
+from support.nursery import CALLGATE
 from support.raw import SECONDS
 
 MARK: Final = "io.modelcontextprotocol/verified-approval"

@@ -21,7 +21,8 @@ from callgate.pinning.model import ServerSeen, ToolSeen
 from callgate.store import SqlPins, Store
 from callgate.store.schema import audit_record
 from support.clients import over_stdio
-from support.gateway import CALLGATE, Gateway, serving, store_path
+from support.gateway import Gateway, serving, store_path
+from support.nursery import CALLGATE
 from support.raw import ask
 from support.shifting import Shifty, listening
 from support.visitors import HttpVisitor, PipeVisitor, Visitor, Way, until

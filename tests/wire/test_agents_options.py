@@ -10,7 +10,8 @@ from callgate.agents.keys import RSA_PSS_256
 from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN
 from support.agents_crafted import crafted, jwk
 from support.agents_gate import INSIDE, PLAIN, reason, signer, site, web
-from support.gateway import CALLGATE, write_config
+from support.gateway import write_config
+from support.nursery import CALLGATE
 from support.registry import requirement
 
 PLACE = '"@method" "@authority" "@path"'

@@ -10,7 +10,8 @@ from callgate.agents.signing import Signer
 from support.agents_gate import INSIDE, PLAIN, Site, call, known, reason, signer, site, web
 from support.callers import Agent, Clock, Issuer
 from support.everything import everything_argv
-from support.gateway import CALLGATE, serving, write_config
+from support.gateway import serving, write_config
+from support.nursery import CALLGATE
 from support.raw import ask
 from support.records import ask as operator
 from support.records import calls_of

@@ -18,7 +18,8 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from callgate.agents.model import WELL_KNOWN
 from callgate.sdk import sign
 from support.agents_gate import INSIDE, known, reason
-from support.gateway import CALLGATE, serving
+from support.gateway import serving
+from support.nursery import CALLGATE
 from support.raw import JSON_HEADERS, ask
 from support.registry import requirement
 

@@ -9,8 +9,9 @@ from collections import Counter
 import pytest
 
 from support.agents_gate import INSIDE, Site, _echo, call, known, reason, signer, web
-from support.gateway import CALLGATE, serving
+from support.gateway import serving
 from support.hostile import until
+from support.nursery import CALLGATE
 from support.postgres import database
 from support.raw import raw_server
 from support.registry import requirement

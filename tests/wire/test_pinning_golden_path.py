@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 
-from support.gateway import CALLGATE
+from support.nursery import CALLGATE
 from support.registry import requirement
 from support.shifting import tool
 from support.visitors import all_ways, until

@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.gateway import CALLGATE, wrap_argv, write_config
+from support.gateway import wrap_argv, write_config
+from support.nursery import CALLGATE
 from support.raw import SECONDS, Received, json_answer, piped, raw_server, raw_stdio_argv
 from support.sessions import gone, until
 

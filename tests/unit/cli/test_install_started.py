@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from support.gateway import CALLGATE
 from support.installed import Home, command_line, notes
+from support.nursery import CALLGATE
 from support.raw import json_answer, raw_server
 from support.terminal import Terminal
 

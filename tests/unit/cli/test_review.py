@@ -8,7 +8,7 @@ import pytest
 
 from callgate.cli import run
 from callgate.cli.common import operator
-from support.gateway import CALLGATE
+from support.nursery import CALLGATE
 from support.registry import requirement
 from support.terminal import Terminal
 from support.toolroom import MAIL, NOTES, entry, sqlite

@@ -19,7 +19,7 @@ from callgate.cli.watch_following import ApprovalSeen, Begun, Following, SwitchS
 from callgate.cli.watch_lines import Printer, _line
 from callgate.store import Block, Store, set_block
 from support.enrolling import GATED
-from support.gateway import CALLGATE
+from support.nursery import CALLGATE
 
 # What both databases do in the same words.
 on_sqlite = pytest.mark.parametrize("people", ["sqlite"], indirect=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
 
@@ -22,7 +22,7 @@ from callgate.console.bodies import Body
 from callgate.console.desk import Desk
 from callgate.console.rooms import Rooms
 from callgate.console.signed import Act
-from callgate.console.today import MOST, Seen, Today
+from callgate.console.today import MOST, Day, Seen, Today
 from callgate.errors import CallgateError, ConfigError, Reason, Refused, StoreError
 from callgate.gateway.agent_known import (
     Known,
@@ -38,6 +38,7 @@ from callgate.gateway.agent_known import (
 from callgate.gateway.agent_why import Answer, answered
 
 _ROWS: Final = 50
+_STRANGERS: Final = 20
 _DAYS: Final = 3_650
 _DAY_MS: Final = 86_400_000
 _CHARS: Final = 256
@@ -81,7 +82,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Agents:
-    """Whoever signs in may read; operators change who may call, with their passkey. The functions of `callgate agents`."""
+    """The functions of `callgate agents`: whoever signs in may read, operators change it with their passkey."""
 
     def __init__(self, desk: Desk, rooms: Rooms) -> None:
         self._desk = desk
@@ -93,10 +94,10 @@ class Agents:
     async def show(self, request: Request) -> Response:
         session = await self._desk.visitor(request)
         word = request.query_params.get("q", "").strip()[:_CHARS]
-        day = await self._today.day()
+        day, known = await self._today.day(), await self._known()
         rows = [
             Row(agent, ways, day.agents.get(agent))
-            for agent, ways in (await self._known()).items()
+            for agent, ways in known.items()
             if word.lower() in agent.lower() or any(word.lower() in one.name.lower() for one in ways)
         ]
         page, pages = _page(request.query_params.get("page", ""), len(rows))
@@ -112,9 +113,7 @@ class Agents:
             address=lambda number: f"/agents?{urlencode({'q': word, 'page': number} if word else {'page': number})}",
             mode=self._config.agents.in_force(self._config.gateway.address),
             ways=ways_in(self._config),
-            unknown=[(name, seen) for name, seen in day.agents.items() if name not in {one.agent for one in rows}][:20]
-            if not word
-            else [],
+            strangers=[] if word else _strangers(day, known),
             day=day,
             most=MOST,
             directories=held,
@@ -244,6 +243,12 @@ class Agents:
     async def _record(self, action: str, session: Session, detail: dict[str, Any]) -> None:
         row = self._rooms.log.admin(action, session.user, detail)
         await self._rooms.store.run(lambda conn: self._rooms.store.insert(conn, row))
+
+
+def _strangers(day: Day, known: Container[str]) -> list[tuple[str, Seen]]:
+    """Who called today under a name that is not listed here: by a token, or a key that a directory vouches for."""
+    found = [(name, seen) for name, seen in day.agents.items() if name not in known]
+    return sorted(found, key=lambda one: -one[1].last)[:_STRANGERS]
 
 
 def _state(one: Known, now: int) -> str:

@@ -98,7 +98,7 @@ class PolicyPage:
             why=why,
             problem=problem,
             config_path=self._rooms.path,
-            example=_EXAMPLE,
+            source=Shown(_EXAMPLE if held is None or held.text is None else held.text),
             text_bytes=MOST_BYTES,
             replayed=_REPLAYED,
         )
