@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from callgate.audit import ArgumentsPolicy, AuditLog
-from callgate.config import Config, ServerApproval, ServerPinning, ServerTrust
+from callgate.audit import AuditLog
+from callgate.config import Config
 from callgate.errors import Reason, Refused
 from callgate.gate import Gate, no_objection, nobody_to_ask
+from callgate.gateway import extracts
 from callgate.gateway.agent_setup import AgentOffice, agent_check
 from callgate.gateway.books import Books
 from callgate.gateway.desks import Desks
 from callgate.gateway.door import Door
 from callgate.gateway.entering import Desk
-from callgate.gateway.guard import Guard, host_of, origin_of
 from callgate.gateway.http_upstream import HttpUpstream
 from callgate.gateway.line import Clients
 from callgate.gateway.notices import Notices
@@ -29,7 +26,6 @@ from callgate.gateway.places import Place, places
 from callgate.gateway.shown import Shown
 from callgate.gateway.site import Site, Upstream
 from callgate.gateway.stdio_upstream import StdioUpstream
-from callgate.jsonrpc import Limits
 from callgate.keyring import Keyring
 from callgate.store import KillSwitch, Store
 from callgate.telemetry.metrics import Metrics
@@ -76,7 +72,7 @@ class Runtime:
         self.switch = KillSwitch(store, config.policy.block_all)
         self.notices = Notices()
         self.switch.turned = self.notices.switch_turned
-        self.books = Books(audit, _arguments(config), self.metrics, gateway=secrets.token_hex(6))
+        self.books = Books(audit, extracts.arguments(config), self.metrics, gateway=secrets.token_hex(6))
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -148,7 +144,7 @@ class Runtime:
                 None if approving is None else approving.desk,
                 None if trusted is None else trusted.desk,
             )
-        return Door(gate, self.books, _limits(config), desk=desk)
+        return Door(gate, self.books, extracts.limits(config), desk=desk)
 
     def _places(self, config: Config) -> dict[str, Place]:
         found = places(config)
@@ -210,13 +206,15 @@ class Runtime:
     def _trust_alert(self, server: str, what: str, _detail: dict[str, Any]) -> None:
         self.metrics.trust_alerts.at(server, what).inc()
 
+    async def _page(self, path: str) -> str | None:
+        """A page of the console, where there is one."""
+        if self.config.approval.url is not None:
+            return self.config.approval.url.rstrip("/") + path
+        return None if self.console_address is None else await self.console_address() + path
+
     async def _where_held(self, handle: str) -> str:
         command = f"`callgate quarantine show {handle}`" if handle else "`callgate quarantine list`"
-        url = self.config.approval.url
-        if url is None and self.console_address is None:
-            return f"in a terminal with {command}"
-        base = url.rstrip("/") if url is not None else await self.console_address()  # type: ignore[misc]
-        return f"{base}/quarantine/{handle}" if handle else f"{base}/quarantine"
+        return await self._page(f"/quarantine/{handle}".rstrip("/")) or f"in a terminal with {command}"
 
     def _tools_changed(self, server: str, what: str, detail: dict[str, Any]) -> None:
         self.metrics.tool_changes.at(server, what).inc()
@@ -231,12 +229,8 @@ class Runtime:
             self.trust.learning.met(server, digest, entries)
 
     async def _where_to_review(self) -> str:
-        command = f"in a terminal with `{self.told_command}`"
-        url = self.config.approval.url
-        if url is None and self.console_address is None:
-            return command
-        base = url.rstrip("/") if url is not None else await self.console_address()  # type: ignore[misc]
-        return f"at {base}/tools, or {command}"
+        command, page = f"in a terminal with `{self.told_command}`", await self._page("/tools")
+        return command if page is None else f"at {page}, or {command}"
 
     def sign_in(self) -> Approvals | None:
         """The people who may use the console; None where nothing needs one."""
@@ -279,11 +273,11 @@ class Runtime:
 
     def site(self, config: Config, old: Site | None = None) -> Site:
         """The site of a configuration; upstreams that did not change are taken over from the old one."""
-        arguments = _arguments(config)
+        arguments = extracts.arguments(config)
         upstreams: dict[str, Upstream] = {}
         for name in config.servers:
             kept = old.upstreams.get(name) if old is not None else None
-            same = _concerning(self.config, name) == _concerning(config, name)
+            same = extracts.concerning(self.config, name) == extracts.concerning(config, name)
             if kept is not None and same:
                 upstreams[name] = kept
                 continue
@@ -292,7 +286,7 @@ class Runtime:
                 self.office.forget(name)
             if self.pinning is not None:
                 self.pinning.forget(name)
-        guard = _guard(config)
+        guard = extracts.guard(config)
         limits = config.limits
         began, trusting = self.pinning is not None, self.trust is not None
         door = self.door(config)
@@ -376,38 +370,3 @@ class Runtime:
         while True:
             await self.audit.prune()
             await asyncio.sleep(_PRUNE_SECONDS)
-
-
-def review_command(path: Path | None) -> str:
-    """What to type to review tools under this configuration, from wherever."""
-    return "callgate review" if path is None else shlex.join(["callgate", "review", "-c", str(path.absolute())])
-
-
-def _arguments(config: Config) -> ArgumentsPolicy:
-    return ArgumentsPolicy(config.audit.arguments, config.audit.redact)
-
-
-def _concerning(config: Config, name: str) -> tuple[object, ...] | None:
-    """What an upstream is made of: while this stays, it and its sessions stay."""
-    server = config.servers.get(name)
-    if server is None:
-        return None
-    bounds = config.server_limits(name) if server.kind == "stdio" else None
-    plain = msgspec.structs.replace(server, approval=ServerApproval(), pinning=ServerPinning(), trust=ServerTrust())
-    return plain, config.limits.message_bytes, bounds
-
-
-def _guard(config: Config) -> Guard:
-    """The gateway is ours too under the names that agents and people's browsers know it by."""
-    hosts, origins = config.gateway.allowed_hosts, config.gateway.allowed_origins
-    if config.agents.external_url is not None:
-        hosts += (host_of(config.agents.external_url),)
-    if config.has_console and config.approval.url is not None:
-        hosts += (host_of(config.approval.url),)
-        origins += (origin_of(config.approval.url),)
-    return Guard(config.gateway.address.host, hosts, origins)
-
-
-def _limits(config: Config) -> Limits:
-    limits = config.limits
-    return Limits(limits.message_bytes, limits.depth, limits.batch)

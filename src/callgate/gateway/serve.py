@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 from callgate.config import Config
 from callgate.config.watch import ConfigWatch
 from callgate.gateway.app import App, Asgi, MakeConsole
+from callgate.gateway.extracts import review_command
 from callgate.gateway.guard import origin_of
-from callgate.gateway.runtime import Runtime, review_command
+from callgate.gateway.runtime import Runtime
 from callgate.gateway.server import HttpServer, raise_descriptor_limit
 from callgate.gateway.site import Site, Upstream
 from callgate.telemetry.logs import configure

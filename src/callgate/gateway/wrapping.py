@@ -13,8 +13,9 @@ import msgspec
 from callgate.config import Config, Secret, Server
 from callgate.errors import ConfigError
 from callgate.gateway.app import Asgi, MakeConsole
+from callgate.gateway.extracts import review_command
 from callgate.gateway.places import Place, command_place, place
-from callgate.gateway.runtime import Runtime, review_command
+from callgate.gateway.runtime import Runtime
 from callgate.gateway.stdio_front import StdioFront
 from callgate.gateway.wrap import Behind, Wrap
 from callgate.gateway.wrap_command import WrappedCommand
