@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: configuration, reasons, metrics, inspection, facts, commands, exit codes.
+"""Writes docs/reference/ from the code: configuration, reasons, metrics, inspection, facts, commands, exit codes, API.
 
 `python docs/generate.py` writes what is stale; with `--check` it only names it, and exits with 1 if there is anything.
 """
@@ -29,6 +29,11 @@ from callgate.pinning.inspection import family as family_of
 from callgate.telemetry.metrics import Metrics
 from callgate.trust.policy import TABLE
 from callgate.trust.policy.condition import TYPE_NAMES
+
+# `python docs/generate.py` looks for modules beside itself only.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from docs import python_api
 
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
 MADE: Final = "<!-- Made by docs/generate.py; change the code it is made from. -->\n"
@@ -165,6 +170,7 @@ def pages() -> dict[str, str]:
         "facts.md": facts_page(),
         "cli.md": cli_page(),
         "exit-codes.md": exit_codes_page(),
+        "python.md": MADE + python_api.page(),
         "callgate.schema.json": json.dumps(config.schema(), indent=2, ensure_ascii=False) + "\n",
     }
 

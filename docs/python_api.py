@@ -13,13 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-# In the order of the page: where a name is imported from, and a title that says for whom.
-MODULES: Final = {
-    "callgate": "The gate, its reasons and errors",
-    "callgate.sdk": "For authors of servers and clients",
-    "callgate.sdk.sign": "For agents that sign",
-    "callgate.sdk.web_bot_auth": "For apps that verify agents",
-}
+# In the order of the page.
+MODULES: Final = ("callgate", "callgate.sdk", "callgate.sdk.sign", "callgate.sdk.web_bot_auth")
 INTRODUCTION: Final = """\
 # Python API
 
@@ -29,16 +24,15 @@ What may be relied on: the names that these modules export. Everything else may 
 """
 
 _WIDTH: Final = 96
-_ADDRESS: Final = re.compile(r"<.*>", re.DOTALL)
 
 
 def page() -> str:
     """Every module with every name it exports."""
     lines: list[str] = []
     told: dict[int, str] = {}
-    for name, title in MODULES.items():
+    for name in MODULES:
         module = import_module(name)
-        lines += [f"## {name}", "", f"{title}. {_doc(module)}", ""]
+        lines += [f"## {name}", "", _doc(module), ""]
         for exported in module.__all__:
             if exported != "__version__":
                 lines += _entry(name, exported, getattr(module, exported), told)
@@ -77,16 +71,16 @@ def _members(kind: type) -> Iterator[str]:
             bound = getattr(kind, name)
             waits = "await " if inspect.iscoroutinefunction(bound) else ""
             skip = not isinstance(value, staticmethod | classmethod)
-            yield f"`{waits}{name}({', '.join(_parameters(bound, skip_first=skip))})`{_short(bound)}"
+            yield f"`{waits}{name}({', '.join(_parameters(bound, skip_first=skip))}){_returns(bound)}`{_short(bound)}"
 
 
 def _signature(name: str, value: Callable[..., Any]) -> list[str]:
     parameters = list(_parameters(value))
     waits = "await " if inspect.iscoroutinefunction(value) else ""
-    line = f"    {waits}{name}({', '.join(parameters)})"
+    line = f"    {waits}{name}({', '.join(parameters)}){_returns(value)}"
     if len(line) <= _WIDTH:
         return [line, ""]
-    return [f"    {waits}{name}(", *(f"        {one}," for one in parameters), "    )", ""]
+    return [f"    {waits}{name}(", *(f"        {one}," for one in parameters), f"    ){_returns(value)}", ""]
 
 
 def _parameters(value: Callable[..., Any], *, skip_first: bool = False) -> Iterator[str]:
@@ -100,10 +94,35 @@ def _parameters(value: Callable[..., Any], *, skip_first: bool = False) -> Itera
             keyword_only = True
             if one.kind is one.KEYWORD_ONLY:
                 yield "*"
-        stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+        stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
         typed = "" if one.annotation is one.empty else f": {_type(one.annotation)}"
-        default = "" if one.default is one.empty else f" = {_ADDRESS.sub('…', repr(one.default))}"
+        default = "" if one.default is one.empty else f" = {_default(one.default)}"
         yield f"{stars}{one.name}{typed}{default if typed else default.replace(' ', '')}"
+
+
+def _returns(value: Callable[..., Any]) -> str:
+    found = "" if inspect.isclass(value) else inspect.signature(value).return_annotation
+    return "" if found in ("", "None", None, inspect.Signature.empty) else f" -> {_type(found)}"
+
+
+def _default(value: Any) -> str:
+    """Plain values as they are written. Everything else may hold what is true of one machine only, and is left out."""
+    if isinstance(value, msgspec.Struct):
+        return f"{type(value).__name__}({'…' if value != _bare(type(value)) else ''})"
+    if isinstance(value, types.MappingProxyType | dict):
+        return "…" if value else "{}"
+    if isinstance(value, tuple):
+        parts = [_default(one) for one in value]
+        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+    return repr(value) if value is None or isinstance(value, str | int | float) else "…"
+
+
+def _bare(kind: type[msgspec.Struct]) -> object:
+    """The struct with nothing said, if that is possible."""
+    try:
+        return kind()
+    except TypeError:
+        return None
 
 
 def _fields(kind: Any) -> list[inspect.Parameter]:

@@ -1,11 +1,10 @@
 """A server sends text that is made to keep the scanner busy, or to crowd out the one place that matters."""
 
-import sys
-
 import pytest
 
 from callgate.pinning.inspection import scanning
 from callgate.pinning.inspection.scanning import KINDS, WHOLE, Scanner
+from support.effort import work
 from support.registry import requirement
 
 MOST = 32_768
@@ -53,22 +52,6 @@ FLOODS = {
     "ideograms": "忽略之前",
 }
 SCANNER = Scanner()
-
-
-def work(call):
-    """How many functions are called, ours and Python's own."""
-    count = 0
-
-    def counting(_frame, event, _argument):
-        nonlocal count
-        count += event in {"call", "c_call"}
-
-    sys.setprofile(counting)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 @requirement("TA-066")

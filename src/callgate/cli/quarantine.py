@@ -9,12 +9,12 @@ import typer
 
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, operator, print_json, say
 from callgate.cli.people import YesOption, confirm, moment, plain, print_table
-from callgate.cli.trusted import changing, reading
+from callgate.cli.trusted import Opened, changing, reading
 
 if TYPE_CHECKING:
     from callgate.cli.tools_lines import Line
     from callgate.trust.model import Quarantined
-    from callgate.trust.service import HeldView
+    from callgate.trust.service import HeldView, Settled
 
 HandleArgument = Annotated[str, typer.Argument(metavar="HANDLE", help="The handle, or enough of its beginning.")]
 NoteOption = Annotated[str, typer.Option("--note", help="Why; it is recorded with your name.")]
@@ -76,9 +76,7 @@ def release(
 ) -> None:
     """Let a held result go to its agent. This is recorded."""
     with changing(config, store) as opened:
-        held = opened.wait(opened.trust.find_held(handle))
-        confirm(f"Let the agent have what {plain(held.tool)} on {plain(held.server)} returned?", yes=yes)
-        _settled(opened.wait(opened.trust.settle(held.handle, "released", by=operator(), note=note)))
+        _settle(opened, handle, "released", "Let the agent have", note=note, yes=yes)
 
 
 def drop(
@@ -90,9 +88,7 @@ def drop(
 ) -> None:
     """Drop a held result: nothing of it is kept. This is recorded."""
     with changing(config, store) as opened:
-        held = opened.wait(opened.trust.find_held(handle))
-        confirm(f"Drop what {plain(held.tool)} on {plain(held.server)} returned?", yes=yes)
-        _settled(opened.wait(opened.trust.settle(held.handle, "dropped", by=operator(), note=note)))
+        _settle(opened, handle, "dropped", "Drop", note=note, yes=yes)
 
 
 def row(held: Quarantined) -> dict[str, Any]:
@@ -111,7 +107,10 @@ def row(held: Quarantined) -> dict[str, Any]:
     }
 
 
-def _settled(held: Quarantined) -> None:
+def _settle(opened: Opened, handle: str, state: Settled, question: str, *, note: str, yes: bool) -> None:
+    held = opened.wait(opened.trust.find_held(handle))
+    confirm(f"{question} what {plain(held.tool)} on {plain(held.server)} returned?", yes=yes)
+    held = opened.wait(opened.trust.settle(held.handle, state, by=operator(), note=note))
     typer.echo(f"{held.state.capitalize()}: what {plain(held.tool)} on {plain(held.server)} returned ({held.handle}).")
 
 

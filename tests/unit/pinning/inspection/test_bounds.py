@@ -3,13 +3,13 @@
 import importlib
 import pkgutil
 import re
-import sys
 from re import _constants, _parser
 
 import pytest
 
 from callgate.pinning import inspection
 from callgate.pinning.inspection import Inspected, Surroundings, all_rules, inspect, is_catch_all, tokens
+from support.effort import work
 
 MOST = 4_096
 HOSTILE = {
@@ -84,22 +84,6 @@ def test_every_quantifier_is_bounded(pattern):
 def test_an_unbounded_quantifier_would_be_noticed():
     assert max(repeats(_parser.parse(r"(?:a+)+b"))) > MOST
     assert max(repeats(_parser.parse(r"x|(?=a*)"))) > MOST
-
-
-def work(call):
-    """How many functions are called, ours and Python's own."""
-    count = 0
-
-    def counting(_frame, event, _argument):
-        nonlocal count
-        count += event in {"call", "c_call"}
-
-    sys.setprofile(counting)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 @pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE)
