@@ -114,7 +114,7 @@ def _default(value: Any) -> str:
     if isinstance(value, tuple):
         parts = [_default(one) for one in value]
         return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
-    return repr(value) if value is None or isinstance(value, str | int | float) else "…"
+    return repr(value) if value is None or isinstance(value, str | bytes | int | float) else "…"
 
 
 def _bare(kind: type[msgspec.Struct]) -> object:
