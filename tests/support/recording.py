@@ -70,7 +70,8 @@ def screens(printed: str) -> list[Screen]:
 def picture(shown: Sequence[Screen]) -> str:
     """The whole film."""
     height = _TOP + _LINE * max(len(screen.lines) for screen in shown) + 6
-    rules, groups = [_STYLE], []
+    rules = [_STYLE]
+    groups: list[str] = []
     for number, screen in enumerate(shown):
         rules += _moves(number, screen, shown[-1].end)
         groups += _group(number, screen, height)

@@ -112,7 +112,8 @@ class SigningIn(Ceremony, Enrolment):
 
     async def finish_act(self, user: str, act: str, body: bytes, evidence: object) -> str:
         """The passkey that signed exactly this; Refused if none of this person's did, just now and for nothing else."""
-        return (await self._finish_action(user, f"{_ACT}{act}", body, evidence)).credential.id
+        witness = {"act": act, "body": hashlib.sha256(body).hexdigest()}
+        return (await self._finish_action(user, f"{_ACT}{act}", body, evidence, witness)).credential.id
 
     async def _held(self, user: str, credential_id: str) -> Credential:
         held = await self.shelf.credential(credential_id)
@@ -125,13 +126,19 @@ class SigningIn(Ceremony, Enrolment):
         challenge = self._console_challenge(user, tool, arguments, text, stored)
         return await self._issue(challenge, stored, PAGE_BOUNDS)
 
-    async def _finish_action(self, user: str, tool: str, arguments: bytes, evidence: object) -> Verified:
-        """Use up the signature of a passkey of this person over this action with these arguments."""
+    async def _finish_action(
+        self, user: str, tool: str, arguments: bytes, evidence: object, noted: dict[str, str] | None = None
+    ) -> Verified:
+        """Use up the signature of a passkey of this person over this action with these arguments; with `noted`, that
+        it was given goes on record in the same transaction."""
         action = action_hash(tool, arguments, self.party.id)
         verified = await self._verify(evidence, tool, tool, _ANY, action)
         if verified.credential.user != user:
             raise self._refusal(Reason.UNKNOWN_CREDENTIAL)
-        await self.shelf.use(verified.use)
+        witness = None
+        if noted is not None:
+            witness = self._witness("console.signed", user, {**noted, "credential": verified.credential.id})
+        await self.shelf.use(verified.use, witness)
         return verified
 
     def _console_challenge(

@@ -1,5 +1,7 @@
 """The console's session, and a passkey that vouches for a further device: each by a challenge of its own kind."""
 
+from hashlib import sha256
+
 import msgspec
 import pytest
 
@@ -232,6 +234,26 @@ async def test_without_a_signature_over_exactly_that_no_passkey_ends():
         assert (await refusal(scene.approvals.begin_revocation(user, held))).reason is Reason.UNKNOWN_CREDENTIAL
     assert len(await scene.shelf.credentials()) == 3
     await scene.approvals.finish_revocation("ann", drawer_held.id, given)
+
+
+async def test_what_was_signed_in_the_console_goes_on_record_with_the_passkey():
+    scene, ring, held, _ = await two_of_anns()
+    body = b'{"body":{"note":"over"},"path":"/switch/off"}'
+    issued = await scene.approvals.begin_act("ann", "switch/off", body, "Let calls through again")
+    given = evidence(issued, ring, credential_id=held.id)
+    for act, other in (("switch/on", body), ("switch/off", body + b" ")):
+        assert (await refusal(scene.approvals.finish_act("ann", act, other, given))).reason in {
+            Reason.ARGUMENT_HASH_MISMATCH,
+            Reason.CHALLENGE_UNKNOWN,
+        }
+    before = len(scene.log)
+    assert await scene.approvals.finish_act("ann", "switch/off", body, given) == held.id
+    detail = {"act": "switch/off", "body": sha256(body).hexdigest(), "credential": held.id}
+    assert scene.log[before:] == [("console.signed", "ann", detail)]
+    assert (await refusal(scene.approvals.finish_act("ann", "switch/off", body, given))).reason is (
+        Reason.CHALLENGE_CONSUMED
+    )
+    assert len(scene.log) == before + 1
 
 
 def _id(who):
