@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 WORKERS ?= 2
 
-.PHONY: help setup demo browser test quick lint conformance bench docs requirements lock clean
+.PHONY: help setup demo browser test quick lint conformance bench docs screenshots requirements lock clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -51,6 +51,9 @@ bench: $(STAMP) ## measure against a bare relay and other gateways
 docs: $(STAMP) ## build the documentation into site/
 	$(BIN)/python docs/generate.py
 	$(BIN)/mkdocs build --strict --quiet
+
+screenshots: $(STAMP) browser ## make the pictures in docs/images anew, from a running gateway
+	PYTHONPATH=tests $(BIN)/python tests/support/screenshots.py docs/images
 
 requirements: $(STAMP) ## how much of the requirement registry the tests carry
 	@$(BIN)/python tests/support/registry.py

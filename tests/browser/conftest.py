@@ -114,11 +114,11 @@ def stage_of(browser):
 
 @pytest.fixture
 def whole_stage(browser, tmp_path):
-    """For a console with everything that a gateway shows; options are those of the browser's context."""
+    """For a console with everything that a gateway shows; `text` is its configuration, options the browser's context's."""
 
     @contextlib.asynccontextmanager
-    async def made(**look):
-        async with whole_console(tmp_path) as console, watched(browser, console, look) as stage:
+    async def made(text="", **look):
+        async with whole_console(tmp_path, text) as console, watched(browser, console, look) as stage:
             yield stage
 
     return made

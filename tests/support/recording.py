@@ -1,7 +1,7 @@
 """A recording of `callgate demo --auto` for the README: what it really prints, as a small SVG that plays by itself.
 
-`python tests/support/recording.py docs/images/demo.svg` runs the demo and writes the picture. Each step of the story is
-a screen; lines come one after the other. Who prefers less motion sees the step in which the gate stops the theft.
+`make screenshots` runs the demo and writes the picture. Each step of the story is a screen; lines come one after the
+other. Who prefers less motion sees the step in which the gate stops the theft.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def picture(shown: Sequence[Screen]) -> str:
         '<circle cx="22" cy="20" r="5.5" fill="#ff5f57"/><circle cx="40" cy="20" r="5.5" fill="#febc2e"/><circle cx="58" cy="20" r="5.5" fill="#28c840"/>',
         f'<text class="bar" x="{_WIDTH // 2}" y="25" text-anchor="middle">$ callgate demo --auto</text>',
     ]
-    return "\n".join([*head, *groups, "</svg>", ""])
+    clip = f'<clipPath id="w"><rect width="{_WIDTH}" height="{height}" rx="10"/></clipPath><g clip-path="url(#w)">'
+    return "\n".join([*head, clip, *groups, "</g>", "</svg>", ""])
 
 
 def _moves(number: int, screen: Screen, length: float) -> Iterator[str]:
@@ -128,12 +129,7 @@ def spans(line: str) -> Iterator[str]:
             yield f'<tspan class="{" ".join(classes)}">{text}</tspan>' if classes else text
 
 
-def main(arguments: Sequence[str]) -> None:
-    target = Path(arguments[0] if arguments else "docs/images/demo.svg")
-    shown = screens(told())
-    target.write_text(picture(shown), encoding="utf-8")
-    print(f"{target}: {target.stat().st_size / 1024:.0f} KiB, {shown[-1].end:.0f} s")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def record(target: Path) -> Path:
+    """Play the demo, and write down what it printed."""
+    target.write_text(picture(screens(told())), encoding="utf-8")
+    return target

@@ -1,4 +1,4 @@
-"""Pictures of the console for the documentation: `python tests/support/screenshots.py docs/images`."""
+"""Pictures of the console for the documentation: `make screenshots`, or `python tests/support/screenshots.py FOLDER`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from callgate.trust.memory import MemoryTrust
 from support import agent_sessions
 from support.browser import PATIENCE_MS, add_authenticator, chromium
 from support.console import LiveConsole, live_console
+from support.recording import record
 from support.reviewing import NOTES_ID, furnish, pins_over
+from support.screenshots_story import take_story
 
 AGENT: Final = {"client": "Fieldwork 1.4.2", "transport": "http", "peer": "127.0.0.1", "session": "b0f1c2aa"}
 ARGUMENTS: Final[dict[str, Any]] = {
@@ -118,8 +120,13 @@ async def _settled(page: Page, wait: str) -> None:
         await page.locator("#left-text", has_text="left").wait_for()
 
 
+async def _everything(folder: Path) -> list[Path]:
+    return await take(folder) + await take_story(folder)
+
+
 def main(arguments: Sequence[str]) -> None:
-    for file in asyncio.run(take(Path(arguments[0] if arguments else "docs/images"))):
+    folder = Path(arguments[0] if arguments else "docs/images")
+    for file in [*asyncio.run(_everything(folder)), record(folder / "demo.svg")]:
         print(f"{file}: {file.stat().st_size / 1024:.0f} KiB")
 
 

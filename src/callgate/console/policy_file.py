@@ -28,6 +28,8 @@ class Held(msgspec.Struct, frozen=True):
     hash: str = ""
     problem: str = ""
     mode: int = 0o600
+    # Whether it is more than this page shows, and a file all the same.
+    large: bool = False
 
 
 def digest(data: bytes) -> str:
@@ -46,8 +48,10 @@ def look(path: Path) -> Held:
         data = _read(path)
     except OSError as error:
         return Held(path, problem=f"it cannot be read ({error.strerror})")
-    if data is None or len(data) > MOST_BYTES:
-        return Held(path, problem="it is no file" if data is None else f"it is larger than {MOST_BYTES:,} bytes")
+    if data is None:
+        return Held(path, problem="it is no file")
+    if len(data) > MOST_BYTES:
+        return Held(path, problem=f"it is larger than {MOST_BYTES:,} bytes", large=True)
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -3,14 +3,18 @@
 import contextlib
 import html
 import re
+import time
+from urllib.parse import unquote
 
 import pytest
 
 from callgate.agents.apikeys import ApiKeys
+from callgate.agents.directories import Sources
 from callgate.agents.storage import Listed
 from callgate.audit import reading
 from callgate.errors import Refused
 from callgate.sdk.agent_keys import AgentKey
+from support.agent_directories import world
 from support.console import whole_console
 from support.past_calls import remember
 
@@ -158,7 +162,22 @@ async def test_a_directory_that_cannot_be_fetched_is_said_to_stay(console):
     answer = await console.post("/agents/refresh", {"url": url}, console.people["anna"])
     assert answer.json["ok"] is False
     assert "what was held stays" in answer.json["text"]
-    assert "the last fetch failed" in words(await page(console))
+    assert "not fetched yet" in words(await page(console))
+
+
+async def test_a_directory_that_was_fetched_shows_its_keys(tmp_path):
+    async with world() as made:
+        made.clock.now = time.time()
+        signer = made.signer()
+        made.server.publish("a.example", signer)
+        url = made.server.url("a.example")
+        async with opened(tmp_path, f'[agents.known.shop]\ndirectory = "{url}"\n') as console:
+            found = made.directories(Sources(agents=(Listed("shop", "", url),)), shelf=console.rooms.agents)
+            assert (await found.refresh(url)).ok
+            text = words(await page(console))
+            assert "Fetched" in text
+            (shown,) = await found.show()
+            assert f"{shown.keys[0].thumbprint} ed25519" in text
 
 
 async def test_many_agents_come_in_pages_and_are_searched(console):
@@ -186,8 +205,6 @@ async def test_names_with_anything_in_them_have_a_page(console):
 
 
 def _named(path):
-    from urllib.parse import unquote
-
     return unquote(html.unescape(path).removeprefix("/agents/"))
 
 

@@ -119,7 +119,7 @@ async def test_mistakes_are_told_with_line_and_caret_and_escaped(console):
     assert not ok
     assert "3 things to put right" in text
     assert "rules.toml:5: rules[0].when: there is no fact tool.nmae, perhaps tool.name" in text
-    line, caret = re.search(r"\n( +when = .*)\n( +)\^", html.unescape(markup)).groups()
+    line, caret = re.search(r"[\n>]( +when = .*)\n( +)\^", html.unescape(markup)).groups()
     assert line[len(caret) :].startswith("tool.nmae")
     assert "<script>" not in markup
     assert "\u202e" not in markup

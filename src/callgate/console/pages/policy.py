@@ -122,8 +122,10 @@ class PolicyPage:
         default = self._trust.default_policy
         if held is None:
             return Policy.load(default=default)
-        if held.text is None:
+        if held.large:
             return Policy.load([held.path], default=default)
+        if held.text is None:
+            raise ConfigError(f"{held.path}: {held.problem}")
         return Policy.load(texts=[(held.path.name, held.text)], default=default)
 
     def _read(self, text: str) -> Policy:
@@ -267,7 +269,14 @@ def _why(found: Entry, told: Explanation) -> dict[str, Any]:
         for rule in told.told
     ]
     effect, rule = recorded_ruling(found.decision)
-    return {"call": found.decision, "ruling": told.ruling, "rules": rules, "effect": effect, "rule": rule}
+    return {
+        "call": found.decision,
+        "ruling": told.ruling,
+        "holding": [one for one in rules if one[0].state != "does not hold"],
+        "others": [one for one in rules if one[0].state == "does not hold"],
+        "effect": effect,
+        "rule": rule,
+    }
 
 
 def _replay(policy: Policy, decisions: Sequence[DecisionRecord]) -> tuple[Replayed, int]:
