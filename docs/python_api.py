@@ -96,8 +96,9 @@ def _parameters(value: Callable[..., Any], *, skip_first: bool = False) -> Itera
                 yield "*"
         stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
         typed = "" if one.annotation is one.empty else f": {_type(one.annotation)}"
-        default = "" if one.default is one.empty else f" = {_default(one.default)}"
-        yield f"{stars}{one.name}{typed}{default if typed else default.replace(' ', '')}"
+        equals = " = " if typed else "="
+        default = "" if one.default is one.empty else f"{equals}{_default(one.default)}"
+        yield f"{stars}{one.name}{typed}{default}"
 
 
 def _returns(value: Callable[..., Any]) -> str:

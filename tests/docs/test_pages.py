@@ -47,11 +47,23 @@ def keys():
     return found
 
 
+def anchors(page):
+    """The names that a page's headings have as the target of a link."""
+    text = re.sub(r"(?ms)^```.*?^```", "", text_of(page))
+    found = (re.sub(r"[`*_]|\[|\]\([^)]*\)", "", head) for head in re.findall(r"(?m)^#+ (.+)$", text))
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in found}
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)]+)\)", text_of(page)):
-        if not target.startswith(("https://", "http://", "#")):
-            assert ((ROOT / page).parent / target.partition("#")[0]).exists(), target
+        if target.startswith(("https://", "http://")):
+            continue
+        file, _, anchor = target.partition("#")
+        place = (ROOT / page).parent / file if file else ROOT / page
+        assert place.exists(), target
+        if anchor:
+            assert anchor in anchors(place.resolve().relative_to(ROOT).as_posix()), target
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -106,11 +118,16 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     assert not list((tmp_path / "site").rglob("*.py"))
 
 
-def test_every_page_is_in_the_menu():
-    menu = (ROOT / "mkdocs.yml").read_text()
-    for page in PAGES:
-        if page.startswith("docs/"):
-            assert page.removeprefix("docs/") in menu
+def test_every_page_is_in_the_menu_once():
+    menu = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2].partition("\nvalidation:")[0]
+    listed = re.findall(r": (\S+\.md)$", menu, re.MULTILINE)
+    assert sorted(listed) == [page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")]
+
+
+def test_every_picture_is_shown_somewhere():
+    words = "".join(text_of(page) for page in PAGES)
+    pictures = {path.name for path in (ROOT / "docs" / "images").iterdir()}
+    assert {name for name in pictures if f"images/{name})" not in words} == set()
 
 
 def test_the_picture_shows_the_gates_order():
@@ -124,6 +141,23 @@ def test_every_attack_is_in_the_readme():
     readme = text_of("README.md")
     attacks = (path.name for path in (ROOT / "tests" / "attacks").glob("test_*.py"))
     assert [name for name in sorted(attacks) if f"(tests/attacks/{name})" not in readme] == []
+
+
+def test_the_readme_can_be_read_at_one_sitting():
+    """What it is, a picture, two commands, before anything else; and not too much after it."""
+    readme = text_of("README.md")
+    start = readme.partition("\n## Start\n")
+    assert start[0].count("![") == 1
+    assert re.findall(r"```bash\n(.+)\n```", start[2].partition("\n## ")[0]) == [
+        "make demo",
+        ".venv/bin/callgate install",
+    ]
+    assert sum(not line.startswith("|") for line in readme.splitlines()) < 250
+
+
+def test_every_attack_is_told_in_a_row_of_its_own_words():
+    rows = [line.split(" | ")[0] for line in text_of("README.md").splitlines() if "(tests/" in line and line[0] == "|"]
+    assert len(rows) == len(set(rows)) > 50
 
 
 def test_the_test_command_is_easy_to_find():

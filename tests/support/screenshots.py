@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -11,13 +12,11 @@ from typing import Any, Final, Literal
 from playwright.async_api import Browser, Page
 
 from callgate.console.cards import key_of
-from callgate.pinning.memory import MemoryPins
-from callgate.trust.memory import MemoryTrust
 from support import agent_sessions
 from support.browser import PATIENCE_MS, add_authenticator, chromium
-from support.console import LiveConsole, live_console
+from support.console import LiveConsole, whole_console
 from support.recording import record
-from support.reviewing import NOTES_ID, furnish, pins_over
+from support.reviewing import NOTES_ID
 from support.screenshots_story import take_story
 
 AGENT: Final = {"client": "Fieldwork 1.4.2", "transport": "http", "peer": "127.0.0.1", "session": "b0f1c2aa"}
@@ -26,59 +25,63 @@ ARGUMENTS: Final[dict[str, Any]] = {
     "reason": "Clean up after the migration",
     "options": {"cascade": True, "graceDays": 0, "notify": ["ops@example.com", "dpo@example.com"]},
 }
-DESK: Final = {"width": 1080, "height": 860}
+DESK: Final = {"width": 1080, "height": 780}
 PHONE: Final = {"width": 390, "height": 844}
 WIDE: Final = {"width": 1290, "height": 720}
 
 
 async def take(folder: Path) -> list[Path]:
-    """All of them, as `approval-light.png` and so on."""
+    """A call that waits, tools for review, a session and a held result; as `approval-light.png` and so on."""
     folder.mkdir(parents=True, exist_ok=True)
-    async with live_console(describe_server=lambda _: "https://tools.example/mcp") as console, chromium() as browser:
-        ticket = await console.approvals.ticket("anna", by="operator")
-        await console.sign_in()
-        asked = await console.ask(ARGUMENTS, agent=AGENT, why="The operator lists delete_* as needing approval.")
-        place = f"/approve/{asked.id}"
-        approvals = [
-            await _one(browser, console, folder / "sign-in.png", "/sign-in", DESK, signed_in=False),
-            await _one(
-                browser, console, folder / "enrol.png", f"/enrol#{ticket}", DESK, wait="#create", signed_in=False
-            ),
-            await _one(browser, console, folder / "approval-light.png", place, DESK),
-            await _one(browser, console, folder / "approval-dark.png", place, DESK, scheme="dark"),
-            await _one(browser, console, folder / "approval-phone.png", place, PHONE),
-        ]
-    return approvals + await _tools(folder) + await _sessions(folder)
+    with tempfile.TemporaryDirectory() as place:
+        async with (
+            whole_console(Path(place), describe_server=lambda _: "https://tools.example/mcp") as console,
+            chromium() as browser,
+        ):
+            ticket = await console.approvals.ticket("anna", by="operator")
+            await console.sign_in()
+            return [
+                await _one(browser, console, folder / "sign-in.png", "/sign-in", DESK, signed_in=False),
+                await _one(
+                    browser, console, folder / "enrol.png", f"/enrol#{ticket}", DESK, wait="#create", signed_in=False
+                ),
+                *await _tools(browser, console, folder),
+                *await _sessions(browser, console, folder),
+                *await _approvals(browser, console, folder),
+            ]
 
 
-async def _tools(folder: Path) -> list[Path]:
+async def _approvals(browser: Browser, console: LiveConsole, folder: Path) -> list[Path]:
+    """The page on which a call is signed or refused."""
+    asked = await console.ask(ARGUMENTS, agent=AGENT, why="The operator lists delete_* as needing approval.")
+    place = f"/approve/{asked.id}"
+    return [
+        await _one(browser, console, folder / "approval-light.png", place, DESK),
+        await _one(browser, console, folder / "approval-dark.png", place, DESK, scheme="dark"),
+        await _one(browser, console, folder / "approval-phone.png", place, PHONE),
+    ]
+
+
+async def _tools(browser: Browser, console: LiveConsole, folder: Path) -> list[Path]:
     """The review of tools: what was found, what changed."""
-    pins = pins_over(MemoryPins())
-    await furnish(pins)
-    async with live_console(pins=pins) as console, chromium() as browser:
-        await console.sign_in()
-        found, changed = f"#h-{key_of(NOTES_ID)}", f'article[data-tool="{key_of("read_file")}"]'
-        return [
-            await _one(browser, console, folder / "tools-review-light.png", "/tools", DESK, at=found),
-            await _one(browser, console, folder / "tools-review-dark.png", "/tools", DESK, scheme="dark", at=found),
-            await _one(browser, console, folder / "tools-review-phone.png", "/tools", PHONE, at=found),
-            await _one(browser, console, folder / "tool-diff.png", "/tools", DESK, at=changed),
-        ]
+    found, changed = f"#h-{key_of(NOTES_ID)}", f'article[data-tool="{key_of("read_file")}"]'
+    return [
+        await _one(browser, console, folder / "tools-review-light.png", "/tools", DESK, at=found),
+        await _one(browser, console, folder / "tools-review-dark.png", "/tools", DESK, scheme="dark", at=found),
+        await _one(browser, console, folder / "tools-review-phone.png", "/tools", PHONE, at=found),
+        await _one(browser, console, folder / "tool-diff.png", "/tools", DESK, at=changed),
+    ]
 
 
-async def _sessions(folder: Path) -> list[Path]:
+async def _sessions(browser: Browser, console: LiveConsole, folder: Path) -> list[Path]:
     """A session as a picture, and a result that is held back."""
-    shelf = MemoryTrust()
-    await agent_sessions.furnish(shelf)
-    async with live_console(trust=agent_sessions.trust_over(shelf)) as console, chromium() as browser:
-        await console.sign_in()
-        place = f"/sessions/{agent_sessions.KEY}"
-        drawn, later, held = ".session", '[data-node="call-4"]', f"/quarantine/{agent_sessions.HANDLE}"
-        return [
-            await _one(browser, console, folder / "session-light.png", place, WIDE, at=drawn),
-            await _one(browser, console, folder / "session-dark.png", place, WIDE, scheme="dark", at=later),
-            await _one(browser, console, folder / "quarantine.png", held, DESK),
-        ]
+    place = f"/sessions/{agent_sessions.KEY}"
+    drawn, later, held = ".session", '[data-node="call-4"]', f"/quarantine/{agent_sessions.HANDLE}"
+    return [
+        await _one(browser, console, folder / "session-light.png", place, WIDE, at=drawn),
+        await _one(browser, console, folder / "session-dark.png", place, WIDE, scheme="dark", at=later),
+        await _one(browser, console, folder / "quarantine.png", held, DESK),
+    ]
 
 
 async def _one(

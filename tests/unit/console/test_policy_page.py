@@ -174,3 +174,15 @@ async def test_a_large_file_is_left_to_an_editor(tmp_path):
 async def test_where_only_past_calls_are_observed_the_page_says_so(tmp_path):
     async with opened(tmp_path, CONFIG + 'mode = "observe"\n') as console:
         assert "Observed only" in await page(console)
+
+
+async def test_characters_that_nobody_sees_are_told_of_and_spelt_out(tmp_path):
+    async with opened(tmp_path, rules=RULES.replace('"draft"', '"dr\u200baft"').replace("when", "\twhen")) as console:
+        text = await page(console)
+        assert 'id="unseen"' in text
+        assert 'tool.name == "dr\\u200baft"' in words(text)
+
+
+async def test_a_tab_is_nothing_to_be_told_of(tmp_path):
+    async with opened(tmp_path, rules=RULES.replace("when", "\twhen")) as console:
+        assert 'id="unseen"' not in await page(console)

@@ -97,6 +97,7 @@ class PolicyPage:
             asked=asked,
             why=why,
             problem=problem,
+            unseen=held is not None and held.text is not None and _unseen(held.text),
             config_path=self._rooms.path,
             source=Shown(_EXAMPLE if held is None or held.text is None else held.text),
             text_bytes=MOST_BYTES,
@@ -254,6 +255,12 @@ effect = "ask"
 when = 'tool.server == "bank" && has(args.amount) && args.amount > 1000'
 say = "Payments over 1,000 need a second pair of eyes."
 """
+
+
+def _unseen(text: str) -> bool:
+    """Whether a text has something in it that its reader would not see; it has to be edited as it is."""
+    plain = text.replace("\t", " ").replace("\r\n", "\n")
+    return statement(plain) != plain
 
 
 def _told(error: ConfigError) -> list[Shown]:
