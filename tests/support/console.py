@@ -227,7 +227,7 @@ async def live_console(
         jar = aiohttp.DummyCookieJar()
         try:
             async with aiohttp.ClientSession(cookie_jar=jar, timeout=aiohttp.ClientTimeout(20)) as http:
-                kept = {name: options.get(name) for name in ("rooms", "pins", "trust")}
+                kept: dict[str, Any] = {name: options.get(name) for name in ("rooms", "pins", "trust")}
                 yield LiveConsole(port, approvals, clock, http, **kept)
         finally:
             server.should_exit = True
@@ -263,7 +263,8 @@ async def whole_console(folder: Path, text: str = "", **options: Any) -> AsyncIt
     kept = MemoryTrust()
     await agent_sessions.furnish(kept)
     async with furnished(folder, text) as rooms:
-        given = {"rooms": rooms, "pins": pins, "trust": agent_sessions.trust_over(kept), "shelf": SqlShelf(rooms.store)}
+        trust, shelf = agent_sessions.trust_over(kept), SqlShelf(rooms.store)
+        given: dict[str, Any] = {"rooms": rooms, "pins": pins, "trust": trust, "shelf": shelf}
         async with live_console(**(given | options)) as console:
             yield console
 
