@@ -39,15 +39,18 @@ class ServerRow(msgspec.Struct, frozen=True):
 
     @property
     def troubles(self) -> list[str]:
-        """What somebody should look at, in words."""
-        said: list[str] = []
-        for one in self.met:
-            said += [one.seen.problem] if one.seen.problem else []
-            said += [*one.seen.warnings, *one.oddities]
+        """What is wrong with it, in words."""
+        said = [one.seen.problem for one in self.met if one.seen.problem]
         if self.failed:
             count = len(self.failed)
             said.append(f"{count} {'call' if count == 1 else 'calls'} of the last hour had no proper answer from it")
         return said
+
+
+    @property
+    def notes(self) -> list[str]:
+        """What could be better about it: nothing is broken."""
+        return [said for one in self.met for said in (*one.seen.warnings, *one.oddities)]
 
 
 class Servers:

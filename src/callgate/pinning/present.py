@@ -110,7 +110,12 @@ def _orphan(
 
 
 def _duplicate(seen: ServerSeen, every: Iterable[ServerSeen], connected: Iterable[Connected]) -> Iterable[str]:
-    others = [one.server_id for one in every if one.lineage == seen.lineage and one.server_id != seen.server_id]
+    # The same package under another name is another server of the same kind: one folder each, say.
+    others = [
+        one.server_id
+        for one in every
+        if one.lineage == seen.lineage and one.name == seen.name and one.server_id != seen.server_id
+    ]
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
         yield f"duplicate: the same server is on record as {others[0]}{more}"
