@@ -30,7 +30,7 @@ def place(tmp_path):
 def log(place, tmp_path):
     opened = open_log(f"sqlite:///{place}", tmp_path / "keys")
     opened.store.close_sync()
-    opened = open_log(f"sqlite:///{place}", tmp_path / "keys")
+    opened = open_log(f"sqlite:///{place}", tmp_path / "keys", busy_seconds=1.0)
     yield opened
     opened.store.close_sync()
 

@@ -38,8 +38,8 @@ def outcome(number: int, **changes: Any) -> OutcomeRecord:
     return OutcomeRecord(**{**values, **changes})
 
 
-def open_log(url: str, keys: Path, **options: Any) -> AuditLog:
-    store = Store.open(url, busy_seconds=20.0)
+def open_log(url: str, keys: Path, *, busy_seconds: float = 20.0, **options: Any) -> AuditLog:
+    store = Store.open(url, busy_seconds=busy_seconds)
     try:
         return AuditLog(store, Keyring(keys, environ={}), **options)
     except BaseException:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Final
 
-from msgspec.structs import replace
-from sqlalchemy import select
+from msgspec.structs import astuple, replace
+from sqlalchemy import select, text
 
 from callgate.approval.memory import MemoryShelf
 from callgate.approval.model import (
@@ -62,8 +62,8 @@ class Kept:
             ]
 
 
-def witness(text: str) -> AuditRow:
-    return AuditRow(DECISION, NOW, "call", "srv", "tool", "allow", None, text.encode(), b"seal" * 9)
+def witness(said: str) -> AuditRow:
+    return AuditRow(DECISION, NOW, "call", "srv", "tool", "allow", None, said.encode(), b"seal" * 9)
 
 
 def user(name: str = "ada") -> User:
@@ -152,15 +152,24 @@ def use(number: object = 1, counter: int = 0, **changes: Any) -> ChallengeUse:
     return replace(plain, **changes)
 
 
-async def enrol(shelf: Shelf, new: Credential, codes: Sequence[bytes] = ()) -> None:
-    """A person, if need be, and a passkey of theirs, by the front door."""
-    if await shelf.user(new.user) is None:
+async def enrol(shelf: Shelf, new: Credential, codes: Sequence[bytes] = (), *, known: bool = False) -> None:
+    """A person, if need be, and a passkey of theirs, by the front door. `known`: the person is there already."""
+    if not known and await shelf.user(new.user) is None:
         await shelf.add_user(user(new.user))
     allowed = ticket(f"for {new.id} of {new.user}", user=new.user)
     begun = registration(f"for {new.id} of {new.user}", user=new.user)
     await shelf.add_ticket(allowed)
     await shelf.begin_registration(begun, BOUNDS, ticket=allowed.hash, now=NOW)
     await shelf.finish_registration(begun.challenge, new, codes, now=NOW)
+
+
+async def enrol_without_role(store: Store, shelf: Shelf, new: Credential) -> None:
+    """The same in a store whose schema knows of no roles yet."""
+    columns = ("name", "display_name", "handle", "created_at")
+    person = dict(zip(columns, astuple(user(new.user)), strict=False))
+    with store.writing() as conn:
+        conn.execute(text(f"INSERT INTO person ({', '.join(columns)}) VALUES (:{', :'.join(columns)})"), person)  # noqa: S608
+    await enrol(shelf, new, known=True)
 
 
 def race(url: str, jobs: Sequence[Sequence[dict[str, Any]]]) -> list[str]:

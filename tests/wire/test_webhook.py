@@ -122,7 +122,11 @@ async def test_one_that_fails_does_not_hold_up_the_next(monkeypatch):
         assert (await asyncio.to_thread(receiver.next)).json["request"] == "next"
         # At the end what is left is tried once more.
         await notices.close()
-        assert (await asyncio.to_thread(receiver.next)).json["request"] == "fails"
+        again = await asyncio.to_thread(receiver.next)
+        if again.json["request"] == "next":
+            # Its answer was still on the way.
+            again = await asyncio.to_thread(receiver.next)
+        assert again.json["request"] == "fails"
 
 
 async def test_a_request_is_told_of_once():
