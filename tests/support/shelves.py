@@ -168,7 +168,7 @@ async def enrol_without_role(store: Store, shelf: Shelf, new: Credential) -> Non
     columns = ("name", "display_name", "handle", "created_at")
     person = dict(zip(columns, astuple(user(new.user)), strict=False))
     with store.writing() as conn:
-        conn.execute(text(f"INSERT INTO person ({', '.join(columns)}) VALUES (:{', :'.join(columns)})"), person)  # noqa: S608
+        conn.execute(text(f"INSERT INTO person ({', '.join(columns)}) VALUES (:{', :'.join(columns)})"), person)
     await enrol(shelf, new, known=True)
 
 
