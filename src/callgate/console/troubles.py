@@ -46,7 +46,6 @@ class ServerRow(msgspec.Struct, frozen=True):
             said.append(f"{count} {'call' if count == 1 else 'calls'} of the last hour had no proper answer from it")
         return said
 
-
     @property
     def notes(self) -> list[str]:
         """What could be better about it: nothing is broken."""
