@@ -55,6 +55,8 @@ async def test_from_the_overview_to_a_proof(place, look, scheme, width):
     page = await look(scheme, width)
     await page.goto(f"{place.origin}/")
     await fits(page)
+    # In the first moments the log is still being counted, and the page says so.
+    await page.wait_for_function("document.querySelector('figure.good .spark rect:not(.base)') !== null")
     # In one go: the page may draw itself anew at any moment.
     heights = await page.evaluate(
         "[...document.querySelectorAll('figure.good .spark rect:not(.base)')].map((bar) => bar.getBoundingClientRect().height)"

@@ -62,7 +62,7 @@ def test_times_and_hashes():
 
 
 # Addresses that code of ours makes, each beginning with a slash.
-OURS = ("{{ path }}", "{{ path_of(", "{{ asked.address(")
+OURS = ("{{ path }}", "{{ path_of(", "{{ address(page ", "{{ asked.address(")
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)

@@ -32,4 +32,6 @@ document.addEventListener("callgate:change", () => {
   clearTimeout(soon);
   soon = setTimeout(now, Math.max(0, at + BREATH_MS - Date.now()));
 });
+// While the log is still being counted, what is here grows by itself.
+setInterval(() => document.getElementById("counting") && now(), BREATH_MS);
 setInterval(() => Date.now() - at >= REFRESH_MS && now(), REFRESH_MS / 3);
