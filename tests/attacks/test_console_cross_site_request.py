@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import re
 
 import pytest
 from aiohttp import web
 
+from callgate.console.app import console_app
 from callgate.console.cards import key_of
 from support.agent_sessions import HANDLE
 from support.browser import PATIENCE_MS, chromium
@@ -100,6 +102,24 @@ async def test_a_forged_request_changes_nothing(console, how):
         answer = await console.post(path, body, person, headers=FORGED[how])
         assert (answer.status, answer.reason) == (403, "forged_request"), path
     await assert_untouched(console, person, asked)
+
+
+async def test_no_way_in_is_left_out(console):
+    """Every address that takes something, those that are added later too."""
+    person = await console.sign_in()
+    made = console_app(
+        console.approvals,
+        origin=console.origin,
+        secure=False,
+        pins=console.pins,
+        trust=console.trust,
+        rooms=console.rooms,
+    )
+    paths = [re.sub(r"{\w+}", "x", route.path) for route in made._routes if "POST" in (route.methods or ())]
+    assert {"/people/x/link", "/tools/reviewed-together", "/policy/save", "/agents/key"} <= set(paths)
+    for path in paths:
+        answer = await console.post(path, {}, person, headers={"origin": "https://evil.example"})
+        assert (answer.status, answer.reason) == (403, "forged_request"), path
 
 
 async def test_the_token_of_another_session_is_worth_nothing(console):
