@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import os
 import re
 import secrets
@@ -283,7 +282,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _fingerprint(public: bytes) -> str:
-    return "SHA256:" + base64.b64encode(hashlib.sha256(public).digest()).decode().rstrip("=")

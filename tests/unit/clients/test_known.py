@@ -66,13 +66,13 @@ def test_the_variable_of_linux_is_not_the_macs():
 
 
 def test_the_files_of_a_project():
-    found = paths("linux", project=Path("/work/p")) - paths("linux")
+    found = paths("linux", project=Path("/home/me/p")) - paths("linux")
     assert found == {
-        ("claude-code", "/work/p/.mcp.json"),
-        ("cursor", "/work/p/.cursor/mcp.json"),
-        ("vscode", "/work/p/.vscode/mcp.json"),
-        ("vscode", "/work/p/.vscode/settings.json"),
-        ("zed", "/work/p/.zed/settings.json"),
+        ("claude-code", "/home/me/p/.mcp.json"),
+        ("cursor", "/home/me/p/.cursor/mcp.json"),
+        ("vscode", "/home/me/p/.vscode/mcp.json"),
+        ("vscode", "/home/me/p/.vscode/settings.json"),
+        ("zed", "/home/me/p/.zed/settings.json"),
     }
 
 

@@ -14,7 +14,9 @@ DIGEST = "sha256:" + "ab" * 32
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 # Some place that packages may come from.
-PLACE = "packages.example.com/made-up"
+# A made-up place of packages, as users write it with their password, and as it is kept.
+PLACE = "https://tools.example.com/made-up/"
+LOGIN = "https://u:p@tools.example.com/made-up/"
 PINNED = {
     "npx -y @org/pkg@1.2.3": "npm:@org/pkg@1.2.3",
     "npx --yes pkg@1.2.3-rc.1+build": "npm:pkg@1.2.3-rc.1+build",
@@ -37,7 +39,7 @@ PINNED = {
     "bun x pkg@1.2.3": "npm:pkg@1.2.3",
     "deno run -A npm:@org/pkg@1.2.3": "npm:@org/pkg@1.2.3",
     "deno run --allow-net jsr:@org/pkg@1.2.3": "jsr:@org/pkg@1.2.3",
-    "npx -y --registry https://user:pw@npm.example.com/r/?t=1 pkg@1.2.3": "npm:pkg@1.2.3 from https://npm.example.com/r/",
+    f"npx -y --registry {LOGIN}?t=1 pkg@1.2.3": f"npm:pkg@1.2.3 from {PLACE}",
     "uvx pkg@1.2": "pypi:pkg@1.2",
     "uvx Some.Pkg_Name==1.2": "pypi:some-pkg-name@1.2",
     "uvx pkg[cli]==1.2": "pypi:pkg@1.2",
@@ -47,7 +49,7 @@ PINNED = {
     "uvx --python=3.12 pkg@1.2rc1": "pypi:pkg@1.2rc1",
     "uv tool run pkg@1.2": "pypi:pkg@1.2",
     "uv --directory /x tool run --from pkg===1.2 serve": "pypi:pkg@1.2",
-    f"uvx --index-url https://u:p@{PLACE} pkg==1": f"pypi:pkg@1 from https://{PLACE}",
+    f"uvx --index-url {LOGIN} pkg==1": f"pypi:pkg@1 from {PLACE}",
     f"uvx --from git+https://tok@example.com/o/r@{COMMIT} serve": f"git:https://example.com/o/r@{COMMIT}",
     f"npx -y github:o/r#{COMMIT}": f"git:https://github.com/o/r@{COMMIT}",
     "pipx run pkg==1.2": "pypi:pkg@1.2",
