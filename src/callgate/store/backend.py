@@ -50,6 +50,9 @@ class Backend(Protocol):
     def rollback(self, driver: Any) -> None:
         """End whatever transaction is open."""
 
+    def undone(self) -> None:
+        """Told first when a batch is not in the store, or nobody knows whether it is."""
+
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         """The error to report if the cause is the store's state, None if it is the statement itself."""
 

@@ -156,6 +156,12 @@ class Store:
             self._watchdog = loop.call_later(_WATCHDOG_SECONDS, self._watch_stuck, loop)
         return await future
 
+    def soon_together(self, together: Together, item: Any, done: Callable[[Any], None]) -> None:
+        """The same with the next batch, and nobody waits: `done` is called on this event loop with what became of it,
+        None where it could not be written."""
+        told = asyncio.get_running_loop(), done
+        self._put(Job(None, None, None, time.monotonic(), together=together, item=item, told=told))
+
     async def read(self, query: Callable[[Connection], T]) -> T:
         """Run a reading operation beside the writer."""
         loop = asyncio.get_running_loop()

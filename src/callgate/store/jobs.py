@@ -16,9 +16,10 @@ Together: TypeAlias = Callable[[Any, Sequence[Any]], Sequence[Any]]
 
 
 class Job:
-    """A row to append, an operation to run or an item to write with others, and the future that waits, if any."""
+    """A row to append, an operation to run or an item to write with others, and the future that waits, if any; or who
+    is told afterwards, and on which event loop."""
 
-    __slots__ = ("error", "future", "item", "operation", "result", "row", "since", "together")
+    __slots__ = ("error", "future", "item", "operation", "result", "row", "since", "together", "told")
 
     def __init__(
         self,
@@ -29,12 +30,14 @@ class Job:
         *,
         together: Together | None = None,
         item: Any = None,
+        told: tuple[asyncio.AbstractEventLoop, Callable[[Any], None]] | None = None,
     ) -> None:
         self.row = row
         self.together = together
         self.item = item
         self.operation = operation
         self.future = future
+        self.told = told
         self.since = since
         self.result: Any = None
         self.error: BaseException | None = None
@@ -51,6 +54,8 @@ def settle(jobs: Iterable[Job]) -> None:
     for job in jobs:
         if job.future is not None:
             loops.setdefault(job.future.get_loop(), []).append(job)
+        elif job.told is not None:
+            loops.setdefault(job.told[0], []).append(job)
     for loop, waiting in loops.items():
         # A loop that has closed has nobody left to tell.
         with suppress(RuntimeError):
@@ -60,6 +65,8 @@ def settle(jobs: Iterable[Job]) -> None:
 def _resolve(jobs: list[Job]) -> None:
     for job in jobs:
         future = job.future
+        if job.told is not None:
+            job.told[0].call_soon(job.told[1], job.result if job.error is None else None)
         if future is None or future.done():
             continue
         if job.error is None:

@@ -131,6 +131,9 @@ class PostgresBackend:
     def rollback(self, driver: psycopg.Connection[Any]) -> None:
         driver.rollback()
 
+    def undone(self) -> None:
+        """Nothing is kept beside the database."""
+
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         cause = error.orig if isinstance(error, DBAPIError) else error
         if isinstance(cause, _UNAVAILABLE):

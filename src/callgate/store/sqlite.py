@@ -18,6 +18,8 @@ from sqlalchemy.exc import DBAPIError
 
 from callgate.audit.rows import COLUMNS, AuditRow
 from callgate.errors import ConfigError, StoreUnavailable
+from callgate.store.changes import Changes
+from callgate.store.trust_at_hand import AtHand
 
 POLL_SECONDS: Final = 0.2
 # One multi-row INSERT is one step in SQLite, so the interpreter lock changes hands once and not once a row.
@@ -48,6 +50,9 @@ class SqliteBackend:
         self._busy_seconds = busy_seconds
         self._file: tuple[int, int] | None = None
         self.engine = self._make_engine()
+        self.changes = Changes(self.path)
+        self.sessions = AtHand(self.changes)
+        event.listen(self.engine, "engine_disposed", lambda _engine: self.changes.close())
 
     def _make_engine(self) -> Engine:
         engine = create_engine(
@@ -135,19 +140,25 @@ class SqliteBackend:
         statement = _INSERTS.get(len(rows))
         if statement is not None:
             # Outside BEGIN, one statement is one transaction: three calls saved.
+            self.changes.locking()
             driver.execute(statement, list(chain.from_iterable(rows)))
+            self.changes.wrote()
+            self.changes.committed()
             return
-        driver.execute("BEGIN IMMEDIATE")
+        self.begin(driver)
         self.insert_within(driver, rows)
-        driver.execute("COMMIT")
+        self.commit(driver)
 
     def begin(self, driver: sqlite3.Connection) -> None:
         driver.execute("BEGIN IMMEDIATE")
+        self.changes.locked()
 
     def commit(self, driver: sqlite3.Connection) -> None:
         driver.execute("COMMIT")
+        self.changes.committed()
 
     def insert_within(self, driver: sqlite3.Connection, rows: Sequence[AuditRow]) -> None:
+        self.changes.wrote()
         start, left = 0, len(rows)
         while left:
             count = min(_CHUNK, 1 << (left.bit_length() - 1))
@@ -173,6 +184,10 @@ class SqliteBackend:
     def rollback(self, driver: sqlite3.Connection) -> None:
         if driver.in_transaction:
             driver.execute("ROLLBACK")
+
+    def undone(self) -> None:
+        self.changes.failed()
+        self.sessions.clear()
 
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         cause = error.orig if isinstance(error, DBAPIError) else error

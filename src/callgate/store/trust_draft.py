@@ -56,21 +56,24 @@ def session_of(key: str, row: SessionRow) -> Session:
 class Draft:
     """One session while a batch changes it: read once, written once, however many steps there are."""
 
-    __slots__ = ("_body", "dropped", "endorsed", "forget", "forgot", "key", "known", "lessened", "session", "steps")
+    __slots__ = ("_body", "dropped", "endorsed", "forget", "forgot", "key", "lessened", "session", "steps")
 
-    def __init__(self, key: str, row: SessionRow | None) -> None:
+    def __init__(self, key: str, session: Session | None = None, forgot: int = 0, body: bytes | None = None) -> None:
         self.key = key
-        self.known = row is not None
-        self.session = None if row is None else session_of(key, row)
-        self._body = None if row is None else row[5]
-        self.forgot = 0 if row is None else row[4]
-        self.forget = self.forgot
+        self.session = session
+        self._body = body
+        self.forgot = self.forget = forgot
         self.steps: list[StepRow] = []
         # Digest to step and expiry.
         self.endorsed: dict[str, tuple[int, int]] = {}
         # What is to be done to the rows there are, before new ones are written.
         self.dropped = False
         self.lessened = False
+
+    @classmethod
+    def of(cls, key: str, row: SessionRow | None) -> Draft:
+        """From the row that the store has."""
+        return cls(key) if row is None else cls(key, session_of(key, row), row[4], row[5])
 
     @property
     def row(self) -> SessionRow:
@@ -127,3 +130,5 @@ class Act(msgspec.Struct, frozen=True, gc=False):
     objects: tuple[str, ...] = ()
     expires_at: int = 0
     witness: AuditRow | None = None
+    # Whether it takes something away, which whoever has the session at hand must hear of.
+    lessens: bool = False

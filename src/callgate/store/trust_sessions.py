@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from callgate.store.backend import Backend
-from callgate.store.trust_draft import Act, Draft
+from callgate.store.sqlite import SqliteBackend
+from callgate.store.trust_at_hand import AtHand, Kept
+from callgate.store.trust_draft import Act, Draft, StepRow
 from callgate.store.trust_sql import Sql
 from callgate.trust import keeping
 
@@ -17,7 +20,10 @@ _PUT: Final = (
     " ON CONFLICT (key) DO UPDATE SET opened_at = excluded.opened_at, seen_at = excluded.seen_at,"
     " version = excluded.version, steps = excluded.steps, forgot = excluded.forgot, body = excluded.body"
 )
-_STEP: Final = "INSERT INTO trust_step (session, seq, expires_at, strange, body, memory) VALUES (?, ?, ?, ?, ?, ?)"
+_STEP_OF: Final = "INSERT INTO trust_step (session, seq, expires_at, strange, body, memory) VALUES "
+# By how many rows: in one go, for between two the interpreter lock changes hands.
+_STEP: Final = {1 << power: _STEP_OF + ",".join(["(?, ?, ?, ?, ?, ?)"] * (1 << power)) for power in range(6)}
+_CHUNK: Final = max(_STEP)
 # PostgreSQL: rows that are not there yet are made first, in one order over all processes, then all are locked in that
 # order; so batches of several gateways wait for each other but never in a circle. Version 0 is nobody's.
 _MAKE: Final = (
@@ -70,10 +76,12 @@ class Ledger:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._sqlite = backend.name == "sqlite"
+        self._sqlite = backend.sessions if isinstance(backend, SqliteBackend) else None
 
     def write(self, driver: Any, acts: Sequence[Act]) -> list[Any]:
         """All of a batch; what became of each act."""
+        if self._sqlite is not None and any(act.lessens for act in acts):
+            self._sqlite.changes.concerns_all()
         drafts = self._load(driver, {act.key for act in acts})
         results = [act.do(drafts[act.key]) for act in acts]
         changed = [draft for draft in drafts.values() if draft.session is not None]
@@ -82,7 +90,7 @@ class Ledger:
         self._save(driver, changed)
         for draft in changed:
             _settle(driver, draft)
-        if not self._sqlite:
+        if self._sqlite is None:
             for draft in drafts.values():
                 if draft.session is None:
                     _UNMAKE.on(driver, draft.key)
@@ -90,24 +98,44 @@ class Ledger:
         return results
 
     def _load(self, driver: Any, keys: Collection[str]) -> dict[str, Draft]:
-        if self._sqlite:
-            return {key: Draft(key, driver.execute(_LOAD, (key,)).fetchone()) for key in keys}
+        if self._sqlite is not None:
+            return {key: self._draft(driver, key) for key in keys}
         wanted = sorted(keys)
         driver.execute(_MAKE, (wanted,))
         rows = driver.execute(_LOCK, (wanted,), binary=True).fetchall()
-        return {row[0]: Draft(row[0], row[1:] if row[3] else None) for row in rows}
+        return {row[0]: Draft.of(row[0], row[1:] if row[3] else None) for row in rows}
+
+    def _draft(self, driver: Any, key: str) -> Draft:
+        assert self._sqlite is not None
+        kept = self._sqlite.now(key)
+        if kept is not None and kept.session is not None:
+            return Draft(key, kept.session, kept.forgot, kept.body)
+        return Draft.of(key, driver.execute(_LOAD, (key,)).fetchone())
 
     def _save(self, driver: Any, drafts: Sequence[Draft]) -> None:
         sessions = [(draft.key, *draft.row) for draft in drafts]
         steps = [step for draft in drafts for step in draft.steps]
-        if self._sqlite:
-            _each(driver, _PUT, sessions)
-            _each(driver, _STEP, steps)
+        if self._sqlite is not None:
+            self._save_at_hand(self._sqlite, drafts)
+            for one in sessions:
+                driver.execute(_PUT, one)
+            _add_steps(driver, steps)
+            if steps:
+                self._sqlite.changes.wrote()
             return
         if sessions:
             driver.execute(_SAVE, _columns(sessions))
         if steps:
             driver.execute(_STEPS, _columns(steps))
+
+    def _save_at_hand(self, at_hand: AtHand, drafts: Sequence[Draft]) -> None:
+        """So that the next batch need not read them, nor anybody ask; before all of this is committed."""
+        mark = at_hand.changes.others()
+        for draft in drafts:
+            assert draft.session is not None
+            if mark is not None:
+                kept = Kept(mark, draft.session.version, draft.session, draft.forget, draft.row[5])
+                at_hand.put(draft.key, kept)
 
     def _beside(self, driver: Any, acts: Sequence[Act]) -> None:
         objects: dict[str, int] = {}
@@ -144,11 +172,12 @@ def _settle(driver: Any, draft: Draft) -> None:
         _FEWER.on(driver, draft.key, draft.key, keeping.ENDORSED)
 
 
-def _each(driver: Any, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    if len(rows) == 1:
-        driver.execute(statement, rows[0])
-    elif rows:
-        driver.executemany(statement, rows)
+def _add_steps(driver: Any, rows: Sequence[StepRow]) -> None:
+    start = 0
+    while start < len(rows):
+        count = min(_CHUNK, 1 << ((len(rows) - start).bit_length() - 1))
+        driver.execute(_STEP[count], list(chain.from_iterable(rows[start : start + count])))
+        start += count
 
 
 def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:

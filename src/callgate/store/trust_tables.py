@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from callgate.audit.rows import AuditRow
@@ -51,6 +51,7 @@ class SqlTrust(SqlHeld):
         self._write = Ledger(store.backend).write
         backend = store.backend
         self._glance = Glance(backend) if isinstance(backend, SqliteBackend) else None
+        self._at_hand = backend.sessions if isinstance(backend, SqliteBackend) else None
 
     # -- sessions ----------------------------------------------------------------------------------------------
 
@@ -60,12 +61,23 @@ class SqlTrust(SqlHeld):
         return opened
 
     def peek(self, key: str) -> int | None:
-        if self._glance is None:
+        if self._at_hand is None or self._glance is None:
             return None
+        kept = self._at_hand.now(key)
+        if kept is not None:
+            return kept.version
+        self._at_hand.changes.open()
+        before = self._at_hand.before(key)
         rows = self._glance.rows(_VERSION, key)
         if rows is None:
             return None
-        return rows[0][0] if rows else 0
+        version: int = rows[0][0] if rows else 0
+        self._at_hand.learn(key, before, version)
+        return version
+
+    def at_hand(self, key: str) -> int | None:
+        kept = None if self._at_hand is None else self._at_hand.now(key)
+        return None if kept is None else kept.version
 
     async def version(self, key: str) -> int:
         at_once = self.peek(key)
@@ -92,7 +104,7 @@ class SqlTrust(SqlHeld):
     ) -> Session | None:
         if not keeping.fits(key):
             return None
-        act = Act(key, lambda draft: draft.declassify(label, by, note, now), witness=witness)
+        act = Act(key, lambda draft: draft.declassify(label, by, note, now), witness=witness, lessens=True)
         after: Session | None = await self._act(act)
         return after
 
@@ -111,11 +123,14 @@ class SqlTrust(SqlHeld):
         return frozenset(row[0] for row in rows)
 
     async def add(self, new: NewStep, *, keep: int, expires_at: int) -> Session:
-        keeping.check(new)
-        body = keeping.packed(new.step)
-        act = Act(new.session, lambda draft: draft.add(new, body, keep, expires_at), new.objects, expires_at)
-        after: Session = await self._store.run_together(self._write, act)
+        after: Session = await self._act(_adding(new, keep, expires_at))
         return after
+
+    def add_soon(self, new: NewStep, *, keep: int, expires_at: int, done: Callable[[Session | None], None]) -> None:
+        self._store.soon_together(self._write, _adding(new, keep, expires_at), done)
+
+    async def landed(self) -> None:
+        await self._store.run_together(_nothing, None)
 
     async def tainted(self, digests: Collection[str], now: int) -> frozenset[str]:
         asked = json.dumps([digest for digest in digests if keeping.fits(digest)])
@@ -133,6 +148,16 @@ class SqlTrust(SqlHeld):
 
     async def _act(self, act: Act) -> Any:
         return await self._store.run_together(self._write, act)
+
+
+def _adding(new: NewStep, keep: int, expires_at: int) -> Act:
+    keeping.check(new)
+    body = keeping.packed(new.step)
+    return Act(new.session, lambda draft: draft.add(new, body, keep, expires_at), new.objects, expires_at)
+
+
+def _nothing(_driver: object, items: Sequence[Any]) -> Sequence[Any]:
+    return items
 
 
 __all__ = ["SqlTrust"]

@@ -183,6 +183,7 @@ class Writer:
         return self._conn
 
     def _failed(self, batch: Sequence[Job], error: Exception) -> None:
+        self._backend.undone()
         self._abort()
         cause = self._backend.unavailable(error)
         if cause is None and len(batch) > 1:
@@ -198,7 +199,7 @@ class Writer:
             log.warning("store unavailable: %s", cause)
         for job in batch:
             job.error = cause
-            if job.future is None:
+            if job.future is None and job.told is None:
                 self._retry(job, transient=transient)
         settle(batch)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -54,6 +54,9 @@ class MemoryTrust:
         kept = self._sessions.get(key)
         return 0 if kept is None else kept.session.version
 
+    def at_hand(self, key: str) -> int | None:
+        return self.peek(key)
+
     async def version(self, key: str) -> int:
         return self.peek(key) or 0
 
@@ -93,6 +96,15 @@ class MemoryTrust:
         return frozenset() if kept is None else frozenset(kept.endorsed)
 
     async def add(self, new: NewStep, *, keep: int, expires_at: int) -> Session:
+        return self._add(new, keep, expires_at)
+
+    def add_soon(self, new: NewStep, *, keep: int, expires_at: int, done: Callable[[Session | None], None]) -> None:
+        done(self._add(new, keep, expires_at))
+
+    async def landed(self) -> None:
+        """They are at once."""
+
+    def _add(self, new: NewStep, keep: int, expires_at: int) -> Session:
         keeping.check(new)
         kept = self._sessions.get(new.session)
         if kept is None:

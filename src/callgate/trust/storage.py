@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -36,8 +36,12 @@ class TrustShelf(Protocol):
         """The version that the store has now, without waiting; None where that cannot be told at once (ask `version`)
         and 0 where there is no such session."""
 
+    def at_hand(self, key: str) -> int | None:
+        """The same where it is known without a look: nobody but this process has written since it was learnt. It may be
+        that of a step that is being written just now."""
+
     async def version(self, key: str) -> int:
-        """The same, waiting for it; 0 where there is no such session."""
+        """The same as `peek`, waiting for it; 0 where there is no such session."""
 
     async def session(self, key: str) -> Session | None: ...
 
@@ -52,6 +56,13 @@ class TrustShelf(Protocol):
 
         Of a session the memory of the newest `keep` steps is kept; older ones lose their memory, not their label.
         """
+
+    def add_soon(self, new: NewStep, *, keep: int, expires_at: int, done: Callable[[Session | None], None]) -> None:
+        """The same for a step that nobody waits for. `done` gets the session after it, or None where it was not
+        written."""
+
+    async def landed(self) -> None:
+        """Returns when all steps that were added before are in the store, and who added them has been told."""
 
     async def tainted(self, digests: Collection[str], now: int) -> frozenset[str]:
         """Which of these objects are tainted."""

@@ -1,0 +1,143 @@
+"""Whether anybody else has written to a SQLite store, without asking SQLite: a look into memory that it shares.
+
+In WAL mode every process has the WAL index mapped (the file ending in `-shm`). Its header counts the transactions; the
+layout is documented and has been the same since SQLite 3.7. Take off those of our own writer, and what is left moves
+on whenever another connection, of this process or another, commits something.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sqlite3
+import struct
+import sys
+from pathlib import Path
+from threading import Lock
+from typing import Final, TypeAlias
+
+# The header stands there twice: version, and the counter of transactions in each. Whoever commits writes the second
+# one first, so while they differ somebody is in the middle of it.
+_HEADER: Final = struct.Struct("=I4xI36xI4xI")
+_VERSION: Final = 3_007_000
+_SIZE: Final = 96
+_MODULUS: Final = 1 << 32
+# In the place of a counter that is not known.
+_UNSURE: Final = -1
+
+Mark: TypeAlias = tuple[int, int]
+
+# Closing any descriptor of a file drops all locks that this process has on it, SQLite's among them. So none is closed
+# while the file has a name; without one nobody locks it any more.
+_opened: Final[list[tuple[int, mmap.mmap]]] = []
+_opening: Final = Lock()
+
+
+class Changes:
+    """For one store. All but `others` is for the thread that writes; nothing here ever fails or waits."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._tried = False
+        self._index: mmap.mmap | None = None
+        # Keeps the index alive: SQLite removes it with the last connection.
+        self._anchor: sqlite3.Connection | None = None
+        # How many transactions were our writer's; and, while it is at one, the counter when it got the lock.
+        self._state: tuple[int, int | None] = (0, None)
+        self._counts = False
+        self._for_all = False
+        self._latest = 0
+        self._begun_anew = 0
+
+    def others(self) -> Mark | None:
+        """A mark that stays the same until somebody else commits; None where that cannot be told just now."""
+        state = self._state
+        now = self._count()
+        if now is None or state is not self._state:
+            return None
+        own, held = state
+        if held is not None:
+            if held < 0:
+                return None
+            # Nobody else commits while our writer has the lock, so the first to come is its own.
+            now = held + max(0, now - held - 1)
+        elif now < self._latest:
+            # Another process found the index damaged and made it anew.
+            self._begun_anew += 1
+        self._latest = now
+        return self._begun_anew, (now - own) % _MODULUS
+
+    def locking(self) -> None:
+        """Our writer is about to commit without having said that it has the lock."""
+        self._counts, self._for_all = False, False
+        self._state = self._state[0], _UNSURE
+
+    def locked(self) -> None:
+        """Our writer has the lock, and has not written yet."""
+        self._counts, self._for_all = False, False
+        now = self._count()
+        self._state = self._state[0], _UNSURE if now is None else now
+
+    def wrote(self) -> None:
+        """It has added a row, so that its commit counts; one that changes nothing does not."""
+        self._counts = True
+
+    def concerns_all(self) -> None:
+        """What it writes changes what others in this process go by, so it is as if somebody else had written it."""
+        self._for_all = True
+
+    def committed(self) -> None:
+        """Its transaction is in the store. One that does not surely count is taken for somebody else's."""
+        self._state = self._state[0] + (self._counts and not self._for_all), None
+
+    def failed(self) -> None:
+        """Its transaction is not in the store, or nobody knows."""
+        self._state = self._state[0], None
+
+    def open(self) -> None:
+        """Begin to look, once; nothing where that is not possible here."""
+        if self._tried or sys.platform == "win32":
+            return
+        self._tried = True
+        try:
+            self._anchor = sqlite3.connect(
+                f"{self._path.absolute().as_uri()}?mode=ro",
+                uri=True,
+                timeout=0,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            self._anchor.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+            self._index = _mapped(self._path.with_name(self._path.name + "-shm"))
+        except (OSError, ValueError, sqlite3.Error):
+            self.close()
+
+    def close(self) -> None:
+        self._tried, self._index = True, None
+        anchor, self._anchor = self._anchor, None
+        if anchor is not None:
+            anchor.close()
+
+    def _count(self) -> int | None:
+        index = self._index
+        if index is None:
+            return None
+        version, first, again, second = _HEADER.unpack_from(index)
+        return first if version == again == _VERSION and first == second else None
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    with _opening:
+        for one in [one for one in _opened if not os.fstat(one[0]).st_nlink]:
+            _opened.remove(one)
+            one[1].close()
+            os.close(one[0])
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            index = mmap.mmap(descriptor, _SIZE, access=mmap.ACCESS_READ)
+        except (OSError, ValueError):
+            # Nothing may close it: better one descriptor too many.
+            _opened.append((descriptor, mmap.mmap(-1, _SIZE)))
+            raise
+        _opened.append((descriptor, index))
+        return index
