@@ -30,7 +30,7 @@ from callgate.trust.model import PROMPT_META, SESSION_META
 from callgate.trust.operator import labels
 from callgate.trust.policy.engine import Policy
 from callgate.trust.policy.predicate import predicate
-from callgate.trust.provenance import Fingerprints, Memory
+from callgate.trust.provenance import Fingerprints, Memory, Retention
 from callgate.trust.quarantine import Seals
 from callgate.trust.stripping import Expectations
 from callgate.trust.vocabulary import Vocabulary
@@ -43,6 +43,8 @@ SUITES = {
     "travel": HERE / "annotations.json",
     "slack": HERE / "annotations.json",
 }
+# As a gateway has it by default.
+KEPT = Retention(200, 86_400.0)
 ORDER = re.compile(r"<INFORMATION>.*?</INFORMATION>", re.DOTALL)
 
 
@@ -98,7 +100,7 @@ class Bench:
         self._shelf = shelf = _Fresh()
         self.way = way
         self.person = Person()
-        self._sessions = Sessions(shelf, lambda: Memory(fingerprints), idle_ms=lambda: 0)
+        self._sessions = Sessions(shelf, lambda: Memory(fingerprints, retention=lambda: KEPT), idle_ms=lambda: 0)
         words = {name: {"annotations": str(path), "annotations_key": name} for name, path in SUITES.items()}
         self.labels = labels({}, words, compile_rule=predicate)
         vocabulary = Vocabulary()
@@ -118,7 +120,7 @@ class Bench:
             self.check,
             self._sessions,
             shelf,
-            keeping=Keeping(1000, 3600.0),
+            keeping=Keeping(KEPT.steps, KEPT.seconds),
             vocabulary=vocabulary,
             scan=Scanner() if way.detectors else None,
             seals=lambda: Seals([bytes(32)]),

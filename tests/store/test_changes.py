@@ -160,13 +160,13 @@ def test_an_index_that_cannot_be_read_gives_no_mark(place, monkeypatch):
     whole = struct.pack("=I4xI36xI4xI", 3_007_000, 7, 3_007_000, 7).ljust(96, b"\0")
     looking = Changes(place)
     for raw, mark in [
-        (whole, (0, 7)),
+        (whole, 7),
         (bytes(96), None),
         (struct.pack("=I4xI36xI4xI", 3_007_001, 7, 3_007_001, 7).ljust(96, b"\0"), None),
         (struct.pack("=I4xI36xI4xI", 3_007_000, 8, 3_007_000, 7).ljust(96, b"\0"), None),
         # Made anew by somebody: the counter went back, and no mark of before comes again.
-        (struct.pack("=I4xI36xI4xI", 3_007_000, 2, 3_007_000, 2).ljust(96, b"\0"), (1, 2)),
-        (whole, (1, 7)),
+        (struct.pack("=I4xI36xI4xI", 3_007_000, 2, 3_007_000, 2).ljust(96, b"\0"), (1 << 32) + 2),
+        (whole, (1 << 32) + 7),
     ]:
         monkeypatch.setattr(looking, "_index", raw)
         assert looking.others() == mark

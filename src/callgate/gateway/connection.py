@@ -24,6 +24,51 @@ class _Trailers(list[tuple[bytes, bytes]]):
 
 
 _TRAILERS: Final = _Trailers()
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_ANNOUNCED: Final = b"\r\ncontent-length: "
+# A longer body is not copied for the sake of its head.
+_JOINED_BYTES: Final = 64 * 1024
+
+
+class _Joined(asyncio.Transport):
+    """The transport as one answer sees it: a head that announces a body leaves together with the first of it.
+
+    uvicorn writes the two one after the other, and each write is a system call and a packet: the dearest thing there
+    is about a small answer. Nobody can use the head alone. What does not announce its length is never held: it may be
+    a stream, whose head has to be there long before its first event.
+    """
+
+    __slots__ = ("_begun", "_head", "_transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__()
+        self._transport = transport
+        self._begun = False
+        self._head = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            if len(data) <= _JOINED_BYTES:
+                data = head + data
+            else:
+                self._transport.write(head)
+        elif not self._begun and data != _CONTINUE:
+            # Only the first piece is a head, whatever a body may look like.
+            self._begun = True
+            head = bytes(data)
+            if head.find(_ANNOUNCED) >= 0:
+                self._head = head
+                return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        if self._head:
+            self.write(b"")
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
 
 
 class Connection(HttpToolsProtocol):
@@ -93,7 +138,11 @@ class Connection(HttpToolsProtocol):
         if len(self.headers) > _HEAD_FIELDS:
             self._turn_away(Reason.MESSAGE_TOO_LARGE)
             return
+        before = self.cycle
         super().on_headers_complete()
+        # The answer to HEAD has no body that its head could leave with.
+        if self.cycle is not before and self.scope["method"] != "HEAD":
+            self.cycle.transport = _Joined(self.transport)
         self._in_head = False
         self.headers = _TRAILERS
 

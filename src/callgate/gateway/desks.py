@@ -31,6 +31,8 @@ class Desks:
         if trust is not None:
             self.methods |= trust.methods
         self.prepares: frozenset[str] = frozenset() if pins is None else pins.prepares
+        # Asked before every call leaves: pinning's own, without a step between.
+        self.last_look: Callable[[Call], Refused | None] = _nothing_against if pins is None else pins.last_look
 
     async def prepare(self, message: Message, context: Context) -> None:
         if self._pins is not None:
@@ -54,9 +56,6 @@ class Desks:
 
     async def look_anew(self, call: Call) -> Refused | None:
         return None if self._pins is None else await self._pins.look_anew(call)
-
-    def last_look(self, call: Call) -> Refused | None:
-        return None if self._pins is None else self._pins.last_look(call)
 
     def outgoing(self, message: Message, call: Call, decision: Decision) -> Message:
         if self._approval is not None:
@@ -85,7 +84,8 @@ class Desks:
     def amend_call(self, message: Message, call: Call, decision: Decision) -> Amend | None:
         pins = None if self._pins is None else self._pins.screen(call.context)
         approval = None if self._approval is None else self._approval.amend_call(message, call, decision)
-        return _chain(pins, approval)
+        # Few calls have both: only a call that a person approved is amended for that.
+        return pins if approval is None else _chain(pins, approval)
 
     def decided(self, call: Call, decision: Decision) -> None:
         if self._trust is not None:
@@ -101,6 +101,10 @@ class Desks:
         if self._trust is not None and self._trust.takes(message, context):
             return True
         return self._approval is not None and await self._approval.takes(message, context)
+
+
+def _nothing_against(_call: Call) -> Refused | None:
+    return None
 
 
 def _chain(*amends: Amend | None) -> Amend | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -128,7 +128,7 @@ class Instead(dict[str, Any]):
         self.result = result
 
 
-class Decided(NamedTuple):
+class Decided(msgspec.Struct, frozen=True):
     """A call that may go on."""
 
     message: Message

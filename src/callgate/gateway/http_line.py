@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -102,12 +102,14 @@ def visit(
     server: str, line: HttpLine, protocol: str | None, message: Message | Batch, clients: Clients | None
 ) -> Visit:
     """The same of a message whose call may have to wait: who sent it, and a line to them and to the server."""
-    exchange, opening = line.exchange, None
+    exchange, opening, alone = line.exchange, None, False
+    meta: Mapping[str, Any] = {}
     session = _session(exchange)
-    alone = isinstance(message, Message)
-    if isinstance(message, Message) and message.method == "initialize" and clients is not None:
-        opening = Opening()
-        exchange.greeted = partial(_open, clients, server, greeting_client(message), opening)
+    if isinstance(message, Message):
+        alone, meta = True, message.meta
+        if message.method == "initialize" and clients is not None:
+            opening = Opening()
+            exchange.greeted = partial(_open, clients, server, greeting_client(message), opening)
     return Visit(
         server,
         "http",
@@ -120,7 +122,7 @@ def visit(
         line=line,
         # Only at the start of a session does a client say who it is for all that follows.
         greeted=NOBODY_KNOWN if clients is None or session is None else clients.at(server, session),
-        meta=message.meta if isinstance(message, Message) else {},
+        meta=meta,
         alone=alone,
         opening=opening,
     )

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import msgspec
+
 from callgate.errors import Reason, Refused, place
 from callgate.gate import Call, Pass, Refuse, Verdict
 from callgate.gateway.known_lines import Line
@@ -16,6 +18,7 @@ from callgate.pinning.model import TOOLSET_META
 
 log = logging.getLogger("callgate.pinning")
 
+_encode: Final = msgspec.json.Encoder().encode
 _REVIEWED: Final = frozenset({Reason.TOOL_NOT_APPROVED, Reason.TOOL_CHANGED, Reason.SET_NOT_REVIEWED})
 
 
@@ -49,13 +52,20 @@ class Pinning:
 
     def at_once(self, call: Call) -> Verdict | None:
         """The answer where nothing stands in the way and nobody has to be asked; None where it takes longer."""
-        if self._stale() or self._place(call.context.server):
+        context = call.context
+        if self._stale() or self._place(context.server):
             return None
-        line = self._toolsets.in_force(call.context)
-        if line is None or line.toolset is None:
+        line = self._toolsets.in_force(context)
+        toolset = None if line is None else line.toolset
+        if line is None or toolset is None:
             return None
-        verdict = line.passes.get(call.tool) or _let_pass(line, line.toolset, call.tool)
-        if verdict is None or _outdated(call, line.toolset, line.shown) is not None:
+        verdict = line.passes.get(call.tool) or _let_pass(line, toolset, call.tool)
+        if verdict is None:
+            return None
+        shown = line.shown
+        # Nearly every caller was shown this very list, or none, and names no version.
+        other = TOOLSET_META in call.meta or (shown is not None and shown is not toolset)
+        if other and _outdated(call, toolset, shown) is not None:
             return None
         self._look(call)
         return verdict
@@ -133,7 +143,9 @@ def _let_pass(line: Line, toolset: Toolset, tool: str) -> Pass | None:
     """What is said of each call of a tool for as long as the toolset stands; None where it may not be called."""
     if not toolset.standing(tool).open:
         return None
-    verdict = line.passes[tool] = Pass(toolset.facts(tool))
+    # The same words on every call's record: written once.
+    facts = {name: msgspec.Raw(_encode(fact)) for name, fact in toolset.facts(tool).items()}
+    verdict = line.passes[tool] = Pass(facts)
     return verdict
 
 

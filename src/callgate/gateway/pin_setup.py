@@ -86,8 +86,7 @@ class PinOffice:
         )
         self.bell = Bell()
         self.toolsets.altered = self.bell.ring
-        self.toolsets.held = self.company.held
-        self.toolsets.sets_version = lambda: self.company.version
+        self.toolsets.sets = self.company
         self._keyring = keyring
         self._looking: set[asyncio.Task[None]] = set()
         self._unseen = self._seeing = False

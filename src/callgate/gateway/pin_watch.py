@@ -35,7 +35,8 @@ class PinWatch:
         self._shelf = shelf
         self._keys = keys
         self._clock = clock
-        self._read_at: float | None = None
+        # Not read yet is as old as can be.
+        self._read_at = float("-inf")
         self._broken_at = float("-inf")
         self._follower = Follower(watch, self.refresh, "callgate-pins")
 
@@ -44,7 +45,7 @@ class PinWatch:
         return self.is_stale()
 
     def is_stale(self) -> bool:
-        return self._read_at is None or self._clock() - self._read_at > STALE_SECONDS
+        return self._clock() - self._read_at > STALE_SECONDS
 
     async def start(self) -> None:
         await self._follower.start()

@@ -68,8 +68,9 @@ def check_routing(message: Message | Batch, routing: Routing, *, complete: bool)
 
 
 def _check_envelope(message: Message, routing: Routing, *, complete: bool) -> None:
-    version = message.meta.get(VERSION_META)
-    if version is None or CAPABILITIES_META not in message.meta:
+    meta = message.meta
+    version = meta.get(VERSION_META)
+    if version is None or CAPABILITIES_META not in meta:
         # The modern envelope is missing from the body: not a mismatch, and a server that sees it says so itself.
         if complete:
             raise MessageError(Reason.INVALID_PARAMS, f"params._meta lacks {VERSION_META} or {CAPABILITIES_META}")

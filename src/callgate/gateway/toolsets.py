@@ -11,7 +11,7 @@ import asyncio
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -45,8 +45,23 @@ class Meeting(msgspec.Struct, frozen=True):
     fresh: bool
 
 
+class Sets(Protocol):
+    """Tools that wait for their server to be reviewed with others; `version` moves with what `held` says."""
+
+    version: int
+
+    def held(self, server_id: str) -> Mapping[str, str]: ...
+
+
+class _NoSets:
+    version = 0
+
+    def held(self, _server_id: str) -> Mapping[str, str]:
+        return {}
+
+
 class Toolsets:
-    """Made once for a process; `settings`, `places` and `held` follow the configuration."""
+    """Made once for a process; `settings` and `places` follow the configuration."""
 
     def __init__(
         self,
@@ -58,9 +73,7 @@ class Toolsets:
     ) -> None:
         self.settings = settings
         self.places: Mapping[str, Place] = {}
-        # Tools that wait for their server to be reviewed with others, by server_id; and a number that moves with it.
-        self.held: Callable[[str], Mapping[str, str]] = lambda _server_id: {}
-        self.sets_version: Callable[[], int] = lambda: 0
+        self.sets: Sets = _NoSets()
         # Told of a line whose client would see another list now than it was given.
         self.altered: Callable[[str, str | None], None] = lambda _server, _session: None
         self.ask_seconds = 5.0
@@ -155,7 +168,9 @@ class Toolsets:
 
     def in_force(self, context: Context, *, whatever_age: bool = False) -> Line | None:
         """The line with those tools as its `toolset`, and with what else is known of it."""
-        key = self._key(context)
+        # For every call, twice: written out, where a step less is worth it.
+        session = context.session
+        key = self._key(context) if session is None else (context.server, session)
         line = self._lines.get(key)
         if line is None or line.listing is None or line.identity is None:
             return None
@@ -165,20 +180,26 @@ class Toolsets:
             if self._clock() - line.checked > self.settings.recheck_seconds:
                 return None
             self._lines.touch(key)
-        self._compile(line, line.identity, line.listing)
+        book, toolset = self._book(), line.toolset
+        if (
+            toolset is None
+            or toolset.listing is not line.listing
+            or toolset.stamp != (book.version, book.broken, self.sets.version, self._changes)
+        ):
+            self._compile(line, line.identity, line.listing)
         return line
 
     def _compile(self, line: Line, identity: Identity, listing: Listing) -> Toolset:
         """Held against the book again only when something was decided since."""
         book = self._book()
-        state = (book.version, book.broken, self.sets_version(), self._changes)
+        state = (book.version, book.broken, self.sets.version, self._changes)
         toolset = line.toolset
         if toolset is not None and toolset.listing is listing and toolset.stamp == state:
             return toolset
         # Lines that show the same list share what it comes to.
         shared = None if listing.compiled is None else listing.compiled()
         if not isinstance(shared, Toolset) or shared.stamp != state:
-            held = self.held(identity.server_id)
+            held = self.sets.held(identity.server_id)
             shared = Toolset(identity, listing, book, self.settings, held, stamp=state)
             # Not the other way round too: megabytes in a circle stay until somebody looks for circles.
             listing.compiled = weakref.ref(shared)
@@ -339,7 +360,7 @@ class Toolsets:
             self._gather(context, line, part, page.cursor)
         if part.measure.problem:
             return []
-        book, held = self._book(), self.held(identity.server_id)
+        book, held = self._book(), self.sets.held(identity.server_id)
         return [
             tool.raw for tool in listed if judge(tool, identity, book, self.settings).open and tool.name not in held
         ]

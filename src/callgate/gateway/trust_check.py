@@ -10,13 +10,14 @@ import msgspec
 
 from callgate.errors import Reason, Refused
 from callgate.gate import Ask, Call, Context, Pass, Refuse, Verdict
-from callgate.gateway.line import NOBODY_KNOWN, Visit
+from callgate.gateway.line import Client, Visit
 from callgate.gateway.trust_keys import Naming, SessionName
 from callgate.gateway.trust_sessions import Live, Sessions
 from callgate.trust.labels import Labels
 from callgate.trust.model import CONSENT_META, PROMPT_META, SessionLabel, ToolLabel
 from callgate.trust.policy.engine import Policy, Ruling
 from callgate.trust.policy.facts import Facts
+from callgate.trust.policy.recorded import to_record
 from callgate.trust.propagation import honour, joined
 from callgate.trust.provenance import trace
 from callgate.trust.vocabulary import Vocabulary
@@ -82,32 +83,32 @@ class Trust:
         if self._resolves(call.context.server):
             return None
         try:
-            name = self.naming.name(call.context, call.meta)
+            name, client = self.naming.met(call.context, call.meta)
         except Refused:
             return None
         live = self.sessions.at_once(name)
         if live is None:
             return None
-        return self._judge(call, name, live, self.labels.of(call.context.server, call.tool, call.arguments))
+        return self._judge(call, name, client, live, self.labels.of(call.context.server, call.tool, call.arguments))
 
     async def __call__(self, call: Call) -> Verdict:
         try:
-            name = self.naming.name(call.context, call.meta)
+            name, client = self.naming.met(call.context, call.meta)
             live = await self.sessions.get(name)
             server = call.context.server
             label = self.labels.of(server, call.tool, call.arguments)
             if self._resolve is None or not self._resolves(server):
-                return self._judge(call, name, live, label)
+                return self._judge(call, name, client, live, label)
             # Asking shows the server the arguments: one that is not trusted sees them once they may pass without it.
             if not self.labels.trusted(server):
-                verdict = self._judge(call, name, live, label)
+                verdict = self._judge(call, name, client, live, label)
                 if not isinstance(verdict, Pass):
                     return verdict
-            return self._judge(call, name, live, await self._resolve(call, label))
+            return self._judge(call, name, client, live, await self._resolve(call, label))
         except Refused as refused:
             return Refuse(refused.reason, refused.message, data=refused.data, advice=refused.advice)
 
-    def _judge(self, call: Call, name: SessionName, live: Live, label: ToolLabel) -> Verdict:
+    def _judge(self, call: Call, name: SessionName, client: Client, live: Live, label: ToolLabel) -> Verdict:
         meta = call.meta
         prompt = meta.get(PROMPT_META)
         if isinstance(prompt, str) and prompt:
@@ -120,7 +121,7 @@ class Trust:
             session = joined(session, _ANYTHING)
             live.memory.overflowed = True
         facts = Facts(label, session, args=call.arguments, request=request, size=len(call.canonical))
-        facts.agent, facts.steps = agent_facts(call.context, name), live.session.steps
+        facts.agent, facts.steps = agent_facts(call.context, name, client), live.session.steps
         # Where values come from is a question worth its time only if some rule may ask it.
         if not self.policy.indifferent(facts):
             facts.provenance = trace(live.memory, label, call.arguments)
@@ -128,7 +129,7 @@ class Trust:
         ruling = self.policy.decide(facts)
         judged = Judged(call, name, live, facts, ruling, asked=self.enforcing and ruling.effect == "ask")
         self._remember(judged)
-        record = {"trust": {"session": name.key, "effect": ruling.effect, "rule": ruling.rule, **facts.to_record()}}
+        record = {"trust": {"session": name.key, "effect": ruling.effect, "rule": ruling.rule, **to_record(facts)}}
         if ruling.effect == "allow" or not self.enforcing:
             return Pass(record)
         if ruling.effect == "ask":
@@ -153,14 +154,17 @@ class Trust:
         return self._judged.get(call.id)
 
 
-def agent_facts(context: Context, name: SessionName) -> dict[str, str]:
-    client = context.client if isinstance(context, Visit) else NOBODY_KNOWN
-    facts = {"id": name.agent, "client": client.name, "transport": context.transport}
-    caller = context.caller
+def agent_facts(context: Context, name: SessionName, client: Client) -> dict[str, str]:
+    # Of one that only listens, nobody knows whether it is the one that calls.
+    said = client.name if isinstance(context, Visit) else ""
+    caller, transport = context.caller, context.transport
     if caller is None:
-        return facts | {"source": "local" if context.transport == "stdio" else "none"}
-    return facts | {
+        source = "local" if transport == "stdio" else "none"
+        return {"id": name.agent, "client": said, "transport": transport, "source": source}
+    return {
         "id": caller.id,
+        "client": said,
+        "transport": transport,
         "source": caller.source,
         "key": caller.key,
         "directory": caller.directory,

@@ -54,6 +54,10 @@ class Naming:
 
     def name(self, context: Context, meta: Mapping[str, Any]) -> SessionName:
         """The session of a call; Refused(INVALID_PARAMS) where it names one in a way that cannot be read."""
+        return self.met(context, meta)[0]
+
+    def met(self, context: Context, meta: Mapping[str, Any]) -> tuple[SessionName, Client]:
+        """The same, and the client that it was told by, which a modern message has to be read for."""
         given = meta.get(SESSION_META)
         if given is not None and (not isinstance(given, str) or not given or len(given) > _ID_CHARS):
             text = f'_meta["{SESSION_META}"] has to be a text of 1 to {_ID_CHARS} characters'
@@ -66,7 +70,7 @@ class Naming:
                 self._known.clear()
             name = self._known[known] = self._work_out(context, client, given)
             self._note(context, name)
-        return name
+        return name, client
 
     def on_line(self, context: Context) -> tuple[SessionName, ...]:
         """Every session that has called over a connection: each may read what a server says there unasked."""

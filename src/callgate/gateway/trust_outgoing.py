@@ -20,8 +20,8 @@ from callgate.trust.model import ANNOTATIONS_META, CONSENT_META, PROMPT_META, SE
 PRIVATE: Final = (PROMPT_META, SESSION_META, CONSENT_META)
 _encode: Final = msgspec.json.Encoder().encode
 _scan: Final = json.JSONDecoder().raw_decode
-_PARAMS: Final = re.compile(rb'"params"[ \t\r\n]*:[ \t\r\n]*\{')
-_META: Final = re.compile(rb'"_meta"[ \t\r\n]*:[ \t\r\n]*')
+_SPACE: Final = b" \t\r\n"
+_OBJECT: Final = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*\{")
 
 
 def for_the_server(message: Message) -> bytes:
@@ -54,9 +54,12 @@ def labelled(message: Message, annotations: Mapping[str, Any] | None, *, as_it_c
     else:
         inner = raw[span[0] : span[1]]
         for name in dropped:
-            inner = drop_member(inner, (name,))
-        if annotations is not None:
+            inner = _without(inner, name)
+        if annotations is not None and ANNOTATIONS_META in meta:
             inner = put_member(inner, ANNOTATIONS_META, _encode(annotations))
+        elif annotations is not None:
+            # Something else is in there, so a comma comes before it.
+            inner = inner[:-1].rstrip(_SPACE) + b',"annotations":' + _encode(annotations) + b"}"
     return raw[: span[0]] + inner + raw[span[1] :]
 
 
@@ -67,19 +70,50 @@ def _certain(message: Message) -> tuple[int, int] | None:
     is known to be there, is there.
     """
     raw, params = message.raw, message.params
-    if not isinstance(params, dict) or (b"\\" in raw and b"\\u" in raw) or raw.count(b'"params"') != 1:
+    if not isinstance(params, dict) or (b"\\" in raw and b"\\u" in raw):
+        return None
+    at = _once(raw, b'"params"')
+    if at < 0:
         return None
     if "_meta" not in params:
-        found = _PARAMS.search(raw)
+        found = _OBJECT.match(raw, at)
         return None if found is None else (found.end(), found.end())
-    found = _META.search(raw)
-    if found is None or not isinstance(params["_meta"], dict) or raw.count(b'"_meta"') != 1:
+    at = _once(raw, b'"_meta"')
+    if at < 0 or not isinstance(params["_meta"], dict):
         return None
-    rest = raw[found.end() :]
+    rest = raw[raw.index(b"{", at) :]
     if not rest.isascii():
         return None
-    _, length = _scan(rest.decode("ascii"))
-    return found.end(), found.end() + length
+    start = len(raw) - len(rest)
+    return start, start + _scan(rest.decode("ascii"))[1]
+
+
+def _once(raw: bytes, name: bytes) -> int:
+    """Where a name ends that occurs once; -1 where it occurs more or less often."""
+    at = raw.find(name)
+    end = at + len(name)
+    return end if at >= 0 and raw.find(name, end) < 0 else -1
+
+
+def _without(inner: bytes, name: str) -> bytes:
+    """An object of ASCII without this member, which it is known to have, and the comma that goes with it.
+
+    Without escapes a name is written as it is: one that occurs once is that member's.
+    """
+    written = b'"' + name.encode() + b'"'
+    end = _once(inner, written)
+    if b"\\" in inner or end < 0:
+        return drop_member(inner, (name,))
+    start = end - len(written)
+    colon = inner.index(b":", end) + 1
+    while inner[colon] in _SPACE:
+        colon += 1
+    end = _scan(inner.decode("ascii"), colon)[1]
+    before, behind = inner[:start].rstrip(_SPACE), inner[end:]
+    if before != b"{":
+        return before[:-1].rstrip(_SPACE) + behind
+    rest = behind.lstrip(_SPACE)
+    return inner[:start] + (rest[1:].lstrip(_SPACE) if rest[:1] == b"," else behind)
 
 
 def _slowly(message: Message, annotations: Mapping[str, Any] | None, dropped: list[str]) -> bytes:

@@ -10,6 +10,7 @@ import msgspec
 
 from callgate.errors import INVALID_REQUEST, MessageError, Reason
 from callgate.gateway.catalogue import decode_leniently
+from callgate.gateway.plain_replies import plain_texts
 from callgate.jsonrpc import elements, member_spans, put_member
 from callgate.jsonrpc.reading import is_id
 from callgate.pinning.inspection.reading import shown
@@ -33,6 +34,7 @@ _ITEM: Final = frozenset(
 )
 
 _encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder().decode
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -81,7 +83,15 @@ def read_whole(raw: bytes) -> Result:
 
 def read_result(raw: bytes) -> Result | None:
     """The result in a reply; None where it is an error, asks for input first, or is no reply at all."""
-    message = decode_leniently(raw)
+    try:
+        message = _decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        message = decode_leniently(raw)
+    else:
+        texts = plain_texts(raw, message)
+        if texts is not None and len(raw) <= CHARS:
+            body = message["result"]
+            return Result(tuple([text for text in texts if text]), is_error=body.get("isError") is True, body=body)
     result = message.get("result") if isinstance(message, dict) else None
     if not isinstance(result, dict):
         return None

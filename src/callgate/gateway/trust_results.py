@@ -90,8 +90,9 @@ class Results:
         self._expectations = expectations
         self._clock = clock
         self._asked: set[RequestId] = set()
-        # What steps say of labels.
+        # What steps say of labels, and what results of a label add to sessions.
         self._facts: dict[int, tuple[ToolLabel, dict[str, Any]]] = {}
+        self._adding: dict[int, tuple[DataLabel, SessionLabel]] = {}
 
     # ---- replies ----
 
@@ -171,7 +172,7 @@ class Results:
                 label, data, None, result.readable(), {}, open_world=live.session.label.open_world
             )
             step = Step(0, now, "", label.server, tool, "allow", label=kept, memory=packed)
-            return NewStep(name.key, step, adds=SessionLabel() if quiet else adds(kept))
+            return NewStep(name.key, step, adds=SessionLabel() if quiet else self._adds(kept))
 
         await self._add(live, make, label.server, now)
 
@@ -236,6 +237,8 @@ class Results:
 
     def _kept_values(self, call: Call, provenance: Provenance) -> Provenance:
         """The values as they are written down: what the log does not keep is not kept here."""
+        if not provenance.values and not provenance.foreign_links:
+            return provenance
         paths = {one.path for one in (*provenance.values, *provenance.foreign_links)}
         hidden = {path for path in paths if self._hides(call.context.server, call.tool, path)}
         if not hidden:
@@ -290,12 +293,23 @@ class Results:
                 judged.name.key,
                 step,
                 # What the client says of its own data stays with the session too.
-                adds(kept) if facts.request is None else joined(asked(facts.request), adds(kept)),
+                self._adds(kept) if facts.request is None else joined(asked(facts.request), adds(kept)),
                 objects,
                 to_endorse(live.memory, label, call.arguments, facts.provenance) if judged.asked else (),
             )
 
         await self._add(live, make, call.context.server, now)
+
+    def _adds(self, data: DataLabel) -> SessionLabel:
+        """What a result adds; the same object for the same label, which is quickly known to add nothing more."""
+        known = self._adding.get(id(data))
+        if known is not None and known[0] is data:
+            return known[1]
+        made = adds(data)
+        if len(self._adding) >= _LABELS:
+            self._adding.clear()
+        self._adding[id(data)] = data, made
+        return made
 
     def _label_facts(self, label: ToolLabel) -> dict[str, Any]:
         known = self._facts.get(id(label))

@@ -6,22 +6,43 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+import msgspec
+from msgspec.structs import replace
+
+from callgate.errors import StoreUnavailable
 from callgate.gateway.trust_keys import SessionName
-from callgate.trust.keeping import restored
-from callgate.trust.model import Session
+from callgate.trust.keeping import joined, restored
+from callgate.trust.model import Session, SessionLabel
 from callgate.trust.provenance import Memory
+from callgate.trust.provenance.packing import is_nothing
 from callgate.trust.storage import NewStep, TrustShelf
 
 _AT_HAND: Final = 2000
 _KEPT: Final = 1000
+# A step is made anew where others were faster, so often at most.
+_TRIES: Final = 5
 
 
 class Live:
     """One session: its labels and what it remembers."""
 
-    __slots__ = ("epoch", "flying", "known", "known_steps", "memory", "mine", "seen", "session", "turn")
+    __slots__ = (
+        "epoch",
+        "flying",
+        "known",
+        "known_steps",
+        "lost",
+        "memory",
+        "mine",
+        "seen",
+        "session",
+        "teaching",
+        "turn",
+        "within",
+    )
 
     def __init__(self, session: Session, memory: Memory, seen: float) -> None:
         self.session = session
@@ -30,13 +51,19 @@ class Live:
         self.seen = seen
         # For reading it anew, and for remembering: neither happens in the middle of the other.
         self.turn = asyncio.Lock()
-        # Up to here memory has everything; versions of our own that came back ahead of others; steps under way.
+        # Up to here memory has everything; versions of our own that came back ahead of others; steps under way, and
+        # those among them that bring something new.
         self.known = session.version
         self.known_steps = session.steps
         self.mine: set[int] = set()
         self.flying = 0
+        self.teaching = 0
         # Moves on when memory is made anew.
         self.epoch = 0
+        # What is known to add nothing to which label: most results of a tool add the same.
+        self.within: tuple[SessionLabel, SessionLabel] | None = None
+        # Memory has something that did not make it to the store, so nothing may be built on it any more.
+        self.lost = False
 
     def has(self, version: int) -> bool:
         """Whether memory has what the store has at this version. What is under way from here is in memory already."""
@@ -51,7 +78,10 @@ class Live:
             self.known_steps += 1
             self.mine.discard(self.known)
         if session.version > self.session.version:
-            self.session = session
+            # What is known of a label is known of the object.
+            label = self.session.label
+            same = session.label is label or session.label != label
+            self.session = session if same else replace(session, label=label)
 
 
 class Sessions:
@@ -78,8 +108,7 @@ class Sessions:
         live = self._live.get(name.key)
         if live is None or self._over(name, live):
             return None
-        version = self._shelf.peek(name.key)
-        if version is None or not live.has(version):
+        if not self._is_known(live):
             return None
         live.seen = self._clock()
         return live
@@ -90,59 +119,136 @@ class Sessions:
         if live is None or self._over(name, live):
             return await self._open(name)
         async with live.turn:
+            # A step of somebody else's must not pass for one of ours that is under way.
+            if live.flying and not self._is_known(live):
+                await self._shelf.landed()
             if not live.has(await self._shelf.version(name.key)):
                 await self._catch_up(name, live)
+        if self._live.get(name.key) is not live:
+            # A step that was under way did not come back as it should have.
+            return await self._open(name)
         live.seen = self._clock()
         self._live.move_to_end(name.key)
         return live
 
     async def add(self, live: Live, make: Callable[[Live], NewStep], *, keep: int, expires_at: int) -> None:
-        """A step, durable when this returns; what others added meanwhile is read after it.
+        """A step: what it brings is durable when this returns, and what others added meanwhile is read after it.
 
-        `make` remembers what the step leaves in memory, while nobody else reads it anew.
+        `make` remembers what the step leaves in memory, while nobody else reads it anew. A step has only what memory
+        did not have before it. So where memory turns out to have had what the store has not, or has no more, the step
+        is made once more, on what there is.
         """
-        key = live.session.key
-        try:
-            async with live.turn:
-                new, epoch, floor = make(live), live.epoch, live.known
-                live.flying += 1
-            try:
-                # Several at a time: steps that come together are written together.
-                after = await self._shelf.add(new, keep=keep, expires_at=expires_at)
-            finally:
-                live.flying -= 1
-        except BaseException:
-            # Memory may know of something by now that the store does not.
-            self._live.pop(key, None)
-            raise
-        if live.epoch == epoch and not _began_anew(live.session, after, floor):
-            live.came_back(after)
-            live.memory.seq = max(live.memory.seq, after.steps)
-            live.memory.endorse(new.endorsed)
-            if live.flying or live.known == live.session.version:
+        write = _Write(keep, expires_at)
+        for _ in range(_TRIES):
+            if live.lost:
+                live = await self._fetch(live.session.key, live.session.agent, 0)
+            if await self._add(live, make, write):
                 return
+        raise StoreUnavailable("a step of a session could not be written", advice="Run `callgate store check`.")
+
+    async def _add(self, live: Live, make: Callable[[Live], NewStep], write: _Write) -> bool:
+        """Whether the store has all of it now."""
+        if live.turn.locked():
+            async with live.turn:
+                new = self._made(live, make)
+        else:
+            new = self._made(live, make)
+        teaches = _teaches(live, new)
+        if write.again and not teaches:
+            return True
+        epoch, floor = live.epoch, live.known
+        soon = not (teaches or new.objects or new.endorsed or live.teaching) and self._is_known(live)
+        write.again = True
+        live.flying += 1
+        if soon:
+            # What it says is in the store already: this is for the picture of the session.
+            done = partial(self._came_late, live, epoch, floor)
+            try:
+                self._shelf.add_soon(new, keep=write.keep, expires_at=write.expires_at, done=done)
+            except BaseException:
+                live.flying -= 1
+                raise
+            return True
+        live.teaching += 1
+        try:
+            # Several at a time: steps that come together are written together.
+            after = await self._shelf.add(new, keep=write.keep, expires_at=write.expires_at)
+        except BaseException:
+            self._lose(live)
+            raise
+        finally:
+            live.flying -= 1
+            live.teaching -= 1
+        if live.lost:
+            return False
+        if self._came_back(live, after, epoch, floor, new.endorsed):
+            return True
         async with live.turn:
             if _began_anew(live.session, after, floor):
                 # Between the look at it and the step.
                 await self._restore(live)
-            elif live.epoch != epoch or live.known != live.session.version:
+            elif live.epoch != epoch or live.known < after.version:
                 latest = after if after.version > live.session.version else live.session
                 await self._load(live, latest, anew=live.epoch != epoch)
+        return False
+
+    def _made(self, live: Live, make: Callable[[Live], NewStep]) -> NewStep:
+        try:
+            return make(live)
+        except BaseException:
+            self._lose(live)
+            raise
+
+    def _lose(self, live: Live) -> None:
+        """Memory may know of something by now that the store does not."""
+        live.lost = True
+        self._drop(live)
+
+    def _drop(self, live: Live) -> None:
+        if self._live.get(live.session.key) is live:
+            del self._live[live.session.key]
+
+    def _is_known(self, live: Live) -> bool:
+        """Whether memory has what the store has, as far as that can be told at once."""
+        version = self._shelf.at_hand(live.session.key)
+        if version is None and not live.flying:
+            version = self._shelf.peek(live.session.key)
+        return version is not None and live.has(version)
+
+    @staticmethod
+    def _came_back(live: Live, after: Session, epoch: int, floor: int, endorsed: tuple[str, ...] = ()) -> bool:
+        """Takes note of a step that is in the store; False where others have written there before it."""
+        if live.epoch != epoch or _began_anew(live.session, after, floor):
+            return False
+        live.came_back(after)
+        live.memory.seq = max(live.memory.seq, after.steps)
+        live.memory.endorse(endorsed)
+        return live.known >= after.version
+
+    def _came_late(self, live: Live, epoch: int, floor: int, after: Session | None) -> None:
+        """The same for a step that nobody waited for. Where it is not as thought, the session is read anew."""
+        live.flying -= 1
+        if after is None or not self._came_back(live, after, epoch, floor):
+            self._drop(live)
 
     def _over(self, name: SessionName, live: Live) -> bool:
         idle = self._idle_ms()
         return name.idles and idle > 0 and (self._clock() - live.seen) * 1000 > idle
 
     async def _open(self, name: SessionName) -> Live:
+        return await self._fetch(name.key, name.agent, self._idle_ms() if name.idles else 0)
+
+    async def _fetch(self, key: str, agent: str, idle_ms: int) -> Live:
         now = self._clock()
-        session = await self._shelf.open(name.key, name.agent, round(now * 1000), self._idle_ms() if name.idles else 0)
+        session = await self._shelf.open(key, agent, round(now * 1000), idle_ms)
         live = Live(session, self._make_memory(), now)
         await self._load(live, session, anew=True)
         # Whoever was faster has the one that others hold already.
-        kept = self._live.get(name.key)
-        if kept is not None and kept.session.version >= session.version and not self._over(name, kept):
+        kept = self._live.get(key)
+        over = kept is not None and 0 < idle_ms < (now - kept.seen) * 1000
+        if kept is not None and kept.session.version >= session.version and not over:
             return kept
-        self._live[name.key] = live
+        self._live[key] = live
         while len(self._live) > self._most:
             self._live.popitem(last=False)
         return live
@@ -180,6 +286,24 @@ class Sessions:
         if not only_more:
             live.memory = memory
             live.epoch += 1
+
+
+class _Write(msgspec.Struct):
+    """How a step is to be kept, and whether it was written once."""
+
+    keep: int
+    expires_at: int
+    again: bool = False
+
+
+def _teaches(live: Live, new: NewStep) -> bool:
+    """Whether a step brings labels or words that the session did not have."""
+    label, adds, known = live.session.label, new.adds, live.within
+    if known is None or known[0] is not label or known[1] is not adds:
+        if joined(label, adds) is not label:
+            return True
+        live.within = label, adds
+    return not is_nothing(new.step.memory) if new.step.memory else new.step.label is not None
 
 
 def _began_anew(before: Session, after: Session, floor: int | None = None) -> bool:

@@ -30,7 +30,7 @@ from callgate.trust.model import Quarantined, ToolLabel
 from callgate.trust.operator import labels as operators_labels
 from callgate.trust.policy.engine import Policy
 from callgate.trust.policy.predicate import predicate
-from callgate.trust.provenance import Fingerprints, Memory
+from callgate.trust.provenance import Fingerprints, Memory, Retention
 from callgate.trust.quarantine import Seals
 from callgate.trust.resolving import narrowed
 from callgate.trust.service import TrustService
@@ -70,7 +70,8 @@ class TrustOffice:
         keyring.make(KEY)
         self._fingerprints = Fingerprints(keyring.versions(KEY)[-1].secret)
         self.service = TrustService(self.shelf, witness=audit.admin, unseal=self._unseal)
-        self.sessions = Sessions(self.shelf, lambda: Memory(self._fingerprints), idle_ms=lambda: self._idle_ms)
+        self._retention = Retention()
+        self.sessions = Sessions(self.shelf, self._memory, idle_ms=lambda: self._idle_ms)
         self.learning = Learning(self._stripped)
         # Where held results are looked at, in words or as an address; set by whoever listens.
         self.where: Callable[[str], Awaitable[str]] = _in_a_terminal
@@ -93,6 +94,7 @@ class TrustOffice:
         vocabulary = Vocabulary(trust.labels)
         self._idle_ms = round(trust.idle_seconds * 1000)
         self._most = trust.max_sessions
+        self._retention = Retention(trust.remember_results, trust.remember_seconds)
         sections = {name: server.trust for name, server in config.servers.items()}
         self.learning.teach(labels, vocabulary)
         asking = frozenset(name for name, section in sections.items() if section.resolve == "server")
@@ -140,6 +142,9 @@ class TrustOffice:
             relays_resolve=asking.__contains__,
         )
         return Furnished(check, desk)
+
+    def _memory(self) -> Memory:
+        return Memory(self._fingerprints, retention=lambda: self._retention)
 
     def _unseal(self, sealed: bytes, handle: str) -> bytes:
         return self._seals().open(sealed, handle)

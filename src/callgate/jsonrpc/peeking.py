@@ -48,8 +48,22 @@ _decode_result: Final = msgspec.json.Decoder(_WireResult).decode
 _decode_error: Final = msgspec.json.Decoder(_WireError).decode
 
 
+# The one looked at last: on its way through the gateway a message is looked at from several desks.
+_latest: Final[list[tuple[bytes, Peek | None]]] = [(b"", None)]
+
+
 def peek(raw: bytes) -> Peek | None:
     """A server's message in outline, or None if it is not a JSON-RPC object."""
+    before, seen = _latest[0]
+    if raw is before:
+        return seen
+    seen = _peek(raw)
+    if type(raw) is bytes:
+        _latest[0] = raw, seen
+    return seen
+
+
+def _peek(raw: bytes) -> Peek | None:
     try:
         wire = _decode_wire(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -19,13 +19,14 @@ from typing import Final, TypeAlias
 # The header stands there twice: version, and the counter of transactions in each. Whoever commits writes the second
 # one first, so while they differ somebody is in the middle of it.
 _HEADER: Final = struct.Struct("=I4xI36xI4xI")
+_unpack: Final = _HEADER.unpack_from
 _VERSION: Final = 3_007_000
 _SIZE: Final = 96
-_MODULUS: Final = 1 << 32
+_MASK: Final = (1 << 32) - 1
 # In the place of a counter that is not known.
 _UNSURE: Final = -1
 
-Mark: TypeAlias = tuple[int, int]
+Mark: TypeAlias = int
 
 # Closing any descriptor of a file drops all locks that this process has on it, SQLite's among them. So none is closed
 # while the file has a name; without one nobody locks it any more.
@@ -51,9 +52,12 @@ class Changes:
 
     def others(self) -> Mark | None:
         """A mark that stays the same until somebody else commits; None where that cannot be told just now."""
-        state = self._state
-        now = self._count()
-        if now is None or state is not self._state:
+        state, index = self._state, self._index
+        if index is None:
+            return None
+        header: tuple[int, int, int, int] = _unpack(index)
+        version, now, again, second = header
+        if now != second or version != _VERSION or again != _VERSION or state is not self._state:
             return None
         own, held = state
         if held is not None:
@@ -65,7 +69,7 @@ class Changes:
             # Another process found the index damaged and made it anew.
             self._begun_anew += 1
         self._latest = now
-        return self._begun_anew, (now - own) % _MODULUS
+        return (self._begun_anew << 32) + ((now - own) & _MASK)
 
     def locking(self) -> None:
         """Our writer is about to commit without having said that it has the lock."""
@@ -122,7 +126,7 @@ class Changes:
         index = self._index
         if index is None:
             return None
-        version, first, again, second = _HEADER.unpack_from(index)
+        version, first, again, second = _unpack(index)
         return first if version == again == _VERSION and first == second else None
 
 

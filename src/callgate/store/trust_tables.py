@@ -10,6 +10,7 @@ from typing import Any, Final
 from callgate.audit.rows import AuditRow
 from callgate.store.front import Store
 from callgate.store.sqlite import SqliteBackend
+from callgate.store.trust_asking import Asking
 from callgate.store.trust_draft import Act, session_of
 from callgate.store.trust_held import SqlHeld
 from callgate.store.trust_pruning import prune
@@ -20,7 +21,10 @@ from callgate.trust.model import Session, SessionLabel, Step
 from callgate.trust.storage import NewStep
 
 _VERSION: Final = "SELECT version FROM trust_session WHERE key = ?"
-_VERSION_ASKED: Final = Sql(_VERSION)
+_VERSIONS: Final = Sql(
+    "SELECT key, version FROM trust_session WHERE key IN (SELECT value FROM json_each(?))",
+    "SELECT key, version FROM trust_session WHERE key IN (SELECT json_array_elements_text(?::json))",
+)
 _SESSION: Final = Sql(f"SELECT {COLUMNS} FROM trust_session WHERE key = ?")  # noqa: S608
 _SESSIONS: Final = Sql(
     f"SELECT key, {COLUMNS} FROM trust_session WHERE seen_at < ? ORDER BY seen_at DESC, key LIMIT ?"  # noqa: S608
@@ -49,9 +53,15 @@ class SqlTrust(SqlHeld):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self._write = Ledger(store.backend).write
+        self._asking = Asking(self._versions)
         backend = store.backend
         self._glance = Glance(backend) if isinstance(backend, SqliteBackend) else None
         self._at_hand = backend.sessions if isinstance(backend, SqliteBackend) else None
+
+    async def _versions(self, keys: Collection[str]) -> dict[str, int]:
+        asked = json.dumps(list(keys))
+        rows = await self._store.read(lambda conn: _VERSIONS.all(conn, asked))
+        return {row[0]: int(row[1]) for row in rows}
 
     # -- sessions ----------------------------------------------------------------------------------------------
 
@@ -85,8 +95,7 @@ class SqlTrust(SqlHeld):
             return at_once
         if not keeping.fits(key):
             return 0
-        rows = await self._store.read(lambda conn: _VERSION_ASKED.all(conn, key))
-        return int(rows[0][0]) if rows else 0
+        return await self._asking.version(key)
 
     async def session(self, key: str) -> Session | None:
         if not keeping.fits(key):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
-
-from msgspec.structs import replace
+from typing import Any, NamedTuple
 
 from callgate.errors import Reason, Refused
 from callgate.trust import keeping
@@ -14,13 +12,27 @@ from callgate.trust.model import Quarantined, Session, SessionLabel, Step
 from callgate.trust.storage import NewStep
 
 
+class _Step(NamedTuple):
+    """A step as it is kept."""
+
+    seq: int
+    body: bytes
+    memory: bytes
+    strange: bool
+    # When its memory expires, 0 where it has none.
+    expires_at: int
+
+    def forgetting(self) -> _Step:
+        """The same without what its result said."""
+        return self._replace(memory=b"", expires_at=0)
+
+
 class _Kept:
     """One session and all that hangs on it."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        # Each with the time its memory expires, 0 where it has none.
-        self.steps: list[tuple[Step, int]] = []
+        self.steps: list[_Step] = []
         # Steps up to this one have no memory any more.
         self.forgot = 0
         # Digest to step and expiry.
@@ -77,8 +89,8 @@ class MemoryTrust:
         if kept is None:
             return None
         kept.session, step = keeping.declassified(kept.session, label, by, note, now)
-        kept.steps = [_without(*one) if keeping.strange(one[0].label) else one for one in kept.steps]
-        kept.steps = [*kept.steps, (step, 0)][-STEPS:]
+        kept.steps = [one.forgetting() if one.strange else one for one in kept.steps]
+        kept.steps = [*kept.steps, _Step(step.seq, keeping.packed(step), b"", strange=False, expires_at=0)][-STEPS:]
         if witness is not None:
             self.witnesses.append(witness)
         return kept.session
@@ -89,7 +101,8 @@ class MemoryTrust:
         kept = self._sessions.get(key)
         if kept is None or limit <= 0:
             return []
-        return [step for step, _ in kept.steps if step.seq > after][-limit:]
+        found = [step for step in kept.steps if step.seq > after][-limit:]
+        return [keeping.unpacked(step.body, step.seq, step.memory) for step in found]
 
     async def endorsed(self, key: str) -> frozenset[str]:
         kept = self._sessions.get(key)
@@ -111,12 +124,14 @@ class MemoryTrust:
             kept = self._sessions[new.session] = _Kept(keeping.begun(new.session, "", new.step.at))
         kept.session = keeping.stepped(kept.session, new.step.at, new.adds)
         seq = kept.session.steps
-        step = keeping.unpacked(keeping.packed(new.step), seq, new.step.memory)
-        kept.steps.append((step, expires_at if step.memory else 0))
-        del kept.steps[:-STEPS]
+        step, memory = new.step, new.step.memory
+        strange = keeping.strange(step.label)
+        kept.steps.append(_Step(seq, keeping.packed(step), memory, strange, expires_at if memory else 0))
+        if len(kept.steps) > STEPS:
+            del kept.steps[:-STEPS]
         before = seq - len(kept.steps)
         for at in range(max(kept.forgot - before, 0), seq - keep - before):
-            kept.steps[at] = _without(*kept.steps[at])
+            kept.steps[at] = kept.steps[at].forgetting()
         kept.forgot = max(kept.forgot, seq - keep)
         for digest in new.endorsed:
             kept.endorsed[digest] = seq, expires_at
@@ -167,8 +182,8 @@ class MemoryTrust:
     async def prune(self, now: int, *, sessions: int) -> int:
         gone = 0
         for kept in self._sessions.values():
-            over = [0 < expires_at <= now for _, expires_at in kept.steps]
-            kept.steps = [_without(*one) if old else one for one, old in zip(kept.steps, over, strict=True)]
+            over = [0 < step.expires_at <= now for step in kept.steps]
+            kept.steps = [one.forgetting() if old else one for one, old in zip(kept.steps, over, strict=True)]
             endorsed = {digest: one for digest, one in kept.endorsed.items() if one[1] > now}
             gone += sum(over) + len(kept.endorsed) - len(endorsed)
             kept.endorsed = endorsed
@@ -181,8 +196,3 @@ class MemoryTrust:
             del self._sessions[key]
             gone += 1
         return gone
-
-
-def _without(step: Step, _expires_at: int) -> tuple[Step, int]:
-    """A step that has forgotten what its result said."""
-    return replace(step, memory=b""), 0

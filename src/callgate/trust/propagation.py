@@ -5,7 +5,7 @@ Joins only ever add. Nothing here takes anything away but `declassify`, which is
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from callgate.trust import attribution
@@ -66,10 +66,30 @@ def honour(session: SessionLabel, request: Annotations | None, *, consent: bool 
     return session if request is None else joined(session, asked(request, consent=consent))
 
 
-def outgoing(session: SessionLabel, *, share: Share = "minimise", propagate: bool = True) -> dict[str, Any] | None:
-    """`params._meta.annotations` of a call to a server; None where nothing is to be sent."""
+def outgoing(session: SessionLabel, *, share: Share = "minimise", propagate: bool = True) -> Mapping[str, Any] | None:
+    """`params._meta.annotations` of a call to a server; None where nothing is to be sent.
+
+    All calls with the same label are given the same object.
+    """
     if not propagate:
         return None
+    known = _sent.get((id(session), share))
+    # The label is kept beside it, so its id cannot come to mean another.
+    if known is not None and known[0] is session:
+        return known[1]
+    made = _outgoing(session, share)
+    if len(_sent) >= _SENT:
+        _sent.clear()
+    _sent[id(session), share] = session, made
+    return made
+
+
+# Others can make labels long, so these are few.
+_SENT: Final = 256
+_sent: Final[dict[tuple[int, Share], tuple[SessionLabel, dict[str, Any] | None]]] = {}
+
+
+def _outgoing(session: SessionLabel, share: Share) -> dict[str, Any] | None:
     made: dict[str, Any] = {}
     if session.open_world:
         made["openWorldHint"] = True

@@ -26,6 +26,8 @@ TOO_MANY: Final = f"the result has more than {MAX_ITEMS} parts; the labels of th
 TOO_MANY_LABELLED: Final = f"the result has more than {MAX_LABELLED} labels; the rest was not read in full"
 
 _DEFAULT: Final = Vocabulary()
+# Where an item can have labels.
+_MARKS: Final = frozenset({"_meta", "annotations", "resource"})
 _ITEM_WORDS: Final = ("openWorldHint", "maliciousActivityHint", "attribution", "returnMetadata")
 _NOTHING: Final[frozenset[str]] = frozenset()
 _TRUSTED: Final = frozenset({"system", "user", "internal", "trustedPublic"})
@@ -51,7 +53,8 @@ class Told(msgspec.Struct, frozen=True):
 
 def told(result: object, vocabulary: Vocabulary = _DEFAULT) -> Told:
     """Reads the labels of a result and of its items."""
-    if not isinstance(result, Mapping) or _is_bare(result):
+    # Asking whether something is any kind of mapping takes a while, and nearly always it is a plain one.
+    if (type(result) is not dict and not isinstance(result, Mapping)) or _is_bare(result):
         return _SILENT
     own = vocabulary.of_meta(result.get("_meta"))
     ifc = vocabulary.ifc_of_meta(result.get("_meta"))
@@ -81,13 +84,14 @@ def _is_bare(result: Mapping[str, Any]) -> bool:
     if "_meta" in result:
         return False
     content = result.get("content")
-    return not isinstance(content, list) or (
-        len(content) <= MAX_ITEMS
-        and not any(
-            isinstance(item, Mapping) and ("_meta" in item or "annotations" in item or "resource" in item)
-            for item in content
-        )
-    )
+    if not isinstance(content, list):
+        return True
+    if len(content) > MAX_ITEMS:
+        return False
+    for item in content:
+        if (type(item) is dict or isinstance(item, Mapping)) and not _MARKS.isdisjoint(item):
+            return False
+    return True
 
 
 def of_result(

@@ -112,7 +112,10 @@ class Vocabulary:
 
     def of_meta(self, meta: object, path: str = "_meta") -> Annotations | None:
         """The annotations in a `_meta`; None where it has none."""
-        if not isinstance(meta, Mapping) or meta.get(ANNOTATIONS_META) is None:
+        # Asking whether something is any kind of mapping takes a while, and nearly always it is a plain one.
+        if type(meta) is not dict and not isinstance(meta, Mapping):
+            return None
+        if meta.get(ANNOTATIONS_META) is None:
             return None
         return self.annotations(meta[ANNOTATIONS_META], f"{path}.{ANNOTATIONS_META}")
 

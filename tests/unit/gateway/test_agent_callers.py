@@ -97,8 +97,8 @@ def test_people_and_records_are_told_what_was_verified():
     ],
 )
 def test_policy_sees_who_calls_and_how_that_was_proved(given, facts):
-    name = Naming(by_agent=True, environ={}).name(given, {})
-    assert {key: value for key, value in agent_facts(given, name).items() if value} == facts
+    name, client = Naming(by_agent=True, environ={}).met(given, {})
+    assert {key: value for key, value in agent_facts(given, name, client).items() if value} == facts
 
 
 def test_a_list_of_tools_is_remembered_for_each_agent_not_for_each_signature():

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.gateway.trust_outgoing import labelled
-from callgate.jsonrpc import Limits, parse
+from callgate.gateway.trust_outgoing import PRIVATE, _without, labelled
+from callgate.jsonrpc import Limits, drop_member, parse
 from callgate.trust.model import ANNOTATIONS_META, PROMPT_META, SESSION_META
 
 LABELS = {"openWorldHint": True}
@@ -32,6 +32,45 @@ def test_however_it_is_found_it_says_the_same(params, annotations, ascii_only):
     _, quick = sent(params, annotations=annotations, ascii_only=ascii_only)
     _, slow = sent(params, annotations=annotations, as_it_came=False, ascii_only=ascii_only)
     assert json.loads(quick) == json.loads(slow)
+
+
+FORMS = st.sampled_from([{}, {"separators": (",", ":")}, {"indent": 1}, {"separators": (" ,\t", "\r\n: ")}])
+NESTED = st.dictionaries(st.sampled_from([*PRIVATE, "note", "n"]), VALUES, max_size=3)
+
+
+@given(st.dictionaries(NAMES | st.sampled_from(PRIVATE), VALUES | NESTED, min_size=1, max_size=5), FORMS, st.data())
+def test_a_member_goes_with_the_same_comma_however_it_is_found(meta, form, data):
+    name = data.draw(st.sampled_from(sorted(meta)))
+    inner = json.dumps(meta, **form).encode()
+    assert _without(inner, name) == drop_member(inner, (name,))
+
+
+@given(st.dictionaries(NAMES, VALUES, min_size=1, max_size=4), FORMS)
+def test_annotations_are_put_in_as_everywhere(meta, form):
+    params = {"name": "send", "_meta": {"progressToken": 1, **meta}}
+    raw = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, **form).encode()
+    quick, slow = (labelled(parse(raw, Limits()), LABELS, as_it_came=quick) for quick in (True, False))
+    assert json.loads(quick) == json.loads(slow)
+    assert SESSION_META not in json.loads(quick)["params"]["_meta"]
+
+
+@pytest.mark.parametrize("annotations", [None, LABELS])
+@pytest.mark.parametrize(
+    "meta",
+    [
+        rb'{"dev.callgate\/session":"mine","x":"dev.callgate/session"}',
+        rb'{"x":"dev.callgate/session","dev.callgate\/session":"mine"}',
+        rb'{"x":{"dev.callgate/session":1},"dev.callgate/session":"mine"}',
+        rb'{"dev.callgate/session":"mine","x":["dev.callgate/session"]}',
+        rb'{"dev.callgate/session" : "}" , "x":1}',
+        rb'{ "x":1 , "dev.callgate/session":"\",\"x\":"}',
+    ],
+)
+def test_no_spelling_takes_a_private_word_along(meta, annotations):
+    raw = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"send","_meta":' + meta + b"}}"
+    after = json.loads(labelled(parse(raw, Limits()), annotations, as_it_came=True))["params"]["_meta"]
+    kept = {"x": json.loads(meta)["x"]}
+    assert after == (kept if annotations is None else {**kept, ANNOTATIONS_META: LABELS})
 
 
 @pytest.mark.parametrize("as_it_came", [True, False])

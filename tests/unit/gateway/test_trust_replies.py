@@ -11,6 +11,7 @@ from callgate.gateway.trust_replies import (
     ITEMS,
     LEAVES,
     QUARANTINE_META,
+    Result,
     quarantined,
     read_result,
     read_whole,
@@ -137,6 +138,34 @@ def test_a_null_is_told_from_no_structured_content():
 )
 def test_a_key_that_comes_twice_is_told(raw):
     assert read_result(raw).ambiguous
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        # Quotes in the text that is kept make up for those of the one that is lost.
+        rb'{"type":"text","text":"evil","text":"\u0022\u0022\u0022\u0022"}',
+        rb'{"type":"text","text":"evil","te\u0078t":"\"\""}',
+        rb'{"type":"text","text":"evil","text":"\"\"\"\"\\"}',
+        rb'{"type":"text","text":"","text":"\"\""}',
+    ],
+)
+@pytest.mark.parametrize("rpc_id", [b"1", b'"1"', rb'"\"\""', rb'"\u0022\u0022\u0022\u0022"'])
+def test_quotes_do_not_hide_a_key_that_comes_twice(items, rpc_id):
+    assert read_result(b'{"jsonrpc":"2.0","id":' + rpc_id + b',"result":{"content":[' + items + b"]}}").ambiguous
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        rb'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a \"quoted\" \\"}]}}',
+        rb'{"jsonrpc":"2.0","id":"\"","result":{"content":[{"type":"text","text":"\u00e9"}],"resultType":"complete"}}',
+        rb'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"\u0022"}],"isError":true}}',
+    ],
+)
+def test_quotes_in_a_text_are_no_keys(raw):
+    read, said = read_result(raw), json.loads(raw)["result"]
+    assert read == Result((said["content"][0]["text"],), is_error=said.get("isError", False), body=said)
 
 
 def test_half_an_emoji_hides_nothing():

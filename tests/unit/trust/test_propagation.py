@@ -109,3 +109,15 @@ def test_classes_that_a_server_makes_up_do_not_grow_without_end():
         session = joined(session, SessionLabel(sensitivity=frozenset({f"made-up-{at}"})))
     assert len(session.sensitivity) <= 128
     assert {"pii", "regulated:HIPAA", "com.mycorp.x", "unknown"} <= session.sensitivity
+
+
+def test_what_was_made_for_one_label_or_server_is_not_sent_for_another():
+    strangers, own = join(SessionLabel(), STRANGERS), SessionLabel()
+    sent = {share: outgoing(strangers, share=share) for share in ("share", "minimise", "withhold")}
+    for _ in range(600):
+        # Labels that come and go take each other's place in memory.
+        assert outgoing(SessionLabel(open_world=True), share="share") == {"openWorldHint": True}
+        assert outgoing(SessionLabel(), share="share") is None
+    assert {share: outgoing(strangers, share=share) for share in sent} == sent
+    assert "attribution" not in sent["withhold"]
+    assert outgoing(own) is None

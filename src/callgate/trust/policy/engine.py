@@ -169,6 +169,8 @@ class _Stage:
 
     def _tool(self, facts: Facts) -> int:
         """A number that stands for all that rules read of the tool."""
+        if not self._of_tool:
+            return 0
         tool = facts.tool
         # Whether there are arguments is all that facts of a tool ask of the call.
         place = (id(tool), bool(facts.args) or facts.args is None)

@@ -177,6 +177,11 @@ def _paths(facts: Facts, found: str) -> Hashable:
     return tuple([one.path for one in facts.provenance.values if one.critical and one.found == found])
 
 
+def _foreign_links(facts: Facts) -> Hashable:
+    links = facts.provenance.foreign_links
+    return tuple([one.path for one in links]) if links else ()
+
+
 def _found(facts: Facts) -> Hashable:
     worst: dict[str, str] = {}
     for one in facts.provenance.values:
@@ -285,7 +290,7 @@ TABLE: Final[tuple[Fact, ...]] = (
          '"to" in provenance.untrusted'),
     Fact("provenance.unknown", "strings", lambda f: _paths(f, "nowhere"),
          "Paths of critical values that were met nowhere before.", "size(provenance.unknown) > 0"),
-    Fact("provenance.foreign_links", "strings", lambda f: tuple([one.path for one in f.provenance.foreign_links]),
+    Fact("provenance.foreign_links", "strings", _foreign_links,
          "Paths of texts with a link or address that only a stranger's text had.",
          "size(provenance.foreign_links) > 0"),
     Fact("provenance.guarded", "strings", lambda f: f.provenance.guarded,
@@ -342,7 +347,8 @@ _VALUE: Final = attrgetter("path", "kind", "found", "critical")
 
 def all_values(facts: Facts) -> Hashable:
     """The values of a call, as far as any fact depends on them."""
-    return tuple(map(_VALUE, facts.provenance.values))
+    values = facts.provenance.values
+    return tuple(map(_VALUE, values)) if values else ()
 
 
 def plain(kind: Kind, value: Any) -> Any:

@@ -83,24 +83,40 @@ def to_record(facts: Facts) -> dict[str, Any]:
         )
     if values := provenance.values:
         record["values"] = [(one.path, one.kind, one.found, one.critical) for one in _worst_first(values)]
-    if agent := {name: value for name, value in facts.agent.items() if value}:
+    if agent := _said(facts.agent):
         record["agent"] = agent
     if facts.carried is not None:
         record["carried"] = sorted(facts.carried)
     if facts.result is not None:
         record["result"] = msgspec.to_builtins(facts.result)
-    others = (
-        ("steps", facts.steps),
-        ("links", [one.path for one in provenance.foreign_links[:MAX_VALUES]]),
-        ("own_words", provenance.any_own_words),
-        ("guarded", provenance.guarded),
-        ("prompt", provenance.prompt_known),
-        ("args", facts.args is None or bool(facts.args)),
-        ("secrets", facts.secrets),
-        ("cut", len(provenance.values) > MAX_VALUES or len(session.attribution) > MAX_URIS),
-    )
-    record.update([one for one in others if one[1]])
+    _add_marks(record, facts)
+    if len(provenance.values) > MAX_VALUES or len(session.attribution) > MAX_URIS:
+        record["cut"] = True
     return record
+
+
+def _add_marks(record: dict[str, Any], facts: Facts) -> None:
+    """What most calls have little of."""
+    provenance = facts.provenance
+    if facts.steps:
+        record["steps"] = facts.steps
+    if provenance.foreign_links:
+        record["links"] = [one.path for one in provenance.foreign_links[:MAX_VALUES]]
+    if provenance.any_own_words:
+        record["own_words"] = True
+    if provenance.guarded:
+        record["guarded"] = provenance.guarded
+    if provenance.prompt_known:
+        record["prompt"] = True
+    if facts.args is None or facts.args:
+        record["args"] = True
+    if facts.secrets:
+        record["secrets"] = True
+
+
+def _said(agent: Mapping[str, str]) -> dict[str, str]:
+    """What is known of the agent."""
+    return dict(agent) if all(agent.values()) else {name: value for name, value in agent.items() if value}
 
 
 def _taken(session: SessionLabel) -> dict[str, Any]:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
+from array import array
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from callgate.trust.provenance import normalise
 
@@ -16,6 +22,7 @@ MASK: Final = (1 << 64) - 1
 SPREAD: Final = 0x9E3779B97F4A7C15
 # A word of its own that stands where one text ends and another begins.
 BREAK: Final = "\x04"
+_BEGINNINGS: Final = 4_096
 _NOTHING: Final = bytes(8)
 
 
@@ -40,6 +47,23 @@ class _Words(dict[str, bytes]):
         return packed
 
 
+class _Beginnings(dict[str, Sequence[int]]):
+    """From a piece of a value to the digests of all that it begins with, itself included."""
+
+    def __init__(self, fingerprints: Fingerprints) -> None:
+        super().__init__()
+        self._fingerprints = fingerprints
+
+    def __missing__(self, piece: str) -> Sequence[int]:
+        digests = self._fingerprints.pieces
+        packed = [digests[piece[:end]] for end in range(1, len(piece) + 1)]
+        found = array("Q", [int.from_bytes(one, sys.byteorder) for one in packed if len(one) <= 8])
+        if len(self) >= _BEGINNINGS:
+            self.clear()
+        self[piece] = found
+        return found
+
+
 class Fingerprints:
     """The digests of one key. Share one for all sessions: its caches are the costly part, and hold nobody's secrets
     longer than the process lives."""
@@ -53,6 +77,10 @@ class Fingerprints:
         self.id = blake2b(key=key[:64], digest_size=8, person=b"callgate/key-id").digest()
         self.atoms = _Words(self, whole=True)
         self.pieces = _Words(self, whole=False)
+        # Of pieces of at most 64 characters.
+        self.beginnings = _Beginnings(self)
+        self._seal = AESGCM(os.urandom(16))
+        self._sealed = itertools.count()
 
     def raw(self, text: str) -> bytes:
         hashed = self._hash.copy()
@@ -61,6 +89,14 @@ class Fingerprints:
 
     def digest(self, text: str) -> int:
         return int.from_bytes(self.raw(text), sys.byteorder)
+
+    def sealed(self, text: str) -> bytes:
+        """A text that only this process can read, and only as long as it has this."""
+        nonce = next(self._sealed).to_bytes(12, "little")
+        return nonce + self._seal.encrypt(nonce, text.encode("utf-8", "surrogatepass"), None)
+
+    def unsealed(self, sealed: bytes) -> str:
+        return self._seal.decrypt(sealed[:12], sealed[12:], None).decode("utf-8", "surrogatepass")
 
     def named(self, *parts: str) -> str:
         """The digest of a thing with a name in several parts, for the store."""

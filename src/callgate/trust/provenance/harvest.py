@@ -27,6 +27,7 @@ _ELSEWHERE: Final = re.compile(r"@|://|\.[^\W\d_]{2,}/|\s")
 _SOMEBODYS: Final = 10_000
 _ECHOES: Final = 64
 _ECHOED: Final = (4, 16_384)
+_SINGLE: Final = frozenset((str, int, float, bool, type(None)))
 # Longer than that, or on several lines, somebody wrote it: it is told, not filled in.
 PROSE_WORDS: Final = 8
 _SURELY_SHORT: Final = 2 * PROSE_WORDS
@@ -233,7 +234,12 @@ def echoes(arguments: Mapping[str, Any]) -> list[str]:
     """The values of a call that a result may give back: not so short that they may be part of anything."""
     found = [value for value in arguments.values() if type(value) is str]
     if len(found) < len(arguments):
-        found = [value if isinstance(value, str) else repr(value) for _, _, value in islice(leaves(arguments), _ECHOES)]
+        if _SINGLE.issuperset(map(type, arguments.values())) and all(map(str.isidentifier, arguments)):
+            # What `leaves` gives of them, without the paths.
+            single = [value for value in arguments.values() if value is not None and type(value) is not bool]
+        else:
+            single = [value for _, _, value in islice(leaves(arguments), _ECHOES)]
+        found = [value if isinstance(value, str) else repr(value) for value in single]
     shortest, longest = _ECHOED
     return [text for text in found[:_ECHOES] if shortest <= len(text) <= longest]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -15,15 +16,16 @@ from callgate.trust.critical import names_somebody
 from callgate.trust.keeping import DECLASSIFIED
 from callgate.trust.model import DataLabel, Step, ToolLabel
 from callgate.trust.provenance import normalise, packing
+from callgate.trust.provenance.delta import LONGEST, Chains, Met, Retention, unknown
 from callgate.trust.provenance.fingerprints import BREAK, Fingerprints
 from callgate.trust.provenance.harvest import Harvest, TooLarge, echoes, is_server_made, leaves, within
 from callgate.trust.provenance.names import host, strangers
 from callgate.trust.provenance.packing import Left
 from callgate.trust.provenance.records import Record, kinds
+from callgate.trust.provenance.things import ASKED_FOR, VOUCHED, Things, flattened, matches
 from callgate.trust.provenance.zones import Phrases, Pieces, windows
 
 _BETWEEN: Final = f" {BREAK} "
-_LETTERS: Final = re.compile(r"[\W_]+")
 # What a value may stand between where it is one of its own.
 _BEFORE: Final = r"(?<![^\s\"'`<>()\[\]{},;|=])"
 _AFTER: Final = r"(?=[.,:;!?]*(?:[\s\"'`<>()\[\]{}|]|$))"
@@ -33,9 +35,10 @@ _RECORDED: Final = 16_384
 _QUERY_LENGTH: Final = 5
 # Sources that nobody but the user or the server writes to.
 _ALONE: Final = frozenset(("system", "user"))
-_VOUCHED, _ASKED_FOR = 1, 2
 # Classes of data whose details are known again when they are sent on.
 _GUARDED: Final = ("financial", "regulated", "credentials")
+# Strangers' texts, folded, and the words in them that are to be written.
+Told: TypeAlias = tuple[str, Collection[str]]
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -55,34 +58,27 @@ class Bounds(msgspec.Struct, frozen=True):
 _BOUNDS: Final = Bounds()
 
 
-class Known(msgspec.Struct):
-    """A thing with an id: the phrases it is called by, whether a trusted result had it, whether it was asked for."""
-
-    names: tuple[tuple[int, ...], ...]
-    flags: int
-    step: int
-
-    @property
-    def vouched(self) -> bool:
-        return bool(self.flags & _VOUCHED)
-
-    @property
-    def asked_for(self) -> bool:
-        return bool(self.flags & _ASKED_FOR)
-
-
 class Memory:
     """One session's. `seq` is the number of the latest step taken in."""
 
-    def __init__(self, fingerprints: Fingerprints, bounds: Bounds = _BOUNDS) -> None:
+    def __init__(
+        self,
+        fingerprints: Fingerprints,
+        bounds: Bounds = _BOUNDS,
+        retention: Callable[[], Retention] = unknown,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`retention` is what the store keeps by now, and `clock` the one that it goes by."""
         self.fingerprints = fingerprints
         self.bounds = bounds
         self.prompt = Phrases()
         self.clean = Phrases()
         self.vouching = Phrases()
-        self.strange = Pieces()
+        self.strange = Pieces(fingerprints)
+        self._met = Met(retention, clock)
+        self._chains = Chains()
         self.own: set[int] = set()
-        self.records: dict[int, Known] = {}
+        self.records = Things()
         # From a detail to the classes of data that it was met in, a bit each.
         self.details: dict[int, int] = {}
         self.endorsed: set[str] = set()
@@ -150,7 +146,7 @@ class Memory:
         if sum(map(len, found.strange)) > self.bounds.result_chars:
             left.cut = True
             found.strange = [_BETWEEN.join(found.strange)[: self.bounds.result_chars]]
-        left.strange = self._pieces(found.strange)
+        told = self._told(found.strange, left) if found.strange else None
         if found.vouching:
             vouching = within(found.vouching, self.bounds.vouching_chars)
             left.vouching = self._vouching(vouching, tool, arguments, open_world=open_world)
@@ -163,7 +159,7 @@ class Memory:
         packing.fit(left)
         self.seq += 1
         # What was said is there already.
-        self._take_met(left, self.seq)
+        self._take_met(left, self.seq, told)
         return packing.pack(left, self.fingerprints.id)
 
     def take(self, step: Step) -> None:
@@ -173,7 +169,9 @@ class Memory:
             self.overflowed = True
         if step.verdict == DECLASSIFIED:
             self.overflowed = False
-            self.strange, self.own = Pieces(), set()
+            self.strange, self.own = Pieces(self.fingerprints), set()
+            self._met.forget()
+            self._chains.clear()
         elif not step.memory:
             self.overflowed = self.overflowed or step.label is not None
         else:
@@ -210,7 +208,7 @@ class Memory:
             packing.numbers(b"".join(map(self.fingerprints.pieces.__getitem__, opening)))
         ):
             return False
-        return not self.vouches(self.words(text)) and self.strange.issuperset(self.pieces(text))
+        return self.strange.issuperset(self.pieces(text)) and not self.vouches(self.words(text))
 
     def _is_clean(self, text: str) -> bool:
         """Whether neither a value nor an address, link or number in it is a stranger's."""
@@ -292,7 +290,7 @@ class Memory:
             for name in islice(names, len(record.names)):
                 found = windows(name)
                 called += (len(found), *found)
-            flags = (_VOUCHED if trusted else 0) | (_ASKED_FOR if _matches(record, queries) else 0)
+            flags = (VOUCHED if trusted else 0) | (ASKED_FOR if matches(record, queries) else 0)
             for kind in kinds(record, tool.tool):
                 # Whom something goes to is nothing that a stranger's structure can say.
                 if (trusted or not names_somebody(kind)) and len(packed) < _RECORDED:
@@ -303,12 +301,27 @@ class Memory:
         """Phrases of a call that are the user's own words."""
         texts = [value for _, _, value in leaves(arguments) if isinstance(value, str) and len(value) >= _QUERY_LENGTH]
         own = [text for text in texts if self.users(windows(self.words(text)))]
-        return [flat for text in own if len((flat := _flat(text)).replace(" ", "")) >= _QUERY_LENGTH]
+        return [flat for text in own if len((flat := flattened(text)).replace(" ", "")) >= _QUERY_LENGTH]
 
     def key(self, server: str, kind: str, written: str) -> int:
         return self.fingerprints.digest(f"{server}\x00{kind}\x00{written}")
 
+    def _told(self, texts: Sequence[str], left: Left) -> Told | None:
+        """Put into `left` what strangers' texts add to what the store has of them; None where it is all they hold."""
+        folded = normalise.rough(texts[0] if len(texts) == 1 else _BETWEEN.join(texts))
+        met = self._met
+        if len(folded) > LONGEST or not met.opened(self.seq):
+            left.strange = b"".join(map(self.fingerprints.pieces.__getitem__, normalise.different(folded)))
+            return None
+        left.chain, left.link = met.chain, met.link
+        new = met.new(folded)
+        if new:
+            left.strange = b"".join(map(self.fingerprints.pieces.__getitem__, new))
+        return folded, new
+
     def _take(self, left: Left, step: int) -> None:
+        if not self._chains.take(left):
+            self.overflowed = True
         if left.prompt or left.clean:
             self._take_said(left, step)
         self._take_met(left, step)
@@ -321,17 +334,26 @@ class Memory:
             if left.clean:
                 self.clean.add(packing.numbers(left.clean), step)
 
-    def _take_met(self, left: Left, step: int) -> None:
+    def _take_met(self, left: Left, step: int, told: Told | None = None) -> None:
+        """`told` are the words of a result of our own, where some of them are left out."""
+        if told is not None and left.strange:
+            self._chains.take(left)
+            self._met.link += 1
         if not self._room(cut=left.cut):
             return
         if left.vouching:
             self.vouching.add(packing.numbers(left.vouching), step)
-        if left.strange:
+        if told is not None and not left.cut:
+            folded, new = told
+            self.strange.add_folded(folded, left.strange, step)
+            if new:
+                self._met.add(new)
+        elif left.strange:
             self.strange.add_packed(left.strange, step)
         if left.own:
             self.own.update(packing.numbers(left.own))
         if left.records:
-            self._take_records(packing.numbers(left.records), step)
+            self.records.take(packing.numbers(left.records), step)
         if left.details:
             classes, *details = packing.numbers(left.details)
             for detail in details:
@@ -344,22 +366,6 @@ class Memory:
         full = said + met > self.bounds.remembered
         self.overflowed = self.overflowed or cut or full
         return not full or (cut and said + met <= 2 * self.bounds.remembered)
-
-    def _take_records(self, packed: Sequence[int], step: int) -> None:
-        at = 0
-        while at + 1 < len(packed):
-            key, head = packed[at], packed[at + 1]
-            end = at + 2 + (head >> 8)
-            names, start = [], at + 2
-            while start < end:
-                names.append(tuple(packed[start + 1 : start + 1 + packed[start]]))
-                start += 1 + packed[start]
-            known = self.records.get(key)
-            if known is None:
-                self.records[key] = Known(tuple(names), head & 0xFF, step)
-            else:
-                self.records[key] = Known((*known.names, *names)[-16:], (known.flags | head) & 0xFF, step)
-            at = end
 
 
 @lru_cache(256)
@@ -383,14 +389,3 @@ def _runs(digests: Iterable[int]) -> Iterator[list[int]]:
         else:
             yield run
             run = []
-
-
-def _flat(text: str) -> str:
-    return _LETTERS.sub(" ", normalise.fold(text)).strip()
-
-
-def _matches(record: Record, queries: Sequence[str]) -> bool:
-    if not queries:
-        return False
-    text = f" {_flat(' '.join([value for value in record.value.values() if isinstance(value, str)]))} "
-    return any(f" {query} " in text for query in queries)

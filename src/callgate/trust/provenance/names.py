@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
@@ -12,8 +13,6 @@ from callgate.trust.provenance import normalise
 if TYPE_CHECKING:
     from callgate.trust.provenance.memory import Memory
 
-# Without one of these a plain text has none of all that.
-_MARKS: Final = re.compile(r"[@\d]|//|\.[A-Za-z]")
 # Where a host without a scheme may be: few words have a full stop before a letter.
 _DOTTED: Final = re.compile(r"\.[^\W\d_][^\W_]")
 _BLANK: Final = re.compile(r"\s")
@@ -37,8 +36,22 @@ _HOST_ENDS: Final = re.compile(r"[/?#\\]")
 _ACCOUNT_LENGTH: Final = 8
 _ACCOUNT_DIGITS: Final = 4
 _LONGEST: Final = 64
-# Digits, blanks and the rest: what a text looks like to a search for numbers.
+# Digits, blanks and the rest: what a folded text looks like to a search for numbers.
 _SHAPE: Final = bytes(48 if 48 <= code <= 57 else 32 if chr(code).isspace() else 97 for code in range(256))
+
+
+def _outlined(char: str) -> str:
+    return "a" if char.isalpha() else "0" if char.isdigit() else " " if normalise.fold(char).isspace() else "-"
+
+
+# What a plain text looks like before it is folded: letters, digits, blanks, and the rest.
+_OUTLINE: Final = "".join(map(_outlined, map(chr, range(128)))).encode() + bytes(128)
+# Searches for a rare sign that then look back are several times as fast as those for a common one.
+_GROUP: Final = re.compile(rb"00(?<=aa00)")
+_DOT: Final = re.compile(r"\.(?=[A-Za-z])")
+_WWW: Final = re.compile(r"\.(?<=[wW]{3}\.)")
+# So many digits in one word.
+_DIGITS: Final = re.compile(rb"0(?:[^ 0]*+0){3}")
 _SEPARATORS: Final = str.maketrans("", "", "-/.")
 # A list of names in one text.
 _LISTED: Final = re.compile(r"[,;\n|]")
@@ -49,15 +62,32 @@ _MOST: Final = 1_000
 def names(text: str) -> dict[str, None]:
     """The addresses, links, hosts and account numbers in a text, in their order."""
     if text.isascii():
-        if _MARKS.search(text) is None:
-            return {}
-        plain = text
-    else:
-        plain = normalise.fold(text)
+        return _plain_names(text)
+    plain = normalise.fold(text)
     found = dict.fromkeys(normalise.links(plain))
     if _DOTTED.search(plain) is not None:
         found |= dict.fromkeys(_hosts(plain))
     return found | dict.fromkeys(accounts(text))
+
+
+def _plain_names(text: str) -> dict[str, None]:
+    """The same of ASCII, whose outline tells in a moment what it cannot have."""
+    outline = text.encode("ascii").translate(_OUTLINE)
+    found: dict[str, None] = {}
+    marks = ["@"] if "@" in text else []
+    if "/" in text and "//" in text:
+        marks.append("//")
+    numbered, dotted = b"0" in outline, "." in text and _DOT.search(text) is not None
+    # A link without those two needs one of these at least.
+    if (marks or numbered or dotted) and _WWW.search(text) is not None:
+        marks.append("www.")
+    if marks:
+        found = dict.fromkeys(normalise.links(text, marks))
+    if dotted and _DOTTED.search(text) is not None:
+        found |= dict.fromkeys(_hosts(text))
+    if numbered:
+        found |= dict.fromkeys(_plain_accounts(text, outline))
+    return found
 
 
 def is_account(word: str) -> bool:
@@ -74,10 +104,35 @@ def is_account(word: str) -> bool:
 def accounts(text: str) -> Iterator[str]:
     """The words of a text that look like such a number."""
     for word in _numbered(text):
-        for part in _LISTED.split(word):
-            core = part.strip("'.,:;!?-_/~#@&+=\\$€£%")
-            if is_account(core):
-                yield core
+        yield from _accounts(word)
+
+
+def _accounts(word: str) -> Sequence[str]:
+    return _known_accounts(word) if len(word) <= _LONGEST else _accounts_in(word)
+
+
+def _accounts_in(word: str) -> Sequence[str]:
+    cores = [part.strip("'.,:;!?-_/~#@&+=\\$€£%") for part in _LISTED.split(normalise.fold(word))]
+    return tuple([core for core in cores if is_account(core)])
+
+
+# Dates and prices come again and again.
+_known_accounts: Final = lru_cache(4096)(_accounts_in)
+
+
+def _plain_accounts(text: str, outline: bytes) -> Iterator[str]:
+    """The same for ASCII. Folded, it has the same outline, and each word stands where it stood."""
+    if _GROUP.search(outline) is not None and normalise.may_be_grouped(normalise.fold(text)):
+        yield from accounts(text)
+        return
+    number = _DIGITS.search(outline)
+    while number is not None:
+        start, end = outline.rfind(b" ", 0, number.start()) + 1, outline.find(b" ", number.end())
+        if end < 0:
+            end = len(outline)
+        if end - start >= _ACCOUNT_LENGTH:
+            yield from _accounts(text[start:end])
+        number = _DIGITS.search(outline, end)
 
 
 def _numbered(text: str) -> Iterable[str]:
@@ -131,7 +186,9 @@ def domains(name: str) -> Iterator[str]:
 
 def listed(text: str) -> list[str]:
     """The single names of a list; none where it is a sentence."""
-    parts = _LISTED.split(text) if len(text) <= 4096 else []
+    if len(text) > 4096 or _LISTED.search(text) is None:
+        return []
+    parts = _LISTED.split(text)
     parts = [part for part in map(str.strip, parts) if part]
     return parts[:_MOST] if len(parts) > 1 and all(len(part.split()) <= _LISTED_WORDS for part in parts) else []
 
@@ -140,7 +197,12 @@ def strangers(memory: Memory, text: str, *, critical: bool, most: int = _MOST) -
     """What in a text only a stranger's texts had, each on its own, save what a person endorsed; and how many were
     looked at. Of what decides whom a call affects, every name of a list counts. After `most`, the next one may be
     anybody's."""
-    found = list(names(text) | dict.fromkeys(listed(text)) if critical else names(text))
+    named = names(text)
+    if critical and (more := listed(text)):
+        named |= dict.fromkeys(more)
+    if not named:
+        return [], 0
+    found = list(named)
     looked = found[: max(most, 0)]
     strange = [name for name in looked if is_strangers(memory, name) and not _endorsed(memory, name)]
     return strange + found[len(looked) : len(looked) + 1], len(looked)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 # A word is what stands between blanks after these became blanks. Full stop, comma, colon and the like stay: they are
@@ -52,7 +52,7 @@ _MONTHS: Final = {
 }
 _MONTH: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
 # Words that only mean something with their neighbour; a text without any of them is taken word by word.
-_JOINING: Final = frozenset(
+JOINING: Final = frozenset(
     spelt + end for spelt in (*_MONTHS, "am", "pm", "a.m", "p.m") for end in ("", ",", ".", ":", "'")
 )
 _MONTH_DAY: Final = re.compile(rf"\b({_MONTH})\.? (\d{{1,2}})(?:st|nd|rd|th)?(?:,? (\d{{4}}))?(?![\w-]|:\d)")
@@ -64,7 +64,7 @@ _HALF_DAY: Final = re.compile(r"(?<![\w:.])(\d{1,2})(?::(\d\d))? ?([ap])\.?m\b\.
 _GROUPED: Final = re.compile(r"\b[a-z]{2}\d{2}(?: [a-z0-9]{4}){2,7}(?: [a-z0-9]{1,3})?\b")
 # How one begins, in a text of which only the shape is left; a search for that is much faster.
 _SHAPE: Final = bytes(97 if 97 <= code <= 122 else 48 if 48 <= code <= 57 else 32 for code in range(256))
-_GROUPED_SHAPE: Final = b"aa00 "
+_GROUPED_SHAPE: Final = re.compile(rb"00 (?<=aa00 )")
 
 _DATE_TIME: Final = re.compile(
     r"(\d{4})[-/](\d\d?)[-/](\d\d?)(?:[t_](\d\d):(\d\d)(?::\d\d(?:\.\d+)?)?(?:z|[+-]\d\d:?\d\d)?)?"
@@ -79,7 +79,7 @@ _PIECE: Final = re.compile(r"[^\W_]+")
 _EDGES: Final = "'.,:;!?-_/~#@&+=\\$€£%"
 
 # Of a long text, what is looked at first; and how many words one that joins others can reach.
-_OPENING_CHARS: Final = 512
+OPENING_CHARS: Final = 512
 _OPENING_WORDS: Final = 32
 _REACH: Final = 8
 
@@ -89,7 +89,7 @@ LINK: Final = re.compile(
     r"|[\w.+-]{1,256}+@[\w-]+(?:\.[\w-]+)+",
     re.IGNORECASE,
 )
-_LINK_MARKS: Final = ("@", "//", "www.")
+LINK_MARKS: Final = ("@", "//", "www.")
 _BLANK: Final = re.compile(r"\s")
 ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 # A word that is a host, with or without what follows it.
@@ -133,22 +133,22 @@ def _unescape(match: re.Match[str]) -> str:
 def words(folded: str) -> list[str]:
     """The words of a folded text, with dates and times that take several words made into one each."""
     found = folded.split()
-    return found if _JOINING.isdisjoint(found) else _joined(found)
+    return found if JOINING.isdisjoint(found) else joined(found)
 
 
-def different(folded: str) -> Iterable[str]:
+def different(folded: str) -> set[str]:
     """The same where their order does not matter."""
     found = folded.split()
     each = set(found)
-    return each if _JOINING.isdisjoint(each) else _joined(found)
+    return each if JOINING.isdisjoint(each) else set(joined(found))
 
 
-def _joined(found: list[str]) -> list[str]:
+def joined(found: list[str]) -> list[str]:
     """Months with their days and years, hours with their half of the day; only what stands near one is looked at."""
     made: list[str] = []
     start = stop = 0
     for at, word in enumerate(found):
-        if word not in _JOINING:
+        if word not in JOINING:
             continue
         if at - 2 > stop:
             made += _dated(found[start:stop])
@@ -181,19 +181,19 @@ def sequence(text: str) -> list[str]:
 
 def opening(text: str) -> list[str]:
     """The first words of a long text, as `sequence` has them; none where that takes a look at all of it."""
-    if len(text) <= _OPENING_CHARS or not text.isascii():
+    if len(text) <= OPENING_CHARS or not text.isascii():
         return []
-    folded = fold(text[:_OPENING_CHARS])
+    folded = fold(text[:OPENING_CHARS])
     found = folded.split(None, _OPENING_WORDS)
     # Dates and account numbers are made of a few words; those before them stay what they are.
-    if len(found) <= _OPENING_WORDS or not _JOINING.isdisjoint(found[:-1]) or may_be_grouped(folded):
+    if len(found) <= _OPENING_WORDS or not JOINING.isdisjoint(found[:-1]) or may_be_grouped(folded):
         return []
     return found[: _OPENING_WORDS - _REACH]
 
 
 def may_be_grouped(folded: str) -> bool:
     """Whether a folded text may hold an account number in groups."""
-    return not folded.isascii() or _GROUPED_SHAPE in folded.encode("ascii").translate(_SHAPE)
+    return not folded.isascii() or _GROUPED_SHAPE.search(folded.encode("ascii").translate(_SHAPE)) is not None
 
 
 def atoms(word: str) -> list[str]:
@@ -232,13 +232,14 @@ def parts(text: str) -> list[str]:
     return _PIECE.findall(_SCHEME.sub("", rough(text).strip()))
 
 
-def links(text: str) -> Iterator[str]:
-    """The links and addresses in a text. Neither has blanks in it, so only words with a mark of theirs are read."""
-    plain = text.lower()
+def links(text: str, marks: Sequence[str] = LINK_MARKS) -> Iterator[str]:
+    """The links and addresses in a text. Neither has blanks in it, so only words with a mark of theirs are read.
+    `marks` are those that the text may have."""
+    plain = text.lower() if "www." in marks else text
     if len(plain) != len(text):
         # Some letters become two.
         plain = "".join([char if len(char.lower()) > 1 else char.lower() for char in text])
-    places = {mark: at for mark in _LINK_MARKS if (at := plain.find(mark)) >= 0}
+    places = {mark: at for mark in marks if (at := plain.find(mark)) >= 0}
     end = 0
     while places:
         at = start = min(places.values())

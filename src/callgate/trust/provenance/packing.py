@@ -8,8 +8,12 @@ from typing import Final
 
 import msgspec
 
-_HEAD: Final = struct.Struct("<BB8s7I")
-_VERSION: Final = 2
+# Version, cut, id of the key, chain, link, and how long each part is.
+_HEAD: Final = struct.Struct("<BB8sQI7I")
+_VERSION: Final = 3
+# As it was before there were chains.
+_WHOLE_HEAD: Final = struct.Struct("<BB8s7I")
+_WHOLE_VERSION: Final = 2
 # So much of a step is kept; the store takes a little more.
 MOST: Final = 1000 * 1024
 
@@ -30,6 +34,9 @@ class Left(msgspec.Struct):
     details: bytes = b""
     # Not all of the result could be kept.
     cut: bool = False
+    # What is not in `strange` because so many steps of a chain brought it before; 0 where nothing is left out.
+    chain: int = 0
+    link: int = 0
 
 
 class Unreadable(ValueError):
@@ -39,24 +46,34 @@ class Unreadable(ValueError):
 def pack(left: Left, key: bytes) -> bytes:
     """`key` is the id of the key that the digests were made with."""
     parts = (left.prompt, left.clean, left.vouching, left.strange, left.own, left.records, left.details)
-    return _HEAD.pack(_VERSION, left.cut, key, *map(len, parts)) + b"".join(parts)
+    return _HEAD.pack(_VERSION, left.cut, key, left.chain, left.link, *map(len, parts)) + b"".join(parts)
+
+
+def is_nothing(packed: bytes) -> bool:
+    """Whether a step left nothing that was not there before it."""
+    return len(packed) == _HEAD.size and packed[0] == _VERSION and not packed[1]
 
 
 def unpack(packed: bytes, key: bytes) -> Left:
+    head, chain, link = _HEAD, 0, 0
     try:
-        version, cut, made_with, *lengths = _HEAD.unpack_from(packed)
+        if packed[:1] == bytes((_WHOLE_VERSION,)):
+            head = _WHOLE_HEAD
+            version, cut, made_with, *lengths = head.unpack_from(packed)
+        else:
+            version, cut, made_with, chain, link, *lengths = head.unpack_from(packed)
     except struct.error:
         raise Unreadable from None
-    if version != _VERSION or made_with != key:
+    if version not in (_VERSION, _WHOLE_VERSION) or made_with != key:
         raise Unreadable
-    if len(packed) != _HEAD.size + sum(lengths) or any(length % 8 for length in lengths):
+    if len(packed) != head.size + sum(lengths) or any(length % 8 for length in lengths):
         raise Unreadable
-    parts, start = [], _HEAD.size
+    parts, start = [], head.size
     for length in lengths:
         parts.append(packed[start : start + length])
         start += length
     prompt, clean, vouching, strange, own, records, details = parts
-    return Left(prompt, clean, vouching, strange, own, records, details, bool(cut))
+    return Left(prompt, clean, vouching, strange, own, records, details, bool(cut), chain, link)
 
 
 def fit(left: Left) -> None:

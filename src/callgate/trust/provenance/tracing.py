@@ -41,7 +41,12 @@ def trace(
             values.append(_unseen(path))
             break
         matters = covers(paths, path) or (not label.critical_declared and looks_critical(label, key, value))
-        if type(value) is str and len(value) <= TEXT_CHARS and not memory.overflowed and _is_new(memory, value):
+        if (
+            type(value) is str
+            and normalise.OPENING_CHARS < len(value) <= TEXT_CHARS
+            and not memory.overflowed
+            and _is_new(memory, value)
+        ):
             traced, text, cut = Traced(path, "text", "nowhere", matters, shown(value)), value, False
         else:
             one = Value(memory, label, path, key, value, critical=matters, budget=budget)
@@ -143,5 +148,8 @@ def _is_new(memory: Memory, text: str) -> bool:
     digests = memory.fingerprints
     if memory.strange.issuperset(packing.numbers(b"".join(map(digests.pieces.__getitem__, opening)))):
         return False
+    if not (memory.own or memory.prompt or memory.clean or memory.vouching):
+        # Nothing has any of these words, if they are words at all.
+        return any(map(digests.atoms.__getitem__, opening))
     words = packing.numbers(b"".join(map(digests.atoms.__getitem__, opening)))
     return not (memory.own.issuperset(words) or memory.vouches(words[:SPAN]))

@@ -11,9 +11,10 @@ from callgate.trust.critical import is_measure
 from callgate.trust.model import FOUND, Found, ToolLabel, Traced, ValueKind
 from callgate.trust.provenance import normalise, packing
 from callgate.trust.provenance.harvest import PROSE_WORDS
-from callgate.trust.provenance.memory import Known, Memory
+from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import host, is_account, strangers
 from callgate.trust.provenance.records import is_id, spoken_of, written_id
+from callgate.trust.provenance.things import Known
 
 TEXT_CHARS: Final = 64 * 1024
 # All texts of a call together, the names in them, and how often it is tried to put a value together from a stranger's
@@ -88,13 +89,14 @@ class Value:
         self.memory, self.label, self.path, self.key, self.critical = memory, label, path, key, critical
         self.budget = Budget() if budget is None else budget
         self.number = not isinstance(value, str)
-        self.text = normalise.number(value) if isinstance(value, int | float) else str(value)
-        self.cut = len(self.text) > TEXT_CHARS
-        if self.cut:
-            self.text = self.text[:TEXT_CHARS]
-        self.spelt = normalise.sequence(self.text)
-        self.empty = not self.spelt and (not self.text or self.text.isspace())
-        self.words = packing.numbers(b"".join(map(memory.fingerprints.atoms.__getitem__, self.spelt)))
+        text = normalise.number(value) if isinstance(value, (int, float)) else str(value)
+        self.cut = len(text) > TEXT_CHARS
+        self.text = text = text[:TEXT_CHARS] if self.cut else text
+        # A whole number is written as the one word that it is.
+        self.spelt = spelt = [text] if type(value) is int and not self.cut else normalise.sequence(text)
+        self.empty = not spelt and (not text or text.isspace())
+        atoms = memory.fingerprints.atoms
+        self.words = packing.numbers(atoms[spelt[0]] if len(spelt) == 1 else b"".join(map(atoms.__getitem__, spelt)))
         self.kind: ValueKind = self._kind()
 
     def traced(self) -> Traced:
@@ -107,9 +109,9 @@ class Value:
         return Traced(self.path, self.kind, found, self.critical, shown(self.text), steps)
 
     def _pieces(self) -> Sequence[int]:
-        text = self.text
+        text, spelt, pieces = self.text, self.spelt, self.memory.fingerprints.pieces
         if text.isascii() and "%" not in text and "\\" not in text:
-            return packing.numbers(b"".join(map(self.memory.fingerprints.pieces.__getitem__, self.spelt)))
+            return packing.numbers(pieces[spelt[0]] if len(spelt) == 1 else b"".join(map(pieces.__getitem__, spelt)))
         return self.memory.pieces(text)
 
     def mark(self) -> str:
@@ -221,9 +223,6 @@ class Value:
         """A short number as an id: another number that is the same says nothing of it."""
         return self.kind == "identity" and _SHORT_NUMBER.fullmatch(self.text) is not None
 
-    def _is_plain(self) -> bool:
-        return len(self.spelt) == 1 and self.spelt[0].isascii() and self.spelt[0].isalpha()
-
     def _put_together(self) -> bool:
         """Whether the value can be joined from what a stranger's texts hold in smaller parts, so that an address in
         groups, halves or single letters is known again. Of a link, its host counts."""
@@ -232,11 +231,17 @@ class Value:
         text = host(self.text) if self.kind == "link" else self.text
         if len(text) > _TRIED_CHARS:
             return True
-        parts = self.spelt if self._is_plain() else normalise.parts(text)
+        fingerprints = self.memory.fingerprints
+        together = "".join(self.spelt)
+        # Words of letters are their own parts; of one, the digest is at hand.
+        plain = together.isascii() and together.isalpha()
+        parts = self.spelt if plain else normalise.parts(text)
         if len(parts) > _TRIED_PARTS:
             return True
-        if len(parts) > 1 and self.memory.fingerprints.digest("".join(parts)) in self.memory.strange:
-            return True
+        if len(parts) > 1:
+            packed = fingerprints.pieces[together] if plain else fingerprints.raw("".join(parts))
+            if int.from_bytes(packed, sys.byteorder) in self.memory.strange:
+                return True
         return bool(parts) and all(_joined(self.memory, part, self.budget) for part in parts)
 
 
@@ -247,6 +252,9 @@ def _joined(memory: Memory, piece: str, budget: Budget) -> bool:
         return True
     length = len(piece)
     if not 2 <= length <= 64:
+        return False
+    if budget.steps >= length and strange.isdisjoint(memory.fingerprints.beginnings[piece]):
+        budget.steps -= length
         return False
     reached = {0}
     for start in range(length):

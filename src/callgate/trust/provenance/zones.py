@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from callgate.trust.provenance.fingerprints import MASK, SPREAD
+from callgate.trust.provenance import normalise
+from callgate.trust.provenance.fingerprints import MASK, SPREAD, Fingerprints
 from callgate.trust.provenance.packing import numbers
 
 # The longest run of words that is looked up in one go; longer values are compared window by window.
@@ -40,18 +41,30 @@ class Phrases(dict[int, int]):
 class Pieces(set[int]):
     """Texts that a stranger may have written: all their pieces, whatever their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, fingerprints: Fingerprints) -> None:
         super().__init__()
-        self._latest: deque[tuple[int, bytes]] = deque(maxlen=_STEPS)
+        self._fingerprints = fingerprints
+        # Each with its digests, or with the text that they are to be made of, sealed.
+        self._latest: deque[tuple[int, bytes, bool]] = deque(maxlen=_STEPS)
 
     def add_packed(self, packed: bytes, step: int) -> None:
         self.update(numbers(packed))
-        self._latest.append((step, packed))
+        self._latest.append((step, packed, False))
+
+    def add_folded(self, folded: str, new: bytes, step: int) -> None:
+        """A text of which all pieces but the `new` are there. Its own digests are made when somebody asks for them."""
+        if new:
+            self.update(numbers(new))
+        self._latest.append((step, self._fingerprints.sealed(folded), True))
 
     def steps(self, digests: Sequence[int]) -> tuple[int, ...]:
         """The latest steps that held one of these."""
         wanted = [digest.to_bytes(8, sys.byteorder) for digest in digests[:SPAN]]
-        return tuple(sorted({step for step, packed in self._latest if any(digest in packed for digest in wanted)}))
+        for at, (step, held, sealed) in enumerate(self._latest):
+            if sealed:
+                words = normalise.different(self._fingerprints.unsealed(held))
+                self._latest[at] = step, b"".join(map(self._fingerprints.pieces.__getitem__, words)), False
+        return tuple(sorted({step for step, packed, _ in self._latest if any(digest in packed for digest in wanted)}))
 
 
 def spans(digests: Iterable[int]) -> Iterator[int]:

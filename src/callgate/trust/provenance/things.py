@@ -1,0 +1,65 @@
+"""Things with an id that a session has met: by which names they go, and who answers for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from callgate.trust.provenance import normalise
+from callgate.trust.provenance.records import Record
+
+VOUCHED, ASKED_FOR = 1, 2
+_LETTERS: Final = re.compile(r"[\W_]+")
+
+
+class Known(msgspec.Struct):
+    """A thing with an id: the phrases it is called by, whether a trusted result had it, whether it was asked for."""
+
+    names: tuple[tuple[int, ...], ...]
+    flags: int
+    step: int
+
+    @property
+    def vouched(self) -> bool:
+        return bool(self.flags & VOUCHED)
+
+    @property
+    def asked_for(self) -> bool:
+        return bool(self.flags & ASKED_FOR)
+
+
+class Things(dict[int, Known]):
+    """From the digest of a thing's server, kind and id to what is known of it."""
+
+    def take(self, packed: Sequence[int], step: int) -> None:
+        """Take in what a step left of things."""
+        at = 0
+        while at + 1 < len(packed):
+            key, head = packed[at], packed[at + 1]
+            end = at + 2 + (head >> 8)
+            names, start = [], at + 2
+            while start < end:
+                names.append(tuple(packed[start + 1 : start + 1 + packed[start]]))
+                start += 1 + packed[start]
+            known = self.get(key)
+            if known is None:
+                self[key] = Known(tuple(names), head & 0xFF, step)
+            else:
+                self[key] = Known((*known.names, *names)[-16:], (known.flags | head) & 0xFF, step)
+            at = end
+
+
+def flattened(text: str) -> str:
+    """A text as words with one blank between them."""
+    return _LETTERS.sub(" ", normalise.fold(text)).strip()
+
+
+def matches(record: Record, queries: Sequence[str]) -> bool:
+    """Whether one of the phrases that a call asked for is in a thing."""
+    if not queries:
+        return False
+    text = f" {flattened(' '.join([value for value in record.value.values() if isinstance(value, str)]))} "
+    return any(f" {query} " in text for query in queries)
