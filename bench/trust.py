@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 import trust_stage
+from agentdojo.gated import KEPT
 from callgate.trust.model import DataLabel, SessionLabel, ToolLabel
 from callgate.trust.policy.engine import Policy
 from callgate.trust.policy.facts import Facts
@@ -79,10 +80,10 @@ def _provenance(rounds: int, calls: int) -> dict[str, float]:
     found: dict[str, list[float]] = {"remember_us": [], "trace_us": [], "remember_first_us": []}
     fingerprints = Fingerprints(bytes(range(32)))
     for _ in range(rounds):
-        memory = Memory(fingerprints, Bounds(remembered=10_000_000))
+        memory = Memory(fingerprints, Bounds(remembered=10_000_000), retention=lambda: KEPT)
         memory.remember_prompt("Please send someone@example.com a note of 1,200.")
 
-        cold = Memory(Fingerprints(bytes(range(32))), Bounds(remembered=10_000_000))
+        cold = Memory(Fingerprints(bytes(range(32))), Bounds(remembered=10_000_000), retention=lambda: KEPT)
 
         def remember(memory: Memory, at: int) -> None:
             memory.remember_result(tool, data, None, (some[at],), ARGUMENTS, open_world=True)
@@ -104,7 +105,7 @@ def _growth(rounds: int, calls: int) -> dict[str, float]:
     fingerprints = Fingerprints(bytes(range(32)))
     full: dict[int, Memory] = {}
     for size in SIZES:
-        full[size] = Memory(fingerprints, Bounds(remembered=10_000_000))
+        full[size] = Memory(fingerprints, Bounds(remembered=10_000_000), retention=lambda: KEPT)
         for start in range(0, size, 200):
             text = " ".join(f"v{number}" for number in range(start, start + 200))
             full[size].remember_result(tool, data, None, (text,), {}, open_world=True)

@@ -120,7 +120,7 @@ class Bench:
             self.check,
             self._sessions,
             shelf,
-            keeping=Keeping(KEPT.steps, KEPT.seconds),
+            keeping=Keeping(KEPT.kept_steps, KEPT.kept_seconds),
             vocabulary=vocabulary,
             scan=Scanner() if way.detectors else None,
             seals=lambda: Seals([bytes(32)]),

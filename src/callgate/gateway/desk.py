@@ -158,6 +158,9 @@ class ApprovalDesk:
 
     # ---- what passes ----
 
+    def going_on(self, message: Message, call: Call, decision: Decision) -> tuple[Message, Amend | None, After | None]:
+        return self.outgoing(message, call, decision), self.amend_call(message, call, decision), None
+
     def outgoing(self, message: Message, call: Call, decision: Decision) -> Message:
         """Without our evidence and our state: the server gets the call as if nothing stood in front of it."""
         state = message.params.get("requestState")

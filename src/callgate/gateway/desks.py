@@ -57,10 +57,18 @@ class Desks:
     async def look_anew(self, call: Call) -> Refused | None:
         return None if self._pins is None else await self._pins.look_anew(call)
 
-    def outgoing(self, message: Message, call: Call, decision: Decision) -> Message:
+    def going_on(self, message: Message, call: Call, decision: Decision) -> tuple[Message, Amend | None, After | None]:
+        outgoing, after = message, None
+        amend = None if self._pins is None else self._pins.screen(call.context)
         if self._approval is not None:
-            message = self._approval.outgoing(message, call, decision)
-        return message if self._trust is None else self._trust.outgoing(message, call)
+            outgoing = self._approval.outgoing(message, call, decision)
+            marked = self._approval.amend_call(message, call, decision)
+            # Few calls have both: only one that a person approved is amended for that.
+            amend = amend if marked is None else _chain(amend, marked)
+        if self._trust is not None:
+            outgoing = self._trust.outgoing(outgoing, call)
+            after = self._trust.after(message, call.context, (Decided(message, call, decision),))
+        return outgoing, amend, after
 
     def leaving(self, message: Message | Batch, calls: Sequence[Decided] = ()) -> Message | Batch:
         return message if self._trust is None else self._trust.leaving(message, calls)
@@ -80,12 +88,6 @@ class Desks:
         offer = None if self._trust is None else self._trust.offer(message)
         # Trust learns from a list before entries of it are taken away or marked, and has a tool of its own to add.
         return _chain(trust, pins, approval, offer)
-
-    def amend_call(self, message: Message, call: Call, decision: Decision) -> Amend | None:
-        pins = None if self._pins is None else self._pins.screen(call.context)
-        approval = None if self._approval is None else self._approval.amend_call(message, call, decision)
-        # Few calls have both: only a call that a person approved is amended for that.
-        return pins if approval is None else _chain(pins, approval)
 
     def decided(self, call: Call, decision: Decision) -> None:
         if self._trust is not None:

@@ -109,9 +109,8 @@ class Door:
             flights[0].finish("blocked", code=changed.code)
             self.desk.after(message, context, (Decided(message, call, decision),))
             raise Turned(changed, error_reply(message.id, changed, call=call.id))
-        outgoing = self.desk.outgoing(message, call, decision)
-        after = self.desk.after(message, context, (Decided(message, call, decision),))
-        return Entry(outgoing, flights, self.desk.amend_call(message, call, decision), after)
+        outgoing, amend, after = self.desk.going_on(message, call, decision)
+        return Entry(outgoing, flights, amend, after)
 
     @staticmethod
     async def _prepare(message: Message, context: Context, desk: Desk) -> None:

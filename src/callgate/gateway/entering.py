@@ -169,17 +169,14 @@ class Desk(Protocol):
     async def answer(self, message: Message, context: Context) -> dict[str, Any] | None:
         """The result of a request that is not the server's to answer; None where it is. Raises Refused."""
 
-    def outgoing(self, message: Message, call: Call, decision: Decision) -> Message:
-        """A call that may go on, as the server is to see it."""
+    def going_on(self, message: Message, call: Call, decision: Decision) -> tuple[Message, Amend | None, After | None]:
+        """A call that may go on, as the server is to see it, and what to do with its reply: at once, then with time."""
 
     def leaving(self, message: Message | Batch, calls: Sequence[Decided] = ()) -> Message | Batch:
         """A message that is no call, or a batch with calls in it, as the server is to see it."""
 
     def amend(self, message: Message | Batch, context: Context) -> Amend | None:
         """What to do with the server's reply to a message that starts no call."""
-
-    def amend_call(self, message: Message, call: Call, decision: Decision) -> Amend | None:
-        """What to do with the server's reply to a call."""
 
     def decided(self, call: Call, decision: Decision) -> None:
         """Told of every decision; never raises."""

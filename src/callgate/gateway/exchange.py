@@ -150,7 +150,7 @@ class Exchange:
         self._greet(head)
         head += self.answering
         if body or status not in (202, 204, 304):
-            head.append((b"content-length", str(len(body)).encode()))
+            head.append((b"content-length", b"%d" % len(body)))
         self.started = True
         self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": head})

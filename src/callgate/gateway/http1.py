@@ -79,6 +79,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._transport: asyncio.Transport | None = None
+        # Kept: up to Python 3.11, asking for it is a system call each time.
+        self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._head: asyncio.Future[Answer] | None = None
         self._more: asyncio.Future[None] | None = None
@@ -104,7 +106,7 @@ class Connection(asyncio.Protocol):
             raise self._error or BrokenAnswer("the connection is closed")
         self._headers, self._answer, self.complete, self._head_bytes = [], None, False, 0
         self._busy = True
-        self._head = asyncio.get_running_loop().create_future()
+        self._head = self._loop.create_future()
         if len(body) < _HEAD_BYTES:
             self._transport.write(head + body)
         else:
@@ -132,7 +134,7 @@ class Connection(asyncio.Protocol):
                 raise self._error
             if self.complete:
                 return None
-            self._more = asyncio.get_running_loop().create_future()
+            self._more = self._loop.create_future()
             try:
                 await self._more
             finally:

@@ -15,6 +15,7 @@ from callgate.gateway.sse import Event, EventCutter
 
 Headers = Iterable[tuple[bytes, bytes]]
 
+_USUAL: Final = b"application/json"
 # RFC 8259 §8.1, WHATWG HTML §9.2.5: JSON and event streams are UTF-8. Some readers follow a charset all the same.
 _PLAIN: Final = frozenset({b"utf-8", b"utf8", b"us-ascii", b"ascii"})
 
@@ -32,8 +33,9 @@ class HttpClient:
         if url.username is not None and not any(name == b"authorization" for name, _ in self.own_headers):
             pair = f"{unquote(url.username)}:{unquote(url.password or '')}".encode()
             self.own_headers.append((b"authorization", b"Basic " + base64.b64encode(pair)))
-        self._target = ((url.path or "/") + (f"?{url.query}" if url.query else "")).encode()
-        self._host = url.netloc.rpartition("@")[2].encode()
+        target = ((url.path or "/") + (f"?{url.query}" if url.query else "")).encode()
+        # How a request begins, behind its method.
+        self._start = b" %b HTTP/1.1\r\nhost: %b" % (target, url.netloc.rpartition("@")[2].encode())
         self._max = max_bytes
         self._pool = Pool(url, server.connect_seconds)
 
@@ -80,7 +82,7 @@ class HttpClient:
             raise UpstreamError(Reason.UPSTREAM_UNREACHABLE, f"cannot connect to the server: {text}") from None
 
     def _head(self, method: bytes, body: bytes | None, headers: Headers) -> bytes:
-        lines = [b"%b %b HTTP/1.1\r\nhost: %b" % (method, self._target, self._host)]
+        lines = [method + self._start]
         lines += [b"%b: %b" % pair for pair in headers]
         if body is not None:
             lines.append(b"content-length: %d" % len(body))
@@ -134,6 +136,9 @@ def _check_status(answer: Answer) -> None:
 
 def _unclear_type(answer: Answer) -> str:
     """Why a client could read an answer otherwise than we do: in another alphabet, or as another kind of thing."""
+    if answer.fields.get(b"content-type") == _USUAL and len(answer.fields) == len(answer.headers):
+        # Nearly every answer: no header twice, so this is the only type, and it has no parameters.
+        return ""
     types = [value for name, value in answer.headers if name.lower() == b"content-type"]
     if len(types) > 1 or (types and b"," in types[0]):
         return "the server gave its answer two content types"

@@ -23,8 +23,10 @@ class Deadline:
         self._expired = False
 
     def __enter__(self) -> Self:
-        self._task = asyncio.current_task()
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._expire)
+        # Asked for once: up to Python 3.11 it is a system call each time.
+        loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task(loop)
+        self._timer = loop.call_later(self._seconds, self._expire)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -65,8 +67,8 @@ class Watch:
         self._patience = None
 
     def __enter__(self) -> Self:
-        self._task = asyncio.current_task()
         loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task(loop)
         self._since = loop.time()
         self._timer = loop.call_later(self._delay, self._begin, loop)
         return self

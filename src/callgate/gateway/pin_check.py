@@ -13,6 +13,7 @@ from callgate.gate import Call, Pass, Refuse, Verdict
 from callgate.gateway.known_lines import Line
 from callgate.gateway.line import Visit
 from callgate.gateway.toolsets import Toolsets
+from callgate.pinning.arguments import odd as odd_arguments
 from callgate.pinning.judging import Toolset
 from callgate.pinning.model import TOOLSET_META
 
@@ -32,7 +33,7 @@ class Pinning:
         stale: Callable[[], bool],
         settle_in: Callable[[str], Awaitable[None]],
         place: Callable[[str], str],
-        look: Callable[[Call], None] = lambda _call: None,
+        odd: Callable[[Call, tuple[str, ...]], None] = lambda _call, _found: None,
         review: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         self._toolsets = toolsets
@@ -42,7 +43,8 @@ class Pinning:
         self._settle_in = settle_in
         # Why a server may not be used at all; empty where it may.
         self._place = place
-        self._look = look
+        # Told what is unusual about the arguments of a call that passes.
+        self._odd = odd
         # Where tools are reviewed, in words.
         self._review = review
 
@@ -67,7 +69,8 @@ class Pinning:
         other = TOOLSET_META in call.meta or (shown is not None and shown is not toolset)
         if other and _outdated(call, toolset, shown) is not None:
             return None
-        self._look(call)
+        if found := odd_arguments(call.canonical):
+            self._odd(call, found)
         return verdict
 
     async def __call__(self, call: Call) -> Verdict:
@@ -80,8 +83,8 @@ class Pinning:
             return Pass({"pin": {"state": "unknown", "reason": refused.reason.value}})
         if isinstance(verdict, Refuse) and observing:
             verdict = Pass(verdict.facts)
-        if isinstance(verdict, Pass):
-            self._look(call)
+        if isinstance(verdict, Pass) and (found := odd_arguments(call.canonical)):
+            self._odd(call, found)
         return verdict
 
     async def _judge(self, call: Call) -> Verdict:

@@ -24,7 +24,6 @@ from callgate.gateway.registrar import Registrar
 from callgate.gateway.toolsets import Meeting, Toolsets
 from callgate.gateway.webhook import Webhook
 from callgate.keyring import Keyring
-from callgate.pinning.arguments import odd
 from callgate.pinning.service import Pins
 from callgate.pinning.settings import Settings
 from callgate.store import SqlPins, Store
@@ -124,7 +123,7 @@ class PinOffice:
             stale=self.watch.is_stale,
             settle_in=self._settle_in,
             place=self.company.refused,
-            look=self._look,
+            odd=self._odd,
             review=self._where,
         )
         desk = PinDesk(self.toolsets, check, bell=self.bell, settle_in=self._settle_in, review=self._where)
@@ -204,10 +203,8 @@ class PinOffice:
     async def _hold(self) -> Held:
         return {} if self.settings.mode == "off" else await self.pins.held()
 
-    def _look(self, call: Call) -> None:
-        found = odd(call.canonical)
-        if found:
-            self.registrar.odd_arguments(call.context.server, call.tool, call.id, found)
+    def _odd(self, call: Call, found: tuple[str, ...]) -> None:
+        self.registrar.odd_arguments(call.context.server, call.tool, call.id, found)
 
 
 async def _in_a_terminal() -> str:

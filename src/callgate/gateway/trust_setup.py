@@ -115,8 +115,8 @@ class TrustOffice:
             self.sessions,
             self.shelf,
             keeping=Keeping(
-                trust.remember_results,
-                trust.remember_seconds,
+                self._retention.kept_steps,
+                self._retention.kept_seconds,
                 trust.warn,
                 trust.elicit_malicious,
             ),

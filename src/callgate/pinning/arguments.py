@@ -78,7 +78,10 @@ def odd(canonical: bytes, usual: int | None = None) -> tuple[str, ...]:
     `usual` is how many bytes they mostly have, where that is known.
     """
     size = len(canonical)
-    if size < _LEAST or (size <= _SHORT and _RUN not in canonical.translate(_LETTERS) and _HEAD not in canonical):
+    if size < _LEAST:
+        return ()
+    # `find`, because `in` asks first whether the bytes are a number: this is done for every call.
+    if size <= _SHORT and canonical.translate(_LETTERS).find(_RUN) < 0 and canonical.find(_HEAD) < 0:
         return ()
     found: dict[str, None] = {}
     for window in _windows(canonical):

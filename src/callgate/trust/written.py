@@ -21,9 +21,10 @@ def taints(tool: ToolLabel, session: SessionLabel, provenance: Provenance) -> bo
     if tool.outcome == "benign":
         return False
     values = provenance.values
-    if any(value.found == "untrusted" for value in values) or provenance.foreign_links:
+    found = {value.found for value in values}
+    if "untrusted" in found or provenance.foreign_links:
         return True
-    return session.open_world and (not values or any(value.found not in OWN_WORDS for value in values))
+    return session.open_world and (not values or not found <= OWN_WORDS)
 
 
 def things(structured: Any, texts: Iterable[str], *, writes: bool) -> list[Any]:

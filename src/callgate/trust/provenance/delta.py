@@ -1,9 +1,10 @@
 """What a stranger's text adds to those before it: a word that the store has and keeps is not written again.
 
-The store drops what old steps left, so a word that is still being read is written again long before the step that
-brought it goes. And a step that leaves words out rests on the steps that brought them: those form a chain. Whoever
-reads a session and misses a link of one (its step was never written, is dropped, or an operator made the store forget
-it) does not know what the later steps held, and is as wary as if they could not be read.
+The store drops what old steps left, so a word that is still being read is written again before the step that brought it
+goes, and the store keeps a little more than is promised. And a step that leaves words out rests on the steps that
+brought them: those form a chain. Whoever reads a session and misses a link of one (its step was
+never written, is dropped, or an operator made the store forget it) does not know what the later steps held, and is as
+wary as if they could not be read.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from callgate.trust.provenance.packing import Left
 LONGEST: Final = 16 * 1024
 # Words that a session has at hand.
 _WORDS: Final = 16_384
-# The part of what the store keeps after which a word is written again.
-_SHARE: Final = 3
+# The part of the steps, and of the time, after which a word is written again.
+_STEPS_SHARE: Final = 2
+_TIME_SHARE: Final = 16
 # No more steps than that are read of a session, however many are kept.
 _READ: Final = 1000
 # So few that it does not matter whether one comes twice.
@@ -34,10 +36,20 @@ _CHAINS: Final = 64
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """Of how many steps of a session, and for how many seconds, the store keeps what they left."""
+    """Of how many steps of a session, and for how many seconds, all that they told is to be known."""
 
     steps: int = 1
     seconds: float = 0.0
+
+    @property
+    def kept_steps(self) -> int:
+        """Of how many the store has to keep what they left: a step may rest on those before it."""
+        return self.steps + self.steps // _STEPS_SHARE
+
+    @property
+    def kept_seconds(self) -> float:
+        """For how long."""
+        return self.seconds + self.seconds / _TIME_SHARE
 
 
 _UNKNOWN: Final = Retention()
@@ -73,13 +85,13 @@ class Met:
     def opened(self, seq: int) -> bool:
         """Whether the step after `seq` may leave something out; its chain is open then."""
         keeps = self._retention()
-        steps = min(keeps.steps, _READ) // _SHARE
+        steps = min(keeps.steps, _READ) // _STEPS_SHARE
         if steps < 2:
             self.chain = 0
             return False
         now = self._clock()
         # A clock that was set back says nothing of what has expired.
-        lasts = 0 <= now - self._at <= keeps.seconds / _SHARE
+        lasts = 0 <= now - self._at <= keeps.seconds / _TIME_SHARE
         if not self.chain or not lasts or seq - self._since >= steps or len(self._words) > _WORDS:
             self._begin(int.from_bytes(os.urandom(8), "little") | 1, seq, now)
         return True

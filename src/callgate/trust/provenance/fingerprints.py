@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import sys
 from array import array
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Final
-
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from typing import Final, NamedTuple
 
 from callgate.trust.provenance import normalise
+from callgate.trust.provenance.packing import numbers
 
 # Words that come again cost one look. Beyond this many, and for long words, they are worked out anew.
 CACHED: Final = 65_536
@@ -23,6 +20,7 @@ SPREAD: Final = 0x9E3779B97F4A7C15
 # A word of its own that stands where one text ends and another begins.
 BREAK: Final = "\x04"
 _BEGINNINGS: Final = 4_096
+_SPELLINGS: Final = 4_096
 _NOTHING: Final = bytes(8)
 
 
@@ -64,6 +62,30 @@ class _Beginnings(dict[str, Sequence[int]]):
         return found
 
 
+class Spelling(NamedTuple):
+    """A value's words, their digests in their order, and those of all that it could be put together from."""
+
+    spelt: Sequence[str]
+    words: array[int]
+    pieces: array[int]
+
+
+class _Spellings(dict[str, Spelling]):
+    """Of values of at most 64 characters, which come again."""
+
+    def __init__(self, fingerprints: Fingerprints) -> None:
+        super().__init__()
+        self._fingerprints = fingerprints
+
+    def __missing__(self, text: str) -> Spelling:
+        fingerprints, spelt = self._fingerprints, normalise.sequence(text)
+        found = Spelling(tuple(spelt), fingerprints.words(spelt), fingerprints.parts(text, spelt))
+        if len(self) >= _SPELLINGS:
+            self.clear()
+        self[text] = found
+        return found
+
+
 class Fingerprints:
     """The digests of one key. Share one for all sessions: its caches are the costly part, and hold nobody's secrets
     longer than the process lives."""
@@ -79,8 +101,7 @@ class Fingerprints:
         self.pieces = _Words(self, whole=False)
         # Of pieces of at most 64 characters.
         self.beginnings = _Beginnings(self)
-        self._seal = AESGCM(os.urandom(16))
-        self._sealed = itertools.count()
+        self.spellings = _Spellings(self)
 
     def raw(self, text: str) -> bytes:
         hashed = self._hash.copy()
@@ -90,13 +111,15 @@ class Fingerprints:
     def digest(self, text: str) -> int:
         return int.from_bytes(self.raw(text), sys.byteorder)
 
-    def sealed(self, text: str) -> bytes:
-        """A text that only this process can read, and only as long as it has this."""
-        nonce = next(self._sealed).to_bytes(12, "little")
-        return nonce + self._seal.encrypt(nonce, text.encode("utf-8", "surrogatepass"), None)
+    def words(self, spelt: Sequence[str]) -> array[int]:
+        """The digests of words, in their order."""
+        return numbers(b"".join(map(self.atoms.__getitem__, spelt)))
 
-    def unsealed(self, sealed: bytes) -> str:
-        return self._seal.decrypt(sealed[:12], sealed[12:], None).decode("utf-8", "surrogatepass")
+    def parts(self, text: str, spelt: Sequence[str]) -> array[int]:
+        """The digests of all that a text with these words could be put together from."""
+        plain = text.isascii() and "%" not in text and "\\" not in text
+        found = spelt if plain else normalise.different(normalise.rough(text))
+        return numbers(b"".join(map(self.pieces.__getitem__, found)))
 
     def named(self, *parts: str) -> str:
         """The digest of a thing with a name in several parts, for the store."""

@@ -25,6 +25,11 @@ _SERVER_MADE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}|\d{4}-\d\d-\d\
 _NUMBERED: Final = re.compile(r"[A-Za-z]{2}\d{2}(?=(?:[A-Za-z]*\d){8})[A-Za-z0-9]{11,30}")
 _ELSEWHERE: Final = re.compile(r"@|://|\.[^\W\d_]{2,}/|\s")
 _SOMEBODYS: Final = 10_000
+# A tuple is made once; a union is made anew each time it is written.
+NESTED: Final = (dict, list, tuple)
+_LISTS: Final = (list, tuple)
+_NUMBERS: Final = (int, float)
+_SINGLE_TYPES: Final = (str, int, float)
 _ECHOES: Final = 64
 _ECHOED: Final = (4, 16_384)
 _SINGLE: Final = frozenset((str, int, float, bool, type(None)))
@@ -80,9 +85,9 @@ class Harvest:
     def _walk(self, value: Any, key: str, path: str, depth: int) -> None:
         if isinstance(value, bool):
             return
-        if isinstance(value, str | int | float):
+        if isinstance(value, _SINGLE_TYPES):
             self._leaf(key, value, path)
-        elif not isinstance(value, dict | list | tuple) or self._stops(value, depth):
+        elif not isinstance(value, NESTED) or self._stops(value, depth):
             return
         elif isinstance(value, dict):
             self._members(value, key, path, depth)
@@ -180,7 +185,8 @@ def _decoded(text: str) -> Any:
         return None
     try:
         return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
+        # The last for half a character, which is no JSON.
         return None
 
 
@@ -201,9 +207,9 @@ def strings(value: Any) -> list[str]:
         elif isinstance(one, dict):
             found += one
             open_ += one.values()
-        elif isinstance(one, list | tuple):
+        elif isinstance(one, _LISTS):
             open_ += one
-        elif isinstance(one, int | float) and not isinstance(one, bool):
+        elif isinstance(one, _NUMBERS) and not isinstance(one, bool):
             found.append(normalise.number(one))
     return found
 
@@ -259,7 +265,7 @@ def leaves(value: Any, path: str = "", key: str = "", depth: int = 32) -> Iterat
                 yield below, name, item
             else:
                 yield from leaves(item, below, name, depth - 1)
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, _LISTS):
         if depth <= 0:
             yield path, key, repr(value)
             return
@@ -278,9 +284,9 @@ def keys(value: Any, path: str = "", key: str = "", depth: int = 32) -> Iterator
         for name, item in value.items():
             if path and name.isidentifier():
                 yield f"{path}.{name}", key, name
-            if isinstance(item, dict | list | tuple):
+            if isinstance(item, NESTED):
                 yield from keys(item, f"{path}.{name}" if path else name, name, depth - 1)
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, _LISTS):
         for index, item in enumerate(value):
-            if isinstance(item, dict | list | tuple):
+            if isinstance(item, NESTED):
                 yield from keys(item, f"{path}[{index}]", key, depth - 1)

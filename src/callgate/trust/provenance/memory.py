@@ -1,4 +1,7 @@
-"""What a session remembers of what it said and read: digests only, bounded, and never less wary for being full."""
+"""What a session remembers of what it said and read: bounded, and never less wary for being full.
+
+The store gets digests only. A process has some words at hand as well, as long as it has the session.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
@@ -37,8 +40,6 @@ _QUERY_LENGTH: Final = 5
 _ALONE: Final = frozenset(("system", "user"))
 # Classes of data whose details are known again when they are sent on.
 _GUARDED: Final = ("financial", "regulated", "credentials")
-# Strangers' texts, folded, and the words in them that are to be written.
-Told: TypeAlias = tuple[str, Collection[str]]
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -74,7 +75,7 @@ class Memory:
         self.prompt = Phrases()
         self.clean = Phrases()
         self.vouching = Phrases()
-        self.strange = Pieces(fingerprints)
+        self.strange = Pieces()
         self._met = Met(retention, clock)
         self._chains = Chains()
         self.own: set[int] = set()
@@ -146,7 +147,7 @@ class Memory:
         if sum(map(len, found.strange)) > self.bounds.result_chars:
             left.cut = True
             found.strange = [_BETWEEN.join(found.strange)[: self.bounds.result_chars]]
-        told = self._told(found.strange, left) if found.strange else None
+        new = self._told(found.strange, left) if found.strange else ()
         if found.vouching:
             vouching = within(found.vouching, self.bounds.vouching_chars)
             left.vouching = self._vouching(vouching, tool, arguments, open_world=open_world)
@@ -159,7 +160,7 @@ class Memory:
         packing.fit(left)
         self.seq += 1
         # What was said is there already.
-        self._take_met(left, self.seq, told)
+        self._take_met(left, self.seq, new)
         return packing.pack(left, self.fingerprints.id)
 
     def take(self, step: Step) -> None:
@@ -169,7 +170,7 @@ class Memory:
             self.overflowed = True
         if step.verdict == DECLASSIFIED:
             self.overflowed = False
-            self.strange, self.own = Pieces(self.fingerprints), set()
+            self.strange, self.own = Pieces(), set()
             self._met.forget()
             self._chains.clear()
         elif not step.memory:
@@ -306,18 +307,18 @@ class Memory:
     def key(self, server: str, kind: str, written: str) -> int:
         return self.fingerprints.digest(f"{server}\x00{kind}\x00{written}")
 
-    def _told(self, texts: Sequence[str], left: Left) -> Told | None:
-        """Put into `left` what strangers' texts add to what the store has of them; None where it is all they hold."""
+    def _told(self, texts: Sequence[str], left: Left) -> Collection[str]:
+        """Put into `left` what strangers' texts add to what the store has of them; the words that are new to it."""
         folded = normalise.rough(texts[0] if len(texts) == 1 else _BETWEEN.join(texts))
         met = self._met
         if len(folded) > LONGEST or not met.opened(self.seq):
             left.strange = b"".join(map(self.fingerprints.pieces.__getitem__, normalise.different(folded)))
-            return None
+            return ()
         left.chain, left.link = met.chain, met.link
         new = met.new(folded)
         if new:
             left.strange = b"".join(map(self.fingerprints.pieces.__getitem__, new))
-        return folded, new
+        return new
 
     def _take(self, left: Left, step: int) -> None:
         if not self._chains.take(left):
@@ -334,22 +335,19 @@ class Memory:
             if left.clean:
                 self.clean.add(packing.numbers(left.clean), step)
 
-    def _take_met(self, left: Left, step: int, told: Told | None = None) -> None:
-        """`told` are the words of a result of our own, where some of them are left out."""
-        if told is not None and left.strange:
+    def _take_met(self, left: Left, step: int, new: Collection[str] = ()) -> None:
+        """`new` are the words that a result of our own brought to its chain."""
+        if new and left.strange:
             self._chains.take(left)
             self._met.link += 1
         if not self._room(cut=left.cut):
             return
         if left.vouching:
             self.vouching.add(packing.numbers(left.vouching), step)
-        if told is not None and not left.cut:
-            folded, new = told
-            self.strange.add_folded(folded, left.strange, step)
-            if new:
-                self._met.add(new)
-        elif left.strange:
+        if left.strange:
             self.strange.add_packed(left.strange, step)
+        if new and not left.cut:
+            self._met.add(new)
         if left.own:
             self.own.update(packing.numbers(left.own))
         if left.records:

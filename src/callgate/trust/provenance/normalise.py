@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 # A word is what stands between blanks after these became blanks. Full stop, comma, colon and the like stay: they are
@@ -136,11 +136,11 @@ def words(folded: str) -> list[str]:
     return found if JOINING.isdisjoint(found) else joined(found)
 
 
-def different(folded: str) -> set[str]:
+def different(folded: str) -> Collection[str]:
     """The same where their order does not matter."""
     found = folded.split()
     each = set(found)
-    return each if JOINING.isdisjoint(each) else set(joined(found))
+    return each if JOINING.isdisjoint(each) else joined(found)
 
 
 def joined(found: list[str]) -> list[str]:

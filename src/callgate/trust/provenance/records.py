@@ -81,6 +81,11 @@ def is_id(argument: str) -> bool:
 
 
 @lru_cache(4096)
+def _stands_for_a_thing(argument: str) -> bool:
+    return is_id(argument) or argument.casefold() in _PLACES
+
+
+@lru_cache(4096)
 def nouns(name: str) -> frozenset[str]:
     """What a tool's or argument's name speaks of: `search_files_by_filename` of `file` and `filename`."""
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
@@ -120,12 +125,12 @@ def objects(
             found[fingerprints.named(server, kind, written)] = None
 
     for name, value in arguments.items():
-        if not (is_id(name) or name.casefold() in _PLACES):
+        if not _stands_for_a_thing(name):
             continue
         for item in value if isinstance(value, list) else [value]:
             for kind in sorted(spoken_of(name, tool)):
                 note(kind, written_id(item))
-    for record in _records(structured, "", 8):
+    for record in _records(structured, "", 8) if structured else ():
         for kind in sorted(kinds(record, tool)):
             note(kind, record.id)
     return tuple(found)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from callgate.trust.critical import covers, is_field, looks_critical, named_critical
 from callgate.trust.model import Provenance, ToolLabel, Traced, ValueKind
 from callgate.trust.provenance import normalise, packing
-from callgate.trust.provenance.harvest import keys, leaves
+from callgate.trust.provenance.harvest import NESTED, keys, leaves
 from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import is_account, strangers
 from callgate.trust.provenance.values import TEXT_CHARS, Budget, Value, shown
@@ -63,7 +63,7 @@ def trace(
                     links.append(Traced(path, "link", "untrusted", False, "a longer text than is traced"))  # noqa: FBT003
         values.append(traced)
         own = own or (traced.found in OWN_WORDS and traced.kind not in ("time", "quantity"))
-    if doubtful and [item for item in arguments.values() if isinstance(item, dict | list | tuple)]:
+    if doubtful and [item for item in arguments.values() if isinstance(item, NESTED)]:
         values += _keys(memory, label, paths, arguments, budget)
     guarded = tuple(sorted(carries(memory, arguments))) if memory.details else ()
     return Provenance(tuple(values), tuple(links[:_LINKS]), own, memory.prompt_known, guarded)

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from callgate.trust.critical import is_measure
 from callgate.trust.model import FOUND, Found, ToolLabel, Traced, ValueKind
-from callgate.trust.provenance import normalise, packing
+from callgate.trust.provenance import normalise
+from callgate.trust.provenance.fingerprints import CACHED_LENGTH
 from callgate.trust.provenance.harvest import PROSE_WORDS
 from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import host, is_account, strangers
@@ -69,6 +70,7 @@ class Value:
         "label",
         "memory",
         "number",
+        "parts",
         "path",
         "spelt",
         "text",
@@ -92,11 +94,15 @@ class Value:
         text = normalise.number(value) if isinstance(value, (int, float)) else str(value)
         self.cut = len(text) > TEXT_CHARS
         self.text = text = text[:TEXT_CHARS] if self.cut else text
-        # A whole number is written as the one word that it is.
-        self.spelt = spelt = [text] if type(value) is int and not self.cut else normalise.sequence(text)
-        self.empty = not spelt and (not text or text.isspace())
-        atoms = memory.fingerprints.atoms
-        self.words = packing.numbers(atoms[spelt[0]] if len(spelt) == 1 else b"".join(map(atoms.__getitem__, spelt)))
+        self.spelt: Sequence[str]
+        # The digests of all that it could be put together from, where they are known already.
+        self.parts: Sequence[int] | None = None
+        if len(text) <= CACHED_LENGTH:
+            self.spelt, self.words, self.parts = memory.fingerprints.spellings[text]
+        else:
+            self.spelt = normalise.sequence(text)
+            self.words = memory.fingerprints.words(self.spelt)
+        self.empty = not self.spelt and (not text or text.isspace())
         self.kind: ValueKind = self._kind()
 
     def traced(self) -> Traced:
@@ -109,10 +115,9 @@ class Value:
         return Traced(self.path, self.kind, found, self.critical, shown(self.text), steps)
 
     def _pieces(self) -> Sequence[int]:
-        text, spelt, pieces = self.text, self.spelt, self.memory.fingerprints.pieces
-        if text.isascii() and "%" not in text and "\\" not in text:
-            return packing.numbers(pieces[spelt[0]] if len(spelt) == 1 else b"".join(map(pieces.__getitem__, spelt)))
-        return self.memory.pieces(text)
+        if self.parts is None:
+            self.parts = self.memory.fingerprints.parts(self.text, self.spelt)
+        return self.parts
 
     def mark(self) -> str:
         """The digest that an endorsement of this value has. Ids say nothing without the kind of thing they name."""

@@ -7,16 +7,15 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from callgate.trust.provenance import normalise
-from callgate.trust.provenance.fingerprints import MASK, SPREAD, Fingerprints
+from callgate.trust.provenance.fingerprints import MASK, SPREAD
 from callgate.trust.provenance.packing import numbers
 
 # The longest run of words that is looked up in one go; longer values are compared window by window.
 SPAN: Final = 8
 # What the first word of such a run was multiplied with.
 _HIGHEST: Final = pow(SPREAD, SPAN - 1, MASK + 1)
-# Of so many results it is known which of them a piece came with.
-_STEPS: Final = 32
+# Of so many results that brought something it is known which of them a piece came with.
+_STEPS: Final = 512
 
 
 class Phrases(dict[int, int]):
@@ -41,30 +40,18 @@ class Phrases(dict[int, int]):
 class Pieces(set[int]):
     """Texts that a stranger may have written: all their pieces, whatever their order."""
 
-    def __init__(self, fingerprints: Fingerprints) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._fingerprints = fingerprints
-        # Each with its digests, or with the text that they are to be made of, sealed.
-        self._latest: deque[tuple[int, bytes, bool]] = deque(maxlen=_STEPS)
+        self._latest: deque[tuple[int, bytes]] = deque(maxlen=_STEPS)
 
     def add_packed(self, packed: bytes, step: int) -> None:
         self.update(numbers(packed))
-        self._latest.append((step, packed, False))
-
-    def add_folded(self, folded: str, new: bytes, step: int) -> None:
-        """A text of which all pieces but the `new` are there. Its own digests are made when somebody asks for them."""
-        if new:
-            self.update(numbers(new))
-        self._latest.append((step, self._fingerprints.sealed(folded), True))
+        self._latest.append((step, packed))
 
     def steps(self, digests: Sequence[int]) -> tuple[int, ...]:
-        """The latest steps that held one of these."""
+        """The latest steps that brought one of these."""
         wanted = [digest.to_bytes(8, sys.byteorder) for digest in digests[:SPAN]]
-        for at, (step, held, sealed) in enumerate(self._latest):
-            if sealed:
-                words = normalise.different(self._fingerprints.unsealed(held))
-                self._latest[at] = step, b"".join(map(self._fingerprints.pieces.__getitem__, words)), False
-        return tuple(sorted({step for step, packed, _ in self._latest if any(digest in packed for digest in wanted)}))
+        return tuple(sorted({step for step, packed in self._latest if any(digest in packed for digest in wanted)}))
 
 
 def spans(digests: Iterable[int]) -> Iterator[int]:

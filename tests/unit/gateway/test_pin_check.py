@@ -1,0 +1,200 @@
+"""The check that answers at once: whatever ends an approval ends it for the next call, and for one on its way."""
+
+import json
+
+import msgspec
+import pytest
+
+from callgate.errors import Reason
+from callgate.gate import Call
+from callgate.gateway.line import Visit
+from callgate.gateway.pin_check import Pinning
+from callgate.gateway.places import Place
+from callgate.gateway.toolsets import Toolsets
+from callgate.pinning.book import Book
+from callgate.pinning.identity import http_identity
+from callgate.pinning.listing import Reader, read_page
+from callgate.pinning.model import TOOLSET_META, Pin
+from callgate.pinning.settings import Settings
+from callgate.pinning.storage import Sealed
+
+URL = "http://127.0.0.1:9/mcp"
+TOOLS = [{"name": name, "description": "Reads.", "inputSchema": {"type": "object"}} for name in ("ls", "cat")]
+LIST = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": TOOLS}}).encode()
+IDENTITY = http_identity(URL)
+
+
+class Wire:
+    waited = 0.0
+    caller = None
+
+    async def turn(self):
+        pass
+
+    async def ask(self, _message):
+        return LIST
+
+
+class Sets:
+    version = 0
+
+    def __init__(self):
+        self.waiting = {}
+
+    def held(self, _server_id):
+        return self.waiting
+
+
+def pins(action):
+    page = read_page(LIST)
+    reader = Reader(IDENTITY.server_id, Settings())
+    return [
+        Pin(
+            action=action,
+            server_id=IDENTITY.server_id,
+            lineage=IDENTITY.lineage,
+            server="files",
+            tool=tool.name,
+            approval_hash=tool.approval_hash,
+            approved_at=1,
+            approved_by="ann",
+            beside=tool.beside,
+            raw=tool.raw,
+        )
+        for tool in map(reader.read, page.entries)
+    ]
+
+
+class Desk:
+    """A check on one line, with everything that it goes by within reach."""
+
+    def __init__(self):
+        self.book = Book(lambda: [bytes(32)])
+        self.head = None
+        self.decide("approve")
+        self.now, self.stale, self.over = 0.0, False, ""
+        self.sets = Sets()
+        self.toolsets = Toolsets(lambda: self.book, Settings(), met=lambda _: None, clock=lambda: self.now)
+        self.toolsets.sets = self.sets
+        self.place = Place("files", "", URL, lambda _reported: IDENTITY)
+        self.configure(Settings())
+        self.check = Pinning(
+            self.toolsets, stale=lambda: self.stale, settle_in=self.settle_in, place=lambda _server: self.over
+        )
+
+    def configure(self, settings):
+        self.toolsets.configure(settings, {"files": self.place}, 5.0)
+
+    async def settle_in(self, _server):
+        pass
+
+    def decide(self, action, book=None):
+        sealed, self.head = self.book.link(pins(action))(self.head)
+        (book or self.book).read(self.head, sealed)
+
+    def call(self, tool="ls", meta=None, session="s"):
+        visit = Visit("files", "http", session=session, line=Wire())
+        return Call("c", 1, tool, {}, b"{}", b"", meta or {}, visit)
+
+    async def ready(self):
+        await self.toolsets.verify(self.call().context, {})
+        assert self.check.at_once(self.call()) is not None
+        assert self.check.last_look(self.call()) is None
+        return self
+
+
+def blocked(desk):
+    desk.decide("block")
+
+
+def withdrawn(desk):
+    desk.decide("withdraw")
+
+
+def another_book(desk):
+    desk.book = Book(lambda: [bytes(32)])
+
+
+def broken_in_place(desk):
+    desk.book.read(None, [Sealed(desk.head.seq + 1, b"", bytes(32))])
+
+
+def held_with_others(desk):
+    desk.sets.waiting, desk.sets.version = {"ls": "seen with mail now"}, 1
+
+
+def the_list_changed(desk):
+    desk.toolsets.hear("files", b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
+
+
+def greeted_again(desk):
+    desk.toolsets.greeted("files", "s", {"name": "another"})
+
+
+def forgotten(desk):
+    desk.toolsets.forget("files")
+
+
+def nobody_knows(desk):
+    desk.stale = True
+
+
+ENDS = (
+    (blocked, Reason.TOOL_BLOCKED),
+    (withdrawn, Reason.TOOL_NOT_APPROVED),
+    (another_book, Reason.TOOL_NOT_APPROVED),
+    (broken_in_place, Reason.PIN_TAMPERED),
+    (held_with_others, Reason.SET_NOT_REVIEWED),
+    (the_list_changed, Reason.TOOLSET_UNVERIFIED),
+    (greeted_again, Reason.TOOLSET_UNVERIFIED),
+    (forgotten, Reason.TOOLSET_UNVERIFIED),
+    (nobody_knows, Reason.STORE_UNAVAILABLE),
+)
+
+
+@pytest.mark.parametrize(("ends", "reason"), ENDS, ids=[ends.__name__ for ends, _ in ENDS])
+async def test_what_ends_an_approval_ends_it_for_calls_on_their_way(ends, reason):
+    desk = await Desk().ready()
+    ends(desk)
+    assert desk.check.at_once(desk.call()) is None
+    assert desk.check.last_look(desk.call()).reason is reason
+
+
+async def test_a_list_that_grew_old_and_a_server_without_a_place_take_longer():
+    desk = await Desk().ready()
+    desk.now = Settings().recheck_seconds + 1
+    assert desk.check.at_once(desk.call()) is None
+    # What was let through before may leave: its list was young enough then.
+    assert desk.check.last_look(desk.call()) is None
+    desk.now, desk.over = 0.0, "too many servers"
+    assert desk.check.at_once(desk.call()) is None
+
+
+async def test_another_configuration_is_judged_by_at_once():
+    desk = await Desk().ready()
+    before = desk.toolsets.current(desk.call().context)
+    desk.configure(Settings(rollback="allow"))
+    assert desk.toolsets.current(desk.call().context) is not before
+
+
+async def test_a_line_that_was_not_read_passes_nothing():
+    desk = await Desk().ready()
+    for call in (desk.call(session="t"), desk.call(session=None), desk.call("rm"), desk.call("LS")):
+        assert desk.check.at_once(call) is None
+        assert desk.check.last_look(call) is not None
+
+
+async def test_a_version_that_the_call_names_has_to_be_the_one_in_force():
+    desk = await Desk().ready()
+    version = desk.toolsets.current(desk.call().context).version
+    assert desk.check.at_once(desk.call(meta={TOOLSET_META: version})) is not None
+    assert desk.check.at_once(desk.call(meta={TOOLSET_META: None})) is not None
+    for other in (version[:-1], "", 0, [version]):
+        assert desk.check.at_once(desk.call(meta={TOOLSET_META: other})) is None
+
+
+async def test_the_record_says_the_same_however_the_call_was_let_through():
+    desk = await Desk().ready()
+    quick, slow = desk.check.at_once(desk.call()), await desk.check(desk.call())
+    assert msgspec.json.encode(quick.facts) == msgspec.json.encode(slow.facts)
+    assert slow.facts["pin"]["state"] == "approved"
