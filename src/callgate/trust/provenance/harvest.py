@@ -31,6 +31,11 @@ _LISTS: Final = (list, tuple)
 _NUMBERS: Final = (int, float)
 _SINGLE_TYPES: Final = (str, int, float)
 _ECHOES: Final = 64
+# What a value may stand between where it is one of its own.
+_BEFORE: Final = re.compile(r"[\s\"'`<>()\[\]{},;|=]")
+_ENDING: Final = re.compile(r"[.,:;!?]*")
+_AFTER: Final = re.compile(r"[\s\"'`<>()\[\]{}|]")
+_PLACES: Final = 2_000
 _ECHOED: Final = (4, 16_384)
 _SINGLE: Final = frozenset((str, int, float, bool, type(None)))
 # Longer than that, or on several lines, somebody wrote it: it is told, not filled in.
@@ -248,6 +253,34 @@ def echoes(arguments: Mapping[str, Any]) -> list[str]:
         found = [value if isinstance(value, str) else repr(value) for value in single]
     shortest, longest = _ECHOED
     return [text for text in found[:_ECHOES] if shortest <= len(text) <= longest]
+
+
+class Echoes:
+    """Takes values out of texts. The places that are looked at are bounded over all of them, and so is what one look
+    takes, whoever wrote text and value; what is left over stays where it is."""
+
+    def __init__(self, places: int = _PLACES) -> None:
+        self._left = places
+
+    def without(self, text: str, value: str) -> str:
+        """A text with a blank in the place of a value, wherever that stands alone."""
+        at = text.find(value)
+        kept, start, length = [], 0, len(value)
+        while at >= 0 and self._left > 0:
+            self._left -= 1
+            end = at + length
+            if at and _BEFORE.match(text, at - 1) is None:
+                at = text.find(value, at + 1)
+                continue
+            ending = _ENDING.match(text, end)
+            stop = end if ending is None else ending.end()
+            if stop == len(text) or _AFTER.match(text, stop) is not None:
+                kept.append(text[start:at])
+                start, at = end, text.find(value, end)
+            else:
+                # As far as these marks go, each place ends as this one does.
+                at = text.find(value, max(at, stop - length) + 1)
+        return " ".join([*kept, text[start:]]) if kept else text
 
 
 def leaves(value: Any, path: str = "", key: str = "", depth: int = 32) -> Iterator[tuple[str, str, Any]]:

@@ -5,7 +5,6 @@ The store gets digests only. A process has some words at hand as well, as long a
 
 from __future__ import annotations
 
-import re
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from callgate.trust.model import DataLabel, Step, ToolLabel
 from callgate.trust.provenance import normalise, packing
 from callgate.trust.provenance.delta import LONGEST, Chains, Met, Retention, unknown
 from callgate.trust.provenance.fingerprints import BREAK, Fingerprints
-from callgate.trust.provenance.harvest import Harvest, TooLarge, echoes, is_server_made, leaves, within
+from callgate.trust.provenance.harvest import Echoes, Harvest, TooLarge, echoes, is_server_made, leaves, within
 from callgate.trust.provenance.names import host, strangers
 from callgate.trust.provenance.packing import Left
 from callgate.trust.provenance.records import Record, kinds
@@ -29,9 +28,6 @@ from callgate.trust.provenance.things import ASKED_FOR, VOUCHED, Things, flatten
 from callgate.trust.provenance.zones import Phrases, Pieces, windows
 
 _BETWEEN: Final = f" {BREAK} "
-# What a value may stand between where it is one of its own.
-_BEFORE: Final = r"(?<![^\s\"'`<>()\[\]{},;|=])"
-_AFTER: Final = r"(?=[.,:;!?]*(?:[\s\"'`<>()\[\]{}|]|$))"
 # Digests of things that are kept of a result.
 _RECORDED: Final = 16_384
 # A search phrase that is shorter picks out nothing.
@@ -220,11 +216,11 @@ class Memory:
     def _without_echoes(self, texts: list[str], arguments: Mapping[str, Any]) -> list[str]:
         """A result's texts without the values that the call itself had and that no stranger's text had before: to give
         back what somebody said is not to say it. Only whole values are, so that nobody's words go with them."""
+        gone = Echoes()
         for text in echoes(arguments):
             if not [one for one in texts if text in one] or not self._is_clean(text):
                 continue
-            alone = re.compile(_BEFORE + re.escape(text) + _AFTER)
-            texts = [alone.sub(" ", one) if text in one else one for one in texts]
+            texts = [gone.without(one, text) for one in texts]
         return texts
 
     def _hosts(self, texts: Sequence[str]) -> bytes:
