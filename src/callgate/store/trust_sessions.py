@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
 from callgate.store.backend import Backend
 from callgate.store.sqlite import SqliteBackend
 from callgate.store.trust_at_hand import AtHand, Kept
-from callgate.store.trust_draft import Act, Draft, StepRow
+from callgate.store.trust_draft import Act, Draft
 from callgate.store.trust_sql import Sql
 from callgate.trust import keeping
 
@@ -64,10 +64,13 @@ _FEWER: Final = Sql(
     "DELETE FROM trust_endorsed WHERE session = ? AND digest NOT IN"
     " (SELECT digest FROM trust_endorsed WHERE session = ? ORDER BY seq DESC, digest LIMIT ?)"
 )
-_TAINT: Final = Sql(
-    "INSERT INTO trust_object (digest, expires_at) VALUES (?, ?) ON CONFLICT (digest)"
-    " DO UPDATE SET expires_at = excluded.expires_at WHERE excluded.expires_at > trust_object.expires_at"
+_TAINT_OF: Final = "INSERT INTO trust_object (digest, expires_at)"
+_TAINT_ONCE: Final = (
+    " ON CONFLICT (digest) DO UPDATE SET expires_at = excluded.expires_at"
+    " WHERE excluded.expires_at > trust_object.expires_at"
 )
+_TAINT: Final = {count: f"{_TAINT_OF} VALUES {','.join(['(?, ?)'] * count)}{_TAINT_ONCE}" for count in _STEP}
+_TAINTS: Final = f"{_TAINT_OF} SELECT * FROM unnest(%b::text[], %b::int8[]){_TAINT_ONCE}".encode()  # noqa: S608
 _STRIDE: Final = 32
 
 
@@ -119,7 +122,7 @@ class Ledger:
             self._save_at_hand(self._sqlite, drafts)
             for one in sessions:
                 driver.execute(_PUT, one)
-            _add_steps(driver, steps)
+            _in_chunks(driver, _STEP, steps)
             if steps:
                 self._sqlite.changes.wrote()
             return
@@ -142,8 +145,12 @@ class Ledger:
         for act in acts:
             for digest in act.objects:
                 objects[digest] = max(act.expires_at, objects.get(digest, 0))
-        for digest in sorted(objects):
-            _TAINT.on(driver, digest, objects[digest])
+        # In one order over all processes, so that nobody waits in a circle.
+        tainted = sorted(objects.items())
+        if self._sqlite is not None:
+            _in_chunks(driver, _TAINT, tainted)
+        elif tainted:
+            driver.execute(_TAINTS, _columns(tainted))
         witnesses = [act.witness for act in acts if act.witness is not None]
         if witnesses:
             self._backend.insert_within(driver, witnesses)
@@ -172,11 +179,11 @@ def _settle(driver: Any, draft: Draft) -> None:
         _FEWER.on(driver, draft.key, draft.key, keeping.ENDORSED)
 
 
-def _add_steps(driver: Any, rows: Sequence[StepRow]) -> None:
+def _in_chunks(driver: Any, statements: Mapping[int, str], rows: Sequence[tuple[Any, ...]]) -> None:
     start = 0
     while start < len(rows):
         count = min(_CHUNK, 1 << ((len(rows) - start).bit_length() - 1))
-        driver.execute(_STEP[count], list(chain.from_iterable(rows[start : start + count])))
+        driver.execute(statements[count], list(chain.from_iterable(rows[start : start + count])))
         start += count
 
 

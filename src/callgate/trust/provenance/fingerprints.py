@@ -21,6 +21,7 @@ SPREAD: Final = 0x9E3779B97F4A7C15
 BREAK: Final = "\x04"
 _BEGINNINGS: Final = 4_096
 _SPELLINGS: Final = 4_096
+_BEGUN: Final = 256
 _NOTHING: Final = bytes(8)
 
 
@@ -94,6 +95,8 @@ class Fingerprints:
         if len(key) < 16:
             raise ValueError("a key for fingerprints has at least 16 bytes")
         self._hash = blake2b(key=key[:64], digest_size=8, person=b"callgate/values")
+        # Digests of names that begin alike, such as those of all things of one server.
+        self._begun: dict[tuple[str, ...], blake2b] = {}
         self._names = blake2b(key=key[:64], digest_size=16, person=b"callgate/object")
         # Which key it is, for who meets digests of another.
         self.id = blake2b(key=key[:64], digest_size=8, person=b"callgate/key-id").digest()
@@ -123,9 +126,20 @@ class Fingerprints:
 
     def named(self, *parts: str) -> str:
         """The digest of a thing with a name in several parts, for the store."""
-        hashed = self._names.copy()
-        for part in parts:
-            encoded = part.encode("utf-8", "surrogatepass")
-            hashed.update(len(encoded).to_bytes(4, "little"))
-            hashed.update(encoded)
+        *first, last = parts
+        begun = self._begun.get(tuple(first))
+        if begun is None:
+            begun = self._names.copy()
+            for part in first:
+                begun.update(_framed(part))
+            if len(self._begun) >= _BEGUN:
+                self._begun.clear()
+            self._begun[tuple(first)] = begun
+        hashed = begun.copy()
+        hashed.update(_framed(last))
         return hashed.hexdigest()
+
+
+def _framed(part: str) -> bytes:
+    encoded = part.encode("utf-8", "surrogatepass")
+    return len(encoded).to_bytes(4, "little") + encoded

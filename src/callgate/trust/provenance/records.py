@@ -29,6 +29,8 @@ _NAMES: Final = re.compile(
 _PLACES: Final = frozenset(["path", "file", "filename", "file_path", "filepath", "uri", "url", "key", "slug"])
 _LONGEST_ID: Final = 256
 _OBJECTS: Final = 256
+# What holds nothing else.
+_LEAVES: Final = frozenset((str, int, float, bool, type(None)))
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -145,7 +147,9 @@ def _records(value: Any, key: str, depth: int) -> Iterator[Record]:
         for name, item in value.items():
             if name.casefold() in _PLACES and (written := written_id(item)):
                 yield Record(name, written, key, (), value)
-            yield from _records(item, name, depth - 1)
+            if type(item) not in _LEAVES:
+                yield from _records(item, name, depth - 1)
     elif isinstance(value, list):
         for item in value[:_OBJECTS]:
-            yield from _records(item, key, depth - 1)
+            if type(item) not in _LEAVES:
+                yield from _records(item, key, depth - 1)
