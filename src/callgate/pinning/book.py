@@ -35,17 +35,13 @@ class Book:
         self.broken = ""
         # The row that does not hold, where that can be told.
         self.broken_at: int | None = None
-        self._seq = 0
+        # Grows with every decision.
+        self.version = 0
         self._mac = _START
         self._newest: dict[tuple[str, str], Pin] = {}
         self._history: dict[tuple[str, str], list[Pin]] = {}
         self._lineages: dict[tuple[str, str, str], Pin] = {}
         self._sets: list[Pin] = []
-
-    @property
-    def version(self) -> int:
-        """Grows with every decision."""
-        return self._seq
 
     def pin(self, server_id: str, tool: str) -> Pin | None:
         """The decision in force; None where there is none, and where nothing can be believed."""
@@ -77,16 +73,16 @@ class Book:
             if not self._take(row):
                 return
         if head is None:
-            if self._seq:
+            if self.version:
                 self._break("the last decision's seal is missing", None)
-        elif head.seq != self._seq or not hmac.compare_digest(head.mac, self._mac):
-            self._break(f"the chain ends at {self._seq} and its seal says {head.seq}: decisions are missing", None)
+        elif head.seq != self.version or not hmac.compare_digest(head.mac, self._mac):
+            self._break(f"the chain ends at {self.version} and its seal says {head.seq}: decisions are missing", None)
         elif not any(hmac.compare_digest(head.seal, _seal(key, head.seq, head.mac)) for key in self._keys()):
             self._break("the seal of the last decision does not hold", head.seq)
 
     def _take(self, row: Sealed) -> bool:
-        if row.seq != self._seq + 1:
-            return self._break(f"decision {self._seq + 1} is missing", self._seq + 1)
+        if row.seq != self.version + 1:
+            return self._break(f"decision {self.version + 1} is missing", self.version + 1)
         if not any(hmac.compare_digest(row.mac, _mac(key, self._mac, row.seq, row.body)) for key in self._keys()):
             return self._break(f"decision {row.seq} is not as it was written", row.seq)
         try:
@@ -95,7 +91,7 @@ class Book:
             return self._break(f"decision {row.seq} cannot be read", row.seq)
         if pin.scheme != SCHEME:
             return self._break(f"decision {row.seq} was written by another version of Callgate", row.seq)
-        self._seq, self._mac = row.seq, row.mac
+        self.version, self._mac = row.seq, row.mac
         self._keep(msgspec.structs.replace(pin, seq=row.seq))
         return True
 
@@ -118,8 +114,8 @@ class Book:
     def _follows(self, head: Head | None) -> bool:
         """Whether a chain that ends so is the one that was read, or goes on from it."""
         if self.broken or head is None:
-            return not self.broken and self._seq == 0
-        if head.seq < self._seq or (head.seq == self._seq and not hmac.compare_digest(head.mac, self._mac)):
+            return not self.broken and self.version == 0
+        if head.seq < self.version or (head.seq == self.version and not hmac.compare_digest(head.mac, self._mac)):
             return False
         return any(hmac.compare_digest(head.seal, _seal(key, head.seq, head.mac)) for key in self._keys())
 

@@ -39,6 +39,7 @@ class Changes:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lock = Lock()
         self._tried = False
         self._index: mmap.mmap | None = None
         # Keeps the index alive: SQLite removes it with the last connection.
@@ -100,9 +101,12 @@ class Changes:
 
     def open(self) -> None:
         """Begin to look, once; nothing where that is not possible here."""
-        if self._tried or sys.platform == "win32":
-            return
-        self._tried = True
+        with self._lock:
+            if not self._tried and sys.platform != "win32":
+                self._tried = True
+                self._open()
+
+    def _open(self) -> None:
         try:
             self._anchor = sqlite3.connect(
                 f"{self._path.absolute().as_uri()}?mode=ro",
@@ -114,10 +118,15 @@ class Changes:
             self._anchor.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
             self._index = _mapped(self._path.with_name(self._path.name + "-shm"))
         except (OSError, ValueError, sqlite3.Error):
-            self.close()
+            self._close()
 
     def close(self) -> None:
-        self._tried, self._index = True, None
+        with self._lock:
+            self._tried = True
+            self._close()
+
+    def _close(self) -> None:
+        self._index = None
         anchor, self._anchor = self._anchor, None
         if anchor is not None:
             anchor.close()

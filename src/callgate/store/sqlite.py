@@ -244,13 +244,16 @@ class SqliteBackend:
         """Every commit moves `PRAGMA data_version` for the other connections."""
 
     def watch(self, changed: Callable[[], None], stop: Event) -> None:
+        self.changes.open()
         seen: Any = None
         driver: sqlite3.Connection | None = None
         while not stop.wait(POLL_SECONDS):
+            # What our own writer does all the time is nothing that anybody has to be told of.
+            mark = self.changes.others()
             try:
                 if driver is None:
                     driver = sqlite3.connect(self.path, timeout=POLL_SECONDS, isolation_level=None)
-                now = driver.execute("PRAGMA data_version").fetchone()[0]
+                now = ("others", mark) if mark is not None else driver.execute("PRAGMA data_version").fetchone()
             except sqlite3.Error:
                 if driver is not None:
                     driver.close()
