@@ -164,10 +164,14 @@ class Store:
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         """Run a reading operation beside the writer."""
+        return await self.apart(lambda: self._read(query))
+
+    async def apart(self, work: Callable[[], T]) -> T:
+        """Run what reads in its own way on a thread that may wait."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._patience):
-                return await loop.run_in_executor(self._readers, self._read, query)
+                return await loop.run_in_executor(self._readers, work)
         except TimeoutError:
             raise StoreUnavailable(
                 f"the store did not answer within {self._patience:g} s", advice="Run `callgate store check`."

@@ -170,6 +170,19 @@ class PostgresBackend:
             except psycopg.Error:
                 stop.wait(0.5)
 
+    def single(self) -> psycopg.Connection[Any]:
+        """A connection for single statements, each a transaction of its own that does not take for ever."""
+        plain = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        return psycopg.connect(
+            plain,
+            autocommit=True,
+            connect_timeout=max(2, math.ceil(self._busy_seconds)),
+            tcp_user_timeout=self._milliseconds,
+            application_name="callgate look",
+            prepare_threshold=1,
+            options=f"-c statement_timeout={self._milliseconds}",
+        )
+
     def _listen(self, changed: Callable[[], None], stop: Event) -> None:
         plain = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
         with psycopg.connect(plain, autocommit=True, connect_timeout=5, application_name="callgate watch") as driver:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from callgate.audit.rows import AuditRow
+from callgate.store.backend import Backend
 from callgate.store.front import Store
 from callgate.store.sqlite import SqliteBackend
 from callgate.store.trust_asking import Asking
@@ -21,10 +22,8 @@ from callgate.trust.model import Session, SessionLabel, Step
 from callgate.trust.storage import NewStep
 
 _VERSION: Final = "SELECT version FROM trust_session WHERE key = ?"
-_VERSIONS: Final = Sql(
-    "SELECT key, version FROM trust_session WHERE key IN (SELECT value FROM json_each(?))",
-    "SELECT key, version FROM trust_session WHERE key IN (SELECT json_array_elements_text(?::json))",
-)
+_VERSIONS: Final = Sql("SELECT key, version FROM trust_session WHERE key IN (SELECT value FROM json_each(?))")
+_VERSIONS_LOOKED: Final = b"SELECT key, version FROM trust_session WHERE key = ANY(%b::text[])"
 _SESSION: Final = Sql(f"SELECT {COLUMNS} FROM trust_session WHERE key = ?")  # noqa: S608
 _SESSIONS: Final = Sql(
     f"SELECT key, {COLUMNS} FROM trust_session WHERE seen_at < ? ORDER BY seen_at DESC, key LIMIT ?"  # noqa: S608
@@ -54,13 +53,19 @@ class SqlTrust(SqlHeld):
         super().__init__(store)
         self._write = Ledger(store.backend).write
         self._asking = Asking(self._versions)
+        self._look = _look_of(store.backend)
         backend = store.backend
         self._glance = Glance(backend) if isinstance(backend, SqliteBackend) else None
         self._at_hand = backend.sessions if isinstance(backend, SqliteBackend) else None
 
     async def _versions(self, keys: Collection[str]) -> dict[str, int]:
-        asked = json.dumps(list(keys))
-        rows = await self._store.read(lambda conn: _VERSIONS.all(conn, asked))
+        wanted = list(keys)
+        rows: list[Any]
+        if self._look is None:
+            rows = await self._store.read(lambda conn: _VERSIONS.all(conn, json.dumps(wanted)))
+        else:
+            look = self._look
+            rows = await self._store.apart(lambda: look(_VERSIONS_LOOKED, (wanted,)))
         return {row[0]: int(row[1]) for row in rows}
 
     # -- sessions ----------------------------------------------------------------------------------------------
@@ -157,6 +162,16 @@ class SqlTrust(SqlHeld):
 
     async def _act(self, act: Act) -> Any:
         return await self._store.run_together(self._write, act)
+
+
+def _look_of(backend: Backend) -> Callable[[bytes, Sequence[Any]], list[tuple[Any, ...]]] | None:
+    if backend.name == "sqlite":
+        return None
+    from callgate.store.postgres import PostgresBackend
+    from callgate.store.postgres_look import Look
+
+    assert isinstance(backend, PostgresBackend)
+    return Look(backend).rows
 
 
 def _adding(new: NewStep, keep: int, expires_at: int) -> Act:
