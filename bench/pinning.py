@@ -89,15 +89,15 @@ class Desk:
             )
             for tool in map(reader.read, page.entries)
         ]
-        self._book = Book(lambda: [bytes(32)])
-        sealed, head = self._book.link(pins)(None)
-        self._book.read(head, sealed)
+        self.book = Book(lambda: [bytes(32)])
+        sealed, head = self.book.link(pins)(None)
+        self.book.read(head, sealed)
         self._place = Place(SERVER, "", URL, lambda _reported: identity)
         self._make = Toolsets
 
     def toolsets(self) -> Any:
         clock = map(float, itertools.count(0, 1_000))
-        made = self._make(lambda: self._book, self._settings, met=lambda _: None, clock=clock.__next__)
+        made = self._make(self, self._settings, met=lambda _: None, clock=clock.__next__)
         made.configure(self._settings, {SERVER: self._place}, 5.0)
         return made
 

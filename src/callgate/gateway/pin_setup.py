@@ -72,7 +72,7 @@ class PinOffice:
 
         self.watch = PinWatch(self.shelf, keys, store.watch)
         self.pins = Pins(self.shelf, keys, settings=self.settings, witness=audit.admin)
-        self.toolsets = Toolsets(lambda: self.watch.book, self.settings, met=self._met)
+        self.toolsets = Toolsets(self.watch, self.settings, met=self._met)
         self.company = Company(self.shelf, gateway, most=lambda: self.settings.servers, hold=self._hold)
         self._tell = tell
         self._webhook: Webhook | None = None

@@ -11,7 +11,7 @@ import asyncio
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +20,7 @@ from callgate.gate import Context
 from callgate.gateway.catalogue import CHANGED, result_of
 from callgate.gateway.known_lines import Line, Lines, Partial, caller, is_shared
 from callgate.gateway.line import Visit, own_request
+from callgate.gateway.pin_sources import Decisions, NoSets, Sets
 from callgate.gateway.places import Place
 from callgate.jsonrpc import parts, peek
 from callgate.pinning.book import Book
@@ -45,27 +46,12 @@ class Meeting(msgspec.Struct, frozen=True):
     fresh: bool
 
 
-class Sets(Protocol):
-    """Tools that wait for their server to be reviewed with others; `version` moves with what `held` says."""
-
-    version: int
-
-    def held(self, server_id: str) -> Mapping[str, str]: ...
-
-
-class _NoSets:
-    version = 0
-
-    def held(self, _server_id: str) -> Mapping[str, str]:
-        return {}
-
-
 class Toolsets:
     """Made once for a process; `settings` and `places` follow the configuration."""
 
     def __init__(
         self,
-        book: Callable[[], Book],
+        books: Decisions,
         settings: Settings,
         *,
         met: Callable[[Meeting], None],
@@ -73,11 +59,11 @@ class Toolsets:
     ) -> None:
         self.settings = settings
         self.places: Mapping[str, Place] = {}
-        self.sets: Sets = _NoSets()
+        self.sets: Sets = NoSets()
         # Told of a line whose client would see another list now than it was given.
         self.altered: Callable[[str, str | None], None] = lambda _server, _session: None
         self.ask_seconds = 5.0
-        self._book = book
+        self._books = books
         self._met = met
         self._clock = clock
         self._lines = Lines()
@@ -180,7 +166,7 @@ class Toolsets:
             if self._clock() - line.checked > self.settings.recheck_seconds:
                 return None
             self._lines.touch(key)
-        book, toolset = self._book(), line.toolset
+        book, toolset = self._books.book, line.toolset
         if (
             toolset is None
             or toolset.listing is not line.listing
@@ -191,7 +177,7 @@ class Toolsets:
 
     def _compile(self, line: Line, identity: Identity, listing: Listing) -> Toolset:
         """Held against the book again only when something was decided since."""
-        book = self._book()
+        book = self._books.book
         state = (book.version, book.broken, self.sets.version, self._changes)
         toolset = line.toolset
         if toolset is not None and toolset.listing is listing and toolset.stamp == state:
@@ -360,7 +346,7 @@ class Toolsets:
             self._gather(context, line, part, page.cursor)
         if part.measure.problem:
             return []
-        book, held = self._book(), self.sets.held(identity.server_id)
+        book, held = self._books.book, self.sets.held(identity.server_id)
         return [
             tool.raw for tool in listed if judge(tool, identity, book, self.settings).open and tool.name not in held
         ]

@@ -74,7 +74,7 @@ class Desk:
         self.decide("approve")
         self.now, self.stale, self.over = 0.0, False, ""
         self.sets = Sets()
-        self.toolsets = Toolsets(lambda: self.book, Settings(), met=lambda _: None, clock=lambda: self.now)
+        self.toolsets = Toolsets(self, Settings(), met=lambda _: None, clock=lambda: self.now)
         self.toolsets.sets = self.sets
         self.place = Place("files", "", URL, lambda _reported: IDENTITY)
         self.configure(Settings())
