@@ -23,7 +23,6 @@ from callgate.gateway.line import Visit, own_request
 from callgate.gateway.pin_sources import Decisions, NoSets, Sets
 from callgate.gateway.places import Place
 from callgate.jsonrpc import parts, peek
-from callgate.pinning.book import Book
 from callgate.pinning.identity import reported_as
 from callgate.pinning.judging import Toolset, judge
 from callgate.pinning.listing import Listing, Measure, Page, Reader, read_page
