@@ -1,5 +1,7 @@
 """A stranger who makes a session read so much that it forgets: then nothing looks clean any more."""
 
+import tracemalloc
+
 import pytest
 
 from callgate.trust.keeping import MEMORY_BYTES
@@ -138,6 +140,38 @@ def test_results_that_cannot_be_kept_whole_do_not_fill_the_process():
     for page in range(30):
         talk.strangers(" ".join(f"p{page}w{n}" for n in range(5_000)))
     assert len(talk.memory.strange) < 15_000
+
+
+def test_the_same_long_text_over_and_over_does_not_fill_the_process():
+    """Each time it brings nothing new, so nothing is ever full. Who asks where a word came from reads all that is kept
+    of it, for every value of a call."""
+    talk = Talk()
+    talk.strangers(f"Write to {EVIL}")
+    flood = "may " + "xy " * 60_000
+    talk.strangers(flood)
+    tracemalloc.start()
+    try:
+        for _ in range(60):
+            talk.strangers(flood)
+            talk.packed.clear()
+        assert tracemalloc.get_traced_memory()[0] < 8 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+    assert not talk.memory.overflowed
+    assert talk.found(EVIL) == "untrusted"
+    assert 62 in talk.value("xy").steps
+
+
+def test_names_of_things_as_long_as_a_message_are_not_kept():
+    digests = Talk().memory.fingerprints
+    tracemalloc.start()
+    try:
+        named = {digests.named("office", f"{number}" + "x" * 100_000, "7") for number in range(200)}
+        assert tracemalloc.get_traced_memory()[0] < 1024 * 1024
+    finally:
+        tracemalloc.stop()
+    assert len(named) == 200
+    assert digests.named("office", "7" + "x" * 100_000, "7") in named
 
 
 def test_a_cache_that_is_flooded_forgets_nothing():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
+from callgate.trust.answers import remembered
 from callgate.trust.model import ToolLabel
 
 # Whole words in names of arguments; `recipientEmail` and `recipient_email` are two words each.
@@ -107,24 +107,24 @@ def looks_critical(label: ToolLabel, key: str, value: Any) -> bool:
     return isinstance(value, int) and abs(value) >= _IDENTITY_LIKE
 
 
-@lru_cache(4096)
+@remembered
 def named_critical(name: str) -> bool:
     return not _WORDS.isdisjoint(_words(name))
 
 
-@lru_cache(4096)
+@remembered
 def names_somebody(name: str) -> bool:
     """Whether what stands under a name is whom or where something goes to."""
     return not _SOMEBODY.isdisjoint(_words(name))
 
 
-@lru_cache(4096)
+@remembered
 def is_measure(name: str) -> bool:
     """Whether a number under that name says how much."""
     return not _MEASURES.isdisjoint(_words(name))
 
 
-@lru_cache(4096)
+@remembered
 def is_field(name: str) -> bool:
     """Whether the name of a member is made of the usual words for such, so that nobody is meant by it."""
     words = _words(name)

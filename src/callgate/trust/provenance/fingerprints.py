@@ -22,6 +22,7 @@ BREAK: Final = "\x04"
 _BEGINNINGS: Final = 4_096
 _SPELLINGS: Final = 4_096
 _BEGUN: Final = 256
+_BEGUN_CHARS: Final = 512
 _NOTHING: Final = bytes(8)
 
 
@@ -132,9 +133,11 @@ class Fingerprints:
             begun = self._names.copy()
             for part in first:
                 begun.update(_framed(part))
-            if len(self._begun) >= _BEGUN:
-                self._begun.clear()
-            self._begun[tuple(first)] = begun
+            # Kinds of things are named by strangers, at any length.
+            if sum(map(len, first)) <= _BEGUN_CHARS:
+                if len(self._begun) >= _BEGUN:
+                    self._begun.clear()
+                self._begun[tuple(first)] = begun
         hashed = begun.copy()
         hashed.update(_framed(last))
         return hashed.hexdigest()

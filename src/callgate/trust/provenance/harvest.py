@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from callgate.trust.answers import remembered
 from callgate.trust.critical import is_measure, names_somebody
 from callgate.trust.model import SOURCES, UNTRUSTED
 from callgate.trust.provenance import normalise
@@ -38,6 +40,15 @@ _AFTER: Final = re.compile(r"[\s\"'`<>()\[\]{}|]")
 _PLACES: Final = 2_000
 _ECHOED: Final = (4, 16_384)
 _SINGLE: Final = frozenset((str, int, float, bool, type(None)))
+_STRUCTURED: Final = ("{", "[", '"')
+# A number in JSON of which not every digit is kept.
+_INEXACT: Final = re.compile(r"[:,\[]\s*-?(?:\d{16,}\.|\d+\.\d{10,}|\d+(?:\.\d+)?[eE])")
+# Digits, and what such a number has besides: a search in a text of which only that is left is much faster.
+_NUMERIC: Final = bytes(
+    48 if 48 <= code <= 57 else code if code == 46 else 101 if code in b"eE" else 32 for code in range(256)
+)
+_LONG: Final = (b"0e", b"0" * 16 + b".", b"." + b"0" * 10)
+_encode: Final = msgspec.json.Encoder().encode
 # Longer than that, or on several lines, somebody wrote it: it is told, not filled in.
 PROSE_WORDS: Final = 8
 _SURELY_SHORT: Final = 2 * PROSE_WORDS
@@ -70,22 +81,35 @@ class Harvest:
             return
         for text in texts:
             decoded = _decoded(text)
-            if structured is not None and _repeats(text if decoded is None else decoded, structured):
+            if structured is not None and _repeats(text, decoded, structured):
                 continue
             if not self._trusted:
                 self._told(text, decoded)
             elif decoded is not None:
                 self._walk(decoded, "", "", self._depth)
+            elif self._rules and text.lstrip().startswith(_STRUCTURED):
+                self._fields(text)
             else:
                 for line in text.splitlines() if self._lines else (text,):
                     self._text(line)
+
+    def _fields(self, text: str) -> None:
+        """JSON that only a lenient reader takes, if any: whoever writes one of its fields can put half a character
+        there. Where nobody can tell where a field ends, all of it may be a stranger's."""
+        decoded = _leniently(text)
+        if decoded is None:
+            self.strange.append(text)
+        else:
+            self._walk(decoded, "", "", self._depth)
 
     def _told(self, text: str, decoded: Any) -> None:
         """A stranger's text. Of JSON with escapes, what its strings say counts."""
         if decoded is None or "\\" not in text:
             self.strange.append(text)
-        else:
-            self.strange += strings(decoded)
+            return
+        self.strange += strings(decoded)
+        if _loses(text, decoded):
+            self.strange.append(text)
 
     def _walk(self, value: Any, key: str, path: str, depth: int) -> None:
         if isinstance(value, bool):
@@ -186,7 +210,7 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 def _decoded(text: str) -> Any:
-    if not text.startswith(("{", "[", '"')):
+    if not text.startswith(_STRUCTURED):
         return None
     try:
         return msgspec.json.decode(text)
@@ -195,10 +219,37 @@ def _decoded(text: str) -> Any:
         return None
 
 
-def _repeats(told: Any, structured: Any) -> bool:
+def _leniently(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _loses(text: str, decoded: Any) -> bool:
+    """Whether a text may say more than what was decoded from it: a key came twice, or a number was cut short.
+
+    Two quotes stand around each string, and those inside of one have a backslash each: a key that was lost leaves two.
+    """
+    if "\\u0022" in text or _cuts_numbers(text):
+        return True
+    try:
+        return text.count('"') != _encode(decoded).count(b'"')
+    except (ValueError, RecursionError):
+        return True
+
+
+def _cuts_numbers(text: str) -> bool:
+    numeric = text.encode("utf-8", "surrogatepass").translate(_NUMERIC)
+    return any(numeric.find(sign) >= 0 for sign in _LONG) and _INEXACT.search(text) is not None
+
+
+def _repeats(text: str, decoded: Any, structured: Any) -> bool:
     """Whether a text is the structured content once more: all of it, its `result`, or one item of that."""
+    told = text if decoded is None else decoded
     shown = structured.get("result", structured) if isinstance(structured, dict) else structured
-    return told in (structured, shown) or (isinstance(shown, list) and told in shown)
+    same = told in (structured, shown) or (isinstance(shown, list) and told in shown)
+    return same and (decoded is None or not _loses(text, decoded))
 
 
 def strings(value: Any) -> list[str]:
@@ -219,7 +270,7 @@ def strings(value: Any) -> list[str]:
     return found
 
 
-@lru_cache(4096)
+@remembered
 def is_own(field: str) -> bool:
     """Whether a server fills in a field of that name itself, and nobody is paid or written to by what stands there."""
     return _OWN.fullmatch(field) is not None and not names_somebody(field)

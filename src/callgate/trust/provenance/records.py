@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
+from callgate.trust.answers import remembered
 from callgate.trust.provenance import normalise
 from callgate.trust.provenance.fingerprints import Fingerprints
 
@@ -66,28 +66,28 @@ def names_of(value: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-@lru_cache(4096)
+@remembered
 def _is_name(field: str) -> bool:
     return _NAMES.fullmatch(field) is not None
 
 
-@lru_cache(4096)
+@remembered
 def _about(field: str) -> bool:
     """Whether an id says by its name what it is the id of: then it may be another thing's."""
     return _BARE.fullmatch(field) is None
 
 
-@lru_cache(4096)
+@remembered
 def is_id(argument: str) -> bool:
     return _IDS.fullmatch(argument) is not None
 
 
-@lru_cache(4096)
+@remembered
 def _stands_for_a_thing(argument: str) -> bool:
     return is_id(argument) or argument.casefold() in _PLACES
 
 
-@lru_cache(4096)
+@remembered
 def nouns(name: str) -> frozenset[str]:
     """What a tool's or argument's name speaks of: `search_files_by_filename` of `file` and `filename`."""
     parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
@@ -100,12 +100,16 @@ def _singular(word: str) -> str:
     return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
 
 
-@lru_cache(4096)
 def spoken_of(argument: str, tool: str) -> frozenset[str]:
     """The kinds of thing that an argument may name: `file_id` a file, `id` what its tool is about."""
+    return spoken_by(argument) or nouns(tool)
+
+
+@remembered
+def spoken_by(argument: str) -> frozenset[str]:
+    """The same where the argument says it by itself."""
     match = _IDS.fullmatch(argument)
-    about = nouns(next((group for group in match.groups() if group), "")) if match else nouns(argument)
-    return about or nouns(tool)
+    return nouns(next((group for group in match.groups() if group), "")) if match else nouns(argument)
 
 
 def kinds(record: Record, tool: str) -> frozenset[str]:

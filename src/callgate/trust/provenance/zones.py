@@ -14,8 +14,10 @@ from callgate.trust.provenance.packing import numbers
 SPAN: Final = 8
 # What the first word of such a run was multiplied with.
 _HIGHEST: Final = pow(SPREAD, SPAN - 1, MASK + 1)
-# Of so many results that brought something it is known which of them a piece came with.
+# Of so many results that brought something it is known which of them a piece came with, as far as all that they
+# brought is not more than these bytes: one that says the same at length each time fills nothing else.
 _STEPS: Final = 512
+_STEPS_BYTES: Final = 2 * 1024 * 1024
 
 
 class Phrases(dict[int, int]):
@@ -42,11 +44,16 @@ class Pieces(set[int]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._latest: deque[tuple[int, bytes]] = deque(maxlen=_STEPS)
+        self._latest: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0
 
     def add_packed(self, packed: bytes, step: int) -> None:
         self.update(numbers(packed))
-        self._latest.append((step, packed))
+        latest = self._latest
+        latest.append((step, packed))
+        self._bytes += len(packed)
+        while len(latest) > _STEPS or self._bytes > _STEPS_BYTES:
+            self._bytes -= len(latest.popleft()[1])
 
     def steps(self, digests: Sequence[int]) -> tuple[int, ...]:
         """The latest steps that brought one of these."""
