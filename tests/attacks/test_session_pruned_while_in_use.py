@@ -1,16 +1,20 @@
 """So many sessions are opened that the store parts with one that is in use: it does not begin anew, without labels."""
 
+import asyncio
+
 import pytest
+from msgspec.structs import replace
 
 from callgate.errors import Refused
 from callgate.gateway.trust_keys import SessionName
 from callgate.gateway.trust_sessions import Sessions
 from callgate.sdk.trust_results import Read
 from callgate.sdk.trust_tracker import TrustTracker
+from callgate.store import SqlTrust, Store
 from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import Step
 from callgate.trust.propagation import adds
-from callgate.trust.provenance import Fingerprints, Memory, trace
+from callgate.trust.provenance import Fingerprints, Memory, Retention, trace
 from callgate.trust.storage import NewStep
 from support.remembering import label, reading
 from support.trusts import HOUSE, KEY, LATER, NOW, STRANGE
@@ -89,6 +93,59 @@ async def test_after_another_gateway_has_made_it_anew():
     live = await sessions.get(NAME)
     assert live.session.label.open_world
     assert found(live) == "untrusted"
+
+
+@pytest.mark.parametrize("idles", [True, False])
+async def test_while_a_step_is_under_way_that_nobody_waits_for(tmp_path, idles):
+    """It says nothing new of a session that is there. It would be all that is known of one that is not."""
+    place = f"sqlite:///{tmp_path / 'store.db'}"
+    store, beside = Store.open(place, busy_seconds=5), Store.open(place, busy_seconds=5)
+    shelf, name = SqlTrust(store), SessionName(KEY, "127.0.0.1 host", idles=idles)
+    keeps = Retention(100, 3600.0)
+    memory = lambda: Memory(FINGERPRINTS, retention=lambda: keeps)  # noqa: E731
+    sessions = Sessions(shelf, memory, idle_ms=lambda: 3_600_000, clock=lambda: NOW / 1000)
+    live = await sessions.get(name)
+    worse = replace(STRANGE, malicious=True, sensitivity=frozenset({"financial"}))
+    await reads(sessions, live, "pay mallory@evil.example", worse)
+    await reads(sessions, live, "all is well")
+    with beside.writing() as conn:
+        await reads(sessions, live, "all is well")
+        assert live.flying == 1
+        for table, column in (("trust_step", "session"), ("trust_session", "key")):
+            conn.exec_driver_sql(f"DELETE FROM {table} WHERE {column} = ?", (KEY,))
+    await shelf.landed()
+    live = await sessions.get(name)
+    assert live.session.label.malicious
+    assert live.session.label.sensitivity == {"financial"}
+    assert found(live) == "untrusted"
+    there = await SqlTrust(beside).session(KEY)
+    assert there.label == live.session.label
+    assert sessions.at_once(name) is live
+    await store.close()
+    await beside.close()
+
+
+async def test_also_if_nobody_comes_back_to_it(tmp_path):
+    place = f"sqlite:///{tmp_path / 'store.db'}"
+    store = Store.open(place, busy_seconds=5)
+    shelf = SqlTrust(store)
+    sessions = Sessions(
+        shelf,
+        lambda: Memory(FINGERPRINTS, retention=lambda: Retention(100, 3600.0)),
+        idle_ms=lambda: 0,
+        clock=lambda: NOW / 1000,
+    )
+    live = await sessions.get(NAME)
+    await reads(sessions, live, "pay mallory@evil.example", replace(STRANGE, malicious=True))
+    await reads(sessions, live, "all is well")
+    with store.writing() as conn:
+        await reads(sessions, live, "all is well")
+        conn.exec_driver_sql("DELETE FROM trust_session")
+        conn.exec_driver_sql("DELETE FROM trust_step")
+    async with asyncio.timeout(5):
+        while not ((there := await shelf.session(KEY)) and there.label.malicious):
+            await asyncio.sleep(0.01)
+    await store.close()
 
 
 async def test_a_session_that_ends_by_being_idle_ends():

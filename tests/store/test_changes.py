@@ -47,6 +47,11 @@ def elsewhere(place, *statements):
     )
 
 
+def header(count):
+    """How an index begins."""
+    return struct.pack("=I4xI36xI4xI", 3_007_000, count, 3_007_000, count).ljust(96, b"\0")
+
+
 async def test_what_our_writer_commits_is_not_somebody_elses(store, shelf):
     mark = store.backend.changes.others()
     assert mark is not None
@@ -54,19 +59,19 @@ async def test_what_our_writer_commits_is_not_somebody_elses(store, shelf):
         await add(shelf)
         await store.append(witness(f"call {number}"))
     assert store.backend.changes.others() == mark
-    assert shelf.at_hand(KEY) == shelf.peek(KEY) == await shelf.version(KEY)
+    assert shelf.at_hand(KEY, NOW + 1000) == shelf.peek(KEY) == await shelf.version(KEY)
 
 
 async def test_what_another_process_commits_is(store, shelf, place):
     seen = {store.backend.changes.others()}
     for _ in range(3):
         assert elsewhere(place, "UPDATE trust_session SET version = version + 1").returncode == 0
-        assert shelf.at_hand(KEY) is None
+        assert shelf.at_hand(KEY, NOW + 1000) is None
         seen.add(store.backend.changes.others())
         version = shelf.peek(KEY)
-        assert shelf.at_hand(KEY) == version
+        assert shelf.at_hand(KEY, NOW + 1000) == version
         await add(shelf)
-        assert shelf.at_hand(KEY) == version + 1
+        assert shelf.at_hand(KEY, NOW + 1000) == version + 1
     assert len(seen) == 4
 
 
@@ -75,21 +80,33 @@ async def test_what_another_connection_of_this_process_commits_is(store, shelf):
     with store.writing() as conn:
         conn.exec_driver_sql("UPDATE trust_session SET version = version + 1")
     assert store.backend.changes.others() != mark
-    assert shelf.at_hand(KEY) is None
+    assert shelf.at_hand(KEY, NOW + 1000) is None
 
 
 async def test_what_takes_labels_away_is_though_our_writer_wrote_it(store, shelf):
     other = SqlTrust(store)
     await add(shelf)
-    assert shelf.at_hand(KEY) is not None
+    assert shelf.at_hand(KEY, NOW + 1000) is not None
     await other.declassify(KEY, SessionLabel(), "ann", "a false alarm", NOW)
-    assert shelf.at_hand(KEY) is None
+    assert shelf.at_hand(KEY, NOW + 1000) is None
     assert shelf.peek(KEY) == await shelf.version(KEY)
 
 
 async def test_an_operation_of_our_writer_is(store, shelf):
     await store.run(lambda conn: conn.exec_driver_sql("UPDATE trust_session SET version = version + 1"))
-    assert shelf.at_hand(KEY) is None
+    assert shelf.at_hand(KEY, NOW + 1000) is None
+
+
+async def test_the_last_to_leave_puts_everything_into_the_file(place):
+    """One that only reads could not, and whoever copies the file of a store that is closed would miss the newest."""
+    store = Store.open(f"sqlite:///{place}", busy_seconds=1)
+    shelf = SqlTrust(store)
+    end = store.watch(lambda: None)
+    await shelf.open(KEY, "stdio", NOW, 0)
+    assert shelf.peek(KEY)
+    end()
+    await store.close()
+    assert [one.name for one in place.parent.iterdir()] == [place.name]
 
 
 def test_a_commit_that_changes_nothing_covers_no_other(place):
@@ -217,7 +234,7 @@ def test_descriptors_of_stores_that_are_gone_are_let_go(tmp_path):
         ours.close()
         assert not place.with_name(f"{number}.db-shm").exists()
     # Only the latest is still open, until the next one comes.
-    gone = [one for one in changes._opened if not os.fstat(one[0]).st_nlink]
+    gone = [one for one in changes._opened if not os.fstat(one.descriptor).st_nlink]
     assert len(gone) <= 1
 
 
@@ -235,4 +252,126 @@ def test_a_file_that_is_no_index_is_left_open_and_not_believed(tmp_path, monkeyp
     looking = Changes(place)
     looking.open()
     assert looking.others() is None
+    ours.close()
+
+
+def test_a_store_behind_a_link_is_looked_at_where_it_is(tmp_path):
+    """What an older store left at the link's place says nothing, and never would."""
+    (tmp_path / "far").mkdir()
+    place, link = tmp_path / "far" / "store.db", tmp_path / "store.db"
+    ours = sqlite3.connect(place, isolation_level=None)
+    ours.execute("PRAGMA journal_mode=WAL")
+    ours.execute("CREATE TABLE t (x)")
+    link.symlink_to(place)
+    link.with_name("store.db-shm").write_bytes(header(7))
+    looking = Changes(link)
+    looking.open()
+    mark = looking.others()
+    assert elsewhere(place, "INSERT INTO t VALUES (1)").returncode == 0
+    assert looking.others() != mark
+    looking.close()
+    ours.close()
+
+
+def test_an_index_that_does_not_count_our_own_is_not_believed(place, tmp_path):
+    ours = sqlite3.connect(place, isolation_level=None)
+    ours.execute("PRAGMA journal_mode=WAL")
+    ours.execute("CREATE TABLE t (x)")
+    looking = Changes(place)
+    looking.open()
+    stale = tmp_path / "stale"
+    stale.write_bytes(header(7))
+    with stale.open("rb") as file:
+        looking._index = mmap.mmap(file.fileno(), 96, access=mmap.ACCESS_READ)
+    assert looking.others() is not None
+    ours.execute("BEGIN IMMEDIATE")
+    looking.locked()
+    ours.execute("INSERT INTO t VALUES (1)")
+    looking.wrote()
+    ours.execute("COMMIT")
+    looking.committed()
+    assert looking.others() is None
+    looking.close()
+    ours.close()
+
+
+def test_looking_again_and_again_takes_no_more_descriptors(place):
+    ours = sqlite3.connect(place, isolation_level=None)
+    ours.execute("PRAGMA journal_mode=WAL")
+    ours.execute("CREATE TABLE t (x)")
+    known = len(changes._opened)
+    for _ in range(20):
+        looking = Changes(place)
+        looking.open()
+        assert looking.others() is not None
+        looking.close()
+    assert len(changes._opened) <= known + 1
+    ours.close()
+
+
+def test_an_index_without_a_name_is_looked_at_for_as_long_as_somebody_wants(place, tmp_path):
+    """Another store that is opened lets go of those that are gone, but not of one in use."""
+    first, second = sqlite3.connect(place, isolation_level=None), sqlite3.connect(tmp_path / "b", isolation_level=None)
+    for one in (first, second):
+        one.execute("PRAGMA journal_mode=WAL")
+        one.execute("CREATE TABLE t (x)")
+    looking, other = Changes(place), Changes(tmp_path / "b")
+    looking.open()
+    mark = looking.others()
+    place.with_name("store.db-shm").unlink()
+    other.open()
+    assert looking.others() == mark is not None
+    first.execute("INSERT INTO t VALUES (1)")
+    assert looking.others() != mark
+    looking.close()
+    other.close()
+    first.close()
+    second.close()
+
+
+def test_an_index_made_anew_while_our_writer_has_the_lock_is_noticed(place, monkeypatch):
+    looking = Changes(place)
+    monkeypatch.setattr(looking, "_index", header(10))
+    mark = looking.others()
+    monkeypatch.setattr(looking, "_index", header(3))
+    looking.locked()
+    looking.others()
+    looking.failed()
+    # Seven transactions of others later the counter stands where it stood.
+    monkeypatch.setattr(looking, "_index", header(10))
+    assert looking.others() != mark
+
+
+_ENDS = """
+import os, sqlite3, sys
+from pathlib import Path
+from callgate.store.changes import Changes
+place = Path(sys.argv[1])
+sys.ours = ours = sqlite3.connect(place, isolation_level=None)
+looking = Changes(place)
+looking.open()
+assert looking.others() is not None
+ours.execute("BEGIN IMMEDIATE")
+ours.execute("INSERT INTO t VALUES (1)")
+script = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
+class Last:
+    def __init__(self, asks):
+        self.asks, self.spawn, self.wait, self.leave = asks, os.posix_spawn, os.waitpid, os._exit
+    def __del__(self):
+        # Modules are gone by now.
+        child = self.spawn(self.asks[0], self.asks, {})
+        self.leave(10 if self.wait(child, 0)[1] else 20)
+# What is there is let go of last of all, and of it what begins so comes first.
+sys._last = Last([sys.executable, "-c", script, str(place)])
+del looking, Changes
+"""
+
+
+def test_locks_hold_until_the_process_is_gone(place):
+    """As the interpreter ends it closes what it finds, while the thread that writes may be in the middle of a commit."""
+    ours = sqlite3.connect(place, isolation_level=None)
+    ours.execute("PRAGMA journal_mode=WAL")
+    ours.execute("CREATE TABLE t (x)")
+    ended = subprocess.run([sys.executable, "-c", _ENDS, str(place)], check=False, capture_output=True, text=True)
+    assert ended.returncode == 10, ended.stderr
     ours.close()

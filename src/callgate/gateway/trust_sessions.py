@@ -6,18 +6,19 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from callgate.errors import StoreUnavailable
+from callgate.errors import CallgateError, StoreUnavailable
 from callgate.gateway.trust_keys import SessionName
 from callgate.trust.keeping import joined, restored
 from callgate.trust.model import Session, SessionLabel
 from callgate.trust.provenance import Memory
-from callgate.trust.provenance.packing import is_nothing
+from callgate.trust.provenance.packing import is_nothing, rests_on
 from callgate.trust.storage import NewStep, TrustShelf
 
 _AT_HAND: Final = 2000
@@ -37,6 +38,7 @@ class Live:
         "lost",
         "memory",
         "mine",
+        "parted",
         "seen",
         "session",
         "teaching",
@@ -64,6 +66,8 @@ class Live:
         self.within: tuple[SessionLabel, SessionLabel] | None = None
         # Memory has something that did not make it to the store, so nothing may be built on it any more.
         self.lost = False
+        # The store has another session under its key, and is to have what this one was.
+        self.parted = False
 
     def has(self, version: int) -> bool:
         """Whether memory has what the store has at this version. What is under way from here is in memory already."""
@@ -102,6 +106,7 @@ class Sessions:
         self._most = most
         self._clock = clock
         self._live: OrderedDict[str, Live] = OrderedDict()
+        self._mending: set[asyncio.Task[None]] = set()
 
     def at_once(self, name: SessionName) -> Live | None:
         """A session that is known to be as the store has it; None where one has to look."""
@@ -119,11 +124,14 @@ class Sessions:
         if live is None or self._over(name, live):
             return await self._open(name)
         async with live.turn:
-            # A step of somebody else's must not pass for one of ours that is under way.
-            if live.flying and not self._is_known(live):
-                await self._shelf.landed()
-            if not live.has(await self._shelf.version(name.key)):
-                await self._catch_up(name, live)
+            if not self._is_known(live):
+                # A step of somebody else's must not pass for one of ours that is under way.
+                if live.flying:
+                    await self._shelf.landed()
+                if live.parted:
+                    await self._restore(live)
+                elif not live.has(await self._shelf.version(name.key)):
+                    await self._catch_up(name, live)
         if self._live.get(name.key) is not live:
             # A step that was under way did not come back as it should have.
             return await self._open(name)
@@ -150,15 +158,18 @@ class Sessions:
         """Whether the store has all of it now."""
         if live.turn.locked():
             async with live.turn:
+                if live.lost:
+                    return False
                 new = self._made(live, make)
         else:
             new = self._made(live, make)
-        teaches = _teaches(live, new)
-        if write.again and not teaches:
+        teaches, rests = _teaches(live, new), rests_on(new.step.memory)
+        if write.rests is not None and (rests == write.rests or not teaches):
+            # What it rested on is there still.
             return True
         epoch, floor = live.epoch, live.known
         soon = not (teaches or new.objects or new.endorsed or live.teaching) and self._is_known(live)
-        write.again = True
+        write.rests = rests
         live.flying += 1
         if soon:
             # What it says is in the store already: this is for the picture of the session.
@@ -179,18 +190,16 @@ class Sessions:
         finally:
             live.flying -= 1
             live.teaching -= 1
-        if live.lost:
-            return False
-        if self._came_back(live, after, epoch, floor, new.endorsed):
+        if not live.lost and self._came_back(live, after, epoch, floor, new.endorsed):
             return True
         async with live.turn:
             if _began_anew(live.session, after, floor):
                 # Between the look at it and the step.
                 await self._restore(live)
-            elif live.epoch != epoch or live.known < after.version:
+            elif not live.lost and (live.epoch != epoch or live.known < after.version):
                 latest = after if after.version > live.session.version else live.session
                 await self._load(live, latest, anew=live.epoch != epoch)
-        return False
+        return not rests
 
     def _made(self, live: Live, make: Callable[[Live], NewStep]) -> NewStep:
         try:
@@ -210,10 +219,10 @@ class Sessions:
 
     def _is_known(self, live: Live) -> bool:
         """Whether memory has what the store has, as far as that can be told at once."""
-        version = self._shelf.at_hand(live.session.key)
+        version = self._shelf.at_hand(live.session.key, live.known)
         if version is None and not live.flying:
             version = self._shelf.peek(live.session.key)
-        return version is not None and live.has(version)
+        return version is not None and live.has(version) and not live.parted
 
     @staticmethod
     def _came_back(live: Live, after: Session, epoch: int, floor: int, endorsed: tuple[str, ...] = ()) -> bool:
@@ -226,10 +235,26 @@ class Sessions:
         return live.known >= after.version
 
     def _came_late(self, live: Live, epoch: int, floor: int, after: Session | None) -> None:
-        """The same for a step that nobody waited for. Where it is not as thought, the session is read anew."""
+        """The same for a step that nobody waited for. It brought nothing, so memory is right without it; what others
+        wrote before it is read when somebody looks."""
         live.flying -= 1
-        if after is None or not self._came_back(live, after, epoch, floor):
+        if after is None:
+            # Nobody goes on with a session that cannot be written to.
             self._drop(live)
+        elif self._came_back(live, after, epoch, floor):
+            return
+        elif live.epoch == epoch and _began_anew(live.session, after, floor):
+            live.parted = True
+            task = asyncio.get_running_loop().create_task(self._mend(live))
+            self._mending.add(task)
+            task.add_done_callback(self._mending.discard)
+
+    async def _mend(self, live: Live) -> None:
+        """Where that fails, whoever asks for the session next tries again."""
+        with suppress(CallgateError):
+            async with live.turn:
+                if live.parted:
+                    await self._restore(live)
 
     def _over(self, name: SessionName, live: Live) -> bool:
         idle = self._idle_ms()
@@ -246,7 +271,7 @@ class Sessions:
         # Whoever was faster has the one that others hold already.
         kept = self._live.get(key)
         over = kept is not None and 0 < idle_ms < (now - kept.seen) * 1000
-        if kept is not None and kept.session.version >= session.version and not over:
+        if kept is not None and (kept.known >= session.version or kept.parted) and not over:
             return kept
         self._live[key] = live
         while len(self._live) > self._most:
@@ -267,6 +292,7 @@ class Sessions:
         await self._shelf.open(live.session.key, live.session.agent, now, 0)
         session = await self._shelf.add(restored(live.session, now), keep=_KEPT, expires_at=now)
         await self._load(live, session, anew=True)
+        live.parted = False
 
     async def _load(self, live: Live, session: Session, *, anew: bool = False) -> None:
         """What others added; from the beginning where something else has changed: what an operator took away, or a
@@ -289,11 +315,11 @@ class Sessions:
 
 
 class _Write(msgspec.Struct):
-    """How a step is to be kept, and whether it was written once."""
+    """How a step is to be kept; and once it was written, the chain that it rested on."""
 
     keep: int
     expires_at: int
-    again: bool = False
+    rests: int | None = None
 
 
 def _teaches(live: Live, new: NewStep) -> bool:

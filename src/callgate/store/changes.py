@@ -7,6 +7,7 @@ on whenever another connection, of this process or another, commits something.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import sqlite3
@@ -28,9 +29,37 @@ _UNSURE: Final = -1
 
 Mark: TypeAlias = int
 
-# Closing any descriptor of a file drops all locks that this process has on it, SQLite's among them. So none is closed
-# while the file has a name; without one nobody locks it any more.
-_opened: Final[list[tuple[int, mmap.mmap]]] = []
+
+class _Opened:
+    """An index, for all that look at one store in this process.
+
+    Closing any descriptor of a file drops all locks that this process has on it, SQLite's among them. So none is closed
+    while the file has a name or somebody looks at it; after that nobody locks it any more.
+    """
+
+    __slots__ = ("descriptor", "index", "users")
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.index: mmap.mmap | None = None
+        self.users = 0
+
+    def mapped(self) -> mmap.mmap:
+        if self.index is None:
+            index = mmap.mmap(self.descriptor, _SIZE, access=mmap.ACCESS_READ)
+            # It has a descriptor of its own. That must not be closed when the interpreter ends either: the thread that
+            # writes may be at a commit.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(index))
+            self.index = index
+        return self.index
+
+    def close(self) -> None:
+        if self.index is not None:
+            self.index.close()
+        os.close(self.descriptor)
+
+
+_opened: Final[list[_Opened]] = []
 _opening: Final = Lock()
 
 
@@ -42,7 +71,9 @@ class Changes:
         self._lock = Lock()
         self._tried = False
         self._index: mmap.mmap | None = None
-        # Keeps the index alive: SQLite removes it with the last connection.
+        self._opened: _Opened | None = None
+        # Keeps the index alive: SQLite removes it with the last connection. That also empties the log into the store's
+        # file, which one that only reads could not.
         self._anchor: sqlite3.Connection | None = None
         # How many transactions were our writer's; and, while it is at one, the counter when it got the lock.
         self._state: tuple[int, int | None] = (0, None)
@@ -60,16 +91,16 @@ class Changes:
         version, now, again, second = header
         if now != second or version != _VERSION or again != _VERSION or state is not self._state:
             return None
+        if now < self._latest:
+            # Another process found the index damaged and made it anew.
+            self._begun_anew += 1
+        self._latest = now
         own, held = state
         if held is not None:
             if held < 0:
                 return None
             # Nobody else commits while our writer has the lock, so the first to come is its own.
             now = held + max(0, now - held - 1)
-        elif now < self._latest:
-            # Another process found the index damaged and made it anew.
-            self._begun_anew += 1
-        self._latest = now
         return (self._begun_anew << 32) + ((now - own) & _MASK)
 
     def locking(self) -> None:
@@ -93,7 +124,11 @@ class Changes:
 
     def committed(self) -> None:
         """Its transaction is in the store. One that does not surely count is taken for somebody else's."""
-        self._state = self._state[0] + (self._counts and not self._for_all), None
+        own, held = self._state
+        if self._counts and held is not None and held == self._count():
+            # It is not counted here, so this is not the index that SQLite uses.
+            self._index = None
+        self._state = own + (self._counts and not self._for_all), None
 
     def failed(self) -> None:
         """Its transaction is not in the store, or nobody knows."""
@@ -109,14 +144,17 @@ class Changes:
     def _open(self) -> None:
         try:
             self._anchor = sqlite3.connect(
-                f"{self._path.absolute().as_uri()}?mode=ro",
+                f"{self._path.absolute().as_uri()}?mode=rw",
                 uri=True,
                 timeout=0,
                 isolation_level=None,
                 check_same_thread=False,
             )
             self._anchor.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
-            self._index = _mapped(self._path.with_name(self._path.name + "-shm"))
+            # SQLite follows links first.
+            place = self._path.resolve()
+            self._opened = _open(place.with_name(place.name + "-shm"))
+            self._index = self._opened.index
         except (OSError, ValueError, sqlite3.Error):
             self._close()
 
@@ -130,6 +168,10 @@ class Changes:
         anchor, self._anchor = self._anchor, None
         if anchor is not None:
             anchor.close()
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            with _opening:
+                opened.users -= 1
 
     def _count(self) -> int | None:
         index = self._index
@@ -139,18 +181,21 @@ class Changes:
         return first if version == again == _VERSION and first == second else None
 
 
-def _mapped(path: Path) -> mmap.mmap:
+def _open(path: Path) -> _Opened:
     with _opening:
-        for one in [one for one in _opened if not os.fstat(one[0]).st_nlink]:
-            _opened.remove(one)
-            one[1].close()
-            os.close(one[0])
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            index = mmap.mmap(descriptor, _SIZE, access=mmap.ACCESS_READ)
-        except (OSError, ValueError):
-            # Nothing may close it: better one descriptor too many.
-            _opened.append((descriptor, mmap.mmap(-1, _SIZE)))
-            raise
-        _opened.append((descriptor, index))
-        return index
+        there = path.stat()
+        for one in list(_opened):
+            found = os.fstat(one.descriptor)
+            if not found.st_nlink and not one.users:
+                _opened.remove(one)
+                one.close()
+            elif os.path.samestat(found, there):
+                one.mapped()
+                one.users += 1
+                return one
+        opened = _Opened(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        # Also where it cannot be mapped: better one descriptor too many.
+        _opened.append(opened)
+        opened.mapped()
+        opened.users = 1
+        return opened

@@ -52,7 +52,9 @@ class SqliteBackend:
         self.engine = self._make_engine()
         self.changes = Changes(self.path)
         self.sessions = AtHand(self.changes)
-        event.listen(self.engine, "engine_disposed", lambda _engine: self.changes.close())
+        # What ends connections that only read.
+        self.looks: list[Callable[[], None]] = []
+        event.listen(self.engine, "engine_disposed", self._on_disposed)
 
     def _make_engine(self) -> Engine:
         engine = create_engine(
@@ -71,6 +73,12 @@ class SqliteBackend:
     def _on_connect(self, driver: sqlite3.Connection, _record: object) -> None:
         driver.execute("PRAGMA foreign_keys=ON")
         driver.execute(f"PRAGMA synchronous={self._synchronous}")
+
+    def _on_disposed(self, _engine: Engine) -> None:
+        for end in self.looks:
+            end()
+        # The last one to be closed is one that may write: it leaves everything in the store's own file.
+        self.changes.close()
 
     def prepare(self, *, create: bool) -> None:
         try:

@@ -18,6 +18,8 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 
     mark: Mark
     version: int
+    # Versions up to this one may be others', all later ones are our writer's.
+    theirs: int
     session: Session | None = None
     forgot: int = 0
     body: bytes = b""
@@ -49,7 +51,7 @@ class AtHand:
             return
         with self._lock:
             if self._kept.get(key) is kept:
-                self._put(key, Kept(mark, version))
+                self._put(key, Kept(mark, version, version))
 
     def put(self, key: str, kept: Kept) -> None:
         """The writer's own, before it commits."""

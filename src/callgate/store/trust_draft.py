@@ -56,12 +56,14 @@ def session_of(key: str, row: SessionRow) -> Session:
 class Draft:
     """One session while a batch changes it: read once, written once, however many steps there are."""
 
-    __slots__ = ("_body", "dropped", "endorsed", "forget", "forgot", "key", "lessened", "session", "steps")
+    __slots__ = ("_body", "dropped", "endorsed", "forget", "forgot", "key", "lessened", "session", "steps", "theirs")
 
     def __init__(self, key: str, session: Session | None = None, forgot: int = 0, body: bytes | None = None) -> None:
         self.key = key
         self.session = session
         self._body = body
+        # Up to which version others may have written it; None where it is not there yet.
+        self.theirs = None if session is None else session.version
         self.forgot = self.forget = forgot
         self.steps: list[StepRow] = []
         # Digest to step and expiry.

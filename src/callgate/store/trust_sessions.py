@@ -112,7 +112,9 @@ class Ledger:
         assert self._sqlite is not None
         kept = self._sqlite.now(key)
         if kept is not None and kept.session is not None:
-            return Draft(key, kept.session, kept.forgot, kept.body)
+            draft = Draft(key, kept.session, kept.forgot, kept.body)
+            draft.theirs = kept.theirs
+            return draft
         return Draft.of(key, driver.execute(_LOAD, (key,)).fetchone())
 
     def _save(self, driver: Any, drafts: Sequence[Draft]) -> None:
@@ -137,8 +139,9 @@ class Ledger:
         for draft in drafts:
             assert draft.session is not None
             if mark is not None:
-                kept = Kept(mark, draft.session.version, draft.session, draft.forget, draft.row[5])
-                at_hand.put(draft.key, kept)
+                version = draft.session.version
+                theirs = version if draft.theirs is None else draft.theirs
+                at_hand.put(draft.key, Kept(mark, version, theirs, draft.session, draft.forget, draft.row[5]))
 
     def _beside(self, driver: Any, acts: Sequence[Act]) -> None:
         objects: dict[str, int] = {}

@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from typing import Any, Final
 
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection
 
 from callgate.store.sqlite import SqliteBackend
 
@@ -45,7 +45,7 @@ class Glance:
         self._lock = threading.Lock()
         self._open: dict[threading.Thread, sqlite3.Connection] = {}
         self._closed = False
-        event.listen(backend.engine, "engine_disposed", self._end)
+        backend.looks.append(self._end)
 
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]] | None:
         driver: sqlite3.Connection | None = getattr(self._here, "driver", None)
@@ -81,7 +81,7 @@ class Glance:
             if driver is not None and self._open.pop(threading.current_thread(), None) is driver:
                 driver.close()
 
-    def _end(self, _engine: object) -> None:
+    def _end(self) -> None:
         with self._lock:
             self._closed = True
             for driver in self._open.values():

@@ -90,9 +90,9 @@ class SqlTrust(SqlHeld):
         self._at_hand.learn(key, before, version)
         return version
 
-    def at_hand(self, key: str) -> int | None:
+    def at_hand(self, key: str, known: int) -> int | None:
         kept = None if self._at_hand is None else self._at_hand.now(key)
-        return None if kept is None else kept.version
+        return None if kept is None or kept.theirs > known else kept.version
 
     async def version(self, key: str) -> int:
         at_once = self.peek(key)

@@ -66,7 +66,7 @@ class MemoryTrust:
         kept = self._sessions.get(key)
         return 0 if kept is None else kept.session.version
 
-    def at_hand(self, key: str) -> int | None:
+    def at_hand(self, key: str, known: int) -> int | None:  # noqa: ARG002 - nobody else is here
         return self.peek(key)
 
     async def version(self, key: str) -> int:

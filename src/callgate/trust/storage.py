@@ -36,9 +36,10 @@ class TrustShelf(Protocol):
         """The version that the store has now, without waiting; None where that cannot be told at once (ask `version`)
         and 0 where there is no such session."""
 
-    def at_hand(self, key: str) -> int | None:
-        """The same where it is known without a look: nobody but this process has written since it was learnt. It may be
-        that of a step that is being written just now."""
+    def at_hand(self, key: str, known: int) -> int | None:
+        """The same where it is known without a look: nobody but this process has written since it was learnt, and
+        nobody but this process has written to the session since its version `known`. It may be that of a step that is
+        being written just now."""
 
     async def version(self, key: str) -> int:
         """The same as `peek`, waiting for it; 0 where there is no such session."""

@@ -22,8 +22,9 @@ from callgate.trust.provenance.packing import Left
 
 # A text that is longer is kept whole, as its digests: what a process has of words stays small.
 LONGEST: Final = 16 * 1024
-# Words that a session has at hand.
+# Words that a session has at hand, and their characters.
 _WORDS: Final = 16_384
+_CHARS: Final = 16 * _WORDS
 # The part of the steps, and of the time, after which a word is written again.
 _STEPS_SHARE: Final = 2
 _TIME_SHARE: Final = 16
@@ -64,7 +65,7 @@ class Met:
     """The words of strangers that the latest steps of this process brought. All of them are among the session's
     digests, and each means the same wherever it stands: one that may be part of a date is never among them."""
 
-    __slots__ = ("_at", "_clock", "_joining", "_retention", "_since", "_words", "chain", "link")
+    __slots__ = ("_at", "_chars", "_clock", "_joining", "_retention", "_since", "_words", "chain", "link")
 
     def __init__(self, retention: Callable[[], Retention] = unknown, clock: Callable[[], float] = time.time) -> None:
         self._retention = retention
@@ -80,7 +81,7 @@ class Met:
         self._words: set[str] = set()
         # Of those that may be part of a date, the ones that were written as they are.
         self._joining: set[str] = set()
-        self.chain, self.link, self._since, self._at = chain, 0, seq, now
+        self.chain, self.link, self._since, self._at, self._chars = chain, 0, seq, now, 0
 
     def opened(self, seq: int) -> bool:
         """Whether the step after `seq` may leave something out; its chain is open then."""
@@ -92,7 +93,8 @@ class Met:
         now = self._clock()
         # A clock that was set back says nothing of what has expired.
         lasts = 0 <= now - self._at <= keeps.seconds / _TIME_SHARE
-        if not self.chain or not lasts or seq - self._since >= steps or len(self._words) > _WORDS:
+        full = len(self._words) > _WORDS or self._chars > _CHARS
+        if not self.chain or not lasts or seq - self._since >= steps or full:
             self._begin(int.from_bytes(os.urandom(8), "little") | 1, seq, now)
         return True
 
@@ -107,6 +109,7 @@ class Met:
 
     def add(self, words: Collection[str]) -> None:
         """A step of the chain has brought these."""
+        self._chars += sum(map(len, words))
         if normalise.JOINING.isdisjoint(words):
             self._words.update(words)
         else:

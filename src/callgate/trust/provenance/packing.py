@@ -11,6 +11,7 @@ import msgspec
 # Version, cut, id of the key, chain, link, and how long each part is.
 _HEAD: Final = struct.Struct("<BB8sQI7I")
 _VERSION: Final = 3
+_CHAIN: Final = struct.Struct("<10xQI")
 # As it was before there were chains.
 _WHOLE_HEAD: Final = struct.Struct("<BB8s7I")
 _WHOLE_VERSION: Final = 2
@@ -52,6 +53,14 @@ def pack(left: Left, key: bytes) -> bytes:
 def is_nothing(packed: bytes) -> bool:
     """Whether a step left nothing that was not there before it."""
     return len(packed) == _HEAD.size and packed[0] == _VERSION and not packed[1]
+
+
+def rests_on(packed: bytes) -> int:
+    """The chain without whose steps before it a step does not tell everything; 0 where it does."""
+    if len(packed) < _HEAD.size or packed[0] != _VERSION:
+        return 0
+    chain, link = _CHAIN.unpack_from(packed)
+    return int(chain) if link else 0
 
 
 def unpack(packed: bytes, key: bytes) -> Left:

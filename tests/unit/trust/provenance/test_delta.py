@@ -111,6 +111,22 @@ def test_a_word_is_written_again_before_the_step_that_brought_it_goes():
         assert any(left(one).strange for one in kept)
 
 
+def test_a_step_says_what_it_rests_on():
+    made = memory()
+    first, second, third = read(made, EVIL), read(made, EVIL), read(made, "x" * (LONGEST + 1))
+    assert packing.rests_on(first) == 0
+    assert packing.rests_on(second) == left(first).chain != 0
+    assert packing.rests_on(third) == packing.rests_on(b"") == packing.rests_on(b"\x02" + bytes(60)) == 0
+
+
+def test_long_words_are_not_hoarded():
+    """A result without a blank is one word, and each one is another."""
+    made = memory(Retention(1000, 3600.0))
+    for number in range(100):
+        read(made, f"{number:08}" * 2000)
+        assert sum(map(len, made._met._words)) <= 18 * LONGEST
+
+
 @pytest.mark.parametrize("moves", [1300.0, -1.0])
 def test_a_word_is_written_again_in_time(moves):
     clock = Clock()
