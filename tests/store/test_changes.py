@@ -142,12 +142,33 @@ def test_somebody_who_commits_right_after_us_is_seen(place):
     looking.wrote()
     assert looking.others() == mark
     ours.execute("COMMIT")
-    assert looking.others() == mark
+    # Something is committed, and our writer has not said that it was its own.
+    assert looking.others() is None
     assert elsewhere(place, "INSERT INTO t VALUES (2)").returncode == 0
-    # Before our writer has noted that its own is through, and after.
-    assert looking.others() != mark
+    assert looking.others() is None
     looking.committed()
     assert looking.others() != mark
+    looking.close()
+    ours.close()
+
+
+def test_a_commit_of_ours_that_fails_covers_no_other(place):
+    """The disk is full: SQLite rolls back and lets the lock go before our writer hears of it."""
+    ours = sqlite3.connect(place, isolation_level=None)
+    ours.execute("PRAGMA journal_mode=WAL")
+    ours.execute("CREATE TABLE t (x)")
+    looking = Changes(place)
+    looking.open()
+    mark = looking.others()
+    ours.execute("BEGIN IMMEDIATE")
+    looking.locked()
+    ours.execute("INSERT INTO t VALUES (1)")
+    looking.wrote()
+    ours.execute("ROLLBACK")
+    assert elsewhere(place, "INSERT INTO t VALUES (2)").returncode == 0
+    assert looking.others() is None
+    looking.failed()
+    assert looking.others() not in (None, mark)
     looking.close()
     ours.close()
 

@@ -97,10 +97,10 @@ class Changes:
         self._latest = now
         own, held = state
         if held is not None:
-            if held < 0:
+            # Nobody else commits while our writer has the lock. Once something is committed it has it no more, and
+            # what that was is known when it says so.
+            if now != held:
                 return None
-            # Nobody else commits while our writer has the lock, so the first to come is its own.
-            now = held + max(0, now - held - 1)
         return (self._begun_anew << 32) + ((now - own) & _MASK)
 
     def locking(self) -> None:
