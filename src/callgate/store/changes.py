@@ -96,11 +96,10 @@ class Changes:
             self._begun_anew += 1
         self._latest = now
         own, held = state
-        if held is not None:
+        if held is not None and now != held:
             # Nobody else commits while our writer has the lock. Once something is committed it has it no more, and
             # what that was is known when it says so.
-            if now != held:
-                return None
+            return None
         return (self._begun_anew << 32) + ((now - own) & _MASK)
 
     def locking(self) -> None:
