@@ -38,6 +38,24 @@ async def shelf(store):
     return shelf
 
 
+@pytest.fixture
+def ours(place):
+    """A connection that writes as our writer does, to a store of one table."""
+    driver = sqlite3.connect(place, isolation_level=None)
+    driver.execute("PRAGMA journal_mode=WAL")
+    driver.execute("CREATE TABLE t (x)")
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def looking(place, ours):
+    changes = Changes(place)
+    changes.open()
+    yield changes
+    changes.close()
+
+
 def elsewhere(place, *statements):
     """What another process does."""
     script = "import sqlite3, sys\ndb = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=0)\n"
@@ -109,14 +127,9 @@ async def test_the_last_to_leave_puts_everything_into_the_file(place):
     assert [one.name for one in place.parent.iterdir()] == [place.name]
 
 
-def test_a_commit_that_changes_nothing_covers_no_other(place):
+def test_a_commit_that_changes_nothing_covers_no_other(place, ours, looking):
     """An update to what is there already is written, and yet no transaction to SQLite."""
-    ours = sqlite3.connect(place, isolation_level=None)
-    ours.execute("PRAGMA journal_mode=WAL")
-    ours.execute("CREATE TABLE t (x)")
     ours.execute("INSERT INTO t VALUES (1)")
-    looking = Changes(place)
-    looking.open()
     mark = looking.others()
     ours.execute("BEGIN IMMEDIATE")
     looking.locked()
@@ -125,16 +138,9 @@ def test_a_commit_that_changes_nothing_covers_no_other(place):
     assert elsewhere(place, "INSERT INTO t VALUES (2)").returncode == 0
     looking.committed()
     assert looking.others() != mark
-    looking.close()
-    ours.close()
 
 
-def test_somebody_who_commits_right_after_us_is_seen(place):
-    ours = sqlite3.connect(place, isolation_level=None)
-    ours.execute("PRAGMA journal_mode=WAL")
-    ours.execute("CREATE TABLE t (x)")
-    looking = Changes(place)
-    looking.open()
+def test_somebody_who_commits_right_after_us_is_seen(place, ours, looking):
     mark = looking.others()
     ours.execute("BEGIN IMMEDIATE")
     looking.locked()
@@ -148,17 +154,10 @@ def test_somebody_who_commits_right_after_us_is_seen(place):
     assert looking.others() is None
     looking.committed()
     assert looking.others() != mark
-    looking.close()
-    ours.close()
 
 
-def test_a_commit_of_ours_that_fails_covers_no_other(place):
+def test_a_commit_of_ours_that_fails_covers_no_other(place, ours, looking):
     """The disk is full: SQLite rolls back and lets the lock go before our writer hears of it."""
-    ours = sqlite3.connect(place, isolation_level=None)
-    ours.execute("PRAGMA journal_mode=WAL")
-    ours.execute("CREATE TABLE t (x)")
-    looking = Changes(place)
-    looking.open()
     mark = looking.others()
     ours.execute("BEGIN IMMEDIATE")
     looking.locked()
@@ -169,16 +168,9 @@ def test_a_commit_of_ours_that_fails_covers_no_other(place):
     assert looking.others() is None
     looking.failed()
     assert looking.others() not in (None, mark)
-    looking.close()
-    ours.close()
 
 
-def test_while_nobody_knows_who_commits_there_is_no_mark(place):
-    ours = sqlite3.connect(place, isolation_level=None)
-    ours.execute("PRAGMA journal_mode=WAL")
-    ours.execute("CREATE TABLE t (x)")
-    looking = Changes(place)
-    looking.open()
+def test_while_nobody_knows_who_commits_there_is_no_mark(place, ours, looking):
     mark = looking.others()
     looking.locking()
     ours.execute("INSERT INTO t VALUES (1)")
@@ -191,7 +183,6 @@ def test_while_nobody_knows_who_commits_there_is_no_mark(place):
     assert looking.others() == mark
     looking.close()
     assert looking.others() is None
-    ours.close()
 
 
 def test_an_index_that_cannot_be_read_gives_no_mark(place, monkeypatch):
