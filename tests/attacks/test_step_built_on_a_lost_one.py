@@ -72,6 +72,16 @@ def found(live):
     return trace(live.memory, SEND, {"to": "mallory@evil.example"}).values[0].found
 
 
+async def two_under_way(shelf, sessions, live):
+    """The same text in two results, the second made while the first is on its way to the shelf, which waits."""
+    shelf.gate.clear()
+    tasks = []
+    for tool in ("first", "second"):
+        tasks.append(asyncio.create_task(reads(sessions, live, EVIL, tool)))
+        await asyncio.sleep(0)
+    return tasks
+
+
 async def known_from(shelf):
     return found(await sessions_on(shelf).get(NAME))
 
@@ -81,11 +91,7 @@ async def test_the_first_fails_while_the_second_is_under_way():
     sessions = sessions_on(shelf)
     live = await sessions.get(NAME)
     shelf.refuses = {"first"}
-    shelf.gate.clear()
-    first = asyncio.create_task(reads(sessions, live, EVIL, "first"))
-    await asyncio.sleep(0)
-    second = asyncio.create_task(reads(sessions, live, EVIL, "second"))
-    await asyncio.sleep(0)
+    first, second = await two_under_way(shelf, sessions, live)
     shelf.gate.set()
     with pytest.raises(StoreUnavailable):
         await first
@@ -110,11 +116,7 @@ async def test_who_waited_for_the_first_is_gone():
     shelf = Failing()
     sessions = sessions_on(shelf)
     live = await sessions.get(NAME)
-    shelf.gate.clear()
-    first = asyncio.create_task(reads(sessions, live, EVIL, "first"))
-    await asyncio.sleep(0)
-    second = asyncio.create_task(reads(sessions, live, EVIL, "second"))
-    await asyncio.sleep(0)
+    first, second = await two_under_way(shelf, sessions, live)
     first.cancel()
     await asyncio.sleep(0)
     shelf.gate.set()
@@ -196,11 +198,7 @@ async def test_nobody_passes_a_step_on_before_that_which_it_rests_on():
     shelf = Failing()
     sessions = sessions_on(shelf)
     live = await sessions.get(NAME)
-    shelf.gate.clear()
-    first = asyncio.create_task(reads(sessions, live, EVIL, "first"))
-    await asyncio.sleep(0)
-    second = asyncio.create_task(reads(sessions, live, EVIL, "second"))
-    await asyncio.sleep(0)
+    first, second = await two_under_way(shelf, sessions, live)
     await asyncio.sleep(0)
     assert not second.done()
     assert not shelf.soon

@@ -184,11 +184,12 @@ class Memory:
 
     def words(self, text: str) -> array[int]:
         """The digests of a value's words, in their order."""
-        return packing.numbers(b"".join(map(self.fingerprints.atoms.__getitem__, normalise.sequence(text))))
+        return self.fingerprints.words(normalise.sequence(text))
 
     def pieces(self, text: str) -> array[int]:
         """The digests of all that a value could be put together from."""
-        return packing.numbers(self._pieces([text]))
+        found = normalise.different(normalise.rough(text))
+        return packing.numbers(b"".join(map(self.fingerprints.pieces.__getitem__, found)))
 
     def vouches(self, words: Sequence[int]) -> bool:
         """Whether a value, given by its words, was met where it can be relied on."""
@@ -232,10 +233,6 @@ class Memory:
         """The words of some texts in their order, packed, with a break after each."""
         joined = _BETWEEN.join([text.replace(BREAK, " ") if BREAK in text else text for text in texts])
         return b"".join(map(self.fingerprints.atoms.__getitem__, normalise.sequence(joined))) + bytes(8)
-
-    def _pieces(self, texts: Sequence[str]) -> bytes:
-        found = normalise.different(normalise.rough(_BETWEEN.join(texts)))
-        return b"".join(map(self.fingerprints.pieces.__getitem__, found))
 
     def _vouching(
         self, texts: Sequence[str], tool: ToolLabel, arguments: Mapping[str, Any], *, open_world: bool
