@@ -49,6 +49,7 @@ class Wire:
     answers: Iterator[bytes]
     waited: float = 0.0
     caller: str | None = None
+    held: object = None
 
     async def turn(self) -> None:
         pass

@@ -12,6 +12,7 @@ import msgspec
 from callgate.gate import Context
 from callgate.gateway.door import session_digest
 from callgate.gateway.exchange import Exchange
+from callgate.gateway.known_lines import Line as ToolLine
 from callgate.gateway.line import NOBODY_KNOWN, Client, Clients, Listening, Opening, Visit, greeting_client
 from callgate.gateway.sse import encode_event
 from callgate.jsonrpc import Batch, Message
@@ -41,6 +42,7 @@ class HttpLine(msgspec.Struct, eq=False):
     gateway: Gateway
     waited: float = 0.0
     caller: str | None = None
+    held: ToolLine | None = None
 
     @property
     def stopping(self) -> bool:

@@ -22,6 +22,8 @@ from callgate.pinning.model import Identity, Listed
 
 Key: TypeAlias = tuple[str, str]
 
+# The generation of a line whose list holds no longer: no server's is ever this.
+ENDED: Final = -1
 _LINES_MAX: Final = 20_000
 # Of lists as they came; read, they take some times as much.
 _LISTS_BYTES: Final = 64 * 1024 * 1024
@@ -84,7 +86,7 @@ class Line:
         self.told: tuple[str, bool] | None = None
         self.partial: Partial | None = None
         self.checked = float("-inf")
-        self.generation = -1
+        self.generation = ENDED
 
 
 class Lines:
@@ -109,6 +111,7 @@ class Lines:
         return found
 
     def put(self, key: Key, line: Line) -> Line:
+        self._end(key)
         self._lines[key] = line
         self._lines.move_to_end(key)
         while len(self._lines) > self._most:
@@ -124,7 +127,13 @@ class Lines:
 
     def forget(self, server: str) -> None:
         for key in [key for key in self._lines if key[0] == server]:
-            del self._lines[key]
+            self._end(key)
+
+    def _end(self, key: Key) -> None:
+        """What was known on a line is over, also for a call that is on its way by it."""
+        ended = self._lines.pop(key, None)
+        if ended is not None:
+            ended.generation = ENDED
 
     def grown(self, size: int) -> None:
         """So many bytes of lists came: where they are too many, lines are forgotten until they are not."""

@@ -6,7 +6,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -15,6 +15,9 @@ from callgate.approval.names import CAPABILITIES
 from callgate.gate import Context
 from callgate.gateway.routing import CAPABILITIES_META, CLIENT_INFO_META, HANDSHAKE_VERSIONS, VERSION_META
 from callgate.jsonrpc import Kind, Message
+
+if TYPE_CHECKING:
+    from callgate.gateway.known_lines import Line as ToolLine
 
 _CLIENTS_MAX: Final = 20_000
 _TEXT_CHARS: Final = 120
@@ -101,6 +104,8 @@ class Line(Protocol):
     waited: float
     # Whom a caller without a session looks like to the server, once somebody has asked.
     caller: str | None
+    # The tools that calls on it were held against last, where none of them had to wait for that.
+    held: ToolLine | None
 
     @property
     def can_say(self) -> bool:

@@ -71,6 +71,8 @@ class Pinning:
             return None
         if found := odd_arguments(call.canonical):
             self._odd(call, found)
+        if isinstance(context, Visit):
+            context.line.held = line
         return verdict
 
     async def __call__(self, call: Call) -> Verdict:
@@ -132,7 +134,10 @@ class Pinning:
             return None
         if self._stale():
             return Refused(Reason.STORE_UNAVAILABLE)
-        line = self._toolsets.in_force(call.context, whatever_age=True)
+        context = call.context
+        line = context.line.held if isinstance(context, Visit) else None
+        if line is None or not self._toolsets.holds(line, context.server):
+            line = self._toolsets.in_force(context, whatever_age=True)
         if line is None or line.toolset is None:
             text = "the server's list of tools changed while the call was decided"
             return Refused(Reason.TOOLSET_UNVERIFIED, text)

@@ -18,7 +18,7 @@ import msgspec
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.gate import Context
 from callgate.gateway.catalogue import CHANGED, result_of
-from callgate.gateway.known_lines import Line, Lines, Partial, caller, is_shared
+from callgate.gateway.known_lines import ENDED, Line, Lines, Partial, caller, is_shared
 from callgate.gateway.line import Visit, own_request
 from callgate.gateway.pin_sources import Decisions, NoSets, Sets
 from callgate.gateway.places import Place
@@ -124,7 +124,7 @@ class Toolsets:
     def renewed(self, server: str) -> None:
         """Nobody can tell callers without a session apart: what they share is looked at again."""
         for line in self._lines.shared(server):
-            line.checked, line.generation = float("-inf"), -1
+            line.checked, line.generation = float("-inf"), ENDED
 
     def forget(self, server: str) -> None:
         """The server of that name is another one now."""
@@ -153,7 +153,7 @@ class Toolsets:
 
     def in_force(self, context: Context, *, whatever_age: bool = False) -> Line | None:
         """The line with those tools as its `toolset`, and with what else is known of it."""
-        # For every call, twice: written out, where a step less is worth it.
+        # For every call: written out, where a step less is worth it.
         session = context.session
         key = self._key(context) if session is None else (context.server, session)
         line = self._lines.get(key)
@@ -173,6 +173,16 @@ class Toolsets:
         ):
             self._compile(line, line.identity, line.listing)
         return line
+
+    def holds(self, line: Line, server: str) -> bool:
+        """Whether the tools of a line that were in force a moment ago still are; where not, ask for them again."""
+        book, toolset = self._books.book, line.toolset
+        return (
+            toolset is not None
+            and line.generation == self._generations.get(server, 0)
+            and toolset.listing is line.listing
+            and toolset.stamp == (book.version, book.broken, self.sets.version, self._changes)
+        )
 
     def _compile(self, line: Line, identity: Identity, listing: Listing) -> Toolset:
         """Held against the book again only when something was decided since."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 
+from callgate.gateway.known_lines import Line as ToolLine
 from callgate.jsonrpc import Message
 
 
@@ -54,6 +55,7 @@ class WrapLine:
         self._ended = ended
         self.waited = 0.0
         self.caller: str | None = None
+        self.held: ToolLine | None = None
 
     async def turn(self) -> None:
         await self._turn.wait_reached()

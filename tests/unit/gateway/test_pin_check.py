@@ -27,6 +27,7 @@ IDENTITY = http_identity(URL)
 class Wire:
     waited = 0.0
     caller = None
+    held = None
 
     async def turn(self):
         pass
@@ -158,6 +159,37 @@ async def test_what_ends_an_approval_ends_it_for_calls_on_their_way(ends, reason
     ends(desk)
     assert desk.check.at_once(desk.call()) is None
     assert desk.check.last_look(desk.call()).reason is reason
+
+
+@pytest.mark.parametrize(("ends", "reason"), ENDS, ids=[ends.__name__ for ends, _ in ENDS])
+async def test_a_call_that_was_let_through_does_not_leave_after_that(ends, reason):
+    desk = await Desk().ready()
+    call = desk.call()
+    assert desk.check.at_once(call) is not None
+    assert desk.check.last_look(call) is None
+    ends(desk)
+    assert desk.check.last_look(call).reason is reason
+
+
+async def test_a_caller_without_a_session_does_not_leave_after_the_server_began_anew():
+    desk = Desk()
+    await desk.toolsets.verify(desk.call(session=None).context, {})
+    call = desk.call(session=None)
+    assert desk.check.at_once(call) is not None
+    desk.toolsets.greeted("files", None, {"name": "another"})
+    assert desk.check.last_look(call).reason is Reason.TOOLSET_UNVERIFIED
+
+
+async def test_a_call_leaves_by_the_line_that_it_was_let_through_on_when_others_crowded_that_out():
+    desk = await Desk().ready()
+    call = desk.call()
+    assert desk.check.at_once(call) is not None
+    desk.toolsets._lines._most = 1
+    await desk.toolsets.verify(desk.call(session="t").context, {})
+    assert desk.check.at_once(desk.call()) is None
+    assert desk.check.last_look(call) is None
+    blocked(desk)
+    assert desk.check.last_look(call).reason is not None
 
 
 async def test_a_list_that_grew_old_and_a_server_without_a_place_take_longer():
