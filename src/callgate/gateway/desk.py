@@ -199,7 +199,7 @@ class ApprovalDesk:
         wrap = partial(self._rounds.wrap, call=call.id, action=action, caller=caller_of(call.context))
         return Amends({message.id: wrap})
 
-    def decided(self, _call: Call, _decision: Decision) -> None:
+    def refused(self, _call: Call, _refused: Refused) -> None:
         """What an approval stood on is on record with the decision."""
 
     def after(self, _message: Message | Batch, _context: Context, _calls: Sequence[Decided] = ()) -> After | None:

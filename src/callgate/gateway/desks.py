@@ -89,9 +89,9 @@ class Desks:
         # Trust learns from a list before entries of it are taken away or marked, and has a tool of its own to add.
         return _chain(trust, pins, approval, offer)
 
-    def decided(self, call: Call, decision: Decision) -> None:
+    def refused(self, call: Call, refused: Refused) -> None:
         if self._trust is not None:
-            self._trust.decided(call, decision)
+            self._trust.refused(call, refused)
 
     def after(self, message: Message | Batch, context: Context, calls: Sequence[Decided] = ()) -> After | None:
         return None if self._trust is None else self._trust.after(message, context, calls)

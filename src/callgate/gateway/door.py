@@ -184,8 +184,8 @@ class Door:
         decision = await self.gate.decide(call)
         # The time that a person took says nothing of the gate.
         self._ledger.decided(call, decision, time.perf_counter() - started - _waited(call))
-        if self.desk is not None:
-            self.desk.decided(call, decision)
+        if self.desk is not None and decision.refused is not None:
+            self.desk.refused(call, decision.refused)
         return decision
 
     def _call(self, message: Message, context: Context) -> Call:

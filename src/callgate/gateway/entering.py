@@ -178,8 +178,8 @@ class Desk(Protocol):
     def amend(self, message: Message | Batch, context: Context) -> Amend | None:
         """What to do with the server's reply to a message that starts no call."""
 
-    def decided(self, call: Call, decision: Decision) -> None:
-        """Told of every decision; never raises."""
+    def refused(self, call: Call, refused: Refused) -> None:
+        """Told of a call that goes no further; never raises."""
 
     def after(self, message: Message | Batch, context: Context, calls: Sequence[Decided] = ()) -> After | None:
         """What to do with the server's replies to a message, with time to write something down. Never raises."""

@@ -104,10 +104,10 @@ class PinDesk:
         return partial(self._screen_all, context)
 
     def _screen_all(self, context: Context, raw: bytes) -> bytes:
-        if raw[:1] != b"{":
-            return Amends({}, partial(self._screen, context))(raw)
-        # Nearly every reply holds nothing like a list.
-        return raw if _has_no_list(raw) else self._screen(context, raw)
+        # Nearly every reply is one message that holds nothing like a list.
+        if raw[:1] == b"{":
+            return raw if _has_no_list(raw) else self._screen(context, raw)
+        return Amends({}, partial(self._screen, context))(raw)
 
     def _screen(self, context: Context, raw: bytes) -> bytes:
         if _has_no_list(raw):

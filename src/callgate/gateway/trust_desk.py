@@ -16,7 +16,7 @@ import msgspec
 
 from callgate.approval.names import METHODS
 from callgate.errors import CallgateError, Reason, Refused, place
-from callgate.gate import Call, Context, Decision
+from callgate.gate import Call, Context
 from callgate.gateway.amending import Amends
 from callgate.gateway.catalogue import decode_leniently
 from callgate.gateway.entering import After, Amend, Decided
@@ -215,16 +215,14 @@ class TrustDesk:
             return error_reply(rpc_id, Refused(Reason.RESULT_WITHHELD))
         return raw
 
-    # ---- what was decided ----
+    # ---- what was refused ----
 
-    def decided(self, call: Call, decision: Decision) -> None:
+    def refused(self, call: Call, refused: Refused) -> None:
         """A call that goes no further is part of the session's picture too."""
-        if decision.refused is None:
-            return
         judged = self._check.take(call)
         if judged is None or judged.ruling.effect == "allow":
             return
-        task = asyncio.get_running_loop().create_task(self._write_refused(judged, decision.refused))
+        task = asyncio.get_running_loop().create_task(self._write_refused(judged, refused))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 

@@ -23,9 +23,12 @@ class Remembering:
     def owns(self, _tool):
         return False
 
-    def decided(self, call, _decision):
+    def judge(self, call):
         self.kept.add(call.id)
         self.most = max(self.most, len(self.kept))
+
+    def refused(self, _call, _refused):
+        """It is told of the whole batch as well."""
 
     def after(self, _message, _context, calls=()):
         self.kept -= {one.call.id for one in calls}
@@ -55,6 +58,7 @@ def called(tool, rpc_id):
 @pytest.mark.parametrize("tools", [("ls", "rm"), ("rm", "ls"), ("rm", "rm"), ("ls", "ls")])
 async def test_nothing_of_a_batch_stays_behind(tools):
     async def agents(asked):
+        desk.judge(asked)
         return Refuse(Reason.TOOL_DENIED) if asked.tool == "rm" else Pass()
 
     books, desk = NoBooks(), Remembering()
