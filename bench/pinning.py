@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import gateway
 import http_bench
@@ -146,31 +146,37 @@ async def _lists(rounds: int) -> dict[str, Any]:
 # -- a call ----------------------------------------------------------------------------------------------------
 
 
-def _subject(name: str, label: str, *, pinning: bool) -> Subject:
+Pair: TypeAlias = tuple[Subject, Subject]
+
+
+def _subject(name: str, label: str, *, pinning: bool, trust: bool) -> Subject:
     def start(stack: ExitStack, bench: Bench) -> Running:
-        # Trust is off on both sides: what it costs would hide what pinning does.
         where = bench.scratch / name
-        return gateway.serve(stack, where, bench.upstream, on_postgres=False, pinning=pinning, trust=False)
+        return gateway.serve(stack, where, bench.upstream, on_postgres=False, pinning=pinning, trust=trust)
 
     return Subject(name, label, start, ERAS)
 
 
-# Several of each: two processes of the same program differ by up to 5 %, for as long as they run.
-PAIRS = [
-    (
-        _subject(f"pinning-off-{at}", "Callgate, pinning off", pinning=False),
-        _subject(f"pinning-on-{at}", "Callgate, pinning on", pinning=True),
+def _pairs(kind: str, *, trust: bool) -> tuple[Pair, ...]:
+    """Without and with pinning; several of each, for processes of one program differ by up to 5 % all their time."""
+    return tuple(
+        (
+            _subject(f"{kind}-off-{at}", "Callgate, pinning off", pinning=False, trust=trust),
+            _subject(f"{kind}-on-{at}", "Callgate, pinning on", pinning=True, trust=trust),
+        )
+        for at in range(3)
     )
-    for at in range(3)
-]
-SUBJECTS = tuple(itertools.chain.from_iterable(PAIRS))
 
 
-def _calls(measured: dict[str, Row]) -> dict[str, Any]:
+# Alone: trust would hide what pinning costs. As shipped: what a user pays who turns it on.
+KINDS = {"calls": _pairs("alone", trust=False), "calls_as_shipped": _pairs("shipped", trust=True)}
+
+
+def _calls(measured: dict[str, Row], pairs: Sequence[Pair]) -> dict[str, Any]:
     missing = [row.reason for row in measured.values() if not row.samples]
     if missing:
         return {"status": "unavailable", "reason": missing[0]}
-    off, on = (Row("", tuple(one for pair in PAIRS for one in measured[pair[at].name].samples)) for at in range(2))
+    off, on = (Row("", tuple(one for pair in pairs for one in measured[pair[at].name].samples)) for at in range(2))
     return {
         "status": "ok",
         "off_cpu_us": round(median(sample.cpu_us or 0.0 for sample in off.samples), 1),
@@ -183,17 +189,20 @@ def _calls(measured: dict[str, Row]) -> dict[str, Any]:
 
 def measure(scratch: Path, say: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
     say("pinning, lists of 500 tools")
-    found: dict[str, Any] = {"list": asyncio.run(_lists(5 if quick else 40)), "calls": {}}
-    folder = scratch / "pinning"
-    folder.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        bench = Bench(start_echo(stack, folder), folder, say)
-        where = stack.enter_context(http_bench.started(SUBJECTS, bench))
-        for era in ERAS:
-            say(f"pinning, calls of {era}")
-            count, seconds = (2, 0.4) if quick else (8, 0.7)
-            measured = http_bench.measure(SUBJECTS, where, era, count, seconds, lambda _: None)
-            found["calls"][era] = _calls(measured)
+    found: dict[str, Any] = {"list": asyncio.run(_lists(5 if quick else 40))}
+    for kind, pairs in KINDS.items():
+        found[kind] = {}
+        folder = scratch / kind
+        folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            bench = Bench(start_echo(stack, folder), folder, say)
+            subjects = tuple(itertools.chain.from_iterable(pairs))
+            where = stack.enter_context(http_bench.started(subjects, bench))
+            for era in ERAS:
+                say(f"pinning, {kind.replace('_', ' ')}, {era}")
+                count, seconds = (2, 0.4) if quick else (8, 0.7)
+                measured = http_bench.measure(subjects, where, era, count, seconds, lambda _: None)
+                found[kind][era] = _calls(measured, pairs)
     return found
 
 

@@ -162,12 +162,13 @@ def _pinning(found: dict[str, Any]) -> Iterator[Grid]:
     heads = ("", "unchanged", "one entry changed", "on a new session", "at first sight")
     yield Grid("Tool pinning, a list read and held against the decisions", heads, ((_list_label(read), *times),))
     rows: list[tuple[str, ...]] = []
-    for era, row in found["calls"].items():
-        if row["status"] != "ok":
-            rows.append((era, row["reason"], "", "", ""))
-            continue
-        each = (_number(row["off_cpu_us"], 0), _number(row["on_cpu_us"], 0))
-        rows.append((era, *each, _times(row["cpu_ratio"]), _times(row["throughput_ratio"])))
+    for kind, words in (("calls_as_shipped", "every check on"), ("calls", "trust off")):
+        for era, row in found[kind].items():
+            if row["status"] != "ok":
+                rows.append((f"{era}, {words}", row["reason"], "", "", ""))
+                continue
+            each = (_number(row["off_cpu_us"], 0), _number(row["on_cpu_us"], 0))
+            rows.append((f"{era}, {words}", *each, _times(row["cpu_ratio"]), _times(row["throughput_ratio"])))
     columns = ("", "CPU µs/call, off", "CPU µs/call, on", "CPU on ÷ off", "speed on ÷ off")
     yield Grid("Tool pinning, a call over HTTP, SQLite", columns, tuple(rows))
 
@@ -284,7 +285,8 @@ def targets(results: dict[str, Any]) -> dict[str, Any]:
         "inspection_false_positives": _at_most(FALSE_LIMIT, shared.get("false_positives")),
         "inspection_hard_false_positives": _at_most(HARD_LIMIT, shared.get("hard_false_positives")),
         "pinning_recheck_ms": _at_most(RECHECK_LIMIT, _worst_look(results)),
-        "pinning_cpu_ratio": _at_most(PINNING_LIMIT, _worst_call(results)),
+        "pinning_cpu_ratio": _at_most(PINNING_LIMIT, _worst_call(results, "calls_as_shipped")),
+        "pinning_alone_cpu_ratio": _at_most(PINNING_LIMIT, _worst_call(results, "calls")),
         "trust_stage_us": _at_most(STAGE_LIMIT, _worst_stage(results)),
         "trust_growth_per_tenfold": _at_most(GROWTH_LIMIT, _growth(results)),
         "trust_decisions": _at_least(DECISIONS_LIMIT, results.get("trust", {}).get("decisions_per_cpu_second")),
@@ -336,8 +338,8 @@ def _worst_look(results: dict[str, Any]) -> float | None:
     return max((read[key] for key in ("unchanged_ms", "one_changed_ms") if key in read), default=None)
 
 
-def _worst_call(results: dict[str, Any]) -> float | None:
-    calls = results.get("pinning", {}).get("calls", {}).values()
+def _worst_call(results: dict[str, Any], kind: str) -> float | None:
+    calls = results.get("pinning", {}).get(kind, {}).values()
     return max((row["cpu_ratio"] for row in calls if row.get("cpu_ratio") is not None), default=None)
 
 
@@ -356,6 +358,7 @@ _AT_MOST = frozenset(
         "inspection_hard_false_positives",
         "pinning_recheck_ms",
         "pinning_cpu_ratio",
+        "pinning_alone_cpu_ratio",
         "trust_stage_us",
         "trust_growth_per_tenfold",
         "agentdojo_attacks",
