@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from callgate.store import SqlTrust, Store, changes
+from callgate.store import SqlAgents, SqlTrust, Store, changes
 from callgate.store.changes import Changes
 from callgate.trust.model import SessionLabel
 from support.shelves import witness
@@ -78,6 +78,20 @@ async def test_what_our_writer_commits_is_not_somebody_elses(store, shelf):
         await store.append(witness(f"call {number}"))
     assert store.backend.changes.others() == mark
     assert shelf.at_hand(KEY, NOW + 1000) == shelf.peek(KEY) == await shelf.version(KEY)
+
+
+async def test_nor_is_what_our_writer_notes_of_agents(store, shelf):
+    agents = SqlAgents(store)
+    mark = store.backend.changes.others()
+    for number in range(3):
+        assert await agents.take_nonce("key", f"nonce {number}", NOW + 60_000, NOW)
+        assert (await agents.spend("ann", 1.0, 0.001, 3.0, NOW))[0]
+    assert store.backend.changes.others() == mark
+    # One that was used before and a budget that is used up write nothing: nobody is believed to have counted that.
+    assert not await agents.take_nonce("key", "nonce 1", NOW + 60_000, NOW)
+    assert not (await agents.spend("ann", 1.0, 0.001, 3.0, NOW))[0]
+    await add(shelf)
+    assert shelf.at_hand(KEY, NOW + 1000) == await shelf.version(KEY)
 
 
 async def test_what_another_process_commits_is(store, shelf, place):

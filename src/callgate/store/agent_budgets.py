@@ -10,6 +10,7 @@ import msgspec
 from callgate.agents.buckets import Asked, spend
 from callgate.agents.storage import Budget
 from callgate.store.backend import Backend
+from callgate.store.sqlite import SqliteBackend
 
 _LOAD: Final = "SELECT full_at FROM agent_budget WHERE key = ?"
 _PUT: Final = (
@@ -38,10 +39,11 @@ class Budgets:
     """Writes what a batch takes. The buckets are locked first (SQLite: the file is), so nothing is spent twice."""
 
     def __init__(self, backend: Backend) -> None:
-        self._sqlite = backend.name == "sqlite"
+        self._changes = backend.changes if isinstance(backend, SqliteBackend) else None
 
     def write(self, driver: Any, spendings: Sequence[Spending]) -> list[list[Budget]]:
-        buckets = self._load(driver, {key for one in spendings for key, _ in one.asked})
+        before = self._load(driver, {key for one in spendings for key, _ in one.asked})
+        buckets = dict(before)
         changed: dict[bytes, float] = {}
         results = []
         for one in spendings:
@@ -50,10 +52,13 @@ class Budgets:
             changed.update(after)
             results.append(budgets)
         self._save(driver, changed)
+        # A row that is written as it was is not always written.
+        if self._changes is not None and any(before.get(key) != full_at for key, full_at in changed.items()):
+            self._changes.wrote()
         return results
 
     def _load(self, driver: Any, keys: Collection[bytes]) -> dict[bytes, float]:
-        if self._sqlite:
+        if self._changes is not None:
             found = ((key, driver.execute(_LOAD, (key,)).fetchone()) for key in keys)
             return {key: row[0] for key, row in found if row is not None}
         wanted = list(keys)
@@ -63,7 +68,7 @@ class Budgets:
     def _save(self, driver: Any, changed: dict[bytes, float]) -> None:
         if not changed:
             return
-        if self._sqlite:
+        if self._changes is not None:
             driver.executemany(_PUT, list(changed.items()))
         else:
             driver.execute(_PUT_ALL, (list(changed), list(changed.values())))

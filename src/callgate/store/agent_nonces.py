@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from callgate.store.backend import Backend
+from callgate.store.sqlite import SqliteBackend
 
 # A row whose time is over counts as none, whether it was swept out already or not.
 _TAKE: Final = (
@@ -34,11 +35,14 @@ class Nonces:
     """Writes the nonces of a batch; for each, whether it was new."""
 
     def __init__(self, backend: Backend) -> None:
-        self._sqlite = backend.name == "sqlite"
+        self._changes = backend.changes if isinstance(backend, SqliteBackend) else None
 
     def write(self, driver: Any, nonces: Sequence[Nonce]) -> list[bool]:
-        if self._sqlite:
-            return [driver.execute(_TAKE, (one.digest, one.expires_at, one.now)).rowcount == 1 for one in nonces]
+        if self._changes is not None:
+            taken = [driver.execute(_TAKE, (one.digest, one.expires_at, one.now)).rowcount == 1 for one in nonces]
+            if any(taken):
+                self._changes.wrote()
+            return taken
         # Of equal ones in a batch the first may pass, and never two.
         firsts: dict[bytes, Nonce] = {}
         for one in nonces:
