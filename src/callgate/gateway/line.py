@@ -235,4 +235,5 @@ def _anybody(context: Context) -> str:
 def _text(value: object, most: int = _TEXT_CHARS) -> str:
     if not isinstance(value, str):
         return ""
-    return "".join(char if char.isprintable() else "\ufffd" for char in value[:most])
+    short = value[:most]
+    return short if short.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in short)
