@@ -107,8 +107,8 @@ class Results:
         objects: tuple[str, ...] = ()
         if writes or not data.open_world:
             memory, server = judged.live.memory, call.context.server
-            there = things(result.structured, result.texts, writes=writes)
-            objects = objects_in(memory.fingerprints, server, call.tool, there, call.arguments)
+            there, ids = things(result.structured, result.texts, writes=writes)
+            objects = objects_in(memory.fingerprints, server, call.tool, there, call.arguments, ids=ids)
         if objects and not data.open_world and await self._tainted(objects, call.at):
             data = tainted(data)
         ruling = self._check.policy.decide_result(judged.facts.with_result(data))

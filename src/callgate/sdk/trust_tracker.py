@@ -200,8 +200,8 @@ class TrustTracker:
         async with session.writing():
             memory = session.memory
             writes = taints(label, facts.session, facts.provenance)
-            there = things(came.structured, came.texts, writes=writes)
-            found = objects(memory.fingerprints, label.server, label.tool, there, arguments)
+            there, ids = things(came.structured, came.texts, writes=writes)
+            found = objects(memory.fingerprints, label.server, label.tool, there, arguments, ids=ids)
             data = of_result(
                 label,
                 told(came.body, self.vocabulary),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 from callgate.trust.model import Provenance, SessionLabel, ToolLabel
@@ -27,27 +27,17 @@ def taints(tool: ToolLabel, session: SessionLabel, provenance: Provenance) -> bo
     return session.open_world and (not values or not found <= OWN_WORDS)
 
 
-def things(structured: Any, texts: Iterable[str], *, writes: bool) -> list[Any]:
-    """Where ids of things may stand: in the structure, in texts that are one, and, where a call `writes`, in the short
-    sentence that says so."""
+def things(structured: Any, texts: Iterable[str], *, writes: bool) -> tuple[list[Any], list[str]]:
+    """Where ids of things may stand: in the structure and in texts that are one; and, where a call `writes`, what may
+    be ids in the short sentence that says so."""
     found = [] if structured is None else [structured]
-    sentences: list[str] = []
+    ids: list[str] = []
     for text in texts:
         if text.lstrip()[:1] in ("{", "["):
             found.append(_read(text))
-        elif writes and len(text) <= _SENTENCE:
-            sentences.append(text)
-    return found + [{"id": one} for one in _numbered(sentences)]
-
-
-def _numbered(sentences: Iterable[str]) -> Iterator[str]:
-    room = _NUMBERS
-    for sentence in sentences:
-        for one in _NUMBERED.finditer(sentence):
-            if room == 0:
-                return
-            room -= 1
-            yield one[0]
+        elif writes and len(text) <= _SENTENCE and len(ids) < _NUMBERS:
+            ids += _NUMBERED.findall(text)
+    return found, ids[:_NUMBERS]
 
 
 def _read(text: str) -> Any:

@@ -19,7 +19,7 @@ from callgate.trust.keeping import DECLASSIFIED
 from callgate.trust.model import DataLabel, Step, ToolLabel
 from callgate.trust.provenance import normalise, packing
 from callgate.trust.provenance.delta import LONGEST, Chains, Met, Retention, unknown
-from callgate.trust.provenance.fingerprints import BREAK, Fingerprints
+from callgate.trust.provenance.fingerprints import BREAK, CACHED_LENGTH, Fingerprints
 from callgate.trust.provenance.harvest import Echoes, Harvest, TooLarge, echoes, is_server_made, leaves, within
 from callgate.trust.provenance.names import host, strangers
 from callgate.trust.provenance.packing import Left
@@ -201,6 +201,9 @@ class Memory:
 
     def is_strange(self, text: str) -> bool:
         """Whether a stranger's texts hold all pieces of a value that nothing vouches for."""
+        if len(text) <= CACHED_LENGTH:
+            _, words, pieces = self.fingerprints.spellings[text]
+            return self.strange.issuperset(pieces) and not self.vouches(words)
         opening = normalise.opening(text)
         if opening and not self.strange.issuperset(
             packing.numbers(b"".join(map(self.fingerprints.pieces.__getitem__, opening)))

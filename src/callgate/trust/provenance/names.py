@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from callgate.trust.provenance import normalise
+from callgate.trust.provenance.fingerprints import CACHED_LENGTH
 
 if TYPE_CHECKING:
     from callgate.trust.provenance.memory import Memory
@@ -197,15 +198,20 @@ def strangers(memory: Memory, text: str, *, critical: bool, most: int = _MOST) -
     """What in a text only a stranger's texts had, each on its own, save what a person endorsed; and how many were
     looked at. Of what decides whom a call affects, every name of a list counts. After `most`, the next one may be
     anybody's."""
-    named = names(text)
+    found = _known_names(text) if len(text) <= CACHED_LENGTH else tuple(names(text))
     if critical and (more := listed(text)):
-        named |= dict.fromkeys(more)
-    if not named:
+        found = tuple(dict.fromkeys((*found, *more)))
+    if not found:
         return [], 0
-    found = list(named)
     looked = found[: max(most, 0)]
     strange = [name for name in looked if is_strangers(memory, name) and not _endorsed(memory, name)]
-    return strange + found[len(looked) : len(looked) + 1], len(looked)
+    return [*strange, *found[len(looked) : len(looked) + 1]], len(looked)
+
+
+@lru_cache(4096)
+def _known_names(text: str) -> tuple[str, ...]:
+    """What a call has in its arguments is looked at again in its result."""
+    return tuple(names(text))
 
 
 def _endorsed(memory: Memory, name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -120,10 +120,16 @@ def kinds(record: Record, tool: str) -> frozenset[str]:
 
 
 def objects(
-    fingerprints: Fingerprints, server: str, tool: str, structured: Any, arguments: Mapping[str, Any]
+    fingerprints: Fingerprints,
+    server: str,
+    tool: str,
+    structured: Any,
+    arguments: Mapping[str, Any],
+    *,
+    ids: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Digests of the things that a call addresses by its arguments or has in its result: a thing that was written with
-    a stranger's words in it is known by them again, in any session."""
+    a stranger's words in it is known by them again, in any session. `ids` may name things of the tool's own kind."""
     found: dict[str, None] = {}
 
     def note(kind: str, written: str) -> None:
@@ -139,6 +145,11 @@ def objects(
     for record in _records(structured, "", 8) if structured else ():
         for kind in sorted(kinds(record, tool)):
             note(kind, record.id)
+    if ids:
+        own = sorted(nouns(tool))
+        for one in ids:
+            for kind in own:
+                note(kind, written_id(one))
     return tuple(found)
 
 

@@ -124,6 +124,15 @@ def test_values_that_a_result_may_give_back(arguments):
     assert echoes(arguments) == [text for text in slow if 4 <= len(text) <= 16_384]
 
 
+@given(TEXTS)
+def test_a_short_value_is_made_of_what_a_long_one_is(text):
+    memory = Memory(Fingerprints(bytes(32)))
+    short = text[:64]
+    kept = memory.fingerprints.spellings[short]
+    assert set(kept.pieces) == set(memory.pieces(short))
+    assert kept.words == memory.words(short)
+
+
 @given(st.one_of(st.text("ab 1.-%\\@é", max_size=80), st.integers(-(10**30), 10**30), st.floats(allow_nan=False)))
 def test_a_value_that_came_before_is_what_it_was(value):
     def once():
