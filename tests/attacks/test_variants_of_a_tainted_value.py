@@ -47,6 +47,26 @@ def test_the_value_is_known_again(told, sent, prompt):
     assert talk.found(sent) == "untrusted"
 
 
+@pytest.mark.parametrize(
+    ("told", "sent"),
+    [
+        ("US13 3000 0001 2121 2121 212", "US13 3000 0001 2121 2121 212"),
+        ("rent: US13 3000 0001 2121 2121 212", "rent US13 3000 0001 2121 2121 212"),
+        ("US13 3000, then 0001 and 2121 twice, 212", "US13 3000 0001 2121 2121 212"),
+        (ACCOUNT, "US13 3000 0001 2121 2121 212"),
+        (ACCOUNT, ACCOUNT),
+        (ADDRESS, ADDRESS),
+    ],
+)
+def test_who_repeats_it_in_a_harmless_call_does_not_vouch_for_it(told, sent):
+    talk = Talk("Please pay my rent.")
+    payments = reading("list_payments", "system", fields={"**.memo": "untrustedPublic"})
+    talk.read(payments, {"payments": [{"memo": told}]})
+    assert not talk.open_world
+    talk.read(reading("search_payments", "system"), {"hits": []}, arguments={"text": sent})
+    assert talk.found(sent) == "untrusted"
+
+
 def test_a_name_in_the_place_of_a_value_counts_too():
     talk = Talk()
     talk.read(reading("list_reviews", "untrustedPublic"), {ADDRESS: {"stars": 5}})

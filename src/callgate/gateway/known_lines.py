@@ -22,8 +22,8 @@ from callgate.pinning.model import Identity, Listed
 
 Key: TypeAlias = tuple[str, str]
 
-# The generation of a line whose list holds no longer: no server's is ever this.
-ENDED: Final = -1
+# The generation of a line whose list has to be read first: no server's is ever this.
+UNREAD: Final = -1
 _LINES_MAX: Final = 20_000
 # Of lists as they came; read, they take some times as much.
 _LISTS_BYTES: Final = 64 * 1024 * 1024
@@ -63,6 +63,7 @@ class Line:
         "generation",
         "identity",
         "listing",
+        "over",
         "partial",
         "passes",
         "reported",
@@ -86,7 +87,9 @@ class Line:
         self.told: tuple[str, bool] | None = None
         self.partial: Partial | None = None
         self.checked = float("-inf")
-        self.generation = ENDED
+        self.generation = UNREAD
+        # Whether it is forgotten: a list that is read on it yet comes too late.
+        self.over = False
 
 
 class Lines:
@@ -115,7 +118,7 @@ class Lines:
         self._lines[key] = line
         self._lines.move_to_end(key)
         while len(self._lines) > self._most:
-            self._lines.popitem(last=False)
+            self._end(next(iter(self._lines)))
         return line
 
     def items(self) -> list[tuple[Key, Line]]:
@@ -133,7 +136,9 @@ class Lines:
         """What was known on a line is over, also for a call that is on its way by it."""
         ended = self._lines.pop(key, None)
         if ended is not None:
-            ended.generation = ENDED
+            ended.over = True
+            # A call may wait for a person and have the line for as long: its lists are not kept for that.
+            ended.listing = ended.toolset = ended.shown = ended.partial = None
 
     def grown(self, size: int) -> None:
         """So many bytes of lists came: where they are too many, lines are forgotten until they are not."""
@@ -147,7 +152,7 @@ class Lines:
         for number, (key, line) in enumerate(reversed(self.items())):
             fresh = {mark: size for mark, size in _weights(line) if mark not in weighed}
             if number and sum(fresh.values()) > room:
-                del self._lines[key]
+                self._end(key)
                 continue
             weighed.update(fresh)
             room -= sum(fresh.values())

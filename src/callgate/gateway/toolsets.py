@@ -18,7 +18,7 @@ import msgspec
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.gate import Context
 from callgate.gateway.catalogue import CHANGED, result_of
-from callgate.gateway.known_lines import ENDED, Line, Lines, Partial, caller, is_shared
+from callgate.gateway.known_lines import UNREAD, Line, Lines, Partial, caller, is_shared
 from callgate.gateway.line import Visit, own_request
 from callgate.gateway.pin_sources import Decisions, NoSets, Sets
 from callgate.gateway.places import Place
@@ -124,7 +124,7 @@ class Toolsets:
     def renewed(self, server: str) -> None:
         """Nobody can tell callers without a session apart: what they share is looked at again."""
         for line in self._lines.shared(server):
-            line.checked, line.generation = float("-inf"), ENDED
+            line.checked, line.generation = float("-inf"), UNREAD
 
     def forget(self, server: str) -> None:
         """The server of that name is another one now."""
@@ -179,6 +179,7 @@ class Toolsets:
         book, toolset = self._books.book, line.toolset
         return (
             toolset is not None
+            and not line.over
             and line.generation == self._generations.get(server, 0)
             and toolset.listing is line.listing
             and toolset.stamp == (book.version, book.broken, self.sets.version, self._changes)

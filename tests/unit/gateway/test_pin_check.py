@@ -28,12 +28,17 @@ class Wire:
     waited = 0.0
     caller = None
     held = None
+    reply = LIST
+
+    def meanwhile(self):
+        """While the server is asked."""
 
     async def turn(self):
         pass
 
     async def ask(self, _message):
-        return LIST
+        self.meanwhile()
+        return self.reply
 
 
 class Sets:
@@ -180,16 +185,51 @@ async def test_a_caller_without_a_session_does_not_leave_after_the_server_began_
     assert desk.check.last_look(call).reason is Reason.TOOLSET_UNVERIFIED
 
 
-async def test_a_call_leaves_by_the_line_that_it_was_let_through_on_when_others_crowded_that_out():
+def crowded_out(desk):
+    desk.toolsets._lines._most = 1
+    desk.toolsets.line(desk.call(session="t").context)
+
+
+def outweighed(desk):
+    desk.toolsets._lines._most_bytes = 0
+    desk.toolsets.line(desk.call(session="t").context)
+    desk.toolsets._lines.grown(1)
+
+
+@pytest.mark.parametrize("forget", [crowded_out, outweighed])
+async def test_a_call_does_not_leave_by_a_line_that_others_crowded_out(forget):
     desk = await Desk().ready()
     call = desk.call()
     assert desk.check.at_once(call) is not None
-    desk.toolsets._lines._most = 1
-    await desk.toolsets.verify(desk.call(session="t").context, {})
-    assert desk.check.at_once(desk.call()) is None
-    assert desk.check.last_look(call) is None
-    blocked(desk)
-    assert desk.check.last_look(call).reason is not None
+    assert len(desk.toolsets._listings) == 1
+    forget(desk)
+    assert desk.check.last_look(call).reason is Reason.TOOLSET_UNVERIFIED
+    # However long it waits for a person, it keeps no list that is forgotten otherwise.
+    assert len(desk.toolsets._listings) == 0
+
+
+@pytest.mark.parametrize("forget", [crowded_out, outweighed])
+async def test_a_list_that_is_read_anew_counts_though_the_line_was_crowded_out(forget):
+    desk = await Desk().ready()
+    call = desk.call()
+    assert desk.check.at_once(call) is not None
+    forget(desk)
+    # A person took their time, and what the tool says is another text by now. Nobody was told.
+    call.context.line.reply = LIST.replace(b"Reads.", b"Deletes.")
+    assert (await desk.check.look_anew(call)).reason is Reason.TOOL_CHANGED
+    assert desk.check.last_look(call).reason is Reason.TOOL_CHANGED
+
+
+@pytest.mark.parametrize("ends", [greeted_again, forgotten, crowded_out])
+async def test_a_list_that_comes_late_does_not_bring_back_a_line_that_is_over(ends):
+    desk = await Desk().ready()
+    call, other = desk.call(), desk.call()
+    assert desk.check.at_once(call) is not None
+    desk.now = Settings().recheck_seconds + 1
+    other.context.line.meanwhile = lambda: ends(desk)
+    await desk.toolsets.verify(other.context, {})
+    for one in (call, other):
+        assert desk.check.last_look(one).reason is Reason.TOOLSET_UNVERIFIED
 
 
 async def test_a_list_that_grew_old_and_a_server_without_a_place_take_longer():

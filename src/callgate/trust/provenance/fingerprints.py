@@ -65,11 +65,13 @@ class _Beginnings(dict[str, Sequence[int]]):
 
 
 class Spelling(NamedTuple):
-    """A value's words, their digests in their order, and those of all that it could be put together from."""
+    """A value's words, their digests in their order, and those of all that it could be put together from; `apart` the
+    same with each group of an account number for itself."""
 
     spelt: Sequence[str]
     words: array[int]
     pieces: array[int]
+    apart: array[int]
 
 
 class _Spellings(dict[str, Spelling]):
@@ -81,7 +83,10 @@ class _Spellings(dict[str, Spelling]):
 
     def __missing__(self, text: str) -> Spelling:
         fingerprints, spelt = self._fingerprints, normalise.sequence(text)
-        found = Spelling(tuple(spelt), fingerprints.words(spelt), fingerprints.parts(text, spelt))
+        pieces = apart = fingerprints.parts(text, spelt)
+        if normalise.may_be_grouped(folded := normalise.fold(text)):
+            apart = fingerprints.parts(text, normalise.words(folded))
+        found = Spelling(tuple(spelt), fingerprints.words(spelt), pieces, apart)
         if len(self) >= _SPELLINGS:
             self.clear()
         self[text] = found

@@ -202,8 +202,9 @@ class Memory:
     def is_strange(self, text: str) -> bool:
         """Whether a stranger's texts hold all pieces of a value that nothing vouches for."""
         if len(text) <= CACHED_LENGTH:
-            _, words, pieces = self.fingerprints.spellings[text]
-            return self.strange.issuperset(pieces) and not self.vouches(words)
+            _, words, pieces, apart = self.fingerprints.spellings[text]
+            said = self.strange.issuperset(pieces) or (apart is not pieces and self.strange.issuperset(apart))
+            return said and not self.vouches(words)
         opening = normalise.opening(text)
         if opening and not self.strange.issuperset(
             packing.numbers(b"".join(map(self.fingerprints.pieces.__getitem__, opening)))

@@ -98,7 +98,7 @@ class Value:
         # The digests of all that it could be put together from, where they are known already.
         self.parts: Sequence[int] | None = None
         if len(text) <= CACHED_LENGTH:
-            self.spelt, self.words, self.parts = memory.fingerprints.spellings[text]
+            self.spelt, self.words, self.parts, _ = memory.fingerprints.spellings[text]
         else:
             self.spelt = normalise.sequence(text)
             self.words = memory.fingerprints.words(self.spelt)
