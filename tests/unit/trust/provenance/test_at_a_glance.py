@@ -116,12 +116,13 @@ VALUES = st.one_of(st.text(max_size=20), st.integers(), st.floats(), st.booleans
 
 
 @given(st.dictionaries(st.sampled_from(["to", "limit", "a b", "é", "1"]), VALUES))
+@example({"to": "", "limit": [""] * 62, "a b": ["", "0000", "1111"]})
 def test_values_that_a_result_may_give_back(arguments):
     slow = [value if isinstance(value, str) else repr(value) for _, _, value in leaves(arguments)]
     if all(type(value) is str for value in arguments.values()):
         # Names are not looked for beside values that are all texts.
         slow = list(arguments.values())
-    assert echoes(arguments) == [text for text in slow if 4 <= len(text) <= 16_384]
+    assert echoes(arguments) == [text for text in slow[:64] if 4 <= len(text) <= 16_384]
 
 
 @given(TEXTS)
