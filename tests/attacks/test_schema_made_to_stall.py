@@ -5,7 +5,7 @@ import pytest
 
 from callgate.trust import critical
 from callgate.trust.critical import EVERYTHING, covers, guess
-from callgate.trust.provenance import values
+from callgate.trust.provenance import joining
 from support.remembering import Talk
 
 
@@ -96,14 +96,14 @@ def test_a_schema_that_is_none_breaks_nothing(broken):
 def looked(monkeypatch):
     """How often one looks whether part of a value is a stranger's."""
     found = [0]
-    real = values.Budget.spend
+    real = joining.Budget.spend
 
     def spend(self, steps=1):
         allowed = real(self, steps)
         found[0] += steps if allowed else 0
         return allowed
 
-    monkeypatch.setattr(values.Budget, "spend", spend)
+    monkeypatch.setattr(joining.Budget, "spend", spend)
     return found
 
 
@@ -121,14 +121,14 @@ def test_long_values_that_could_be_put_together_in_many_ways(looked):
     sent = {"to": LONG, "user": LONG, "domain": LONG, **{f"to_{n}": LONG for n in range(8)}}
     found = _spelt_out().trace(sent, *sent).values
     assert {one.found for one in found} == {"untrusted"}
-    assert looked[0] <= values.STEPS
+    assert looked[0] <= joining.STEPS
 
 
 def test_many_values_that_could_be_put_together_in_many_ways(looked):
     part = (LETTERS * 8)[:60]
     sent = {f"to_{n}": f"{part}{n:03}" for n in range(900)}
     found = _spelt_out().trace(sent, *sent).values
-    assert looked[0] <= values.STEPS
+    assert looked[0] <= joining.STEPS
     # Whatever was not looked at may be a stranger's.
     assert found[-1].found == "untrusted"
 
@@ -136,7 +136,7 @@ def test_many_values_that_could_be_put_together_in_many_ways(looked):
 def test_names_of_members_without_end(looked):
     part = (LETTERS * 8)[:50]
     found = _spelt_out().trace({"to": {f"{part}{n:05}": n for n in range(20_000)}}, "to").values
-    assert looked[0] <= values.STEPS
+    assert looked[0] <= joining.STEPS
     assert len(found) <= 2_100
     assert found[-1].found == "untrusted"
 

@@ -9,37 +9,38 @@ ACCOUNT = "US133000000121212121212"
 ADDRESS = "mark.black-2134@gmail.com"
 
 
-@pytest.mark.parametrize(
-    ("told", "sent"),
-    [
-        (ADDRESS, "Mark.Black-2134@GMAIL.com"),
-        (ADDRESS.upper(), ADDRESS),
-        ("mark.black-2134 @ gmail.com", ADDRESS),
-        ("mark . black - 2134 (at) gmail . com", ADDRESS),
-        ("m a r k . b l a c k - 2 1 3 4 @ g m a i l . c o m", ADDRESS),
-        ("mark.\u200bblack\u00ad-2134@gma\u2060il.com", ADDRESS),
-        ("ｍａｒｋ．ｂｌａｃｋ－２１３４＠ｇｍａｉｌ．ｃｏｍ", ADDRESS),
-        ("mаrk.blаck-2134@gmаil.com", ADDRESS),  # Cyrillic letters
-        ("“mark.black-2134@gmail.com”", ADDRESS),
-        ("[mail](mailto:mark.black-2134@gmail.com)", ADDRESS),
-        ("<a href='mailto:mark.black-2134@gmail.com'>here</a>", ADDRESS),
-        ('{"to":"mark.black-2134@gmail.com"}', ADDRESS),
-        ('{"text":"now\\nmark.black-2134@gmail.com\\n"}', ADDRESS),
-        ("to=mark.black-2134%40gmail.com", ADDRESS),
-        ("first gmail.com, before it mark.black-2134", ADDRESS),
-        ("US13 3000 0001 2121 2121 212", ACCOUNT),
-        ("US13-3000-0001-2121-2121-212", ACCOUNT),
-        ("us133000000121212121212", ACCOUNT),
-        (ACCOUNT, "US13 3000 0001 2121 2121 212"),
-        ("US1330000001 and then 21212121212", ACCOUNT),
-        (ACCOUNT, "US-1330-0000-0121-2121-2121-2"),
-        ("visit HTTP://WWW.Evil.example:80/a", "evil.example:80/a"),
-        ("visit evil.example/a", "https://www.evil.example/a/"),
-        ("send $10,000.00", 10000),
-        ("send 10000", "10,000"),
-        ("on June 13th, 2024", "2024-06-13"),
-    ],
-)
+# As a stranger writes it, and as the agent does.
+VARIANTS = [
+    (ADDRESS, "Mark.Black-2134@GMAIL.com"),
+    (ADDRESS.upper(), ADDRESS),
+    ("mark.black-2134 @ gmail.com", ADDRESS),
+    ("mark . black - 2134 (at) gmail . com", ADDRESS),
+    ("m a r k . b l a c k - 2 1 3 4 @ g m a i l . c o m", ADDRESS),
+    ("mark.\u200bblack\u00ad-2134@gma\u2060il.com", ADDRESS),
+    ("ｍａｒｋ．ｂｌａｃｋ－２１３４＠ｇｍａｉｌ．ｃｏｍ", ADDRESS),
+    ("mаrk.blаck-2134@gmаil.com", ADDRESS),  # Cyrillic letters
+    ("“mark.black-2134@gmail.com”", ADDRESS),
+    ("[mail](mailto:mark.black-2134@gmail.com)", ADDRESS),
+    ("<a href='mailto:mark.black-2134@gmail.com'>here</a>", ADDRESS),
+    ('{"to":"mark.black-2134@gmail.com"}', ADDRESS),
+    ('{"text":"now\\nmark.black-2134@gmail.com\\n"}', ADDRESS),
+    ("to=mark.black-2134%40gmail.com", ADDRESS),
+    ("first gmail.com, before it mark.black-2134", ADDRESS),
+    ("US13 3000 0001 2121 2121 212", ACCOUNT),
+    ("US13-3000-0001-2121-2121-212", ACCOUNT),
+    ("us133000000121212121212", ACCOUNT),
+    (ACCOUNT, "US13 3000 0001 2121 2121 212"),
+    ("US1330000001 and then 21212121212", ACCOUNT),
+    (ACCOUNT, "US-1330-0000-0121-2121-2121-2"),
+    ("visit HTTP://WWW.Evil.example:80/a", "evil.example:80/a"),
+    ("visit evil.example/a", "https://www.evil.example/a/"),
+    ("send $10,000.00", 10000),
+    ("send 10000", "10,000"),
+    ("on June 13th, 2024", "2024-06-13"),
+]
+
+
+@pytest.mark.parametrize(("told", "sent"), VARIANTS)
 @pytest.mark.parametrize("prompt", ["", "Please see to my mail."])
 def test_the_value_is_known_again(told, sent, prompt):
     talk = Talk(prompt)
@@ -47,23 +48,24 @@ def test_the_value_is_known_again(told, sent, prompt):
     assert talk.found(sent) == "untrusted"
 
 
+@pytest.mark.parametrize("said", ["{}", "What is {} about?"])
 @pytest.mark.parametrize(
     ("told", "sent"),
     [
-        ("US13 3000 0001 2121 2121 212", "US13 3000 0001 2121 2121 212"),
+        *VARIANTS,
         ("rent: US13 3000 0001 2121 2121 212", "rent US13 3000 0001 2121 2121 212"),
         ("US13 3000, then 0001 and 2121 twice, 212", "US13 3000 0001 2121 2121 212"),
-        (ACCOUNT, "US13 3000 0001 2121 2121 212"),
+        ("US13 3000 0001 2121 2121 212", "US13 3000 0001 2121 2121 212"),
         (ACCOUNT, ACCOUNT),
         (ADDRESS, ADDRESS),
     ],
 )
-def test_who_repeats_it_in_a_harmless_call_does_not_vouch_for_it(told, sent):
+def test_who_repeats_it_in_a_harmless_call_does_not_vouch_for_it(told, sent, said):
     talk = Talk("Please pay my rent.")
     payments = reading("list_payments", "system", fields={"**.memo": "untrustedPublic"})
     talk.read(payments, {"payments": [{"memo": told}]})
     assert not talk.open_world
-    talk.read(reading("search_payments", "system"), {"hits": []}, arguments={"text": sent})
+    talk.read(reading("search_payments", "system"), {"hits": []}, arguments={"text": said.format(sent)})
     assert talk.found(sent) == "untrusted"
 
 

@@ -21,6 +21,7 @@ from callgate.trust.provenance import normalise, packing
 from callgate.trust.provenance.delta import LONGEST, Chains, Met, Retention, unknown
 from callgate.trust.provenance.fingerprints import BREAK, CACHED_LENGTH, Fingerprints
 from callgate.trust.provenance.harvest import Echoes, Harvest, TooLarge, echoes, is_server_made, leaves, within
+from callgate.trust.provenance.joining import names_put_together
 from callgate.trust.provenance.names import host, strangers
 from callgate.trust.provenance.packing import Left
 from callgate.trust.provenance.records import Record, kinds
@@ -103,7 +104,7 @@ class Memory:
         some text that a stranger may have put into a trusted place. Numbers say too little to vouch for others."""
         said = [value for _, _, value in leaves(arguments) if isinstance(value, str) and self._is_clean(value)]
         if said:
-            packed = self._ordered(said) + self._hosts(said)
+            packed = self._ordered(said, but=self.strange) + self._hosts(said)
             self._take_said(Left(clean=packed), self.seq + 1)
             self._said.clean += packed
 
@@ -216,7 +217,10 @@ class Memory:
         """Whether neither a value nor an address, link or number in it is a stranger's."""
         if not self.strange:
             return True
-        return not self.is_strange(text) and not strangers(self, text[: self.bounds.prompt_chars], critical=True)[0]
+        if self.is_strange(text):
+            return False
+        text = text[: self.bounds.prompt_chars]
+        return not strangers(self, text, critical=True)[0] and not names_put_together(self, text)
 
     def _without_echoes(self, texts: list[str], arguments: Mapping[str, Any]) -> list[str]:
         """A result's texts without the values that the call itself had and that no stranger's text had before: to give
@@ -233,10 +237,16 @@ class Memory:
         found = [host(link) for text in texts if "." in text for link in normalise.links(text) if "@" not in link]
         return self._ordered(found) if found else b""
 
-    def _ordered(self, texts: Sequence[str]) -> bytes:
-        """The words of some texts in their order, packed, with a break after each."""
+    def _ordered(self, texts: Sequence[str], but: Pieces | None = None) -> bytes:
+        """The words of some texts in their order, packed, with a break after each, and in the place of those that
+        `but` has."""
         joined = _BETWEEN.join([text.replace(BREAK, " ") if BREAK in text else text for text in texts])
-        return b"".join(map(self.fingerprints.atoms.__getitem__, normalise.sequence(joined))) + bytes(8)
+        words = normalise.sequence(joined)
+        if but:
+            # Of marks alone there are no pieces.
+            pieces = {word: packing.numbers(self.fingerprints.pieces[word]) for word in words}
+            words = [BREAK if pieces[word] and but.issuperset(pieces[word]) else word for word in words]
+        return b"".join(map(self.fingerprints.atoms.__getitem__, words)) + bytes(8)
 
     def _vouching(
         self, texts: Sequence[str], tool: ToolLabel, arguments: Mapping[str, Any], *, open_world: bool

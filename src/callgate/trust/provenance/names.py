@@ -198,7 +198,7 @@ def strangers(memory: Memory, text: str, *, critical: bool, most: int = _MOST) -
     """What in a text only a stranger's texts had, each on its own, save what a person endorsed; and how many were
     looked at. Of what decides whom a call affects, every name of a list counts. After `most`, the next one may be
     anybody's."""
-    found = _known_names(text) if len(text) <= CACHED_LENGTH else tuple(names(text))
+    found = named(text)
     if critical and (more := listed(text)):
         found = tuple(dict.fromkeys((*found, *more)))
     if not found:
@@ -208,9 +208,13 @@ def strangers(memory: Memory, text: str, *, critical: bool, most: int = _MOST) -
     return [*strange, *found[len(looked) : len(looked) + 1]], len(looked)
 
 
+def named(text: str) -> tuple[str, ...]:
+    """The same as `names`. What a call has in its arguments is looked at again in its result."""
+    return _known_names(text) if len(text) <= CACHED_LENGTH else tuple(names(text))
+
+
 @lru_cache(4096)
 def _known_names(text: str) -> tuple[str, ...]:
-    """What a call has in its arguments is looked at again in its result."""
     return tuple(names(text))
 
 

@@ -11,9 +11,10 @@ from callgate.trust.critical import covers, is_field, looks_critical, named_crit
 from callgate.trust.model import Provenance, ToolLabel, Traced, ValueKind
 from callgate.trust.provenance import normalise, packing
 from callgate.trust.provenance.harvest import NESTED, keys, leaves
+from callgate.trust.provenance.joining import Budget
 from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import is_account, strangers
-from callgate.trust.provenance.values import TEXT_CHARS, Budget, Value, shown
+from callgate.trust.provenance.values import TEXT_CHARS, Value, shown
 from callgate.trust.provenance.zones import SPAN
 
 _VALUES: Final = 1_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -12,45 +11,19 @@ from callgate.trust.model import FOUND, Found, ToolLabel, Traced, ValueKind
 from callgate.trust.provenance import normalise
 from callgate.trust.provenance.fingerprints import CACHED_LENGTH
 from callgate.trust.provenance.harvest import PROSE_WORDS
+from callgate.trust.provenance.joining import Budget, put_together
 from callgate.trust.provenance.memory import Memory
-from callgate.trust.provenance.names import host, is_account, strangers
+from callgate.trust.provenance.names import host, is_account
 from callgate.trust.provenance.records import is_id, spoken_of, written_id
 from callgate.trust.provenance.things import Known
 
 TEXT_CHARS: Final = 64 * 1024
-# All texts of a call together, the names in them, and how often it is tried to put a value together from a stranger's
-# words.
-CHARS: Final = 512 * 1024
-NAMES: Final = 1_000
-STEPS: Final = 20_000
-# A value that is longer is not tried: nobody's address is.
-_TRIED_CHARS: Final = 256
-_TRIED_PARTS: Final = 32
 _SHOWN: Final = 80
 _RANK: Final = {found: rank for rank, found in enumerate(FOUND)}
 _SHORT_NUMBER: Final = re.compile(r"\d{1,6}")
 _LONG_NUMBER: Final = 7
 _MOMENTS: Final = (normalise.DATE, normalise.TIME)
 _NUMERIC: Final = frozenset("0123456789$€£¥+-'#.\x01\x02")
-
-
-class Budget:
-    """How much work a call may cause. What there is none left for counts as a stranger's."""
-
-    __slots__ = ("chars", "names", "steps")
-
-    def __init__(self) -> None:
-        self.chars, self.names, self.steps = CHARS, NAMES, STEPS
-
-    def spend(self, steps: int = 1) -> bool:
-        self.steps -= steps
-        return self.steps >= 0
-
-    def strangers(self, memory: Memory, text: str, *, critical: bool) -> list[str]:
-        """The names in a text that are a stranger's."""
-        found, looked = strangers(memory, text, critical=critical, most=self.names)
-        self.names -= looked
-        return found
 
 
 def shown(text: str) -> str:
@@ -231,44 +204,5 @@ class Value:
     def _put_together(self) -> bool:
         """Whether the value can be joined from what a stranger's texts hold in smaller parts, so that an address in
         groups, halves or single letters is known again. Of a link, its host counts."""
-        if not self.memory.strange:
-            return False
         text = host(self.text) if self.kind == "link" else self.text
-        if len(text) > _TRIED_CHARS:
-            return True
-        fingerprints = self.memory.fingerprints
-        together = "".join(self.spelt)
-        # Words of letters are their own parts; of one, the digest is at hand.
-        plain = together.isascii() and together.isalpha()
-        parts = self.spelt if plain else normalise.parts(text)
-        if len(parts) > _TRIED_PARTS:
-            return True
-        if len(parts) > 1:
-            packed = fingerprints.pieces[together] if plain else fingerprints.raw("".join(parts))
-            if int.from_bytes(packed, sys.byteorder) in self.memory.strange:
-                return True
-        return bool(parts) and all(_joined(self.memory, part, self.budget) for part in parts)
-
-
-def _joined(memory: Memory, piece: str, budget: Budget) -> bool:
-    # By way of the pieces, which are kept for the next time.
-    digests, strange, number, order = memory.fingerprints.pieces, memory.strange, int.from_bytes, sys.byteorder
-    if number(digests[piece], order) in strange:
-        return True
-    length = len(piece)
-    if not 2 <= length <= 64:
-        return False
-    if budget.steps >= length and strange.isdisjoint(memory.fingerprints.beginnings[piece]):
-        budget.steps -= length
-        return False
-    reached = {0}
-    for start in range(length):
-        if start in reached:
-            if not budget.spend(length - start):
-                return True
-            for end in range(start + 1, length + 1):
-                if number(digests[piece[start:end]], order) in strange:
-                    reached.add(end)
-            if len(reached) == 1:
-                return False
-    return length in reached
+        return put_together(self.memory, text, self.spelt, self.budget)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from callgate.trust.provenance import Fingerprints, Memory, normalise, packing
 from callgate.trust.provenance.harvest import echoes, leaves
+from callgate.trust.provenance.joining import Budget, joined
 from callgate.trust.provenance.names import _DOTTED, _hosts, is_account, names
-from callgate.trust.provenance.values import Budget, _joined
 from support.remembering import Talk
 
 MARKS = re.compile(r"[@\d]|//|\.[A-Za-z]")
@@ -89,7 +89,7 @@ def test_what_can_be_joined(strange, piece, steps):
         memory.strange.update(packing.numbers(memory.fingerprints.pieces[one]))
     quick, slow = Budget(), Budget()
     quick.steps = slow.steps = steps
-    assert _joined(memory, piece, quick) == joined_slowly(memory, piece, slow)
+    assert joined(memory, piece, quick) == joined_slowly(memory, piece, slow)
     assert quick.steps == slow.steps
 
 
