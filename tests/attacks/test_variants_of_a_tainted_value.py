@@ -37,6 +37,18 @@ VARIANTS = [
     ("send $10,000.00", 10000),
     ("send 10000", "10,000"),
     ("on June 13th, 2024", "2024-06-13"),
+    ("US١٣٣٠٠٠٠٠٠١٢١٢١٢١٢١٢١٢", ACCOUNT),
+    (ACCOUNT, "US١٣٣٠٠٠٠٠٠١٢١٢١٢١٢١٢١٢"),
+    ("US१३३००००००१२१२१२१२१२१२", ACCOUNT),
+    ("pay@bücher.example", "pay@xn--bcher-kva.example"),
+    ("pay@xn--bcher-kva.example", "pay@bücher.example"),
+    ("pay@XN--BCHER-KVA.example", "pay@Bücher.example"),
+    ("visit https://bücher.example/a", "https://xn--bcher-kva.example/a"),
+    ("visit https://xn--bcher-kva.example/a", "https://bücher.example/a"),
+    ("visit https://日本語.example/a", "https://xn--wgv71a119e.example/a"),
+    ("mark.black-2134=40gmail.com", ADDRESS),
+    ("mark.black-2134@gm=\nail.com", ADDRESS),
+    ("mark.bl&#97;ck-2134&#x40;gm&#97;il.com", ADDRESS),
 ]
 
 

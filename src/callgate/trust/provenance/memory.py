@@ -21,6 +21,7 @@ from callgate.trust.provenance import normalise, packing
 from callgate.trust.provenance.delta import LONGEST, Chains, Met, Retention, unknown
 from callgate.trust.provenance.fingerprints import BREAK, CACHED_LENGTH, Fingerprints
 from callgate.trust.provenance.harvest import Echoes, Harvest, TooLarge, echoes, is_server_made, leaves, within
+from callgate.trust.provenance.hearing import heard
 from callgate.trust.provenance.joining import names_put_together
 from callgate.trust.provenance.names import host, strangers
 from callgate.trust.provenance.packing import Left
@@ -316,7 +317,7 @@ class Memory:
 
     def _told(self, texts: Sequence[str], left: Left) -> Collection[str]:
         """Put into `left` what strangers' texts add to what the store has of them; the words that are new to it."""
-        folded = normalise.rough(texts[0] if len(texts) == 1 else _BETWEEN.join(texts))
+        folded = heard(texts[0] if len(texts) == 1 else _BETWEEN.join(texts))
         met = self._met
         if len(folded) > LONGEST or not met.opened(self.seq):
             left.strange = b"".join(map(self.fingerprints.pieces.__getitem__, normalise.different(folded)))

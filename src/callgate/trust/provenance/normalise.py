@@ -108,6 +108,8 @@ def fold(text: str) -> str:
         text = unicodedata.normalize("NFKC", text.translate(_QUOTES))
         text = "".join([c for c in text if unicodedata.category(c) != "Cf" and c not in "\u034f\u115f\u1160\u3164"])
         text = unicodedata.normalize("NFKC", text.casefold()).translate(_QUOTES)
+        # The digits of other scripts are the same numbers.
+        text = "".join([str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text])
         return _UNSPACED.sub(r" \1 ", text).translate(_PUNCTUATION)
     return text.encode("ascii").translate(_PLAIN).decode("ascii")
 
