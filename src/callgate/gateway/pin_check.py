@@ -162,8 +162,14 @@ def _outdated(call: Call, toolset: Toolset, shown: Toolset | None) -> str | None
     wanted = call.meta.get(TOOLSET_META)
     if wanted is not None and wanted != toolset.version:
         return "the call names another version of the list of tools than the one in force"
+    if shown is None or shown is toolset:
+        return None
+    then, now = shown.listing.tools.get(call.tool), toolset.listing.tools.get(call.tool)
+    if then is not None and now is not None and then.approval_hash != now.approval_hash:
+        # Also where none of it was passed on: a server that shows its clients one text and us another is not called.
+        return "the server listed the tool with another text for the caller than it does now"
     # Callers whom no session tells apart were shown a list each: nobody knows which.
-    if shown is None or shown is toolset or call.context.session is None:
+    if call.context.session is None:
         return None
     before = shown.standing(call.tool)
     if before.open and before.approval_hash != toolset.standing(call.tool).approval_hash:

@@ -82,7 +82,9 @@ def _looked_into(memory: Memory, label: ToolLabel, traced: Traced, text: str, bu
             return traced
         # What is only written down for the user is a text like any other there.
         noted = label.critical_declared and label.destinations <= _USERS
-        return replace(traced, kind="text") if noted else replace(traced, critical=True)
+        if noted:
+            return replace(traced, kind="text")
+        return replace(traced, critical=True, steps=memory.strange.steps(memory.pieces(text)))
     if not traced.critical:
         return traced
     found = budget.strangers(memory, text, critical=True)
