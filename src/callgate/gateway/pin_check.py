@@ -165,7 +165,8 @@ def _outdated(call: Call, toolset: Toolset, shown: Toolset | None) -> str | None
     if shown is None or shown is toolset:
         return None
     then, now = shown.listing.tools.get(call.tool), toolset.listing.tools.get(call.tool)
-    if then is not None and now is not None and then.approval_hash != now.approval_hash:
+    same = shown.identity == toolset.identity
+    if same and then is not None and now is not None and then.approval_hash != now.approval_hash:
         # Also where none of it was passed on: a server that shows its clients one text and us another is not called.
         return "the server listed the tool with another text for the caller than it does now"
     # Callers whom no session tells apart were shown a list each: nobody knows which.
