@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -26,8 +29,10 @@ from callgate.cli.when import parse_when
 
 if TYPE_CHECKING:
     from callgate.config import Config
+    from callgate.errors import Reason
     from callgate.trust.policy import Facts, Policy
-    from callgate.trust.policy.cases import LabelOf
+    from callgate.trust.policy.calls import LabelOf
+    from callgate.trust.policy.replaying import Then
 
 FileArgument = Annotated[
     Path | None, typer.Argument(metavar="[FILE]", help="A rule file, TOML or JSON, instead of the configured one.")
@@ -37,6 +42,8 @@ PolicyOption = Annotated[
 ]
 NoDefaultOption = Annotated[bool, typer.Option("--no-default", help="Without the rules that come with Callgate.")]
 _INPUT: Final = 2**20
+_CASES: Final = "Name a file with cases: TOML with name, tool and expect under each [[cases]], or the same in JSON."
+_CALLS: Final = "Name a JSON file with a call, or a call's id: `callgate audit list` shows those on record."
 
 
 def register(app: typer.Typer) -> None:
@@ -57,16 +64,13 @@ def check(
 
     Prints every mistake with its file, line and a caret, and exits with 1 if there is any.
     """
-    from callgate.errors import ConfigError
+    from callgate.errors import ConfigError, Reason
 
     try:
-        loaded = _policy(file, config, default=not no_default)[0]
+        with _mistakes(Reason.POLICY_INVALID, as_json=as_json):
+            loaded = _policy(file, config, default=not no_default)[0]
     except ConfigError as error:
-        if as_json:
-            problems = [{**problem._asdict(), "message": str(problem)} for problem in error.problems]
-            print_json({"ok": False, "problems": problems or [{"message": error.message}], "advice": error.advice})
-        else:
-            say(f"{error.message}\n{error.advice}".rstrip())
+        say(f"{error.message}\n{error.advice}".rstrip())
         raise typer.Exit(1) from None
     if as_json:
         print_json({"ok": True, "rules": [_rule(rule) for rule in loaded.rules]})
@@ -113,14 +117,19 @@ def explain(
     """
     import msgspec
 
+    from callgate.errors import Reason
     from callgate.trust.policy.explain import explain as explained
 
-    rules, loaded = _policy(policy, config, default=not no_default)
-    found = explained(rules, _call(call, loaded, config, store))
+    again = _again("explain", call, policy, config, no_default=no_default)
+    with _mistakes(Reason.POLICY_INVALID, as_json=as_json):
+        rules, loaded = _policy(policy, config, default=not no_default)
+    with _mistakes(Reason.INVALID_PARAMS, as_json=as_json):
+        given, then = _call(call, loaded, config, store, again)
+    found = explained(rules, given)
     if as_json:
-        print_json(msgspec.to_builtins(found))
+        print_json({**msgspec.to_builtins(found), "then": msgspec.to_builtins(then)})
         return
-    for line in explanation(found):
+    for line in explanation(found, then):
         console().print(line, soft_wrap=True)
 
 
@@ -132,12 +141,17 @@ def try_cases(
     as_json: JsonOption = False,
 ) -> None:
     """Try the rules on cases that say what is expected; exits with 1 if a case comes out otherwise."""
+    from callgate.errors import Reason
     from callgate.trust.policy.cases import read_cases
 
-    rules, loaded = _policy(policy, config, default=not no_default)
-    labels = _labels(loaded)
+    again = _again("test", str(file), policy, config, no_default=no_default)
+    with _mistakes(Reason.POLICY_INVALID, as_json=as_json):
+        rules, loaded = _policy(policy, config, default=not no_default)
+        labels = _labels(loaded)
+    with _mistakes(Reason.INVALID_PARAMS, as_json=as_json):
+        cases = read_cases(_read(str(file), _CASES, again), str(file), rules.rules, again=again)
     rows = []
-    for case in read_cases(_read(str(file)), str(file)):
+    for case in cases:
         given = case.facts(labels)
         ruling = rules.decide(given) if given.result is None else rules.decide_result(given)
         right = ruling.effect == case.expect and case.rule in {None, ruling.rule}
@@ -183,6 +197,9 @@ def replay(
     if as_json:
         print_json(replayed.summary())
         return
+    if not found:
+        typer.echo("No decision is on record " + ("yet." if since is None else f"since {since}."))
+        return
     if replayed.differing:
         console().print(replay_table(replayed.differing))
     typer.echo(replayed.sentence())
@@ -204,16 +221,17 @@ def _labels(loaded: Config) -> LabelOf | None:
     return make_labels(loaded).of if loaded.servers else None
 
 
-def _call(call: str, loaded: Config, config: Path | None, store: str | None) -> Facts:
-    """The facts of a call on record, or of one that is written down."""
+def _call(call: str, loaded: Config, config: Path | None, store: str | None, again: str) -> tuple[Facts, Then | None]:
+    """The facts of a call on record and what was said of it then, or the facts of one that is written down."""
     from callgate.audit.reading import entry
     from callgate.errors import AuditError
     from callgate.trust.policy.cases import read_call
-    from callgate.trust.policy.replaying import recorded_facts
+    from callgate.trust.policy.replaying import recorded_facts, recorded_then
 
-    if call == "-" or Path(call).is_file():
-        text = sys.stdin.read(_INPUT) if call == "-" else _read(call)
-        return read_call(text, "-" if call == "-" else call).facts(_labels(loaded))
+    # An id has neither a dot nor a slash.
+    if call == "-" or "." in call or "/" in call or Path(call).is_file():
+        text = sys.stdin.read(_INPUT) if call == "-" else _read(call, _CALLS, again)
+        return read_call(text, call, again=again).facts(_labels(loaded)), None
     with open_store(config, store) as (_, opened), opened.audit_reading() as tables:
         decision = entry(tables, call).decision
     found = recorded_facts(decision)
@@ -222,13 +240,37 @@ def _call(call: str, loaded: Config, config: Path | None, store: str | None) -> 
             f"the record of {decision.call} holds no facts for rules",
             advice="It was written while [trust] was off; later calls can be explained.",
         )
-    return found
+    return found, recorded_then(decision, found)
 
 
-def _read(path: str) -> str:
-    from callgate.trust.policy.reading import read_texts
+def _read(path: str, advice: str, again: str) -> str:
+    from callgate.trust.policy.reading import read_text
 
-    return read_texts([Path(path)])[0][1]
+    return read_text(Path(path), advice, f"Put this right, then run `{again}`.")
+
+
+def _again(verb: str, given: str, policy: Path | None, config: Path | None, *, no_default: bool) -> str:
+    """What was typed, to type it once more."""
+    words = ["callgate", "policy", verb, given]
+    words += [] if policy is None else ["--policy", str(policy)]
+    words += [] if config is None else ["--config", str(config)]
+    return shlex.join([*words, "--no-default"] if no_default else words)
+
+
+@contextmanager
+def _mistakes(reason: Reason, *, as_json: bool) -> Iterator[None]:
+    """For machines, mistakes in rules, cases and calls are an answer too."""
+    from callgate.errors import ConfigError
+
+    try:
+        yield
+    except ConfigError as error:
+        if not as_json:
+            raise
+        problems = [{**problem._asdict(), "message": str(problem)} for problem in error.problems]
+        found = problems or [{"message": error.message}]
+        print_json({"ok": False, "reason": reason, "problems": found, "advice": error.advice})
+        raise typer.Exit(1) from None
 
 
 def _rule(rule: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from callgate.trust.policy import Policy
     from callgate.trust.policy.explain import Checked, Explanation
-    from callgate.trust.policy.replaying import Difference
+    from callgate.trust.policy.replaying import Difference, Then
 
 COLOURS: Final = {"allow": "green", "ask": "yellow", "warn": "yellow", "block": "red", "quarantine": "red"}
 _LONG: Final = 2000
@@ -46,8 +46,8 @@ def facts_table() -> Table:
     return table
 
 
-def explanation(found: Explanation) -> Iterator[Text]:
-    """The ruling first, then every rule, those that hold before the others."""
+def explanation(found: Explanation, then: Then | None) -> Iterator[Text]:
+    """The ruling first and what was said then, then every rule, those that hold before the others."""
     from rich.text import Text
 
     ruling = found.ruling
@@ -55,6 +55,8 @@ def explanation(found: Explanation) -> Iterator[Text]:
     yield Text.assemble((ruling.effect, COLOURS[ruling.effect]), by)
     if ruling.say:
         yield Text(ruling.say)
+    if then is not None:
+        yield Text(plain(then.sentence(ruling), _LONG))
     for rule in found.told:
         yield Text("")
         yield from _checked(rule)
@@ -89,15 +91,13 @@ def replay_table(differing: list[Difference]) -> Table:
 
     table = _table("time", "call", "server / tool", "before", "after", "rule")
     for one in differing:
-        after = _effect(one.after)
-        if not one.sure:
-            after.append(" ?")
         table.add_row(
             show_when(one.at),
-            Text(one.call[:10]),
+            # Whole: calls of one minute begin alike.
+            Text(plain(one.call), no_wrap=True),
             Text(plain(f"{one.server} / {one.tool}")),
             _effect(one.before),
-            after,
+            _effect(one.after),
             Text(plain(one.rule_after or one.rule_before)),
         )
     return table

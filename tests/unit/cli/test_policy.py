@@ -125,11 +125,59 @@ def test_explain_goes_by_the_labels_of_the_configuration(policy, here):
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("{", "neither TOML nor JSON"), ('{"tol": "x"}', "tol"), ('{"provenance": {"to": "moon"}}', "moon")],
+    [
+        ("{", "call.json:1: not valid JSON"),
+        ('{"tol": "x"}', "call.json:1: tol: there is no such key, perhaps tool"),
+        ('{"tool": "x", "arguments": {"to": 1}, "provenance": {"to": "moon"}}', 'provenance.to: there is no "moon"'),
+        ("{}", "a call has a tool"),
+        ("", "a call has a tool"),
+        ("[]", "a call is a table"),
+        ("null", "a call is a table"),
+        ("12", "a call is a table"),
+        ('{"tool": "a", "tool": "b"}', "tool: this key is there already"),
+    ],
 )
-def test_a_call_that_cannot_be_read(policy, here, text, told):
+def test_a_call_that_cannot_be_read(policy, here, monkeypatch, text, told):
     (here / "call.json").write_text(text)
-    assert told in policy("explain", "call.json", code=1).err
+    said = policy("explain", "call.json", code=1)
+    assert told in said.err
+    assert (
+        said.err.endswith("^\nPut this right, then run `callgate policy explain call.json`.\n")
+        or text == '{"tol": "x"}'
+    )
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert told.removeprefix("call.json") in policy("explain", "-", code=1).err
+    assert said.out == ""
+
+
+def test_a_call_that_cannot_be_read_is_told_to_machines_too(policy, here):
+    (here / "call.json").write_text('{"tool": "x", "session": {"sensitivity": "ppi"}}')
+    told = json.loads(policy("explain", "call.json", "--json", code=1).out)
+    assert (told["ok"], told["reason"]) == (False, "invalid_params")
+    assert [(one["line"], one["key"]) for one in told["problems"]] == [(1, "session.sensitivity")]
+    (here / "rules.toml").write_text(BLOCKING.replace("block", "blok"))
+    for words in (("explain", "call.json", "--policy", "rules.toml"), ("check", "rules.toml")):
+        assert json.loads(policy(*words, "--json", code=1).out)["reason"] == "policy_invalid"
+
+
+@pytest.mark.parametrize("name", ["nothere.json", "./nothere", "no/where"])
+def test_what_looks_like_a_file_is_not_looked_for_in_the_log(policy, name):
+    said = policy("explain", name, code=1).err
+    assert said.startswith(f"callgate: {Path(name)}: there is no such file\n")
+    assert "`callgate audit list`" in said
+
+
+def test_a_file_that_is_called_json_is_told_what_json_lacks(policy, here):
+    (here / "call.json").write_text("xyz")
+    assert "call.json:1: not valid JSON" in policy("explain", "call.json", code=1).err
+    (here / "call.toml").write_text("xyz")
+    assert "call.toml:1: not valid TOML" in policy("explain", "call.toml", code=1).err
+
+
+def test_what_to_type_next_has_the_options_that_were_typed(policy, file, here):
+    (here / "my call.json").write_text("{}")
+    said = policy("explain", "my call.json", "--policy", "rules.toml", "--no-default", code=1).err
+    assert "run `callgate policy explain 'my call.json' --policy rules.toml --no-default`." in said
 
 
 def cases(*expected):
@@ -155,10 +203,35 @@ def test_cases_are_compared_with_what_the_rules_say(policy, file, here):
 
 
 def test_a_mistake_in_a_case_is_told(policy, here):
-    (here / "cases.toml").write_text(cases(("asc", None)))
-    assert "cases[0].expect" in policy("test", "cases.toml", code=1).err.replace("[...]", "[0]")
+    (here / "cases.toml").write_text(cases(("asc", None), ("ask", "stranger-decide")))
+    said = policy("test", "cases.toml", code=1)
+    assert "cases.toml:3: cases[0].expect: rules say of a call one of allow, ask, block, perhaps ask" in said.err
+    assert "cases[1].rule: there is no rule stranger-decide among these, perhaps stranger-decides" in said.err
+    assert said.err.count("^\n") == 2
+    assert said.err.endswith("Put these right, then run `callgate policy test cases.toml`.\n")
+    told = json.loads(policy("test", "cases.toml", "--json", code=1).out)
+    assert [one["line"] for one in told["problems"]] == [3, 13]
     (here / "cases.toml").write_text("")
-    assert policy("test", "cases.toml", code=1).err
+    assert "each as [[cases]]" in policy("test", "cases.toml", code=1).err
+
+
+def test_a_misspelt_word_does_not_pass_for_as_expected(policy, here, file):
+    file.write_text("[[rules]]\n" + rule("pii-stays", "block", '"pii" in data.sensitivity && tool.egress'))
+    (here / "cases.toml").write_text(
+        "[[cases]]\nname = 'a letter'\ntool = 'send'\narguments = { to = 'x' }\n"
+        "labels = { destination = 'public', outcomes = 'benign' }\n"
+        "session = { sensitivity = ['ppi'] }\nexpect = 'allow'\n"
+    )
+    said = policy("test", "cases.toml", "--policy", file, "--no-default", code=1)
+    assert 'cases.toml:6: cases[0].session.sensitivity[0]: there is no "ppi", perhaps pii' in said.err
+    assert said.out == ""
+
+
+def test_a_file_of_cases_that_is_not_there(policy):
+    said = policy("test", "nothere.toml", code=1).err
+    assert said.startswith("callgate: nothere.toml: there is no such file\n")
+    assert "rules" not in said
+    assert "[[cases]]" in said
 
 
 # -- calls on record -------------------------------------------------------------------------------------------
@@ -191,8 +264,23 @@ def log(here):
 def test_a_call_on_record_is_explained(policy, log):
     out = policy("explain", decision(2).call, "--store", log).out
     assert out.startswith("ask by stranger-decides\n")
+    assert "It was decided so then." in out
     assert "facts" in policy("explain", decision(4).call, "--store", log, code=1).err
     assert "no call" in policy("explain", "nothing-of-it", "--store", log, code=1).err
+
+
+def test_a_call_on_record_is_explained_beside_what_was_decided_then(policy, log, file):
+    file.write_text("[[rules]]\n" + rule("no-shouting", "block", 'args.to == "ALL"'))
+    out = policy("explain", decision(3).call, "--store", log, "--policy", file).out
+    assert out.startswith("block by no-shouting\n")
+    assert "Then, under the rules of then: allow. Its arguments are not whole on record" in out
+    assert "audit.arguments" in out
+    told = json.loads(policy("explain", decision(3).call, "--store", log, "--policy", file, "--json").out)
+    assert told["then"] == {"effect": "allow", "rule": "", "arguments_known": False}
+    # With them, nothing is in doubt; and without a rule that reads them neither.
+    out = policy("explain", decision(1).call, "--store", log, "--policy", file).out
+    assert "whole" not in out
+    assert "It was decided so then.\n" in policy("explain", decision(3).call, "--store", log).out
 
 
 def test_replay_of_the_same_rules_finds_no_difference(policy, log):
@@ -215,14 +303,36 @@ def test_replay_shows_which_decisions_would_differ(policy, log, file):
     assert nothing["calls"] == 0
 
 
-def test_replay_says_where_the_log_does_not_tell(policy, log, file):
+def test_replay_counts_apart_what_the_log_does_not_tell(policy, log, file):
     file.write_text(f"[[rules]]\n{rule('amounts', 'ask', 'has(args.amount) && args.amount == 1')}")
     told = json.loads(policy("replay", file, "--store", log, "--json").out)
-    assert [(one["call"], one["after"], one["sure"]) for one in told["differing"]] == [
-        (decision(1).call, "ask", True),
-        (decision(3).call, "ask", False),
-    ]
-    assert told["unsure"] == 1
+    assert [(one["call"], one["after"], one["sure"]) for one in told["differing"]] == [(decision(1).call, "ask", True)]
+    assert [(one["call"], one["after"], one["sure"]) for one in told["untold"]] == [(decision(3).call, "ask", False)]
+    assert (told["calls"], told["same"], told["unsure"]) == (4, 1, 1)
+    said = policy("replay", file, "--store", log).out.splitlines()[-1]
+    assert said.startswith("1 of 2 decisions would differ. 1 of 3 cannot be told: rules read their arguments")
+    assert "audit.arguments" in said
+
+
+def test_replay_is_sure_where_another_rule_says_the_same_whatever_the_arguments(policy, log, file):
+    reads = rule("amounts", "ask", "has(args.amount) && args.amount == 1")
+    file.write_text(f"[[rules]]\n{reads}{BLOCKING}")
+    assert json.loads(policy("replay", file, "--store", log, "--json").out)["unsure"] == 0
+    off = rule("off", "allow", "args.amount == 1", override='["stranger-decides"]')
+    file.write_text(f"[[rules]]\n{off}")
+    assert json.loads(policy("replay", file, "--store", log, "--json").out)["unsure"] == 1
+
+
+def test_replay_shows_ids_that_explain_takes(policy, log, file):
+    rows = policy("replay", file, "--store", log).out.splitlines()[1:-1]
+    assert [decision(at).call in row for at, row in enumerate(rows, 1)] == [True] * 3
+
+
+def test_replay_of_nothing_says_so(policy, here):
+    url = f"sqlite:///{here / 'empty.db'}"
+    open_log(url, here / "keys").store.close_sync()
+    assert policy("replay", "--store", url).out == "No decision is on record yet.\n"
+    assert policy("replay", "--store", url, "--since", "7d").out == "No decision is on record since 7d.\n"
 
 
 @requirement("TA-061")

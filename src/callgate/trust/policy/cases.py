@@ -1,199 +1,307 @@
-"""Calls as people write them down, to try a policy on: `callgate policy explain` and `callgate policy test`."""
+"""Reading calls and cases strictly: `callgate policy explain` and `callgate policy test`.
+
+A misspelt word in a case would let it come out as expected for the wrong reason, and nobody would notice. So the words
+are those that rules are checked against, and every mistake is told at once, with its line and a caret.
+"""
 
 from __future__ import annotations
 
-import json
-import tomllib
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, TypeAlias
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, time
+from math import isfinite
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from callgate.errors import ConfigError, Problem
-from callgate.trust.model import Annotations, DataLabel, Found, Provenance, SessionLabel, ToolLabel, Traced, ValueKind
-from callgate.trust.policy.facts import Facts
+from callgate.trust.model import CLASSES, FOUND
+from callgate.trust.policy.calls import Case, Written
+from callgate.trust.policy.condition import meant
+from callgate.trust.policy.decoding import decode, dotted
+from callgate.trust.policy.facts import FACTS, KINDS
+from callgate.trust.policy.places import Path as Keys
+from callgate.trust.policy.rules import EFFECTS, RESULT_EFFECTS, Rule
 
 MAX_CASES: Final = 1000
-_OWN: Final = frozenset({"endorsed", "prompt", "clean", "trusted", "linked"})
-_ALWAYS: Final = ("destination", "outcomes", "source", "sensitivity", "accepts")
-
-Words: TypeAlias = str | list[str]
-# What the configuration says of a tool, for a call that brings no labels of its own.
-LabelOf: TypeAlias = Callable[[str, str, Mapping[str, Any]], ToolLabel]
+_SHOWN: Final = 64
+_LISTED: Final = 20
+_T = TypeVar("_T")
 
 
-class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
+def read_call(text: str, source: str, *, again: str = "") -> Written:
+    """One call, JSON or TOML. `again` is what to type once the mistakes are put right."""
+    reader = _Reader(source, text, again or shlex.join(["callgate", "policy", "explain", source]))
+    call = reader.table((), "a call", reader.value)
+    if call is not None:
+        reader.call((), call, CALL, "a call")
+    return reader.made(call, Written)
 
 
-class Labels(_Strict, frozen=True, kw_only=True):
-    """A tool's labels; what is left out is unknown."""
-
-    destination: Words | None = None
-    outcomes: Words | None = None
-    source: Words | None = None
-    sensitivity: Words | None = None
-    accepts: Words | None = None
-    read_only: bool = False
-    destructive: bool = True
-    open_world: bool = True
-    malicious: bool = False
-
-
-class Taken(_Strict, frozen=True, kw_only=True):
-    """What a session has taken in, or what a request says of itself."""
-
-    open_world: bool = False
-    malicious: bool = False
-    sensitivity: Words = []
-    attribution: list[str] = []
-    steps: int = 0
-
-
-class Value(_Strict, frozen=True, kw_only=True):
-    """Where one value among the arguments was found."""
-
-    path: str
-    found: Found
-    kind: ValueKind = "identity"
-    critical: bool = True
-
-
-class Outcome(_Strict, frozen=True, kw_only=True):
-    """A result."""
-
-    open_world: bool = True
-    malicious: bool = False
-    source: Words = []
-    sensitivity: Words = []
-    attribution: list[str] = []
-    warnings: list[str] = []
-
-
-class Written(_Strict, frozen=True, kw_only=True):
-    """One call, and all that is known of it."""
-
-    server: str = ""
-    tool: str = ""
-    arguments: dict[str, Any] = {}
-    labels: Labels | None = None
-    session: Taken = Taken()
-    request: Taken | None = None
-    provenance: dict[str, Found] | list[Value] = []
-    foreign_links: list[str] = []
-    own_words: bool | None = None
-    prompt_known: bool = False
-    carried: Words | None = None
-    agent: dict[str, str] = {}
-    result: Outcome | None = None
-
-    def facts(self, label_of: LabelOf | None = None) -> Facts:
-        """The facts of this call; a tool without labels is as the configuration says, or unknown."""
-        if self.labels is None and label_of is not None:
-            tool = label_of(self.server, self.tool, self.arguments)
+def read_cases(text: str, source: str, rules: Sequence[Rule] | None = None, *, again: str = "") -> list[Case]:
+    """The cases of a file, TOML or JSON; with `rules`, the ones that they name have to be among them."""
+    reader = _Reader(source, text, again or shlex.join(["callgate", "policy", "test", source]))
+    data = reader.table((), "a file of cases", reader.value)
+    several = None if data is None else data.get("cases")
+    if data is not None:
+        reader.keys((), data, ("cases",), "a file of cases")
+        if not isinstance(several, list) or not 0 < len(several) <= MAX_CASES:
+            reader.tell(("cases",), f"from 1 to {MAX_CASES} cases are wanted, each as [[cases]]")
         else:
-            tool = _tool(self.server, self.tool, self.labels or Labels())
-        session, request, result = self.session, self.request, self.result
-        return Facts(
-            tool=tool,
-            session=SessionLabel(
-                session.open_world, session.malicious, _set(session.sensitivity), tuple(session.attribution)
-            ),
-            provenance=self._provenance(),
-            args=self.arguments,
-            request=None
-            if request is None
-            else Annotations(
-                open_world=request.open_world, malicious=request.malicious, attribution=tuple(request.attribution)
-            ),
-            agent=self.agent,
-            carried=None if self.carried is None else _set(self.carried),
-            steps=session.steps,
-            result=None
-            if result is None
-            else DataLabel(
-                result.open_world,
-                result.malicious,
-                _set(result.source),
-                _set(result.sensitivity),
-                tuple(result.attribution),
-                tuple(result.warnings),
-            ),
-        )
-
-    def _provenance(self) -> Provenance:
-        given = self.provenance
-        values = [Value(path=path, found=found) for path, found in given.items()] if isinstance(given, dict) else given
-        own = any(one.found in _OWN and one.kind not in {"time", "quantity"} for one in values)
-        return Provenance(
-            tuple(Traced(one.path, one.kind, one.found, one.critical, "") for one in values),
-            tuple(Traced(path, "link", "untrusted", False, "") for path in self.foreign_links),  # noqa: FBT003
-            own if self.own_words is None else self.own_words,
-            self.prompt_known,
-        )
+            for at, one in enumerate(several):
+                reader.case(("cases", at), one, rules)
+    return reader.made(several, list[Case])
 
 
-class Case(Written, frozen=True, kw_only=True):
-    """A call, and what the policy has to say of it."""
-
-    name: str
-    expect: Literal["allow", "ask", "block", "warn", "quarantine"]
-    # The rule that has to be the one, if that matters.
-    rule: str | None = None
+def known_word(word: str, words: Sequence[str]) -> bool:
+    """Whether a rule could compare with this word: an organisation's classes and regulated ones are anybody's."""
+    return word in words or (words is CLASSES and (word.startswith("regulated:") or "." in word))
 
 
-class _Cases(_Strict, frozen=True):
-    cases: list[Case]
+class _Reader:
+    """One text; what is wrong with it goes into `problems`."""
 
+    def __init__(self, source: str, text: str, again: str) -> None:
+        decoded = decode(source, text)
+        self.value = decoded.value
+        self.problems: list[Problem] = list(decoded.problems)
+        self._places = decoded.places
+        self._unread = decoded.value is None and bool(decoded.problems)
+        self._again = again
 
-def read_call(text: str, source: str) -> Written:
-    """One call in JSON."""
-    call: Written = _converted(_decoded(text, source), Written, source)
-    return call
-
-
-def read_cases(text: str, source: str) -> list[Case]:
-    """The cases of a file, TOML or JSON."""
-    cases: list[Case] = _converted(_decoded(text, source), _Cases, source).cases
-    if not 0 < len(cases) <= MAX_CASES:
-        raise ConfigError(f"{source}: from 1 to {MAX_CASES} cases are wanted", advice="Write them as [[cases]].")
-    return cases
-
-
-def _decoded(text: str, source: str) -> Any:
-    try:
-        return json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        problem = Problem(source, None, "", f"neither TOML nor JSON: {error}")
-        raise ConfigError(problems=(problem,), advice="Write it as in the how-to page on policies.") from None
-
-
-def _converted(data: Any, kind: Any, source: str) -> Any:
-    try:
+    def made(self, data: Any, kind: type[_T]) -> _T:
+        """The value, once nothing is wrong with it."""
+        if self.problems:
+            problems = sorted(self.problems, key=lambda problem: problem.line or 0)
+            these = "this" if len(problems) == 1 else "these"
+            raise ConfigError(problems=tuple(problems), advice=f"Put {these} right, then run `{self._again}`.")
         return msgspec.convert(data, kind)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at ")
-        problem = Problem(source, None, where.strip("`").removeprefix("$."), what)
-        raise ConfigError(problems=(problem,), advice="Write it as in the how-to page on policies.") from None
+
+    def tell(self, path: Keys, what: str, *, key: bool = False) -> None:
+        at = self._places.of_key(path) if key else self._places.of_value(path)
+        self.problems.append(self._places.problem(at, dotted(path), what))
+
+    def table(self, path: Keys, what: str, value: Any) -> dict[str, Any] | None:
+        if isinstance(value, dict):
+            return value
+        if not self._unread:
+            self.tell(path, f"{what} is a table")
+        return None
+
+    def keys(self, path: Keys, table: Mapping[str, Any], known: Sequence[str], what: str) -> None:
+        for key in table:
+            if key not in known:
+                there = f"; {what} has {', '.join(known)}"
+                self.tell((*path, key), f"there is no such key{meant(key, known)}{there}", key=True)
+
+    def members(self, path: Keys, table: Mapping[str, Any], checks: Mapping[str, Check], what: str) -> None:
+        """Every key, and what stands under it."""
+        self.keys(path, table, tuple(checks), what)
+        for key, value in table.items():
+            if key in checks:
+                checks[key](self, (*path, key), value)
+
+    def call(self, path: Keys, call: Mapping[str, Any], checks: Mapping[str, Check], what: str) -> None:
+        """A call, or a case, which is one too."""
+        self.members(path, call, checks, what)
+        if "tool" not in call:
+            self.tell(path, f"{what} has a tool; give its name under `tool`", key=True)
+        if isinstance(arguments := call.get("arguments", {}), dict):
+            known = {one for _, one, _ in _each(arguments)}
+            listed = sorted(known)[:_LISTED]
+            there = f"; there are {', '.join(listed)}" if known else "; it has none"
+            for place, named in _named(call):
+                if named not in known:
+                    text = f'no argument of this call is at "{named[:_SHOWN]}"{meant(named, listed)}{there}'
+                    self.tell((*path, *place), text, key=place[0] == "provenance" and len(place) == 2)
+
+    def case(self, path: Keys, given: Any, rules: Sequence[Rule] | None) -> None:
+        case = self.table(path, "a case", given)
+        if case is None:
+            return
+        self.call(path, case, {"name": _text, "expect": _text, "rule": _or_none(_text), **CALL}, "a case")
+        for key in ("name", "expect"):
+            if key not in case:
+                self.tell(path, f"the case has no {key}", key=True)
+        result = case.get("result") is not None
+        effects = RESULT_EFFECTS if result else EFFECTS
+        if isinstance(expect := case.get("expect"), str) and expect not in effects:
+            what = "a result" if result else "a call"
+            self.tell((*path, "expect"), f"rules say of {what} one of {', '.join(effects)}{meant(expect, effects)}")
+        if rules is not None and isinstance(name := case.get("rule"), str):
+            self._rule((*path, "rule"), name, rules, "result" if result else "call")
+
+    def _rule(self, path: Keys, name: str, rules: Sequence[Rule], on: str) -> None:
+        found = next((rule for rule in rules if rule.name == name), None)
+        if found is None:
+            names = [rule.name for rule in rules]
+            listed = "; `callgate policy check` lists them"
+            self.tell(path, f"there is no rule {name[:_SHOWN]} among these{meant(name, names)}{listed}")
+        elif found.on != on:
+            has = "has no result" if found.on == "result" else "has a result"
+            self.tell(path, f"this is a rule on {found.on}s, and the case {has}")
 
 
-def _tool(server: str, tool: str, labels: Labels) -> ToolLabel:
-    unknown = frozenset(name for name in _ALWAYS if getattr(labels, name) is None)
-    return ToolLabel(
-        server=server,
-        tool=tool,
-        destinations=_set(labels.destination or "public"),
-        outcomes=_set(labels.outcomes or ["consequential", "irreversible"]),
-        accepts=_set(labels.accepts or []),
-        sources=_set(labels.source or "untrustedPublic"),
-        returns=_set(labels.sensitivity or "user"),
-        read_only=labels.read_only,
-        destructive=labels.destructive,
-        open_world=labels.open_world,
-        malicious=labels.malicious,
-        unknown=unknown,
-    )
+def _named(call: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
+    """Every path of an argument that the call names, and where it does."""
+    provenance, links = call.get("provenance"), call.get("foreign_links")
+    if isinstance(provenance, dict):
+        yield from ((("provenance", path), path) for path in provenance)
+    for at, one in enumerate(provenance if isinstance(provenance, list) else ()):
+        if isinstance(one, dict) and isinstance(path := one.get("path"), str):
+            yield ("provenance", at, "path"), path
+    for at, one in enumerate(links if isinstance(links, list) else ()):
+        if isinstance(one, str):
+            yield ("foreign_links", at), one
 
 
-def _set(words: Words) -> frozenset[str]:
-    return frozenset([words] if isinstance(words, str) else words)
+def _each(arguments: Mapping[str, Any]) -> Iterator[tuple[Keys, str, Any]]:
+    """Everything among the arguments: its keys, its path as facts have it (`to[0]`, `address.city`), and the value."""
+    stack: list[tuple[Keys, str, Any]] = [((name,), name, value) for name, value in arguments.items()]
+    while stack:
+        keys, path, value = stack.pop()
+        yield keys, path, value
+        if isinstance(value, dict):
+            stack += [((*keys, name), f"{path}.{name}", one) for name, one in value.items()]
+        elif isinstance(value, list):
+            stack += [((*keys, at), f"{path}[{at}]", one) for at, one in enumerate(value)]
+
+
+# -- what may stand under each key -------------------------------------------------------------------------------
+
+Check: TypeAlias = Callable[[_Reader, Keys, Any], None]
+
+
+def _flag(reader: _Reader, path: Keys, value: Any) -> None:
+    if type(value) is not bool:
+        reader.tell(path, "true or false is wanted")
+
+
+def _text(reader: _Reader, path: Keys, value: Any) -> None:
+    if not isinstance(value, str):
+        reader.tell(path, "a string is wanted")
+
+
+def _tool(reader: _Reader, path: Keys, value: Any) -> None:
+    if not isinstance(value, str) or not value:
+        reader.tell(path, "the name of a tool is wanted")
+
+
+def _count(reader: _Reader, path: Keys, value: Any) -> None:
+    if type(value) is not int or not 0 <= value < 2**63:
+        reader.tell(path, "a number is wanted, 0 or more")
+
+
+def _texts(reader: _Reader, path: Keys, value: Any) -> None:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        reader.tell(path, "a list of strings is wanted")
+
+
+def _arguments(reader: _Reader, path: Keys, value: Any) -> None:
+    table = reader.table(path, "what a call has as arguments", value)
+    for keys, _, one in _each(table or {}):
+        # TOML has dates, and both have numbers that are none; calls are JSON.
+        if isinstance(one, date | time) or (isinstance(one, float) and not isfinite(one)):
+            reader.tell((*path, *keys), "JSON, which calls are sent in, has no such value; write a string")
+
+
+def _word(words: Sequence[str]) -> Check:
+    def check(reader: _Reader, path: Keys, value: Any) -> None:
+        if not isinstance(value, str):
+            reader.tell(path, "a string is wanted")
+        elif not known_word(value, words):
+            own = ", regulated:SCOPE and classes of your own such as com.example.payroll" if words is CLASSES else ""
+            there = f"there are {', '.join(words)}{own}"
+            reader.tell(path, f'there is no "{value[:_SHOWN]}"{meant(value, words)}; {there}')
+
+    return check
+
+
+def _words(fact: str) -> Check:
+    """One word that the fact may have, or a list of them."""
+    one = _word(FACTS[fact].words)
+
+    def check(reader: _Reader, path: Keys, value: Any) -> None:
+        if isinstance(value, list):
+            for at, word in enumerate(value):
+                one(reader, (*path, at), word)
+        elif isinstance(value, str):
+            one(reader, path, value)
+        else:
+            reader.tell(path, "a string or a list of strings is wanted")
+
+    return check
+
+
+def _or_none(check: Check) -> Check:
+    return lambda reader, path, value: None if value is None else check(reader, path, value)
+
+
+def _members(what: str, checks: Mapping[str, Check]) -> Check:
+    def check(reader: _Reader, path: Keys, value: Any) -> None:
+        table = reader.table(path, what, value)
+        if table is not None:
+            reader.members(path, table, checks, what)
+
+    return check
+
+
+def _provenance(reader: _Reader, path: Keys, value: Any) -> None:
+    if isinstance(value, dict):
+        for name, found in value.items():
+            _word(FOUND)(reader, (*path, name), found)
+        return
+    if not isinstance(value, list):
+        reader.tell(path, 'where each argument was found is wanted, as in { to = "untrusted" }')
+        return
+    for at, one in enumerate(value):
+        _VALUE(reader, (*path, at), one)
+        if isinstance(one, dict):
+            for key in ("path", "found"):
+                if key not in one:
+                    reader.tell((*path, at), f"the value has no {key}", key=True)
+
+
+_SAID: Final[dict[str, Check]] = {"open_world": _flag, "malicious": _flag, "attribution": _texts}
+_VALUE: Final = _members("a value", {"path": _text, "found": _word(FOUND), "kind": _word(KINDS), "critical": _flag})
+_AGENT: Final[dict[str, Check]] = {
+    name.removeprefix("agent."): _word(fact.words) if fact.words else _text
+    for name, fact in FACTS.items()
+    if name.startswith("agent.")
+}
+_LABELS: Final[dict[str, Check]] = {
+    "destination": _or_none(_words("tool.destinations")),
+    "outcomes": _or_none(_words("tool.possible_outcomes")),
+    "source": _or_none(_words("tool.sources")),
+    "sensitivity": _or_none(_words("tool.returns")),
+    "accepts": _or_none(_words("tool.accepts")),
+    "read_only": _flag,
+    "destructive": _flag,
+    "open_world": _flag,
+    "malicious": _flag,
+}
+CALL: Final[dict[str, Check]] = {
+    "server": _text,
+    "tool": _tool,
+    "arguments": _arguments,
+    "labels": _or_none(_members("a tool's labels", _LABELS)),
+    "session": _members("a session", {**_SAID, "sensitivity": _words("session.sensitivity"), "steps": _count}),
+    "request": _or_none(_members("a request", _SAID)),
+    "provenance": _provenance,
+    "foreign_links": _texts,
+    "own_words": _or_none(_flag),
+    "prompt_known": _flag,
+    "carried": _or_none(_words("data.sensitivity")),
+    "agent": _members("an agent", _AGENT),
+    "result": _or_none(
+        _members(
+            "a result",
+            {
+                **_SAID,
+                "source": _words("result.source"),
+                "sensitivity": _words("result.sensitivity"),
+                "warnings": _texts,
+            },
+        )
+    ),
+}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
 from pathlib import Path
@@ -12,8 +10,9 @@ from typing import Any, Final, Literal
 
 from callgate.errors import ConfigError, Problem
 from callgate.trust.policy.condition import Condition, compile_condition, meant
+from callgate.trust.policy.decoding import decode, dotted, unix
 from callgate.trust.policy.places import Path as Keys
-from callgate.trust.policy.places import Places, json_places, toml_places
+from callgate.trust.policy.places import Places
 from callgate.trust.policy.reach import always, unreachable
 from callgate.trust.policy.rules import EFFECTS, RESULT_EFFECTS, Rule
 from callgate.trust.policy.seed_form import Written, written
@@ -28,7 +27,6 @@ MAX_SAY: Final = 400
 DEFAULT: Final = "default policy"
 ADVICE: Final = "Put these right, then run `callgate policy check`."
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_POSITION: Final = re.compile(r"(.*?) \(at (?:line (\d+), column (\d+)|end of document)\)")
 
 
 def default_text() -> str:
@@ -38,7 +36,7 @@ def default_text() -> str:
 
 def read_texts(paths: Iterable[Path]) -> list[tuple[str, str]]:
     """The files' texts, each with its name."""
-    return [(str(path), _read(path)) for path in paths]
+    return [(str(path), read_text(path)) for path in paths]
 
 
 def read_rules(named: Sequence[tuple[str, str]], default: str | None) -> list[Rule]:
@@ -64,7 +62,7 @@ def read_rules(named: Sequence[tuple[str, str]], default: str | None) -> list[Ru
 def _dead(rules: list[Rule], shipped: list[Rule], texts: dict[str, str]) -> list[Problem]:
     found = []
     for rule, why in unreachable(rules, shipped):
-        place = Places(rule.source, _unix(texts[rule.source]))
+        place = Places(rule.source, unix(texts[rule.source]))
         at = _line_start(place.text, rule.line)
         found.append(place.problem(at, rule.name, why))
     return found
@@ -77,13 +75,14 @@ def _line_start(text: str, line: int) -> int:
     return at + len(text[at:]) - len(text[at:].lstrip(" \t"))
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path, advice: str = "Name a file with rules in TOML or JSON.", again: str = ADVICE) -> str:
+    """The file's text; the advice is for where there is none, and for where it is not text."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         why = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
-        raise ConfigError(f"{path}: {why}", advice="Name a file with rules in TOML or JSON.") from None
+        raise ConfigError(f"{path}: {why}", advice=advice) from None
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{path}: the file is larger than {MAX_BYTES} bytes", advice="Is this the right file?")
     try:
@@ -91,11 +90,7 @@ def _read(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         problem = Problem(str(path), line, "", "this is not UTF-8 text")
-        raise ConfigError(problems=(problem,), advice=ADVICE) from None
-
-
-def _unix(text: str) -> str:
-    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+        raise ConfigError(problems=(problem,), advice=again) from None
 
 
 class _Reader:
@@ -111,21 +106,24 @@ class _Reader:
         overridable: tuple[str, ...] = (),
         default: bool = False,
     ) -> None:
-        self._text = _unix(text)
         self._problems = problems
         self._taken = taken
         self._overridable = overridable
         self._default = default
         self._source = source
-        self._places = Places(source, self._text)
-        self._json = self._text.lstrip().startswith("{")
+        self._decoded = decode(source, text)
+        self._places = self._decoded.places
+        self._text = self._places.text
+        self._json = self._decoded.json
 
     def rules(self) -> list[Rule]:
-        data = self._decoded()
-        if data is None:
+        data = self._decoded.value
+        self._problems += self._decoded.problems
+        if data is None and self._decoded.problems:
             return []
-        for path, at in self._places.again:
-            self._problems.append(self._places.problem(at, _dotted(path), "this key is there already"))
+        if not isinstance(data, dict):
+            self._tell((), "a rule file is a table with `rules` in it")
+            return []
         for key in data:
             if key != "rules":
                 self._tell(
@@ -142,36 +140,9 @@ class _Reader:
         read = [self._rule(("rules", at), one) for at, one in enumerate(rules)]
         return [rule for rule in read if rule is not None]
 
-    def _decoded(self) -> dict[str, Any] | None:
-        try:
-            if self._json:
-                found = json.loads(self._text)
-                self._places = json_places(self._source, self._text)
-            else:
-                found = tomllib.loads(self._text)
-                self._places = toml_places(self._source, self._text)
-        except json.JSONDecodeError as error:
-            self._problems.append(self._places.problem(error.pos, "", f"not valid JSON: {error.msg}"))
-        except tomllib.TOMLDecodeError as error:
-            self._problems.append(self._syntax(str(error)))
-        except RecursionError:
-            self._problems.append(Problem(self._source, None, "", "the file is nested too deeply"))
-        else:
-            return found if isinstance(found, dict) else None
-        return None
-
-    def _syntax(self, message: str) -> Problem:
-        match = _POSITION.fullmatch(message)
-        if match is None or match[2] is None:
-            what = match[1] if match else message
-            return self._places.problem(len(self._text.rstrip()), "", f"not valid TOML: {what}")
-        starts = [0, *(found.end() for found in re.finditer("\n", self._text))]
-        at = starts[int(match[2]) - 1] + int(match[3]) - 1
-        return self._places.problem(min(at, len(self._text)), "", f"not valid TOML: {match[1]}")
-
     def _tell(self, path: Keys, what: str, *, key: bool = False) -> None:
         at = self._places.of_key(path) if key else self._places.of_value(path)
-        self._problems.append(self._places.problem(at, _dotted(path), what))
+        self._problems.append(self._places.problem(at, dotted(path), what))
 
     def _rule(self, path: Keys, raw: Any) -> Rule | None:
         before = len(self._problems)
@@ -306,10 +277,10 @@ class _Reader:
             if constant is None:
                 return found
             what = "always holds; leave `when` out if the rule is for every call" if constant else "can never hold"
-            self._problems.append(self._places.problem(place(0), _dotted(key), f"this condition {what}"))
+            self._problems.append(self._places.problem(place(0), dotted(key), f"this condition {what}"))
             return None
         for mistake in found:
-            self._problems.append(self._places.problem(place(mistake.at), _dotted(key), mistake.text))
+            self._problems.append(self._places.problem(place(mistake.at), dotted(key), mistake.text))
         return None
 
 
@@ -322,10 +293,3 @@ def _sentence(name: str, effect: str) -> str:
         "quarantine": "keeps this result back",
     }
     return f"The rule {name} {what[effect]}."
-
-
-def _dotted(path: Keys) -> str:
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f"{'.' if text else ''}{part[:64]}"
-    return text

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any, Final, NamedTuple
 
-from callgate.trust.policy.condition import meant
+from callgate.trust.policy.condition import Condition, compile_condition, meant
 from callgate.trust.policy.facts import FACTS
 from callgate.trust.policy.places import Path as Keys
 
@@ -62,13 +62,18 @@ def written(conditions: Any, path: Keys) -> Written | list[tuple[Keys, str]]:
     """The conditions in CEL, or what is wrong with them."""
     writer = _Writer()
     writer.add(conditions, path, 0)
-    return writer.wrong or Written("".join(writer.parts), tuple(writer.spans), writer.on_result)
+    found = writer.written()
+    if not writer.wrong:
+        return found
+    # What else is wrong is told at the same time: the clauses that could be written, checked by themselves.
+    mistakes = compile_condition(found.text, result=writer.on_result) if writer.clauses else ()
+    others = [] if isinstance(mistakes, Condition) else [(found.place(one.at), one.text) for one in mistakes]
+    return writer.wrong + others
 
 
 class _Writer:
     def __init__(self) -> None:
-        self.parts: list[str] = []
-        self.spans: list[tuple[int, Keys]] = []
+        self.clauses: list[tuple[str, Keys]] = []
         self.wrong: list[tuple[Keys, str]] = []
         self.on_result = False
 
@@ -89,8 +94,6 @@ class _Writer:
             self.wrong.append((path, "a list of conditions is wanted, with at least one in it"))
             return
         for at, one in enumerate(several):
-            if at:
-                self.parts.append(" && ")
             self.add(one, (*path, at), depth + 1)
 
     def _fact(self, one: dict[str, Any], path: Keys) -> None:
@@ -122,8 +125,16 @@ class _Writer:
         self._write(f"{key} in args && args[{key}] == {_literal(value)}", path)
 
     def _write(self, text: str, path: Keys) -> None:
-        self.spans.append((sum(map(len, self.parts)), (*path, "equals")))
-        self.parts.append(text)
+        self.clauses.append((text, (*path, "equals")))
+
+    def written(self) -> Written:
+        """The clauses, all of which have to hold."""
+        spans, text = [], ""
+        for clause, path in self.clauses:
+            text += " && " if text else ""
+            spans.append((len(text), path))
+            text += clause
+        return Written(text, tuple(spans), self.on_result)
 
 
 def _literal(value: Any) -> str:

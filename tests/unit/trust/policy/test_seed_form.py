@@ -111,6 +111,39 @@ def test_a_mistake_is_told_with_its_line(conditions, told, line):
     assert caught.value.problems[0].text.endswith("^")
 
 
+def test_mistakes_of_every_kind_are_told_at_once():
+    several = [
+        {"fact": "request.annotations.openWorldHnt", "equals": True},
+        {"fact": "tool.annotations.inputMetadata.destination", "equals": "pubic"},
+        {"fact": "tool.name", "equals": 3},
+        {"fact": "tool.name", "equals": "fine"},
+    ]
+    text = json.dumps({"rules": [{"name": "a", "conditions": {"and": several}, "effect": "block"}]})
+    with pytest.raises(ConfigError) as caught:
+        Policy.load(texts=[("a.json", text)])
+    assert [one.key.removeprefix("rules[0].conditions.and") for one in caught.value.problems] == [
+        "[0].fact",
+        "[2].equals",
+        "[1].equals",
+    ]
+    assert "perhaps public" in caught.value.problems[2].text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[]", "a rule file is a table"),
+        ("null", "a rule file is a table"),
+        ('{"rules": ' + "1" * 5000 + "}", "more digits"),
+        ("rules = " + "1" * 5000, "more digits"),
+        ('{"rules": [{"name": "a", "effect": "block", "when": "tool.name == \'\\ud800\'"}]}', "surrogate"),
+    ],
+)
+def test_what_is_no_rule_file_is_told_and_does_not_break(text, told):
+    with pytest.raises(ConfigError, match=told):
+        Policy.load(texts=[("a.json", text)])
+
+
 def test_conditions_nested_without_end_are_refused():
     text = '{"rules": [{"name": "a", "effect": "block", "conditions": ' + '{"and": [' * 50 + "]}" * 50 + "}]}"
     with pytest.raises(ConfigError, match="nested too deeply"):
