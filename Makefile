@@ -11,6 +11,8 @@ help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
 
 setup: $(STAMP) ## create .venv with the pinned dependencies
+	@echo "callgate is in $(BIN). To have it on the PATH of this shell, type: . $(BIN)/activate"
+	@echo "To see it work: callgate demo (or, without that, make demo)"
 
 $(STAMP): deps/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Callgate needs Python 3.11 or newer; name one with: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }

@@ -199,6 +199,7 @@ async def test_more_tools_are_announced_and_shown_only_when_asked_for(stage_of):
         await meet(pins.shelf, "notes", NOTES_ID, [tool("search_notes")])
         fresh = stage.page.locator("#fresh:not([hidden])")
         await fresh.locator("text=3 more tools wait.").wait_for()
+        assert await stage.page.locator("h1").inner_text() == "3 tools and 1 set of servers wait for review"
         assert await stage.page.locator("article.tool").count() == 1
         assert "Does what read_file says." in await card(stage, "read_file").inner_text()
         assert await card(stage, "read_file").locator('input[value="approve"]').is_checked()
@@ -208,6 +209,25 @@ async def test_more_tools_are_announced_and_shown_only_when_asked_for(stage_of):
         assert "Another text now." in await card(stage, "read_file").inner_text()
         assert await card(stage, "read_file").locator('input[value="skip"]').is_checked()
         assert await stage.page.locator("#fresh").is_hidden()
+
+
+async def test_a_page_on_which_nothing_waits_does_not_go_on_saying_so(stage_of):
+    two = [tool("read_file"), tool("list_files")]
+    async with reviewing(stage_of, ("files", FILES_ID, two[:1])) as (stage, pins):
+        await approve(pins, FILES_ID, "read_file")
+        await stage.open("/tools")
+        heading = stage.page.locator("h1")
+        assert await heading.inner_text() == "No tool waits for review"
+        assert "announced here by themselves" in await stage.page.locator(".lead").inner_text()
+        await meet(pins.shelf, "files", FILES_ID, two)
+        await stage.page.locator("#fresh:not([hidden])").locator("text=1 tool has come.").wait_for()
+        assert await heading.inner_text() == "1 tool waits for review"
+        assert await stage.page.title() == "1 tool waits for review · Callgate"
+        # What goes again leaves the page as it was.
+        await meet(pins.shelf, "files", FILES_ID, two[:1])
+        await stage.page.locator("#fresh").wait_for(state="hidden")
+        assert await heading.inner_text() == "No tool waits for review"
+        assert await stage.page.title() == "No tool waits for review · Callgate"
 
 
 async def test_who_asks_for_what_has_come_is_taken_to_it(stage_of):

@@ -7,21 +7,12 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.pinning.judging import Toolset
-from callgate.pinning.model import PENDING_TOOL, State
+from callgate.pinning.judging import Standing, Toolset
+from callgate.pinning.model import PENDING_TOOL
 
 _MOST: Final = 50
 # Names are the server's words: only those that can be nothing but a name are repeated.
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_STATE: Final = {
-    State.NEW: "new, nobody has approved it yet",
-    State.CHANGED: "changed since it was approved",
-    State.RETIRED: "approved before a later version of its server was",
-    State.APPROVED: "approved, but not together with another server",
-    State.BLOCKED: "blocked by a reviewer",
-    State.UNFIT: "cannot be approved as it is",
-}
-
 ENTRY: Final = msgspec.json.encode(
     {
         "name": PENDING_TOOL,
@@ -44,7 +35,7 @@ ENTRY: Final = msgspec.json.encode(
 def answer(server: str, toolset: Toolset, review: str, *, modern: bool) -> dict[str, Any]:
     """The result of calling it: names and states, never a word of what the tools say."""
     lines = [f"{_count(len(toolset.pending), server)} for a reviewer:"] if toolset.pending else []
-    lines += [f"- {_shown(name)}: {_STATE[toolset.standings[name].state]}" for name in toolset.pending[:_MOST]]
+    lines += [f"- {_shown(name)}: {_why(toolset.standings[name])}" for name in toolset.pending[:_MOST]]
     if len(toolset.pending) > _MOST:
         lines.append(f"- and {len(toolset.pending) - _MOST} more")
     if toolset.listing.problem:
@@ -60,3 +51,12 @@ def _count(number: int, server: str) -> str:
 
 def _shown(name: str) -> str:
     return name if _NAME.fullmatch(name) else "a tool with an unusual name"
+
+
+def _why(standing: Standing) -> str:
+    """As a call of it is refused, in a line of a list."""
+    if standing.reason is None:
+        # Held for a review with another server: the refusal names a tool there, in that server's words.
+        return "approved, but not together with another server"
+    text = standing.detail or standing.reason.meaning
+    return text[:1].lower() + text[1:].rstrip(".")

@@ -50,7 +50,7 @@ def meaning(key: str, holder: str, before: Any, after: Any, op: Literal["gone", 
 
 def _keyword(key: str, before: Any, after: Any, op: str) -> str:
     if key in _BOUNDS:
-        return _bound(key, before, after)
+        return _bound(key, before, after, op)
     if key == "required":
         return _required(_names(before), _names(after))
     if key in ("enum", "type"):
@@ -64,11 +64,15 @@ def _keyword(key: str, before: Any, after: Any, op: str) -> str:
     return ""
 
 
-def _bound(key: str, before: Any, after: Any) -> str:
+def _bound(key: str, before: Any, after: Any, op: str) -> str:
+    """Only numbers bound anything; what else stands there is neither larger nor smaller."""
+    there = [value for value, without in ((before, "new"), (after, "gone")) if op != without]
+    if not all(map(_is_number, there)):
+        kinds = [_kind(value) for value in there]
+        return "" if len(set(kinds)) == 1 else f"the kind of value changed: {key} was {kinds[0]} and is {kinds[1]}"
     lower = key.lower().startswith(("min", "exclusivemin"))
     none = float("-inf") if lower else float("inf")
-    old = none if not _is_number(before) else before
-    new = none if not _is_number(after) else after
+    old, new = (none if op == "new" else before), (none if op == "gone" else after)
     if old == new:
         return ""
     said = _BOUNDS[key][0 if new > old else 1]
@@ -142,6 +146,15 @@ def _names(value: Any) -> list[str]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _kind(value: Any) -> str:
+    """What JSON tells apart: 1 and 1.5 are of one kind, 1 and true are not."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    return "a number" if _is_number(value) else "a text" if isinstance(value, str) else "a list or an object"
 
 
 def _quoted(text: str) -> str:

@@ -124,6 +124,38 @@ async def test_a_changed_tool_is_shown_with_what_changed(console, pins):
     assert "readOnlyHint" in changes
 
 
+async def test_a_text_in_a_schema_is_told_from_a_number_a_word_and_nothing(console, pins):
+    values = {
+        "maximum": "8",
+        "minimum": 8,
+        "const": "true",
+        "readOnly": True,
+        "default": "",
+        "title": "  ",
+        "pattern": '^"\\d" <b>$',
+        "format": "a\nb\u200b",
+        "x-list": [{"deep": " "}],
+    }
+    schema = {"type": "object", "properties": {"n": {"type": "string", **values}}, "additionalProperties": {}}
+    await meet(pins.shelf, "files", FILES_ID, [tool("read_file", "Reads.", schema, hint='Read "it"')])
+    card = article(await review(console), "read_file")
+    leaves = dict(re.findall(r'<li class="leaf">\s*(.*?): (.*?)</li>', re.sub("</?span[^>]*>", "", card), re.DOTALL))
+    assert {key.strip(): html.unescape(value) for key, value in leaves.items()} == {
+        "maximum": '"8"',
+        "minimum": "8",
+        "const": '"true"',
+        "readOnly": "true",
+        "default": '""',
+        "title": '"  "',
+        "pattern": r'"^\"\\d\" <b>$"',
+        "format": '"aline breakbU+200B"',
+        "deep": '" "',
+        "additionalProperties\ntakes anything": "{}",
+        "hint": r'"Read \"it\""',
+    }
+    assert '<span class="tree-value text">&#34;  &#34;</span>' in card
+
+
 @requirement("TP-051")
 async def test_a_known_server_with_another_version_is_told_and_approved_of_nothing(console, pins):
     newer = NOTES_ID.replace("2.0.1", "2.0.2")

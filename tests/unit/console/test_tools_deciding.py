@@ -225,11 +225,32 @@ async def test_open_pages_learn_what_waits(console, pins):
     first = (await console.get("/tools/waiting", person)).json
     assert (first["waiting"], len(first["marks"])) == (1, 1)
     again = (await console.get(f"/tools/waiting?stamp={first['stamp']}", person)).json
-    assert again == {"waiting": 1, "stamp": first["stamp"]}
+    assert again == {"waiting": 1, "heading": "1 tool waits for review", "stamp": first["stamp"]}
     await meet(pins.shelf, "files", FILES_ID, [tool("read_file", "Other."), tool("list_files")])
     later = (await console.get(f"/tools/waiting?stamp={first['stamp']}", person)).json
     assert later["waiting"] == 2
+    assert later["heading"] == "2 tools wait for review"
     assert not set(later["marks"]) & set(first["marks"])
+
+
+async def test_open_pages_learn_what_stands_above_a_page_that_is_drawn_now(console, pins):
+    person = await console.sign_in()
+
+    async def heading():
+        said = (await console.get("/tools/waiting", person)).json["heading"]
+        page = (await console.get("/tools", person)).text
+        assert f"<h1>{said}</h1>" in page
+        assert f"<title>{said} · Callgate</title>" in page
+        return said
+
+    assert await heading() == "No tool waits for review"
+    await meet(pins.shelf, "files", FILES_ID, [tool("read_file")])
+    assert await heading() == "1 tool waits for review"
+    await meet(pins.shelf, "notes", NOTES_ID, [tool("search_notes")])
+    assert await heading() == "2 tools and 1 set of servers wait for review"
+    for server_id, name in ((FILES_ID, "read_file"), (NOTES_ID, "search_notes")):
+        await approve(pins, server_id, name)
+    assert await heading() == "1 set of servers waits for review"
 
 
 async def test_open_pages_that_ask_again_and_again_make_no_work_while_nothing_happens(console, pins, monkeypatch):

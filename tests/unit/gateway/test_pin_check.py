@@ -9,11 +9,13 @@ from callgate.errors import Reason
 from callgate.gate import Call
 from callgate.gateway.line import Visit
 from callgate.gateway.pin_check import Pinning
+from callgate.gateway.pin_pending import answer
 from callgate.gateway.places import Place
 from callgate.gateway.toolsets import Toolsets
 from callgate.pinning.book import Book
 from callgate.pinning.identity import http_identity
-from callgate.pinning.listing import Reader, read_page
+from callgate.pinning.judging import Toolset
+from callgate.pinning.listing import Listing, Reader, read_page
 from callgate.pinning.model import TOOLSET_META, Pin
 from callgate.pinning.settings import Settings
 from callgate.pinning.storage import Sealed
@@ -270,3 +272,32 @@ async def test_the_record_says_the_same_however_the_call_was_let_through():
     quick, slow = desk.check.at_once(desk.call()), await desk.check(desk.call())
     assert msgspec.json.encode(quick.facts) == msgspec.json.encode(slow.facts)
     assert slow.facts["pin"]["state"] == "approved"
+
+
+def told(book, listed=LIST, identity=IDENTITY, held=None):
+    """What the gateway's own tool says of `ls`, and how a call of it is refused."""
+    reader = Reader(identity.server_id, Settings())
+    listing = Listing(map(reader.read, read_page(listed).entries))
+    toolset = Toolset(identity, listing, book, Settings(), held)
+    said = answer("files", toolset, "here", modern=False)["content"][0]["text"]
+    (line,) = [line for line in said.splitlines() if line.startswith("- ls: ")]
+    standing = toolset.standing("ls")
+    return line.removeprefix("- ls: "), standing.detail or standing.reason.meaning
+
+
+def test_what_waits_is_told_in_the_words_of_the_refusal():
+    newer = msgspec.structs.replace(IDENTITY, server_id=f"{IDENTITY.server_id} 2")
+    nothing, approved = Book(lambda: [bytes(32)]), Desk().book
+    assert told(nothing) == ("nobody has approved this tool yet", "Nobody has approved this tool yet.")
+    line, refusal = told(approved, identity=newer)
+    assert line == refusal
+    assert line.startswith("the server is another one, or another version, than the one this tool was approved for")
+    line, refusal = told(approved, LIST.replace(b"Reads.", b"Deletes."))
+    assert line == refusal[0].lower() + refusal[1:].rstrip(".")
+    assert line.startswith("the tool is not the one that was approved")
+
+
+def test_what_waits_for_a_review_with_others_is_told_without_the_names_of_their_tools():
+    line, refusal = told(Desk().book, held={"ls": "its definition touches ignore_all_of_it there"})
+    assert "ignore_all_of_it" in refusal
+    assert line == "approved, but not together with another server"

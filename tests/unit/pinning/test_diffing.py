@@ -213,6 +213,33 @@ def test_an_edit_of_a_schema_is_found_in_its_place_and_said_in_words(change, wan
     assert edits(change) == [wanted]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (8, "8", "the kind of value changed: maximum was a number and is a text"),
+        ("8", 9, "the kind of value changed: maximum was a text and is a number"),
+        (1, True, "the kind of value changed: maximum was a number and is true or false"),
+        (False, 0, "the kind of value changed: maximum was true or false and is a number"),
+        ("1", True, "the kind of value changed: maximum was a text and is true or false"),
+        (8, None, "the kind of value changed: maximum was a number and is null"),
+        (8, [9], "the kind of value changed: maximum was a number and is a list or an object"),
+        (8, 8.5, "takes larger numbers (maximum 8 -> 8.5)"),
+        # No bound before, and none now.
+        ("8", "9", ""),
+        (False, True, ""),
+    ],
+)
+def test_only_numbers_are_larger_or_smaller(before, after, said):
+    (edit,) = schema_edits({"maximum": before}, {"maximum": after})
+    assert (edit.op, edit.meaning) == ("changed", said)
+
+
+def test_a_bound_that_is_no_number_comes_and_goes_without_a_word():
+    for value in ("8", True, None):
+        assert [edit.meaning for edit in schema_edits({}, {"maximum": value})] == [""]
+        assert [edit.meaning for edit in schema_edits({"maximum": value}, {})] == [""]
+
+
 def test_a_field_that_is_called_like_a_keyword_is_a_field():
     schema = {"properties": {"maxLength": {"type": "string", "maxLength": 5}}}
     assert edits(lambda s: s["properties"]["maxLength"].update(maxLength=6), schema) == [

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from callgate.approval.display import escape
 from callgate.approval.model import Session
 from callgate.console.bodies import Body, Note, Word
-from callgate.console.brief import Brief
+from callgate.console.brief import Brief, Waits
 from callgate.console.cards import Card, key_of
 from callgate.console.desk import Desk, ToolDesk
 from callgate.console.signed import Act
@@ -102,6 +102,7 @@ class Tools:
             may_decide=self._tools.may_decide(session),
             broken=self._tools.pins.book.broken,
             waits=await self._desk.and_theirs(session, brief.waits),
+            heading=_heading(brief.waits),
             marks=" ".join(brief.marks),
             stamp=brief.stamp,
         )
@@ -110,7 +111,7 @@ class Tools:
         """What open pages ask now and then; the marks of all texts that wait only if they are others than before."""
         await self._desk.signed_in(request)
         brief = await self._tools.brief()
-        answer: dict[str, Any] = {"waiting": brief.waits.total, "stamp": brief.stamp}
+        answer: dict[str, Any] = {"waiting": brief.waits.total, "heading": _heading(brief.waits), "stamp": brief.stamp}
         if request.query_params.get("stamp") != brief.stamp:
             answer["marks"] = list(brief.marks)
         return JSONResponse(answer)
@@ -154,6 +155,18 @@ class Tools:
                 await self._tools.pins.review_set(one.group, body.version, by=session.user)
                 return JSONResponse({})
         raise Refused(Reason.PAGE_UNKNOWN, "There is no such set of servers.", advice="Load the page again.")
+
+
+def _heading(waits: Waits) -> str:
+    """What stands above the review, and above one that is open while more comes."""
+    if not waits.total:
+        return "No tool waits for review"
+    parts = [_some(waits.tools, "tool", "tools"), _some(waits.sets, "set of servers", "sets of servers")]
+    return f"{' and '.join(filter(None, parts))} {'waits' if waits.total == 1 else 'wait'} for review"
+
+
+def _some(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}" if count else ""
 
 
 def _known(review: Review) -> dict[tuple[str, str], ToolView]:

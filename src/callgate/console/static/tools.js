@@ -167,6 +167,7 @@ async function poll() {
   }
   try {
     const found = await get(`/tools/waiting?stamp=${review.dataset.stamp}`);
+    if (review.isConnected) head(review, found.heading);
     if (review.isConnected && found.marks) offer(review, found);
     else place("fresh").hidden = true;
   } catch (error) {
@@ -182,10 +183,19 @@ async function poll() {
 function offer(review, found) {
   const before = new Set(review.dataset.marks.split(" ").filter(Boolean));
   const more = found.marks.filter((mark) => !before.has(mark)).length;
-  const said = more ? `${some(more, "more tool waits", "more tools wait")}.` : "What waits has changed.";
+  const news = before.size ? some(more, "more tool waits", "more tools wait") : some(more, "tool has come", "tools have come");
+  const said = more ? `${news}.` : "What waits has changed.";
   if (place("fresh-text").textContent !== said) place("fresh-text").textContent = said;
   place("fresh-show").textContent = more ? (more === 1 ? "Show it" : "Show them") : "Show how it is now";
   place("fresh").hidden = false;
+}
+
+// What stands above it all counts what has come too.
+function head(review, said) {
+  const heading = review.querySelector("h1");
+  if (heading.textContent === said) return;
+  document.title = document.title.replace(heading.textContent, () => said);
+  heading.textContent = said;
 }
 
 // ---- the page of one tool ----

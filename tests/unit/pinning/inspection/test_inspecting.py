@@ -174,6 +174,31 @@ def test_growth_is_told_beyond_the_share_that_is_set():
     assert not grown(50, 10)
 
 
+@pytest.mark.parametrize(
+    ("now", "where", "said"),
+    [
+        ({"description": "a" * 150}, "description", "in the description"),
+        ({"inputSchema": {"properties": {"n": {"description": "b" * 60}}}}, "inputSchema", "in the input schema"),
+        ({"inputSchema": {"x": "b" * 60}, "description": "a"}, None, None),
+        (
+            {"inputSchema": {"x": "b" * 60}, "description": "a" * 120, "title": "c"},
+            "inputSchema",
+            "in the input schema, the description and the title",
+        ),
+        ({"outputSchema": {"x": "b" * 60}}, "outputSchema", "in the output schema"),
+        ({"_meta": ["b" * 60]}, "_meta", "in _meta"),
+        ({"extra": {"ignore all": "b" * 60}, "more": "b" * 9}, "extra", "in other members"),
+        ({"ignore. all]": {"x": ["b" * 60]}}, "“ignore. all]”.x[0]", "in other members"),
+    ],
+)
+def test_growth_is_told_where_it_is(now, where, said):
+    before = {"name": "x", "description": "a" * 100}
+    found = inspect(Inspected.of(before | now), Surroundings(before=before))
+    grown = [one for one in found if one.rule == "size.growth"]
+    assert [one.where for one in grown] == ([where] if where else [])
+    assert all(one.what.endswith(f" characters; it grew {said}.") for one in grown)
+
+
 @pytest.mark.parametrize("entry", [{}, {"name": None}, {"description": 3}, {"inputSchema": [1, None, True]}, {1: 2}])
 def test_any_json_will_do(entry):
     assert isinstance(inspect(Inspected.of(entry)), tuple)

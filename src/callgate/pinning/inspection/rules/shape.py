@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -21,6 +22,17 @@ _ONE: Final = {
     "properties": {"q": {"type": "string", "maxLength": 100}},
     "additionalProperties": False,
 }
+# The members of a definition in a sentence. Others are the server's own words, which are not repeated.
+_PLACES: Final = {
+    "name": "the name",
+    "title": "the title",
+    "description": "the description",
+    "inputSchema": "the input schema",
+    "annotations": "the annotations",
+    "outputSchema": "the output schema",
+    "_meta": "_meta",
+}
+_MEMBER: Final = re.compile(r"[A-Za-z0-9_$-]{1,60}")
 _BEFORE: Final = Surroundings(before={"name": "x", "description": "Adds numbers."})
 
 
@@ -106,15 +118,32 @@ def unread(tool: Reading) -> Iterator[Hit]:
     "size.growth",
     "soft",
     why="A definition that grows after it was approved says something that nobody agreed to.",
-    bad=(Case({"name": "x", "description": "Adds numbers. It also does many other things now."}, _BEFORE),),
+    bad=(
+        Case({"name": "x", "description": "Adds numbers. It also does many other things now."}, _BEFORE),
+        Case({"name": "x", "description": "Adds numbers.", "inputSchema": {"title": "And does much more."}}, _BEFORE),
+    ),
     good=(Case({"name": "x", "description": "Adds numbers!"}, _BEFORE), "Adds numbers."),
 )
 def growth(tool: Reading) -> Iterator[Hit]:
     before = tool.around.before
     if before is None:
         return
-    old = sum(len(text.raw) for text in Reading(Inspected.of(before), Surroundings()).texts)
-    new = sum(len(text.raw) for text in tool.texts)
+    was, now = _sizes(Reading(Inspected.of(before), Surroundings())), _sizes(tool)
+    old, new = sum(was.values()), sum(now.values())
     if new > old * (1 + tool.around.growth_percent / 100) and new > old:
         more = f"by {100 * (new - old) / old:.0f} %" if old else "from nothing"
-        yield Hit("description", f"The definition grew {more} since it was approved, to {new:,} characters.")
+        grown = sorted((was.get(place, 0) - size, place) for place, size in now.items() if size > was.get(place, 0))
+        named = list(dict.fromkeys(_PLACES.get(place, "other members") for _, place in grown))
+        told = " and ".join([", ".join(named[:-1]), named[-1]] if named[1:] else named)
+        text = f"The definition grew {more} since it was approved, to {new:,} characters; it grew in {told}."
+        yield Hit(grown[0][1], text)
+
+
+def _sizes(tool: Reading) -> dict[str, int]:
+    """How much is said in each member; what is called by no plain name stands by itself, by its whole path."""
+    sizes: dict[str, int] = {}
+    for text in tool.texts:
+        plain = _MEMBER.match(text.where)
+        place = plain[0] if plain else text.where
+        sizes[place] = sizes.get(place, 0) + len(text.raw)
+    return sizes
