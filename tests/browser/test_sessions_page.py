@@ -85,6 +85,43 @@ async def test_a_line_leads_from_a_result_to_the_value_that_came_from_it(stage_o
         assert (found["from"], found["to"] <= 8, found["beside"] <= 8) == (0, True, True)
 
 
+async def test_on_a_narrow_screen_the_drawing_says_that_it_goes_on_and_can_be_moved(stage_of):
+    async with watching(stage_of) as (stage, shelf):
+        await stage.open(f"/sessions/{KEY}")
+        hint, place, scroll = (stage.page.locator(one) for one in ("#picture-hint", ".flow-place", ".flow-scroll"))
+        fades = "(one) => ['::before', '::after'].map((side) => getComputedStyle(one, side).opacity)"
+        assert not await hint.is_visible()
+        assert await place.evaluate(fades) == ["0", "0"]
+        await stage.page.set_viewport_size({"width": 360, "height": 800})
+        await hint.wait_for()
+        assert await place.evaluate(fades) == ["0", "1"]
+        await scroll.focus()
+        for _ in range(3):
+            await stage.page.keyboard.press("ArrowRight")
+        await stage.page.locator(".flow-place.to-left").wait_for()
+        await scroll.evaluate("(one) => one.scrollTo(one.scrollWidth, 0)")
+        await stage.page.locator(".flow-place:not(.to-right)").wait_for()
+        assert await place.evaluate(fades) == ["1", "0"]
+        box = await stage.page.locator('[data-node="result-5"]').bounding_box()
+        assert 0 <= box["x"] < box["x"] + box["width"] <= 360
+        await walk(shelf, KEY, step("share_file", "files"))
+        await stage.page.locator('[data-node="call-8"]').wait_for()
+        assert await hint.is_visible()
+        assert await place.evaluate(fades) == ["1", "0"]
+
+
+async def test_a_step_says_each_thing_once(stage_of):
+    async with watching(stage_of) as (stage, _):
+        await stage.open(f"/sessions/{KEY}")
+        shown = await stage.page.locator("#step-6").inner_text()
+        assert [shown.count(one) for one in ("Financial data", "xy@evil.example", "secrets-leave", "rule_blocked")] == [
+            1
+        ] * 4
+        for width, most in ((1280, 3100), (360, 4500)):
+            await stage.page.set_viewport_size({"width": width, "height": 900})
+            assert await stage.page.evaluate("document.documentElement.scrollHeight") < most
+
+
 async def test_sixty_steps_can_still_be_read(stage_of):
     async with watching(stage_of, extra=60) as (stage, _):
         await stage.open(f"/sessions/{KEY}")

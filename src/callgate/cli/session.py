@@ -79,8 +79,10 @@ def declassify(
     """Take all labels off a session and forget what it has read of strangers' text. This is recorded."""
     from callgate.approval.display import escape
 
-    with changing(config, store) as opened:
+    # Before the keys of the log: where there is no such session, nobody needs them.
+    with reading(config, store) as opened:
         session = opened.wait(opened.trust.find(key))
+    with changing(config, store) as opened:
         confirm(f"Take all labels off the session of {escape(session.agent)} ({session.key})?", yes=yes)
         after = opened.wait(opened.trust.declassify(session.key, by=operator(), note=note))
         typer.echo(f"Declassified: {after.key}. It starts clean from here; the audit log has who and why.")
@@ -107,7 +109,7 @@ def row(session: Session) -> dict[str, Any]:
 
 def _steps(found: dict[str, Any]) -> list[dict[str, Any]]:
     results = {node["seq"]: node for node in found["nodes"] if node["kind"] == "result"}
-    wanted = ("seq", "at", "verdict", "rule", "why", "tags")
+    wanted = ("seq", "at", "verdict", "rule", "reason", "why", "tags")
     return [
         {
             "server": node["about"],

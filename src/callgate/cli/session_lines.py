@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 STYLES: Final = {"good": "green", "plain": "", "wait": "yellow", "bad": "bold red"}
 _RAIL: Final = "   │    "
+_BESIDE: Final = f"{_RAIL}       "
 _MARKS: Final = {"good": "●", "wait": "◆", "bad": "✖", "plain": "○"}
 _WIDTH: Final = 12
 
@@ -63,13 +64,22 @@ def _step(node: Node, picture: Picture) -> Iterator[Line]:
     head.append(f"  {escape(node.rule)}" if node.rule else "", "dim")
     yield Line(head, f"{node.seq:>3} ", _RAIL)
     if node.tags:
-        yield Line(Text("does   ", "dim").append_text(tags(node.tags)), _RAIL, f"{_RAIL}       ")
-    for at, line in enumerate(line for line in node.why.split("\n") if line.strip()):
-        lead = f"{_RAIL}{'' if at else 'why':<7}"
-        yield said(escape(line), "" if at else STYLES[node.tone], lead=lead, rest=f"{_RAIL}       ")
+        yield Line(Text("does   ", "dim").append_text(tags(node.tags)), _RAIL, _BESIDE)
+    yield from _why(node)
     for flow in picture.values.get(node.seq, ()):
         yield _value(flow)
     yield from _result(picture.result(node.seq))
+
+
+def _why(node: Node) -> Iterator[Line]:
+    from rich.text import Text
+
+    lines = [line for line in node.why.split("\n") if line.strip()]
+    for at, line in enumerate(lines):
+        out = Text().append(escape(line), STYLES[node.tone])
+        if node.reason and at == len(lines) - 1:
+            out.append(f"  {node.reason}", "dim")
+        yield Line(out, f"{_RAIL}{'' if at else 'why':<7}", _BESIDE)
 
 
 def _value(flow: Flow) -> Line:
@@ -82,7 +92,7 @@ def _value(flow: Flow) -> Line:
     if flow.steps:
         numbers = ", ".join(map(str, flow.steps))
         out.append(f"  ← {numbers}", STYLES[flow.tone])
-    return Line(out, f"{_RAIL}takes  ", f"{_RAIL}       ")
+    return Line(out, f"{_RAIL}takes  ", _BESIDE)
 
 
 def _result(node: Node | None) -> Iterator[Line]:
@@ -94,8 +104,8 @@ def _result(node: Node | None) -> Iterator[Line]:
     out = Text().append(escape(node.title), STYLES[node.tone])
     if node.tags:
         out.append("  ").append_text(tags(node.tags))
-    yield Line(out, f"{_RAIL}gave   ", f"{_RAIL}       ")
+    yield Line(out, f"{_RAIL}gave   ", _BESIDE)
     if node.about:
-        yield said(f"from {escape(node.about)}", "dim", lead=f"{_RAIL}       ")
+        yield said(f"from {escape(node.about)}", "dim", lead=_BESIDE)
     for warning in node.warnings:
-        yield said(f"WARNING {escape(warning)}", "bold red", lead=f"{_RAIL}       ")
+        yield said(f"WARNING {escape(warning)}", "bold red", lead=_BESIDE)

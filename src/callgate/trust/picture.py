@@ -12,12 +12,12 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from callgate.trust.keeping import DECLASSIFIED
-from callgate.trust.model import UNTRUSTED, DataLabel, Found, Session, SessionLabel, Step, Traced, highest
-from callgate.trust.words import FOUND_WORDS
+from callgate.trust.model import UNTRUSTED, DataLabel, Found, Session, SessionLabel, Step, Traced, class_rank, highest
+from callgate.trust.words import Because, because, met
 
 # So many steps are drawn, the newest; those before are one node. More helps nobody, and stalls a browser.
 STEPS: Final = 60
-# Of one call: values that are drawn, and the results that one value is drawn from. The list beside has all of them.
+# Of one call: values that are drawn, and the results that one value is drawn from. The list of steps has all of them.
 FLOWS: Final = 8
 SOURCES: Final = 4
 # Lines that run side by side; more of them share the last.
@@ -91,7 +91,9 @@ class Node(msgspec.Struct, frozen=True):
     at: int = 0
     verdict: str = ""
     rule: str = ""
+    # In a sentence; `reason` is the machine-readable one of a call that was refused.
     why: str = ""
+    reason: str = ""
     warnings: tuple[str, ...] = ()
 
 
@@ -111,6 +113,7 @@ class Picture(msgspec.Struct, frozen=True):
     """All of it. `folded` counts the steps that stand behind the one node for what was before."""
 
     session: Session
+    # What it has taken in, every class by its name.
     tags: tuple[Tag, ...]
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
@@ -134,7 +137,11 @@ def picture(session: Session, steps: Sequence[Step], *, most: int = STEPS) -> Pi
     drawn = sorted(steps, key=lambda step: step.seq)[-max(1, most) :]
     folded = max(session.steps - len(drawn), 0) if drawn else session.steps
     known = {step.seq for step in drawn if step.label is not None}
-    values = {step.seq: tuple(_flow(traced, known, folded > 0) for traced in step.provenance) for step in drawn}
+    said = {step.seq: _because(step) for step in drawn}
+    values = {
+        step.seq: tuple(_flow(traced, known, folded > 0) for traced in (*step.provenance, *said[step.seq].links))
+        for step in drawn
+    }
     nodes: list[Node] = []
     if any(flow.found in _USERS for flows in values.values() for flow in flows):
         nodes.append(Node(USER, "user", 0, "The user's own words", tone="good"))
@@ -143,11 +150,11 @@ def picture(session: Session, steps: Sequence[Step], *, most: int = STEPS) -> Pi
         nodes.append(Node(EARLIER, "earlier", 0, about, tags=session_tags(session.label)))
     top = 1 if nodes else 0
     for row, step in enumerate(drawn, top):
-        nodes += _nodes(step, values[step.seq], row)
+        nodes += _nodes(step, said[step.seq], values[step.seq], row)
     edges, lanes = _lanes(list(_edges(nodes)), {node.id: node.row for node in nodes})
     return Picture(
         session=session,
-        tags=session_tags(session.label),
+        tags=every_tag(session.label),
         nodes=tuple(nodes),
         edges=tuple(edges),
         rows=top + len(drawn),
@@ -161,8 +168,18 @@ def picture(session: Session, steps: Sequence[Step], *, most: int = STEPS) -> Pi
 
 
 def session_tags(label: SessionLabel) -> tuple[Tag, ...]:
-    """What a session has taken in."""
+    """What a session has taken in, in short: the most sensitive class, and how many more there are."""
     return tuple(_tags(open_world=label.open_world, malicious=label.malicious, sensitivity=label.sensitivity))
+
+
+def every_tag(label: SessionLabel) -> tuple[Tag, ...]:
+    """The same with every class by its name, the most sensitive first: who declassifies has to know them."""
+    known = label.sensitivity - {"none"}
+    short = _tags(open_world=label.open_world, malicious=label.malicious, sensitivity=frozenset())
+    classes = sorted(known, key=lambda one: (-class_rank(one), one))
+    more = len(classes) - _ENTRIES
+    named = [Tag(_cut(one, _NAMES), "wait") for one in classes[:_ENTRIES]]
+    return (*short, *named, *([Tag(f"{more} more", "wait")] if more > 0 else []))
 
 
 def data_tags(label: DataLabel) -> tuple[Tag, ...]:
@@ -202,7 +219,11 @@ def _result_tone(label: DataLabel) -> Tone:
 # -- nodes ---------------------------------------------------------------------------------------------------------
 
 
-def _nodes(step: Step, flows: tuple[Flow, ...], row: int) -> Iterator[Node]:
+def _because(step: Step) -> Because:
+    return because(step.why, step.rule) if step.verdict == "refuse" else Because(step.why)
+
+
+def _nodes(step: Step, said: Because, flows: tuple[Flow, ...], row: int) -> Iterator[Node]:
     words, tone = VERDICTS.get(step.verdict, (_cut(step.verdict, _NAMES) or "undecided", "bad"))
     if step.verdict == DECLASSIFIED:
         yield Node(
@@ -233,7 +254,8 @@ def _nodes(step: Step, flows: tuple[Flow, ...], row: int) -> Iterator[Node]:
         at=step.at,
         verdict=words,
         rule=_cut(step.rule, _NAMES),
-        why=_cut(step.why, WHY),
+        why=_cut(said.sentence, WHY),
+        reason=said.reason,
     )
     if step.label is not None:
         yield Node(
@@ -256,15 +278,15 @@ def _flow(traced: Traced, known: set[int], folded: bool) -> Flow:
     elif traced.found == "nowhere":
         sources = []
     else:
-        met = sorted((seq for seq in set(traced.steps) if seq in known), reverse=True)
-        sources = [f"result-{seq}" for seq in met[:SOURCES]]
+        drawn = sorted((seq for seq in set(traced.steps) if seq in known), reverse=True)
+        sources = [f"result-{seq}" for seq in drawn[:SOURCES]]
         if not sources and folded and traced.steps:
             sources = [EARLIER]
     return Flow(
         path=_cut(traced.path, _NAMES),
         shown=_cut(traced.shown),
         found=traced.found,
-        where=FOUND_WORDS.get(traced.found, traced.found),
+        where=met(traced),
         tone=_TONES.get(traced.found, "bad"),
         critical=traced.critical,
         sources=tuple(sources),

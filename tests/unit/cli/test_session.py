@@ -3,7 +3,9 @@
 import asyncio
 import io
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -91,12 +93,21 @@ def test_one_session_is_drawn_as_text(room):
         "   │    takes  amount = 240.00  only in text that a stranger may have written  ← 3",
         "   │    takes  recipient = DE89 3704 0044 0532 0130 00  in a trusted result  ← 2",
         "  6 ✖  send_mail on mail  refused  secrets-leave",
-        "   │    why    Financial data goes to an address that only a stranger named.",
+        "   │    why    Financial data goes to an address that only a stranger named.  rule_blocked",
         "   │    gave   nothing: the call was not made",
         f"   │           WARNING {WARNING}",
     ):
         assert line in said.out.splitlines()
     assert f"session declassify {KEY} --note WHY" in said.err
+    assert "ONLY IN TEXT" not in said.out
+    assert said.out.count("xy@evil.example") == 1
+
+
+def test_what_the_documentation_shows_is_what_is_printed(plain):
+    guide = (Path(__file__).parents[3] / "docs/how-to/follow-a-session.md").read_text(encoding="utf-8")
+    shown = guide.split("```text\n", 1)[1].split("```", 1)[0]
+    times = re.compile(r"^opened .*\n", re.MULTILINE)
+    assert times.sub("", plain("session", "show", KEY).out).strip() == times.sub("", shown).strip()
 
 
 def test_one_session_for_machines(plain):
@@ -109,6 +120,8 @@ def test_one_session_for_machines(plain):
         ("subject", "prompt", []),
     ]
     assert found["steps"][5]["result"] is None
+    assert found["steps"][5]["reason"] == "rule_blocked"
+    assert found["steps"][5]["why"] == "Financial data goes to an address that only a stranger named."
     assert found["steps"][4]["result"]["warnings"] == [WARNING]
     short = plain.json("session", "show", KEY, "--steps", "2")
     assert ([one["seq"] for one in short["steps"]], short["folded"]) == ([6, 7], 5)
@@ -144,6 +157,15 @@ def test_without_the_keys_of_the_log_nothing_is_changed(plain, here):
     plain("quarantine", "release", HANDLE, "--yes", code=1)
     assert plain.shelf(lambda shelf: shelf.session(KEY)).label.open_world
     assert plain.shelf(lambda shelf: shelf.held(HANDLE)).state == "held"
+
+
+def test_a_session_that_is_not_there_is_said_before_keys_that_are_not(here, capsys):
+    url = f"sqlite:///{here / 'new.db'}"
+    Store.open(url, create=True).close_sync()
+    assert run(["session", "declassify", "ffffffff", "--note", "x", "--yes", "--store", url]) == 1
+    said = capsys.readouterr().err
+    assert "There is no agent session of that name." in said
+    assert "key" not in said
 
 
 def test_what_is_not_there_is_said_with_what_to_type(plain):

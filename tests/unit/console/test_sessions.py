@@ -58,6 +58,9 @@ async def test_a_session_is_drawn_and_told_step_by_step(console):
         assert said in told
     assert "only in text that a stranger may have written, step 5" in told
     assert "met nowhere before" in told
+    for said in ("rule_blocked:", "Destination:", "ONLY IN TEXT", "The session has read", "(rule:"):
+        assert said not in told
+    assert (told.count("Financial data goes"), told.count("xy@evil.example"), told.count("rule_blocked")) == (1, 1, 1)
     assert f"callgate session declassify {KEY} --note WHY" in words(text)
 
 
@@ -87,6 +90,24 @@ async def test_nobody_sees_them_who_is_not_signed_in(console, path):
     assert "ignore" not in answer.text
     stamp = await console.get(f"{path}/stamp", accept="application/json")
     assert stamp.status in (401, 404)
+
+
+async def test_the_head_of_a_session_names_every_class(console):
+    text = await page(console, f"/sessions/{KEY}")
+    head = words(text.split('<header class="head">')[1].split("</header>")[0])
+    for said in ("malicious", "open world", "financial", "pii", "user"):
+        assert said in head
+    assert "+" not in head
+
+
+async def test_who_looks_for_a_session_that_is_not_there_is_led_to_the_others(console):
+    person = await console.sign_in()
+    text = (await console.get("/sessions/ffffffff", person)).text
+    main = text.split("<main")[1].split("</main>")[0]
+    assert 'href="/sessions"' in main
+    assert "callgate session" not in words(main)
+    told = await console.get("/sessions/ffffffff", person, accept="application/json")
+    assert (told.status, told.reason) == (404, "agent_session_unknown")
 
 
 async def test_what_is_not_there_is_said_with_advice(console):

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from callgate.trust.model import DataLabel, Session, SessionLabel, Step, Traced
-from callgate.trust.picture import EARLIER, FLOWS, LANES, SOURCES, STEPS, TEXT, USER, WHY, picture
+from callgate.trust.picture import EARLIER, FLOWS, LANES, SOURCES, STEPS, TEXT, USER, WHY, picture, session_tags
 from support.agent_sessions import TRUSTED, UNTRUSTED, step, story, value
 
 NOTHING = SessionLabel()
@@ -160,5 +160,31 @@ def test_labels_of_the_session_are_told_worst_first():
     assert [(tag.text, tag.tone) for tag in made.tags] == [
         ("malicious", "bad"),
         ("open world", "bad"),
-        ("credentials +1", "wait"),
+        ("credentials", "wait"),
+        ("pii", "wait"),
     ]
+    assert [tag.text for tag in session_tags(made.session.label)] == ["malicious", "open world", "credentials +1"]
+
+
+def test_however_many_classes_there_are_the_labels_stay_few():
+    made = drawn(step("a"), label=SessionLabel(sensitivity=frozenset(f"x{at:02}" for at in range(40))))
+    assert [tag.text for tag in made.tags] == [*(f"x{at:02}" for at in range(16)), "24 more"]
+
+
+def test_of_what_a_person_was_told_a_step_has_its_sentence_and_each_value_once():
+    told = (
+        "missing_evidence: A stranger decides. (rule: r)\nDestination: public. Outcome: benign. Source: unknown.\n"
+        "to = x@evil.example: ONLY IN TEXT THAT A STRANGER MAY HAVE WRITTEN\n"
+        "A link in body: https://evil.example: ONLY IN TEXT THAT A STRANGER MAY HAVE WRITTEN\nSources: mcp://mail"
+    )
+    to = value("to", "x@evil.example", "untrusted", critical=True)
+    refused = step("send", "mail", to, verdict="refuse", rule="r", why=told, label=None)
+    allowed = step("send", "mail", to, rule="r", why="rule_blocked: is what this rule says of itself.")
+    made = drawn(refused, allowed)
+    call = node(made, "call-1")
+    assert (call.why, call.reason) == ("A stranger decides.", "missing_evidence")
+    assert [(one.path, one.shown) for one in made.values[1]] == [
+        ("to", "x@evil.example"),
+        ("a link in body", "https://evil.example"),
+    ]
+    assert (node(made, "call-2").why, node(made, "call-2").reason) == (allowed.why, "")

@@ -1,4 +1,4 @@
-"""Agents' sessions: what each has taken in, and one of them as a picture with every step beside it."""
+"""Agents' sessions: what each has taken in, and one of them as a picture and as a list of its steps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,13 @@ class Sessions:
 
     async def one(self, request: Request) -> Response:
         person = await self._desk.visitor(request)
-        picture = await self._trust.service.view(request.path_params["key"])
+        try:
+            picture = await self._trust.service.view(request.path_params["key"])
+        except Refused as refused:
+            page = "text/html" in request.headers.get("accept", "")
+            if refused.reason is not Reason.AGENT_SESSION_UNKNOWN or not page:
+                raise
+            return await self._desk.show("session_unknown", person, status=404, refused=refused)
         return await self._desk.show(
             "session",
             person,
@@ -67,7 +73,7 @@ class Sessions:
 
 
 def _entry(node: Node, picture: Picture) -> dict[str, Any]:
-    """One step as the list beside the picture has it, with every value and not only those that are drawn."""
+    """One step as the list has it, with every value and not only those that are drawn."""
     return {
         "node": node,
         "why": lines_of(node.why),

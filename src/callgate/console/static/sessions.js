@@ -7,6 +7,21 @@ import { get, post } from "./wire.js";
 const place = (id) => document.getElementById(id);
 const POLL_MS = 4000;
 
+// Whether the drawing goes on beyond its place, and where: a fade there, and a sentence above.
+function edges() {
+  const scroll = document.querySelector(".flow-scroll");
+  if (!scroll) return;
+  const beyond = scroll.scrollWidth - scroll.clientWidth;
+  place("picture-hint").hidden = beyond <= 1;
+  scroll.parentElement.classList.toggle("to-left", scroll.scrollLeft > 1);
+  scroll.parentElement.classList.toggle("to-right", beyond - scroll.scrollLeft > 1);
+}
+
+function watchEdges() {
+  document.querySelector(".flow-scroll")?.addEventListener("scroll", edges, { passive: true });
+  edges();
+}
+
 // The page as it is now, put in the place of what is shown; where the reader is stays where it is.
 async function redraw() {
   const answer = await fetch(location.pathname + location.search, {
@@ -26,6 +41,7 @@ async function redraw() {
   const left = before?.scrollLeft ?? 0;
   place("live").replaceWith(next);
   if (now) now.scrollLeft = left;
+  watchEdges();
   const bar = fresh.querySelector(".places");
   if (bar) document.querySelector(".places")?.replaceWith(bar);
   document.title = fresh.title;
@@ -91,5 +107,7 @@ function deciding(held) {
   });
 }
 
+watchEdges();
+addEventListener("resize", edges);
 if (place("live")) setTimeout(poll, POLL_MS);
 if (place("held")) deciding(place("held"));

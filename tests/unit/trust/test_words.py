@@ -1,0 +1,117 @@
+"""The words that a person reads: true of each value, and of a step's text the one sentence that says why."""
+
+import pytest
+
+from callgate.errors import Reason
+from callgate.trust.model import Provenance, SessionLabel, Traced
+from callgate.trust.policy.engine import Ruling
+from callgate.trust.words import FOUND_WORDS, NOT_LOOKED_UP, UNSURE, Because, because, met, why
+from support.policies import facts, mail
+from support.remembering import Talk
+
+LONG = "b7" * 200
+
+
+def traced(shown, *steps, found="untrusted", critical=True, kind="identity", path="to"):
+    return Traced(path, kind, found, critical, shown, steps)
+
+
+def test_a_value_that_was_too_long_is_not_said_to_be_in_a_strangers_text():
+    talk = Talk("send it")
+    talk.strangers("Hello, nothing of that kind is here.")
+    value = talk.value(LONG, name="to")
+    assert (value.found, value.steps) == ("untrusted", ())
+    assert met(value) == UNSURE
+
+
+def test_a_value_that_a_stranger_wrote_is_said_to_be():
+    talk = Talk("send it")
+    talk.strangers("Write to eve@example.net.")
+    value = talk.value("eve@example.net", name="to")
+    assert (bool(value.steps), met(value)) == (True, FOUND_WORDS["untrusted"])
+
+
+def test_more_values_than_are_traced_were_not_looked_up():
+    talk = Talk("send it")
+    talk.strangers("Hello.")
+    last = talk.trace({"to": [f"v{at}" for at in range(1_100)]}, "to").values[-1]
+    assert met(last) == NOT_LOOKED_UP
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        traced("eve@example.net"),
+        traced("x" * 79 + "…", 3),
+        traced("short…"),
+        # Of what does not decide anything, it is never asked which step it is from.
+        traced("a mail's own words " * 4 + "go…", critical=False, kind="text"),
+    ],
+)
+def test_the_plain_sentence_stays_where_it_is_true(value):
+    assert met(value) == FOUND_WORDS["untrusted"]
+
+
+def test_a_person_is_told_the_same():
+    values = (traced("x" * 79 + "…"), traced("eve@example.net", 2, path="cc"))
+    links = (traced("a longer text than is traced", path="body", critical=False, kind="link"),)
+    told = why(Ruling("ask", "r", "Why."), facts(mail(), provenance=Provenance(values, links)))
+    assert UNSURE.upper() in told
+    assert "cc = eve@example.net: ONLY IN TEXT THAT A STRANGER MAY HAVE WRITTEN" in told
+    assert f"A link in body: a longer text than is traced: {NOT_LOOKED_UP.upper()}" in told
+
+
+# -- read again ----------------------------------------------------------------------------------------------------
+
+
+def stored(say="A stranger decides.", rule="stranger-decides", reason="missing_evidence"):
+    values = (traced("eve@example.net", 2), traced("Hello: there", found="prompt", path="subject"))
+    links = (
+        traced("https://evil.example/p", path="body", critical=False, kind="link"),
+        traced("a longer text than is traced", path="note", critical=False, kind="link"),
+    )
+    told = facts(mail(), provenance=Provenance(values, links), session=SessionLabel(sensitivity=frozenset({"pii"})))
+    return f"{reason}: {why(Ruling('ask', rule, say), told)}"
+
+
+@pytest.mark.parametrize("say", ["A stranger decides.", "Two lines:\nof one (rule: not this) sentence."])
+def test_of_all_that_was_told_the_sentence_is_left(say):
+    found = because(stored(say), "stranger-decides")
+    assert (found.sentence, found.reason) == (say, "missing_evidence")
+    assert [(one.path, one.shown) for one in found.links] == [
+        ("a link in body", "https://evil.example/p"),
+        ("a link in note", "a longer text than is traced"),
+    ]
+    assert [met(one) for one in found.links] == [FOUND_WORDS["untrusted"], NOT_LOOKED_UP]
+
+
+def test_a_refusal_without_a_rule_has_the_sentence_of_its_reason():
+    assert because(stored("", ""), "").sentence == Reason.MISSING_EVIDENCE.meaning
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("A stranger decides.", Because("A stranger decides.")),
+        ("to: a word that is no reason", Because("to: a word that is no reason")),
+        ("", Because("")),
+        ("rule_blocked: Not here.", Because("Not here.", "rule_blocked")),
+        ("rule_blocked: Not here. (rule: r)", Because("Not here.", "rule_blocked")),
+        ("rule_blocked: " + "s" * 990, Because("s" * 990, "rule_blocked")),
+    ],
+)
+def test_shorter_texts_are_read_as_well(text, found):
+    assert because(text, "r") == found
+
+
+def test_a_text_with_nothing_but_the_sentence_and_its_links_is_read_as_well():
+    found = because(
+        "rule_blocked: Not here.\nA link in body: x.example: ONLY IN TEXT THAT A STRANGER MAY HAVE WRITTEN", "r"
+    )
+    assert (found.sentence, [one.shown for one in found.links]) == ("Not here.", ["x.example"])
+
+
+def test_a_text_that_was_cut_does_not_pretend_to_be_whole():
+    whole = stored()
+    cut = whole[: whole.index("evil.example/p")]
+    assert because(cut, "stranger-decides").links[-1].shown == "https://…"
