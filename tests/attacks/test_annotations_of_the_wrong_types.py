@@ -100,9 +100,25 @@ def test_metadata_with_one_wrong_value_even_of_a_trusted_server(value):
             assert found.destination == "public"
         elif member == "outcomes":
             assert found.may_be_irreversible or value in ("benign", ["benign"])
+        else:
+            assert found.accepts == frozenset()
+            assert "accepts" in found.unknown
     for member in RETURN:
         found = label({"returnMetadata": RETURN | {member: value}}, trusted=True)
-        assert member != "source" or not found.trusted_source
+        if member == "source":
+            assert not found.trusted_source
+        else:
+            assert "none" not in found.returns
+            assert "sensitivity" in found.unknown
+
+
+def test_the_same_metadata_without_a_wrong_value_is_believed():
+    """So the test above could fail."""
+    found = label({"inputMetadata": INPUT, "returnMetadata": RETURN}, trusted=True)
+    assert (found.destination, found.outcome, found.accepts) == ("ephemeral", "benign", {"none"})
+    assert found.trusted_source
+    assert found.returns == {"none"}
+    assert found.unknown == frozenset()
 
 
 @pytest.mark.parametrize("value", WRONG, ids=ids)

@@ -3,9 +3,12 @@
 import pytest
 
 from callgate.errors import ConfigError
+from support.offices import ASKED, ERAS, reason, said, tool, trust_site
 from support.policies import facts, rule, rules
 
 LONG = 64 * 1024
+HUGE = 3_000_000
+EXPLODES = "(a*)*b"
 
 
 @pytest.mark.parametrize(
@@ -80,3 +83,73 @@ def test_one_greedy_rule_does_not_switch_off_the_others():
     policy = rules(greedy, rule("look", "block", 'has(args.to) && args.to == "eve"'))
     ruling = policy.decide(facts(args={"list": list(range(1000)), "to": "eve"}))
     assert (ruling.effect, ruling.rule) == ("block", "look")
+
+
+@pytest.fixture(scope="module", params=["block", "ask", "allow"])
+def ruled(request, tmp_path_factory):
+    """A gateway with one rule that compares a text and one that holds a pattern against one, both of this effect."""
+    directory = tmp_path_factory.mktemp("ruled")
+    written = (
+        rule("look", request.param, 'has(args.text) && args.text == "bad"'),
+        rule("match", request.param, f'has(args.matched) && args.matched.matches("{EXPLODES}")'),
+    )
+    (directory / "policy.toml").write_text("".join(f"[[rules]]\n{one}\n" for one in written), encoding="utf-8")
+    servers = {"shop": {"tools": [tool("order", "text", "matched", "other")], "http": True}}
+    trust = {"policy": "policy.toml", "default_policy": False}
+    with trust_site(directory, servers, trust=trust, approval={"park_seconds": 0}) as site:
+        site.effect = request.param
+        yield site
+
+
+def order(site, era, **arguments):
+    """How a call ends, by which rule; a call that is refused never reaches the server."""
+    office = site.servers["shop"]
+    before = len(office.calls())
+    answer = site.agent(era).call("shop", "order", **arguments)
+    trust = site.trust_of("order")
+    if "error" not in answer:
+        assert said(answer) == "done"
+        assert office.calls()[before:][0]["arguments"] == arguments
+        return "passes", trust["effect"], trust["rule"]
+    assert len(office.calls()) == before
+    return reason(answer), trust["effect"], trust["rule"]
+
+
+ENDS = {"block": "rule_blocked", "ask": ASKED, "allow": "passes"}
+# No person can be shown so much.
+TOO_MUCH = ENDS | {"ask": "arguments_invalid"}
+
+
+def held(site, name):
+    """How a call ends where this rule holds."""
+    return ENDS[site.effect], site.effect, name
+
+
+def broken(site, name, ends=ENDS):
+    """How one ends where it cannot be told whether this rule holds: never by letting it pass."""
+    effect = "ask" if site.effect == "allow" else site.effect
+    return ends[effect], effect, name
+
+
+NOTHING_HELD = ("passes", "allow", "")
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_over_the_wire_an_argument_too_long_for_a_rule_is_not_looked_past(ruled, era):
+    assert order(ruled, era, text="bad") == held(ruled, "look")
+    assert order(ruled, era, text="good") == NOTHING_HELD
+    assert order(ruled, era, text="a" * (LONG + 1)) == broken(ruled, "look")
+    assert order(ruled, era, text="a" * HUGE) == broken(ruled, "look", TOO_MUCH)
+    # It is no reason to refuse what no rule reads.
+    assert order(ruled, era, text="good", other="a" * HUGE) == NOTHING_HELD
+    assert ruled.gateway.process.poll() is None
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_over_the_wire_a_pattern_that_explodes_elsewhere_has_an_answer(ruled, era):
+    """Nobody measures the time: an engine that tries every way to part these letters never comes back."""
+    assert order(ruled, era, matched="a" * (LONG - 1) + "b") == held(ruled, "match")
+    assert order(ruled, era, matched="a" * LONG) == NOTHING_HELD
+    assert order(ruled, era, matched="a" * LONG + "b") == broken(ruled, "match")
+    assert order(ruled, era, matched="a" * HUGE + "b") == broken(ruled, "match", TOO_MUCH)
+    assert order(ruled, era, matched="a") == NOTHING_HELD

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.offices import ERAS, PAGE, input_metadata, labelled, return_metadata, text, tool
+from support.offices import ERAS, PAGE, fresh, input_metadata, labelled, return_metadata, text, tool, trust_site
 from support.registry import requirement
 from support.sessions import until
 
@@ -84,11 +84,40 @@ def test_labels_that_two_readers_read_differently(trusting, reply):
     assert trusting.trust_of("send_email")["taken"]["open_world"] is True
 
 
-def test_the_operators_own_labels_do_not_depend_on_the_server(trusting):
-    agent = trusting.agent()
-    trusting.servers["notes"].write(results={"read_note": labelled("x", openWorldHint=True)})
-    agent.call("notes", "read_note", id="n1")
-    trusting.servers["notes"].write(results={"read_note": labelled("x", openWorldHint=False)})
-    agent.call("notes", "read_note", id="n1")
+def taken_after(site, server, name, result):
+    """Whether a new session is one of the open world once it has read this."""
+    site.servers[server].write(results={name: result})
+    agent = site.agent()
+    agent.list_tools(server)
+    assert "result" in agent.call(server, name, id=fresh("n"))
     agent.asked_about("bob@example.com")
-    assert trusting.trust_of("send_email")["taken"]["open_world"] is True
+    return site.trust_of("send_email")["taken"].get("open_world", False)
+
+
+BARE = text("x")
+OPEN = labelled("x", openWorldHint=True, returnMetadata=return_metadata("untrustedPublic", "none"))
+CLOSED = labelled("x", **CLEAN)
+
+
+@pytest.fixture(scope="module")
+def spoken_for(tmp_path_factory):
+    """Servers of whose tools the operator says whose words they return; one of them is trusted besides."""
+    house = {"outcomes": "benign", "destination": "internal", "sensitivity": "none", "read_only": True}
+    tools = {"ours": house | {"source": "internal"}, "theirs": house | {"source": "untrustedPublic"}}
+    reader = {"tools": [tool(name, "id") for name in tools]}
+    servers = {
+        "plain": reader | {"trust": {"tools": tools}},
+        "believed": reader | {"trust": {"tools": tools, "trusted": True}},
+        "mail": {"tools": [tool("send_email", "to", "body")]},
+    }
+    with trust_site(tmp_path_factory.mktemp("spoken"), servers, approval={"park_seconds": 0}) as site:
+        yield site
+
+
+@pytest.mark.parametrize("server", ["plain", "believed"])
+def test_the_operators_own_labels_do_not_depend_on_the_server(spoken_for, server):
+    """Taking labels away changes nothing in either direction, and no label of a server's is worth more than that."""
+    assert [taken_after(spoken_for, server, "ours", one) for one in (CLOSED, BARE)] == [False, False]
+    assert [taken_after(spoken_for, server, "theirs", one) for one in (CLOSED, BARE, OPEN)] == [True, True, True]
+    # It can say the worse of its own words.
+    assert taken_after(spoken_for, server, "ours", OPEN)

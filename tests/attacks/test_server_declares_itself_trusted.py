@@ -47,9 +47,8 @@ def declared(**server):
 
 @requirement("TA-053")
 @pytest.mark.parametrize("tools", [{}, {"send": SEND}, {"*": SEND}])
-@pytest.mark.parametrize("hints", [False])
-def test_its_own_word_changes_nothing(tools, hints):
-    label = declared(tools=tools, hints=hints)
+def test_its_own_word_changes_nothing(tools):
+    label = declared(tools=tools)
     assert label.outcome in {"consequential", "irreversible"}
     assert label.may_be_irreversible
     assert label.destination == "public"

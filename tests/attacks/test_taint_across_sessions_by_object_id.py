@@ -3,7 +3,7 @@
 import pytest
 
 from support.gateway import Gateway
-from support.offices import ERAS, EVIL, HANDSHAKE, Agent, WrapAgent, fresh, said, text
+from support.offices import ERAS, EVIL, HANDSHAKE, Agent, WrapAgent, fresh, labelled, return_metadata, said, text, tool
 from support.registry import requirement
 
 WORDS = "Opening hours are nine to five"
@@ -54,7 +54,26 @@ def test_over_another_transport_and_in_another_spelling_of_the_id(trusting):
     assert trusting.trust_of("send_email")["taken"]["open_world"] is True
 
 
-def test_the_same_id_of_another_server_is_another_thing(trusting):
+@pytest.mark.parametrize("era", ERAS)
+def test_the_same_id_of_another_server_is_another_thing(trusting, era):
+    """Tool, id and answer are the same; only the server is not."""
+    identity = fresh("n")
+    written(trusting, identity, era)
+    own = {"openWorldHint": False, "returnMetadata": return_metadata("internal", "none")}
+    trusting.servers["believed"].write(
+        tools=[tool("read_note", "id", annotations=own)],
+        results={"read_note": labelled("a note", **own) | {"structuredContent": {"id": identity}}},
+    )
+    trusting.servers["notes"].write(results={"read_note": text("a note", structuredContent={"id": identity})})
+    reader = trusting.agent(era)
+    reader.list_tools("believed")
+    assert said(reader.call("believed", "read_note", id=identity)) == "a note"
+    assert not opened(trusting, reader)
+    assert said(reader.call("notes", "read_note", id=identity)) == "a note"
+    assert opened(trusting, reader)
+
+
+def test_another_id_of_the_same_server_is_another_thing(trusting):
     identity = fresh("n")
     written(trusting, identity)
     reader = trusting.agent()
