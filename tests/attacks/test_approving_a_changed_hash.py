@@ -60,8 +60,8 @@ def test_there_is_no_command_that_approves_a_whole_server(pinned):
     visitor.names()
     seen = pinned.seen("web", "read")
     named = ("tools", "approve", "--server", seen.server_id)
-    pinned.command(*named, status=1)
-    pinned.command(*named, "--hash", seen.approval_hash, status=1)
+    pinned.command(*named, status=2)
+    pinned.command(*named, "--hash", seen.approval_hash, status=2)
     for every in ("*", "", "read,write"):
         pinned.command(*named, "--tool", every, "--hash", seen.approval_hash, status=1)
     assert {visitor.reason("read"), visitor.reason("write")} == {"tool_not_approved"}

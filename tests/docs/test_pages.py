@@ -104,6 +104,15 @@ def test_keys_reasons_and_targets_that_are_named_are_there(page):
             assert code in set(Reason), code
 
 
+def test_who_has_set_up_is_told_how_to_call_it():
+    # What is set up already is not set up again for this.
+    words = ["make", "--no-print-directory", "-o", ".venv/.ready", "setup"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert len(done.stdout.splitlines()) <= 2
+    assert ". .venv/bin/activate" in done.stdout
+    assert "callgate demo" in done.stdout
+
+
 def test_the_site_is_built_without_a_warning(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],

@@ -35,10 +35,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "tools show": ("tools show --server files --tool read_file",),
     "tools diff": (
         "tools diff --server files --tool read_file",
-        "tools diff --server files --tool read_file --from 0a1b2c3d",
+        "tools diff --server files --tool read --from 0a1b2c3d4e5f6071",
     ),
     "tools approve": (
-        "tools approve --server a --tool read --hash 0a1b2c3d4e5f6071",
+        'tools approve --server files --tool read_file --hash "$HASH"',
         "tools approve --from reviewed.json --note 'read by two of us'",
     ),
     "tools block": ("tools block --server files --tool wipe --note 'never needed'",),

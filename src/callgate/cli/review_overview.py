@@ -27,7 +27,7 @@ def overview(review: Review) -> Iterator[Line]:
         yield from _server(server)
     for one in review.sets:
         if not one.reviewed:
-            yield from set_lines(one)
+            yield from set_lines(one, review)
 
 
 def _server(view: ServerView) -> Iterator[Line]:
@@ -48,24 +48,29 @@ def _server(view: ServerView) -> Iterator[Line]:
         yield said(f"! {shown(tool.tool)} cannot be approved: {why}", "red", lead="    ", rest="      ")
 
 
-def set_lines(one: SetView) -> Iterator[Line]:
+def set_lines(one: SetView, review: Review) -> Iterator[Line]:
     """Servers that meet, and what one of them says of another's tools."""
     where = f"group {shown(one.group)}" if one.group else "outside of groups"
     yield blank()
     yield said(f"Servers that agents see together ({where}): not reviewed together yet", "bold yellow")
     yield said(f"{', '.join(map(shown, one.servers))}; {len(one.servers)} of at most {one.most}", lead="  ")
-    for left, right in one.open_pairs:
-        yield said(f"{shown(left)} and {shown(right)} were never on one review", lead="  ")
+    for pair in one.open_pairs:
+        yield said(f"{' and '.join(map(shown, pair))} were never on one review", lead="  ")
+        for name in dict.fromkeys(pair):
+            yield from _alike(name, one, review)
     for finding in one.findings:
         yield from finding_lines(finding)
 
 
+def _alike(name: str, one: SetView, review: Review) -> Iterator[Line]:
+    """The identities behind a name that several servers have."""
+    found = [server.seen for server in review.servers if (server.seen.name, server.seen.group) == (name, one.group)]
+    if len(found) > 1:
+        yield said(f"{len(found)} servers have the name {shown(name)}:", lead="    ")
+        for seen in found:
+            yield said(shown(seen.server_id), lead="      ", rest="        ")
+
+
 def held_back(review: Review, one: SetView) -> list[ToolView]:
     """Tools that are approved, and wait until the servers of their set were reviewed together."""
-    return [
-        tool
-        for server in review.servers
-        if server.seen.name in one.servers
-        for tool in server.tools
-        if tool.state == "approved" and tool.refusal
-    ]
+    return [tool for server in review.servers if server.seen.name in one.servers for tool in server.tools if tool.held]

@@ -32,22 +32,11 @@ class Screen:
 
         `late` is said where one of the other keys is pressed before everything was on the screen.
         """
-        rows = _trimmed(list(folded(lines, self._size[0])))
-        at = 0
-        more = {NEXT: "", **{key: keys[key] for key in early}}
-        while True:
-            room = max(_LEAST_ROWS, self._size[1] - 1 - len(self._footer(keys, "")))
-            for row in rows[at : at + room]:
-                self.console.print(row, soft_wrap=True)
-            at += room
-            if at >= len(rows):
-                self.console.print()
-                return self.ask(keys)
-            left = len(rows) - at
-            told = "1 more line, space shows it" if left == 1 else f"{left} more lines, space shows them"
-            found = self.ask(more, told, set(keys) - set(more), late)
-            if found != NEXT:
-                return found
+        return self.open(lines).read(keys, early, late)
+
+    def open(self, lines: Iterable[Line]) -> Page:
+        """Lines that can be read with something else in between."""
+        return Page(self, _trimmed(list(folded(lines, self._size[0]))))
 
     def ask(self, keys: Mapping[str, str], before: str = "", wrong: Collection[str] = (), late: str = "") -> str:
         """One of the keys; whatever else is pressed is not heard. The end of input is one, always."""
@@ -69,6 +58,10 @@ class Screen:
         self._keys.drop()
         self.console.print(question, end=" ", soft_wrap=True, markup=False)
         return self._keys.line()
+
+    def room(self, keys: Mapping[str, str]) -> int:
+        """How many rows there are above a line that says what the keys do."""
+        return max(_LEAST_ROWS, self._size[1] - 1 - len(self._footer(keys, "")))
 
     def say(self, text: str, style: str = "") -> None:
         self.show([said(text, style)])
@@ -102,6 +95,39 @@ class Screen:
             self.console.control(_erase_line())
         else:
             self.console.print()
+
+
+class Page:
+    """A text on its way over the screen. Only `ended` makes its last keys known: nothing else gets to them."""
+
+    def __init__(self, screen: Screen, rows: list[Text]) -> None:
+        self._screen = screen
+        self._rows = rows
+        self._at = 0
+        self.ended = False
+
+    def read(self, keys: Mapping[str, str], early: Collection[str] = (), late: str = "") -> str:
+        """Go on from where it is, to one of `early`, or to the end and one of `keys`."""
+        if not self._at:
+            self._turn(keys)
+        more = {NEXT: "", **{key: keys[key] for key in early}}
+        while not self.ended:
+            left = len(self._rows) - self._at
+            told = "1 more line, space shows it" if left == 1 else f"{left} more lines, space shows them"
+            found = self._screen.ask(more, told, set(keys) - set(more), late)
+            if found != NEXT:
+                return found
+            self._turn(keys)
+        return self._screen.ask(keys)
+
+    def _turn(self, keys: Mapping[str, str]) -> None:
+        room = self._screen.room(keys)
+        for row in self._rows[self._at : self._at + room]:
+            self._screen.console.print(row, soft_wrap=True)
+        self._at += room
+        if self._at >= len(self._rows):
+            self.ended = True
+            self._screen.console.print()
 
 
 def _trimmed(rows: list[Text]) -> list[Text]:

@@ -10,6 +10,7 @@ from callgate.cli.pinned import Opened, shown
 from callgate.cli.review_keys import END, NEXT
 from callgate.cli.review_overview import held_back, overview, set_lines
 from callgate.cli.review_screen import Screen
+from callgate.cli.tools_blocks import Blocks, blocked_words
 from callgate.cli.tools_lines import Line, blank, heading, said
 from callgate.cli.tools_show import raw_lines, tool_lines
 
@@ -27,7 +28,7 @@ _KEYS: Final = {
     "?": "help",
     "q": "finish",
 }
-_EARLY: Final = ("b", "s", "p", "q")
+_EARLY: Final = ("b", "s", "p", "?", "q")
 _LATE: Final = "Read it to its end first: space shows more."
 _OVERRIDE: Final = "override"
 _MARKED: Final = {"approve": "Marked to be approved.", "block": "Marked to be blocked."}
@@ -37,7 +38,7 @@ _HELP: Final = (
     "a  approve exactly this description and this schema, from exactly this server; any change asks again",
     "b  block the tool, whatever its text becomes; you are asked for the reason",
     "s  skip it: it stays hidden and cannot be called until somebody decides",
-    "o  approve it in spite of hard findings; they are recorded with the approval",
+    "o  approve it in spite of hard findings, which are recorded with the approval, or of a block of another version",
     "r  the whole entry as it was received, byte for byte",
     "p  back to the tool before this one",
     "q  to the summary, where all decisions are stored in one step, or none",
@@ -53,7 +54,9 @@ class Sitting:
         self._review = review
         self._choices: dict[tuple[str, str], Choice] = {}
         self._sets: dict[str, SetView] = {}
-        self._shown: set[tuple[str, str]] = set()
+        # By its text: another one that comes meanwhile was not shown.
+        self._shown: set[tuple[str, str, str]] = set()
+        self._blocks = Blocks(opened)
         # Whether what is said at the end may still be that nothing was.
         self.stored = False
 
@@ -84,15 +87,17 @@ class Sitting:
 
     def _decide(self, view: ToolView, number: int, count: int) -> str:
         self._choices.pop(_key(view), None)
-        self._shown.add(_key(view))
-        keys = _keys(view)
-        pressed = self._screen.read(_page(view, number, count), keys, _EARLY, _LATE)
+        keys = self._keys(view)
+        page = self._screen.open(_page(view, number, count))
         while True:
+            # Whatever came in between, the page goes on where it was: `keys` are asked for behind its end only.
+            pressed = page.read(keys, _EARLY, _LATE)
+            if page.ended:
+                self._shown.add(_text(view))
             if pressed == "?":
                 self._screen.show(said(line, lead="  ", rest="     ") for line in _HELP)
             elif pressed == "r":
-                pressed = self._screen.read(raw_lines(view), keys, _EARLY, _LATE)
-                continue
+                page = self._screen.open(raw_lines(view))
             elif pressed in ("a", "o", "b"):
                 choice = self._chosen(view, pressed)
                 if choice is not None:
@@ -101,7 +106,6 @@ class Sitting:
                     return pressed
             else:
                 return pressed
-            pressed = self._screen.ask(keys)
 
     def _chosen(self, view: ToolView, pressed: str) -> Choice | None:
         from callgate.pinning.service import Choice
@@ -110,16 +114,33 @@ class Sitting:
         if pressed == "b":
             why = self._screen.line("Why is it blocked? (empty: not blocked)")
             return Choice("block", *chosen, note=why) if why else None
-        if pressed == "a" and view.hard:
-            self._screen.say("There are hard findings. To approve it all the same, press o.", "red")
+        against = self._against(view)
+        if pressed == "a" and against:
+            for why in against:
+                self._screen.say(why, "red")
+            self._screen.say("To approve it all the same, press o.", "red")
             return None
         if pressed == "o":
-            typed = self._screen.line(f"Approve in spite of the hard findings? Type `{_OVERRIDE}`:")
+            typed = self._screen.line(f"Approve in spite of {self._what_of(view)}? Type `{_OVERRIDE}`:")
             if typed != _OVERRIDE:
                 self._screen.say("Not approved.")
                 return None
             return Choice("approve", *chosen, override=True)
         return Choice("approve", *chosen)
+
+    def _against(self, view: ToolView) -> list[str]:
+        """What an approval of this tool would have to overrule, in sentences."""
+        found = ["There are hard findings."] if view.hard else []
+        return [*found, *(f"{blocked_words(pin)}." for pin in self._blocks.of(view))]
+
+    def _what_of(self, view: ToolView) -> str:
+        blocked = "a block" if self._blocks.of(view) else ""
+        return " and ".join(what for what in (blocked, "hard findings" if view.hard else "") if what)
+
+    def _keys(self, view: ToolView) -> dict[str, str]:
+        if not self._against(view):
+            return _KEYS
+        return {"o": "override", **{key: told for key, told in _KEYS.items() if key != "a"}, "a": ""}
 
     def _walk_sets(self) -> bool:
         """Servers that are to be seen together, where the decisions on tools do not say it already."""
@@ -140,14 +161,15 @@ class Sitting:
     def _covers(self, one: SetView) -> bool:
         """Whether each pair has a tool that is approved now, by somebody who saw all of both servers."""
         names = {server.seen.server_id: server.seen.name for server in self._review.servers}
-        seen = {names[server_id] for server_id in self._together}
+        # Two servers may have one name; then both have to have been seen.
+        seen = set(names.values()) - {name for one, name in names.items() if one not in self._together}
         approved = {names[key[0]] for key, choice in self._choices.items() if choice.action == "approve"}
         return bool(one.open_pairs) and all(
             seen.issuperset(pair) and approved.intersection(pair) for pair in one.open_pairs
         )
 
     def _set_page(self, one: SetView) -> Iterator[Line]:
-        yield from set_lines(one)
+        yield from set_lines(one, self._review)
         for view in held_back(self._review, one):
             yield from heading(f"── held back: {shown(view.tool)} on {shown(view.server)} ──")
             yield from tool_lines(view, raw=False)
@@ -173,22 +195,20 @@ class Sitting:
         return tuple(
             server.seen.server_id
             for server in self._review.servers
-            if all(_key(view) in self._shown for view in server.tools if view.needs_review)
+            if all(_text(view) in self._shown for view in server.tools if view.needs_review)
         )
 
     def _again(self) -> bool:
         from callgate.errors import Reason, Refused
 
-        fresh = self._opened.wait(self._opened.pins.review())
-        moved = list(self._moved(fresh))
+        fresh, moved = self._look_again()
         if not moved:
             try:
                 self._write()
             except Refused as refused:
                 if refused.reason != Reason.TOOL_CHANGED:
                     return self._refused(refused)
-                fresh = self._opened.wait(self._opened.pins.review())
-                moved = list(self._moved(fresh))
+                fresh, moved = self._look_again()
             else:
                 return False
         self._screen.say("Nothing was stored: this is not what you saw any more.", "bold red")
@@ -200,11 +220,17 @@ class Sitting:
             return self._store()
         return self._screen.ask({"y": "look at what changed", **_STORE}) == "y"
 
-    def _moved(self, fresh: Review) -> Iterator[tuple[tuple[str, str], str]]:
+    def _look_again(self) -> tuple[Review, list[tuple[tuple[str, str], str]]]:
+        """What is there now, and what of it is not what was decided on."""
+        before, fresh = self._blocks, self._opened.wait(self._opened.pins.review())
+        self._blocks = Blocks(self._opened)
+        return fresh, list(self._moved(fresh, before))
+
+    def _moved(self, fresh: Review, blocks: Blocks) -> Iterator[tuple[tuple[str, str], str]]:
         """Tools that changed, or that somebody else decided on, since they were shown."""
         before = {_key(view): view for server in self._review.servers for view in server.tools}
         now = {_key(view): view for server in fresh.servers for view in server.tools}
-        for key in self._choices:
+        for key, choice in self._choices.items():
             old, new = before[key], now.get(key)
             if new is None or new.state == "gone":
                 yield key, "the server lists it no more"
@@ -212,6 +238,9 @@ class Sitting:
                 yield key, "its description or schema changed"
             elif new.pin is not None and (old.pin is None or new.pin.seq != old.pin.seq):
                 yield key, f"{shown(new.pin.approved_by)} decided on it: {new.pin.action}"
+            elif choice.action == "approve":
+                known = {pin.seq for pin in blocks.of(old)}
+                yield from ((key, blocked_words(pin)) for pin in self._blocks.of(new) if pin.seq not in known)
 
     def _write(self) -> None:
         pins = self._opened.pins
@@ -252,7 +281,7 @@ class Sitting:
         views = {_key(view): view for view in self._review.pending}
         for key, choice in self._choices.items():
             view = views[key]
-            what = "approve in spite of findings" if choice.override else choice.action
+            what = f"approve in spite of {self._what_of(view)}" if choice.override else choice.action
             note = f": {shown(choice.note)}" if choice.note else ""
             style = "red" if choice.action == "block" else "green"
             yield said(f"{what}  {shown(view.tool)} on {shown(view.server)}{note}", style, lead="  ", rest="    ")
@@ -263,12 +292,6 @@ class Sitting:
             yield said(f"undecided  {shown(view.tool)} on {shown(view.server)}", "dim", lead="  ", rest="    ")
 
 
-def _keys(view: ToolView) -> dict[str, str]:
-    if not view.hard:
-        return _KEYS
-    return {"o": "override", **{key: told for key, told in _KEYS.items() if key != "a"}, "a": ""}
-
-
 def _page(view: ToolView, number: int, count: int) -> Iterator[Line]:
     yield blank()
     yield said(f"── {number} of {count} ── {shown(view.tool)} on {shown(view.server)} ──", "bold reverse")
@@ -277,3 +300,7 @@ def _page(view: ToolView, number: int, count: int) -> Iterator[Line]:
 
 def _key(view: ToolView) -> tuple[str, str]:
     return view.server_id, view.tool
+
+
+def _text(view: ToolView) -> tuple[str, str, str]:
+    return view.server_id, view.tool, view.approval_hash

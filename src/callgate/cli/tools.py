@@ -11,6 +11,9 @@ from callgate.cli import tools_deciding, tools_servers
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, print_json, say
 from callgate.cli.people import moment, print_table
 from callgate.cli.pinned import HOW_TOOLS_COME, Opened, find_server, find_tool, reading, short_hash, shown
+from callgate.cli.tools_blocks import Blocks, blocked_row, blocked_words
+from callgate.cli.tools_hints import how_to_decide, refused_lines
+from callgate.cli.tools_texts import DIGITS
 
 if TYPE_CHECKING:
     from callgate.pinning.model import Pin
@@ -20,6 +23,7 @@ ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A
 ToolOption = Annotated[str, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")]
 
 _SHORT: Final = 60
+_PREFIX: Final = f"Its first {DIGITS} digits or more do."
 
 
 class Shown(StrEnum):
@@ -61,12 +65,13 @@ def list_tools(
     """
     with reading(config, store) as opened:
         views = [view for view in _views(opened, server) if _fits(view, state)]
+        blocks = Blocks(opened)
         if as_json:
-            print_json([row(view) for view in views])
+            print_json([row(view, blocks) for view in views])
             return
         if views:
             _print(views)
-            _print_reasons(views)
+            _print_reasons(views, blocks)
         _what_next(opened, views, state)
 
 
@@ -89,7 +94,7 @@ def _fits(view: ToolView, state: Shown) -> bool:
     return state == Shown.ALL or view.state == state.value
 
 
-def row(view: ToolView) -> dict[str, Any]:
+def row(view: ToolView, blocks: Blocks) -> dict[str, Any]:
     """A tool for machines: enough to approve it, and how it stands."""
     import msgspec
 
@@ -106,6 +111,8 @@ def row(view: ToolView) -> dict[str, Any]:
         "hints": list(view.hints),
         "problem": view.problem,
         "refusal": view.refusal,
+        "held": view.held,
+        "blocked_as": [blocked_row(pin) for pin in blocks.of(view)],
         "first_seen": view.first_seen,
         "last_seen": view.last_seen,
         "decision": None if view.pin is None else record(view.pin),
@@ -138,8 +145,8 @@ def _print(views: list[ToolView]) -> None:
             (
                 shown(view.server),
                 shown(view.tool),
-                view.state,
-                short_hash(view.approval_hash),
+                "approved, held" if view.held else view.state,
+                _part(view.approval_hash),
                 str(view.tokens),
                 _findings(view),
                 moment(view.last_seen),
@@ -149,14 +156,22 @@ def _print(views: list[ToolView]) -> None:
     )
 
 
-def _print_reasons(views: list[ToolView]) -> None:
-    """Why some of them cannot be called although nobody is asked about them now."""
+def _part(approval_hash: str) -> str:
+    """The beginning of a hash, marked as no more than that."""
+    digits = short_hash(approval_hash)
+    return f"{digits}…" if approval_hash.removeprefix("sha256:") != digits and approval_hash else digits
+
+
+def _print_reasons(views: list[ToolView], blocks: Blocks) -> None:
+    """Why some of them cannot be called although nobody is asked about them now, and what stands against others."""
     from callgate.cli.tools_lines import print_lines, said
 
-    told = [view for view in views if view.refusal and not view.needs_review and view.state != "gone"]
-    if told:
+    lines = refused_lines(view for view in views if view.refusal and not view.needs_review and view.state != "gone")
+    for view in views:
+        if view.needs_review:
+            lines += [f"{shown(view.tool)} on {shown(view.server)}: {blocked_words(pin)}" for pin in blocks.of(view)]
+    if lines:
         typer.echo("")
-    lines = [f"{shown(view.tool)} on {shown(view.server)}: {shown(view.refusal)}" for view in told]
     print_lines(console(), [said(line, rest="  ") for line in lines])
 
 
@@ -172,10 +187,18 @@ def _what_next(opened: Opened, views: list[ToolView], state: Shown) -> None:
         say(f"No server's tools were met yet. {HOW_TOOLS_COME}")
     elif not views:
         say(f"No tool is {state.value}. `{opened.command('tools', 'list')}` lists all of them.")
-    elif waiting:
+    if waiting:
         tools = "1 tool waits" if waiting == 1 else f"{waiting} tools wait"
         them = "it, and asks for a decision" if waiting == 1 else "them, and asks for a decision on each"
         say(f"\n{tools} for review: `{opened.command('review')}` shows {them}.")
+    held = sum(view.held for view in views)
+    if held:
+        tools = "1 approved tool is" if held == 1 else f"{held} approved tools are"
+        command = opened.command("review")
+        say(f"\n{tools} held until servers were reviewed together: `{command}` shows them, and asks for that.")
+    if views:
+        command = opened.command("tools", "list", "--json")
+        say(f"\nA hash with … is the beginning of one; an approval takes all of it, which `{command}` prints.")
 
 
 def show(
@@ -197,7 +220,7 @@ def show(
         if as_json:
             whole = {key: value for key, value in msgspec.to_builtins(view).items() if key not in ("pin", "difference")}
             changed = None if view.difference is None else _changed(view.difference)
-            print_json({**whole, **row(view), "difference": changed})
+            print_json({**whole, **row(view, Blocks(opened)), "difference": changed})
             return
         print_lines(console(), tool_lines(view))
         if view.needs_review:
@@ -215,15 +238,6 @@ def _changed(difference: Difference) -> dict[str, Any]:
     return {**found, "since": None if since is None else record(since)}
 
 
-def how_to_decide(opened: Opened, view: ToolView) -> str:
-    """What to type to decide on this tool, on exactly this text."""
-    named = ("--server", view.server_id, "--tool", view.tool)
-    override = ("--override",) if view.hard else ()
-    approve = opened.command("tools", "approve", *named, "--hash", view.approval_hash, *override)
-    block = opened.command("tools", "block", *named, "--note", "WHY")
-    return f"To approve exactly this:  {approve}\nTo block it:              {block}"
-
-
 def _compared(view: ToolView, difference: Difference | None) -> dict[str, Any]:
     """A comparison for machines; None where there is only one text."""
     found = None if difference is None else _changed(difference)
@@ -234,8 +248,12 @@ def diff(
     *,
     server: ServerOption,
     tool: ToolOption,
-    before: Annotated[str | None, typer.Option("--from", metavar="HASH", help="From the text of this hash.")] = None,
-    after: Annotated[str | None, typer.Option("--to", metavar="HASH", help="To the text of this hash.")] = None,
+    before: Annotated[
+        str | None, typer.Option("--from", metavar="HASH", help=f"From the text of this hash. {_PREFIX}")
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option("--to", metavar="HASH", help=f"To the text of this hash. {_PREFIX}")
+    ] = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -251,7 +269,7 @@ def diff(
             if as_json:
                 print_json(_compared(view, view.difference))
                 return
-            print_lines(console(), [said(f"{shown(view.tool)} on {shown(view.server)}: {view.state}")])
+            print_lines(console(), [said(f"{shown(view.tool)} on {shown(view.server)}: {view.state}{_last(view)}")])
             print_lines(console(), difference_lines(view.difference))
             return
         found = between(opened, view, before, after)
@@ -266,6 +284,13 @@ def diff(
             return
         print_lines(console(), [said(f"from {found.before}"), said(f"to   {found.after}")])
         print_lines(console(), edit_lines(found.difference))
+
+
+def _last(view: ToolView) -> str:
+    """Why a tool waits whose text is the one that was approved."""
+    from callgate.cli.tools_show import decided
+
+    return f"; {decided(view.pin)}" if view.pin is not None and view.pin.action != "approve" else ""
 
 
 def history(
@@ -316,7 +341,7 @@ def _print_history(pins: list[Pin]) -> None:
                 pin.action if pin.tool else "set reviewed",
                 shown(pin.server),
                 shown(pin.tool) or "-",
-                short_hash(pin.approval_hash),
+                _part(pin.approval_hash),
                 pin.approved_by,
                 pin.note[:_SHORT] or "-",
             )

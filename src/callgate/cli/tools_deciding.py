@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from callgate.cli.common import ConfigOption, StoreOption, console, operator, say
+from callgate.cli.common import ConfigOption, StoreOption, console, operator
 from callgate.cli.pinned import Opened, changing, find_tool, shown
+from callgate.cli.tools_blocks import Blocks, blocked_words, to_withdraw
+from callgate.cli.tools_hints import still_waiting
 
 if TYPE_CHECKING:
     from callgate.errors import Refused
@@ -19,7 +22,6 @@ ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A
 ToolOption = Annotated[str, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")]
 NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="Why; it is recorded with the decision.")]
 
-_DIGITS: Final = 16
 _WHOLE: Final = 64
 
 
@@ -38,7 +40,7 @@ def approve(
     tool: Annotated[str | None, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")] = None,
     approval_hash: Annotated[
         str | None,
-        typer.Option("--hash", metavar="HASH", help="The hash of the text that you reviewed; 16 digits or more."),
+        typer.Option("--hash", metavar="HASH", help=f"The hash of the text that you reviewed, all {_WHOLE} digits."),
     ] = None,
     file: Annotated[
         Path | None,
@@ -46,7 +48,11 @@ def approve(
     ] = None,
     note: NoteOption = "",
     override: Annotated[
-        bool, typer.Option("--override", help="In spite of hard findings; they are recorded with the approval.")
+        bool,
+        typer.Option(
+            "--override",
+            help="In spite of hard findings, which are recorded with the approval, or of a block of another version.",
+        ),
     ] = False,
     config: ConfigOption = None,
     store: StoreOption = None,
@@ -56,48 +62,50 @@ def approve(
     If the tool has another text by now, nothing is approved. The entries of a file are approved all or not at all.
     """
     from callgate.cli.tools_file import approve_file
-    from callgate.errors import CallgateError
 
     one = (server, tool, approval_hash)
-    if file is not None and any(one):
-        raise CallgateError("--from names the tools already", advice="Leave out --server, --tool and --hash.")
+    if file is not None and any(word is not None for word in one):
+        raise typer.BadParameter("--from names the tools already: leave out --server, --tool and --hash")
+    if file is None and (server is None or tool is None or approval_hash is None):
+        raise typer.BadParameter(
+            "an approval is for one tool and one text of it: give --server, --tool and --hash, which "
+            "`callgate tools show --server SERVER --tool TOOL` prints, or a file of reviewed tools with --from"
+        )
     with changing(config, store) as opened:
         if file is not None:
-            approve_file(opened, file, note=note, override=override)
+            done = approve_file(opened, file, note=note, override=override)
         elif server is not None and tool is not None and approval_hash is not None:
-            _approve(opened, find_tool(opened, server, tool), approval_hash, note=note, override=override)
-        else:
-            raise CallgateError(
-                "an approval is for one tool and one text of it",
-                advice="Give --server, --tool and --hash; "
-                f"`{opened.command('tools', 'show', '--server', server or 'SERVER', '--tool', tool or 'TOOL')}` "
-                "shows the text and its hash. Or give a file of reviewed tools with --from.",
-            )
-        still_waiting(opened)
+            done = [find_tool(opened, server, tool)]
+            _approve(opened, done[0], approval_hash, note=note, override=override)
+        still_waiting(opened, {(view.server_id, view.tool) for view in done})
 
 
 def _approve(opened: Opened, view: ToolView, given: str, *, note: str, override: bool) -> None:
     from callgate.pinning.service import Choice
 
     _same_text(opened, view, given)
+    if not override:
+        _not_blocked(opened, view)
     choice = Choice("approve", view.server_id, view.tool, view.approval_hash, note=note, override=override)
     decide(opened, [choice], {(view.server_id, view.tool): view})
     typer.echo(f"Approved: {shown(view.tool)} on {shown(view.server)}, {view.approval_hash}.")
 
 
 def _same_text(opened: Opened, view: ToolView, given: str) -> None:
-    """Refuses a hash that is not the one of the newest text, or too little of it."""
+    """Refuses a hash that is not the one of the newest text, or not all of it."""
     from callgate.errors import CallgateError, Reason, Refused
 
     digits = given.strip().lower().removeprefix("sha256:")
-    if len(digits) < _DIGITS or not all(char in "0123456789abcdef" for char in digits):
+    if len(digits) != _WHOLE or not all(char in "0123456789abcdef" for char in digits):
+        # The server writes the texts: two whose hashes begin alike cost it little, two that are equal more than it has.
         raise CallgateError(
-            f"{given!r} is not a hash, or too little of one",
-            advice=f"Give all of its {_WHOLE} digits, or the first {_DIGITS} at least. {_see(opened, view)}",
+            f"{given!r} is not a whole hash, and an approval takes no other",
+            advice=f"Give all {_WHOLE} digits: a server can write two texts whose first digits are the same. "
+            f"{_see(opened, view)}",
         )
     if not view.approval_hash:
         raise Refused(Reason.TOOL_UNFIT, f"nobody can approve {shown(view.tool)}: {shown(view.problem)} (tool_unfit)")
-    if not view.approval_hash.removeprefix("sha256:").startswith(digits):
+    if view.approval_hash.removeprefix("sha256:") != digits:
         raise _changed(opened, view, digits)
 
 
@@ -105,7 +113,7 @@ def _changed(opened: Opened, view: ToolView, digits: str) -> Refused:
     from callgate.errors import Reason, Refused
 
     texts = opened.wait(opened.shelf.texts(view.server_id, view.tool))
-    before = [one for one in texts if one.approval_hash.removeprefix("sha256:").startswith(digits)]
+    before = [one for one in texts if one.approval_hash.removeprefix("sha256:") == digits]
     if not before:
         return Refused(
             Reason.TOOL_CHANGED,
@@ -117,6 +125,22 @@ def _changed(opened: Opened, view: ToolView, digits: str) -> Refused:
         Reason.TOOL_CHANGED,
         f"{shown(view.tool)} has changed since the text that you reviewed: nothing was approved (tool_changed)",
         advice=f"To see the difference: `{opened.command('tools', 'diff', *words, '--to', view.approval_hash)}`.",
+    )
+
+
+def _not_blocked(opened: Opened, view: ToolView) -> None:
+    """What somebody has blocked does not come back as another version of its server unless it is said to."""
+    from callgate.errors import Reason, Refused
+
+    blocks = Blocks(opened).of(view)
+    if not blocks:
+        return
+    _print_hard([view])
+    lines = [f"  {to_withdraw(opened, pin)}" for pin in blocks]
+    raise Refused(
+        Reason.TOOL_BLOCKED,
+        f"{shown(view.tool)}: {'; '.join(map(blocked_words, blocks))}. Nothing was approved (tool_blocked)",
+        advice="To approve it all the same, add --override. To lift the block:\n" + "\n".join(lines),
     )
 
 
@@ -158,6 +182,12 @@ def withdraw(
     from callgate.pinning.service import Choice
 
     with changing(config, store) as opened:
+        pin = opened.pins.book.pin(server, tool)
+        if pin is not None and pin.action != "withdraw" and not _met(opened, server, tool):
+            # Decisions outlive what was met of their server.
+            decide(opened, [Choice("withdraw", server, tool, pin.approval_hash, note=note)])
+            typer.echo(f"Withdrawn: {shown(tool)} on {shown(pin.server)}.")
+            return
         view = find_tool(opened, server, tool)
         if view.pin is None or view.pin.action == "withdraw":
             raise CallgateError(
@@ -165,6 +195,10 @@ def withdraw(
             )
         decide(opened, [Choice("withdraw", view.server_id, view.tool, view.approval_hash, note=note)])
         typer.echo(f"Withdrawn: {shown(view.tool)} on {shown(view.server)} waits for review again.")
+
+
+def _met(opened: Opened, server_id: str, tool: str) -> bool:
+    return any(one.tool == tool for one in opened.wait(opened.shelf.tools(server_id)))
 
 
 def together(
@@ -186,8 +220,6 @@ def together(
 
 def decide(opened: Opened, choices: list[Choice], views: dict[tuple[str, str], ToolView] | None = None) -> None:
     """Store decisions, all or none; what stands against one is shown before it is refused."""
-    from callgate.cli.tools_lines import print_lines
-    from callgate.cli.tools_show import finding_lines
     from callgate.errors import Reason, Refused
 
     servers = tuple(dict.fromkeys(choice.server_id for choice in choices))
@@ -195,11 +227,18 @@ def decide(opened: Opened, choices: list[Choice], views: dict[tuple[str, str], T
         opened.wait(opened.pins.decide(choices, by=operator(), together=servers))
     except Refused as refused:
         if refused.reason == Reason.FINDINGS_NOT_OVERRIDDEN:
-            for view in (views or {}).values():
-                for finding in view.hard:
-                    entry = {"description": view.description, "inputSchema": view.input_schema}
-                    print_lines(console(stderr=True), finding_lines(finding, entry))
+            _print_hard((views or {}).values())
         raise _named(refused) from None
+
+
+def _print_hard(views: Iterable[ToolView]) -> None:
+    from callgate.cli.tools_lines import print_lines
+    from callgate.cli.tools_show import finding_lines
+
+    for view in views:
+        for finding in view.hard:
+            entry = {"description": view.description, "inputSchema": view.input_schema}
+            print_lines(console(stderr=True), finding_lines(finding, entry))
 
 
 def _named(refused: Refused) -> Refused:
@@ -210,11 +249,3 @@ def _named(refused: Refused) -> Refused:
         return refused
     message = f"{refused.message.rstrip('.')} ({refused.reason.value})"
     return Refused(refused.reason, message, advice=refused.advice, code=refused.code, data=refused.data)
-
-
-def still_waiting(opened: Opened) -> None:
-    review = opened.wait(opened.pins.review())
-    left = len(review.pending)
-    if left:
-        tools = "1 tool waits" if left == 1 else f"{left} tools wait"
-        say(f"{tools} for review still: `{opened.command('review')}`.")

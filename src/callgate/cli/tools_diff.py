@@ -19,6 +19,9 @@ _OPS: Final = {"gone": "red", "new": "green", "changed": "yellow"}
 
 def difference_lines(difference: Difference) -> Iterator[Line]:
     """From what was approved to what was met."""
+    if difference.empty:
+        yield from heading(f"Nothing changed since {_since(difference)}")
+        return
     yield from heading(f"Changed since {_since(difference)}")
     yield from edit_lines(difference)
 

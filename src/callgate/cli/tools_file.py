@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from callgate.cli.pinned import Opened, shown
+from callgate.cli.tools_blocks import Blocks, blocked_words, to_withdraw
 from callgate.cli.tools_deciding import decide
+from callgate.cli.tools_show import decided
 
 if TYPE_CHECKING:
+    from callgate.pinning.model import Pin
     from callgate.pinning.service import Choice
     from callgate.pinning.views import ToolView
 
@@ -19,8 +22,11 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 _KEYS: Final = ("server_id", "tool", "approval_hash")
 
 
-def approve_file(opened: Opened, path: Path, *, note: str, override: bool) -> None:
-    """Approve every entry that is not approved already: each has to be there, with this text, or none is approved."""
+def approve_file(opened: Opened, path: Path, *, note: str, override: bool) -> list[ToolView]:
+    """Approve every entry that is not approved already: each has to be there, with this text, or none is approved.
+
+    All tools that the file names.
+    """
     entries = read(path)
     views = _views(opened, path, entries)
     wanted = [(entry, view) for entry, view in zip(entries, views, strict=True) if not _approved(view)]
@@ -32,6 +38,7 @@ def approve_file(opened: Opened, path: Path, *, note: str, override: bool) -> No
         typer.echo(f"Approved: {shown(view.tool)} on {shown(view.server)}, {view.approval_hash}.")
     if len(wanted) < len(entries):
         typer.echo(f"Approved before: {len(entries) - len(wanted)}.")
+    return views
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -110,17 +117,23 @@ def _not_blocked(opened: Opened, path: Path, views: list[ToolView]) -> None:
     """A file may be older than a block: what somebody has blocked is let in only by somebody who says so."""
     from callgate.errors import Reason, Refused
 
-    blocked = [view for view in views if view.state == "blocked"]
-    if blocked:
-        commands = [
-            opened.command("tools", "withdraw", "--server", view.server_id, "--tool", view.tool) for view in blocked
-        ]
+    blocks = Blocks(opened)
+    found: list[tuple[ToolView, Pin]] = []
+    for view in views:
+        own = [view.pin] if view.state == "blocked" and view.pin is not None else []
+        found += [(view, pin) for pin in (*own, *blocks.of(view))]
+    if found:
+        told = [f"  {shown(view.tool)} on {shown(view.server)}: {_blocked(view, pin)}" for view, pin in found]
+        commands = dict.fromkeys(f"  {to_withdraw(opened, pin)}" for _, pin in found)
         raise Refused(
             Reason.TOOL_BLOCKED,
             f"{path} lists tools that somebody has blocked, so nothing was approved (tool_blocked)",
-            advice="Take them out of the file, or withdraw the block first:\n"
-            + "\n".join(f"  {one}" for one in commands),
+            advice="\n".join([*told, "Take them out of the file, or withdraw the block first:", *commands]),
         )
+
+
+def _blocked(view: ToolView, pin: Pin) -> str:
+    return decided(pin) if pin.server_id == view.server_id else blocked_words(pin)
 
 
 def _choice(entry: dict[str, str], *, note: str, override: bool) -> Choice:

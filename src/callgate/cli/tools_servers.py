@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,6 +16,9 @@ from callgate.cli.pinned import HOW_TOOLS_COME, Opened, changing, find_server, g
 if TYPE_CHECKING:
     from callgate.cli.tools_lines import Line
     from callgate.pinning.views import ServerStatus
+
+
+_TWICE: Final = "duplicate:"
 
 
 def register(verbs: typer.Typer) -> None:
@@ -39,12 +43,14 @@ def servers(
     with reading(config, store) as opened:
         every = opened.wait(opened.pins.statuses())
         found = [one for one in every if is_odd(one)] if odd else every
+        now = current_of(every)
         groups = _groups(opened)
         if as_json:
-            print_json({"servers": [_row(one) for one in found], "groups": groups})
+            rows = [{**_row(one), "current": one.seen.server_id in now} for one in found]
+            print_json({"servers": rows, "groups": groups})
             return
         if found:
-            _print(opened, found)
+            _print(opened, found, now)
         elif every:
             say("No server is orphaned or there twice.")
         else:
@@ -56,6 +62,18 @@ def servers(
 
 def is_odd(status: ServerStatus) -> bool:
     return bool(status.oddities or status.seen.warnings or status.seen.problem)
+
+
+def current_of(every: Iterable[ServerStatus]) -> frozenset[str]:
+    """Of each server the identity that it has now: one that is connected, or else the one met last."""
+    known: dict[tuple[str, str], list[ServerStatus]] = {}
+    for one in every:
+        known.setdefault((one.seen.lineage, one.seen.name), []).append(one)
+    found = set()
+    for same in known.values():
+        live = [one for one in same if one.connected]
+        found |= {one.seen.server_id for one in live or [max(same, key=lambda one: one.seen.last_seen)]}
+    return frozenset(found)
 
 
 def _groups(opened: Opened) -> list[dict[str, Any]]:
@@ -74,7 +92,7 @@ def _row(status: ServerStatus) -> dict[str, Any]:
     return {**found.pop("seen"), **found, "last_check": status.seen.last_seen}
 
 
-def _print(opened: Opened, found: list[ServerStatus]) -> None:
+def _print(opened: Opened, found: list[ServerStatus], now: Container[str]) -> None:
     from callgate.cli.tools_lines import print_lines
 
     print_table(
@@ -95,21 +113,27 @@ def _print(opened: Opened, found: list[ServerStatus]) -> None:
         ),
     )
     typer.echo("")
-    lines = [line for one in found for line in server_lines(one, opened)]
+    lines = [line for one in found for line in server_lines(one, opened, now)]
     print_lines(console(), lines)
     typer.echo("")
 
 
-def server_lines(status: ServerStatus, opened: Opened) -> list[Line]:
-    """A server's identity, and what is odd about it."""
+def server_lines(status: ServerStatus, opened: Opened, now: Container[str]) -> list[Line]:
+    """A server's identity, whether it is the one it has now where there are several, and what is odd about it."""
     from callgate.cli.tools_lines import said
 
     lines = [said(f"{shown(status.seen.name)}: {shown(status.seen.server_id)}", rest="    ")]
+    twice = any(one.startswith(_TWICE) for one in status.oddities)
+    current = status.seen.server_id in now
+    if twice:
+        told = "current: this is the server as it is now" if current else "former: the server has another identity now"
+        lines.append(said(told, "green" if current else "", lead="  ", rest="    "))
     lines += [said(f"odd: {shown(one)}", "yellow", lead="  ", rest="    ") for one in status.oddities]
     lines += [said(f"warning: {shown(one)}", "yellow", lead="  ", rest="    ") for one in status.seen.warnings]
     if status.seen.problem:
         lines.append(said(f"problem: {shown(status.seen.problem)}", "red", lead="  ", rest="    "))
-    if status.oddities and not status.connected:
+    # What is there twice is dropped once: the identity that the server has now stays.
+    if any(not (current and one.startswith(_TWICE)) for one in status.oddities) and not status.connected:
         command = opened.command("tools", "forget", "--server", status.seen.server_id)
         lines.append(said(f"to drop it: {command}", lead="  ", rest="    "))
     return lines

@@ -11,7 +11,8 @@ from callgate.cli.pinned import Opened, shown
 if TYPE_CHECKING:
     from callgate.pinning.views import Difference, ToolView
 
-_DIGITS: Final = 8
+# Enough to look at a text. To approve one takes all of its hash.
+DIGITS: Final = 8
 
 
 class Compared(NamedTuple):
@@ -63,14 +64,19 @@ def _kept(opened: Opened, view: ToolView) -> list[_Kept]:
 def _by_hash(view: ToolView, kept: list[_Kept], given: str) -> _Kept:
     from callgate.errors import CallgateError
 
-    digits = given.strip().lower().removeprefix("sha256:")
+    # As the list prints it, with the mark that there is more.
+    digits = given.strip().lower().removeprefix("sha256:").removesuffix("…")
     found = [one for one in kept if one.approval_hash.removeprefix("sha256:").startswith(digits)]
-    if len(digits) < _DIGITS or len(found) != 1:
-        texts = "\n".join(f"  {one.told}" for one in kept)
-        raise CallgateError(
-            f"no text of {shown(view.tool)} is kept under the hash {given!r}", advice=f"These are:\n{texts}"
-        )
-    return found[0]
+    if len(digits) >= DIGITS and len(found) == 1:
+        return found[0]
+    if len(digits) < DIGITS:
+        what = f"{given!r} is too little of a hash: give its first {DIGITS} digits or more"
+    elif found:
+        what = f"{len(found)} texts of {shown(view.tool)} have hashes that begin with {given!r}: give all digits"
+    else:
+        what = f"no text of {shown(view.tool)} is kept under the hash {given!r}"
+    texts = "\n".join(f"  {one.told}" for one in kept)
+    raise CallgateError(what, advice=f"These are kept:\n{texts}")
 
 
 def _difference(view: ToolView, old: _Kept, new: _Kept) -> Difference:

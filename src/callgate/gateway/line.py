@@ -185,9 +185,8 @@ def whom(context: Context) -> str:
 
 
 def caller_of(context: Context) -> str:
-    """Who may use an approval: the session, or whoever calls where there is none; of a verified agent only itself."""
-    if context.caller is None:
-        return context.session or whom(context)
+    """Who may use an approval: whoever it was asked for, in the same session where there is one. A session's id can be
+    read by others on its way; who has it and calls from elsewhere is somebody else."""
     return f"{whom(context)} {context.session or ''}"
 
 

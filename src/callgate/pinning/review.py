@@ -163,7 +163,7 @@ class Sitting:
             yield "Its text has changed since it was blocked; it stays blocked."
         if pin is None:
             former = self._book.latest_of(one.seen.lineage, tool.tool)
-            if former is not None and former.server_id != one.seen.server_id:
+            if former is not None and former.server_id != one.seen.server_id and self._holds(former):
                 yield f"It was approved for {former.server_id}, not yet for {one.seen.server_id}."
         for other in self.known.blocked(one.seen.lineage, tool.tool):
             if other.server_id != one.seen.server_id:
@@ -171,6 +171,11 @@ class Sitting:
                 yield f"{other.approved_by} blocked it under another identity of this server, {other.server_id}{why}."
         if self._settings.strict_schemas and (why := self._looking.catch_all(listed)):
             yield f"It cannot be approved, because pinning.strict_schemas is on and its input schema is open: {why}."
+
+    def _holds(self, former: Pin) -> bool:
+        """Whether an approval is still the last word under its identity: nobody has blocked or withdrawn it since."""
+        newest = self._book.pin(former.server_id, former.tool)
+        return newest is not None and newest.action == "approve"
 
 
 def _refusal(standing: Standing) -> str:

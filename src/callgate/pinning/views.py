@@ -74,6 +74,11 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in (State.NEW, State.CHANGED, State.RETIRED)
 
     @property
+    def held(self) -> bool:
+        """Approved, and closed until its server was reviewed together with another."""
+        return self.state is State.APPROVED and bool(self.refusal)
+
+    @property
     def hard(self) -> tuple[Finding, ...]:
         return tuple(found for found in self.findings if found.tier == "hard")
 

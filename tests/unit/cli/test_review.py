@@ -1,13 +1,12 @@
-"""`callgate review` on a real terminal, and without one."""
+"""`callgate review` on a real terminal."""
 
-import json
 import re
-import shlex
+import time
 
 import pytest
 
-from callgate.cli import run
 from callgate.cli.common import operator
+from callgate.pinning.model import Connected
 from support.nursery import CALLGATE
 from support.registry import requirement
 from support.terminal import Terminal
@@ -168,7 +167,7 @@ def test_hard_findings_are_overridden_by_typing_it(room, on):
     seen.press("o")
     seen.expect("Type `override`:")
     seen.press("override\r")
-    seen.expect("approve in spite of findings")
+    seen.expect("approve in spite of hard findings")
     seen.expect("[y] store")
     seen.press("y")
     assert seen.end() == 0
@@ -283,47 +282,25 @@ def test_a_plain_terminal_without_colours(room, on, term, monkeypatch):
     assert "\x1b[1;32m" not in seen.raw
 
 
-# -- without a terminal ----------------------------------------------------------------------------------------
-
-
-def test_without_a_terminal_it_prints_everything_and_fails_while_something_waits(room):
-    room.met("notes", LIST)
-    room.met("mail", SEND)
-    said = room("review", code=1)
-    for part in ("You approve for", "List the notes.", "Send a mail.", NOTES, MAIL):
-        assert part in said.out
-    commands = re.findall(r"To approve exactly this:  (.*)", said.out)
-    assert len(commands) == 2
-    for command in commands:
-        assert run(shlex.split(command)[1:]) == 0
-    said = room("review", code=1).out
-    assert "mail and notes were never on one review" in said
-    assert run(shlex.split(said.partition("were reviewed together: ")[2].splitlines()[0])[1:]) == 0
-    assert "Nothing waits for review." in room("review").err
-
-
-def test_a_gate_for_builds(room):
-    room.met("notes", LIST)
+def test_two_servers_of_one_name_are_told_apart(room, on):
+    now = int(time.time() * 1000)
+    for one in ("npm:one@1.0.0", "npm:other@1.0.0"):
+        digest = room.met("notes", LIST, server_id=one, connected=False)["list_notes"]
+        # Two editors, each with a server of its own under the same name.
+        place = Connected("notes", "", one, f"gateway of {one}", now + 3_600_000)
+        assert room.shelf(lambda shelf, place=place: shelf.connect(place, now, 100))
+        room("tools", "approve", "--server", one, "--tool", "list_notes", "--hash", digest)
     said = room("review", "--check", code=1).out
-    assert "list_notes on notes" in said
-    assert "List the notes." not in said
-    room.approve("notes", "list_notes")
+    assert "notes and notes were never on one review" in said
+    told = said.partition("2 servers have the name notes:\n")[2].splitlines()[:2]
+    assert [line.strip() for line in told] == ["npm:one@1.0.0", "npm:other@1.0.0"]
+    seen = on(rows=100)
+    assert "npm:other@1.0.0" in seen.expect("[a] reviewed together").partition("2 servers have the name")[2]
+    seen.press("a")
+    seen.expect("[y] store this decision")
+    seen.press("y")
+    assert seen.end() == 0
     room("review", "--check")
-    room.met("notes", {**LIST, "description": "Other."})
-    room("review", "--check", code=1)
-
-
-@requirement("TP-036")
-def test_the_review_as_json_has_the_tools_of_both_servers(room):
-    room.met("notes", LIST)
-    room.met("mail", SEND)
-    found = room.json("review", code=1)
-    assert {(one["seen"]["name"], tool["tool"]) for one in found["servers"] for tool in one["tools"]} == {
-        ("notes", "list_notes"),
-        ("mail", "send"),
-    }
-    assert found["pending"] == 2
-    assert json.dumps(found)
 
 
 @requirement("TP-074")

@@ -94,12 +94,19 @@ def test_the_list_says_how_each_tool_stands_and_what_to_do(small):
     assert "No tool is blocked." in small("tools", "list", "--state", "blocked").err
 
 
-def test_the_digits_of_the_list_are_enough_to_approve(small):
-    small.met("notes", LIST)
-    digits = small("tools", "list").out.splitlines()[1].split()[3]
-    assert len(digits) == 16
-    small("tools", "approve", "--server", "notes", "--tool", "list_notes", "--hash", digits)
-    assert small.states() == {"list_notes": "approved"}
+def test_the_digits_of_the_list_are_enough_to_compare_and_not_to_approve(small):
+    old = small.met("notes", LIST)["list_notes"]
+    said = small("tools", "list")
+    digits = said.out.splitlines()[1].split()[3]
+    assert digits == f"{old[7:23]}…"
+    assert f"which `callgate tools list --json --store {small.url}` prints" in said.err
+    small.met("notes", {**LIST, "description": "List the notes of everybody."})
+    named = ("--server", "notes", "--tool", "list_notes")
+    for given in (digits, digits[:16], digits[:8]):
+        assert "{+" in small("tools", "diff", *named, "--from", given).out
+        assert "all 64 digits" in small("tools", "approve", *named, "--hash", given, code=1).err
+    assert "first 8 digits or more" in small("tools", "diff", *named, "--from", digits[:7], code=1).err
+    assert small.states() == {"list_notes": "new"}
 
 
 def test_the_list_says_why_a_tool_cannot_be_approved(small):
@@ -196,6 +203,42 @@ def test_blocked_stays_blocked_and_withdrawn_waits_again(room):
     assert [one["action"] for one in room.json("tools", "history", "--tool", "delete_note")] == ["block", "withdraw"]
 
 
+def test_what_was_withdrawn_is_compared_without_contradiction(small):
+    small.met("notes", DELETE)
+    small.approve("notes", "delete_note")
+    named = ("--server", "notes", "--tool", "delete_note")
+    small("tools", "withdraw", *named, "--note", "wait for legal")
+    for verb in ("diff", "show"):
+        said = small("tools", verb, *named).out
+        assert "Nothing changed since it was approved by" in said
+        assert "withdrawn " in said
+        assert "wait for legal" in said
+        assert "\nChanged since" not in said
+    small.met("notes", {**DELETE, "description": "Harmless."})
+    said = small("tools", "diff", *named).out
+    assert "\nChanged since it was approved by" in said
+    assert "withdrawn " in said
+
+
+def test_an_approved_tool_that_is_held_says_so_and_what_to_do(small):
+    same = entry("read", "Read it.", LIST["inputSchema"])
+    first = small.met("notes", same)["read"]
+    second = small.met("mail", same)["read"]
+    small("tools", "approve", "--server", NOTES, "--tool", "read", "--hash", first)
+    said = small("tools", "approve", "--server", MAIL, "--tool", "read", "--hash", second)
+    assert "Approved: read on mail" in said.out
+    assert "Not open yet: read on mail: nobody has reviewed mail together with notes" in said.err
+    assert "1 set of servers waits for review still: `callgate review --store " in said.err
+    listed = small("tools", "list")
+    assert len(re.findall(r"read +approved, held ", listed.out)) == 2
+    assert "2 approved tools are held until servers were reviewed together: `callgate review --store " in listed.err
+    assert {row["held"] for row in small.json("tools", "list")} == {True}
+    assert typed(small, listed.err.partition("together: `")[2].partition("`")[0]) == 1
+    (one,) = small.json("review", code=1)["sets"]
+    small("tools", "together", "--version", one["version"])
+    assert {row["held"] for row in small.json("tools", "list")} == {False}
+
+
 def test_hard_findings_want_to_be_overridden(room):
     digest = room.met("mail", POISONED)["add"]
     words = ("tools", "approve", "--server", "mail", "--tool", "add", "--hash", digest)
@@ -233,7 +276,7 @@ def test_what_is_not_there_is_refused_with_what_is(small, verb):
     assert typed(small, said.partition("`")[2].partition("`")[0]) == 0
 
 
-@pytest.mark.parametrize("given", ["", "abc", "sha256:abc", "x" * 64, "0" * 15])
+@pytest.mark.parametrize("given", ["", "abc", "sha256:abc", "x" * 64, "0" * 16, "0" * 65])
 def test_too_little_of_a_hash_approves_nothing(small, given):
     small.met("notes", LIST)
     said = small("tools", "approve", "--server", "notes", "--tool", "list_notes", "--hash", given, code=1).err
@@ -250,8 +293,9 @@ def test_a_hash_that_nothing_has_approves_nothing(small):
 
 def test_an_approval_names_its_tool_and_its_text(small):
     small.met("notes", LIST)
-    assert "one tool and one text" in small("tools", "approve", "--server", "notes", code=1).err
-    assert "Leave out" in small("tools", "approve", "--server", "notes", "--from", "x.json", code=1).err
+    for words in ((), ("--server", "notes"), ("--server", "notes", "--hash", "0" * 64)):
+        assert "one tool and one text" in " ".join(small("tools", "approve", *words, code=2).err.split())
+    assert "leave out" in small("tools", "approve", "--server", "notes", "--from", "x.json", code=2).err
 
 
 def test_a_block_needs_a_reason(small):
@@ -297,68 +341,3 @@ def test_suggestions_keep_the_configuration_and_the_store(here, capsys):
     command = capsys.readouterr().err.partition("`")[2].partition("`")[0]
     assert shlex.split(command) == ["callgate", "review", "-c", str(config)]
     assert run(shlex.split(command)[1:]) == 1
-
-
-# -- a file of reviewed tools ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def lock(small, here):
-    small.met("notes", DELETE, LIST)
-    small.met("mail", entry("send", "Send a mail."))
-    path = here / "tools.json"
-    path.write_text(small("tools", "list", "--json").out)
-    return path
-
-
-def test_a_reviewed_list_is_approved_whole(small, lock):
-    said = small("tools", "approve", "--from", str(lock)).out
-    assert said.count("Approved: ") == 3
-    assert set(small.states().values()) == {"approved"}
-    assert set(small.json("tools", "history")[0]["together"]) == {NOTES, MAIL}
-    assert small("tools", "approve", "--from", str(lock)).out == "Approved before: 3.\n"
-    assert len(small.json("tools", "history")) == 3
-
-
-def test_a_reviewed_list_is_approved_not_at_all_if_one_tool_changed(small, lock):
-    small.met("mail", entry("send", "Send a mail, and a copy to us."))
-    said = small("tools", "approve", "--from", str(lock), code=1).err
-    assert "(tool_changed)" in said
-    assert typed(small, said.partition("send on mail: ")[2].strip()) == 0
-    assert set(small.states().values()) == {"new"}
-
-
-def test_a_reviewed_list_does_not_lift_a_block(small, lock):
-    small("tools", "block", "--server", "mail", "--tool", "send", "--note", "no")
-    said = small("tools", "approve", "--from", str(lock), code=1).err
-    assert "(tool_blocked)" in said
-    assert small.states() == {"delete_note": "new", "list_notes": "new", "send": "blocked"}
-    assert typed(small, said.splitlines()[-1].strip()) == 0
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{}",
-        "[]",
-        '[{"tool": "x"}]',
-        "[1]",
-        '["x"]',
-        "[" * 100_000,
-        '[{"server_id": "a", "tool": "b", "approval_hash": 1}]',
-    ],
-)
-def test_a_file_that_is_no_list_of_tools(small, here, text):
-    (here / "bad.json").write_text(text)
-    assert "is not a list of tools" in small("tools", "approve", "--from", "bad.json", code=1).err
-
-
-def test_a_file_that_names_a_tool_twice_or_one_that_was_never_met(small, lock, here):
-    rows = json.loads(lock.read_text())
-    lock.write_text(json.dumps([*rows, rows[0]]))
-    assert "twice" in small("tools", "approve", "--from", str(lock), code=1).err
-    lock.write_text(json.dumps([*rows, {**rows[0], "tool": "never"}]))
-    assert "(tool_unknown)" in small("tools", "approve", "--from", str(lock), code=1).err
-    assert "cannot be read" in small("tools", "approve", "--from", "nowhere.json", code=1).err
-    assert set(small.states().values()) == {"new"}

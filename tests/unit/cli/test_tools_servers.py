@@ -73,6 +73,23 @@ def test_orphans_and_duplicates_are_listed(room):
     assert [action for action, _, _ in room.records()] == ["pinning.forget"]
 
 
+@pytest.mark.parametrize("connected", [True, False])
+def test_after_an_update_only_the_former_identity_is_to_be_dropped(room, connected):
+    room.met("notes", LIST, server_id="npm:notes@1.0.0", at=now() - DAY, connected=False)
+    room.met("notes", LIST, server_id="npm:notes@2.0.0", connected=connected)
+    found = {one["server_id"]: one["current"] for one in room.json("tools", "servers", "--odd")["servers"]}
+    assert found == {"npm:notes@1.0.0": False, "npm:notes@2.0.0": True}
+    said = room("tools", "servers").out
+    former, current = (said.partition(f"notes: npm:notes@{number}.0.0\n")[2] for number in (1, 2))
+    assert current.startswith("  current: ")
+    assert former.startswith("  former: ")
+    (command,) = [line.partition(": ")[2] for line in said.splitlines() if "to drop it" in line]
+    assert "npm:notes@1.0.0" in command
+    assert run([*shlex.split(command)[1:], "--yes"]) == 0
+    room.quiet()
+    assert "No server is orphaned or there twice." in room("tools", "servers", "--odd").err
+
+
 def test_a_version_that_is_not_pinned_is_warned_about(room):
     room.met("notes", LIST, warnings=("npx takes whatever\x1b[31m is newest; write @1.2.3.",))
     said = room("tools", "servers", "--odd").out

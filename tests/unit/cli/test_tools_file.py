@@ -1,0 +1,96 @@
+"""A file of reviewed tools: all of it is approved, or nothing."""
+
+import json
+import shlex
+
+import pytest
+
+from callgate.cli import run
+from support.toolroom import MAIL, NOTES, entry, sqlite
+
+DELETE = entry(
+    "delete_note",
+    "Delete a note for good.\n\nThe note cannot be brought back.",
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 20, "description": "Which one."}},
+        "required": ["name"],
+        "additionalProperties": False,
+    },
+)
+LIST = entry("list_notes", "List the notes.", {"type": "object", "properties": {}, "additionalProperties": False})
+
+
+@pytest.fixture
+def small(here, capsys):
+    return sqlite(here, capsys)
+
+
+def typed(room, command):
+    """A suggested command, typed as it stands; the address of a PostgreSQL store is not repeated in it."""
+    _, *words = shlex.split(command)
+    found = run([room.url if word == "URL" else word for word in words])
+    room.quiet()
+    return found
+
+
+@pytest.fixture
+def lock(small, here):
+    small.met("notes", DELETE, LIST)
+    small.met("mail", entry("send", "Send a mail."))
+    path = here / "tools.json"
+    path.write_text(small("tools", "list", "--json").out)
+    return path
+
+
+def test_a_reviewed_list_is_approved_whole(small, lock):
+    said = small("tools", "approve", "--from", str(lock)).out
+    assert said.count("Approved: ") == 3
+    assert set(small.states().values()) == {"approved"}
+    assert set(small.json("tools", "history")[0]["together"]) == {NOTES, MAIL}
+    assert small("tools", "approve", "--from", str(lock)).out == "Approved before: 3.\n"
+    assert len(small.json("tools", "history")) == 3
+
+
+def test_a_reviewed_list_is_approved_not_at_all_if_one_tool_changed(small, lock):
+    small.met("mail", entry("send", "Send a mail, and a copy to us."))
+    said = small("tools", "approve", "--from", str(lock), code=1).err
+    assert "(tool_changed)" in said
+    assert typed(small, said.partition("send on mail: ")[2].strip()) == 0
+    assert set(small.states().values()) == {"new"}
+
+
+def test_a_reviewed_list_does_not_lift_a_block(small, lock):
+    small("tools", "block", "--server", "mail", "--tool", "send", "--note", "no")
+    said = small("tools", "approve", "--from", str(lock), code=1).err
+    assert "(tool_blocked)" in said
+    assert small.states() == {"delete_note": "new", "list_notes": "new", "send": "blocked"}
+    assert typed(small, said.splitlines()[-1].strip()) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '[{"tool": "x"}]',
+        "[1]",
+        '["x"]',
+        "[" * 100_000,
+        '[{"server_id": "a", "tool": "b", "approval_hash": 1}]',
+    ],
+)
+def test_a_file_that_is_no_list_of_tools(small, here, text):
+    (here / "bad.json").write_text(text)
+    assert "is not a list of tools" in small("tools", "approve", "--from", "bad.json", code=1).err
+
+
+def test_a_file_that_names_a_tool_twice_or_one_that_was_never_met(small, lock, here):
+    rows = json.loads(lock.read_text())
+    lock.write_text(json.dumps([*rows, rows[0]]))
+    assert "twice" in small("tools", "approve", "--from", str(lock), code=1).err
+    lock.write_text(json.dumps([*rows, {**rows[0], "tool": "never"}]))
+    assert "(tool_unknown)" in small("tools", "approve", "--from", str(lock), code=1).err
+    assert "cannot be read" in small("tools", "approve", "--from", "nowhere.json", code=1).err
+    assert set(small.states().values()) == {"new"}
