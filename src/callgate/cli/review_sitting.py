@@ -130,12 +130,12 @@ class Sitting:
 
     def _against(self, view: ToolView) -> list[str]:
         """What an approval of this tool would have to overrule, in sentences."""
-        found = ["There are hard findings."] if view.hard else []
+        found = ["There are hard findings."] if _inspected(view) else []
         return [*found, *(f"{blocked_words(pin)}." for pin in self._blocks.of(view))]
 
     def _what_of(self, view: ToolView) -> str:
         blocked = "a block" if self._blocks.of(view) else ""
-        return " and ".join(what for what in (blocked, "hard findings" if view.hard else "") if what)
+        return " and ".join(what for what in (blocked, "hard findings" if _inspected(view) else "") if what)
 
     def _keys(self, view: ToolView) -> dict[str, str]:
         if not self._against(view):
@@ -304,3 +304,10 @@ def _key(view: ToolView) -> tuple[str, str]:
 
 def _text(view: ToolView) -> tuple[str, str, str]:
     return view.server_id, view.tool, view.approval_hash
+
+
+def _inspected(view: ToolView) -> bool:
+    """Whether the text itself has something that an approval overrules; a block is told by itself."""
+    from callgate.pinning.model import BLOCKED_BEFORE
+
+    return any(finding.rule != BLOCKED_BEFORE for finding in view.hard)

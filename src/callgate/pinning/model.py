@@ -13,6 +13,8 @@ SCHEME: Final = 1
 # The tool that the gateway itself offers while something waits for review.
 PENDING_TOOL: Final = "callgate_pending"
 # In the `_meta` of a list of tools, and of a call that wants to be held to it.
+# The rule of a finding that comes from a decision: a block of the tool under another identity.
+BLOCKED_BEFORE: Final = "decision.blocked"
 TOOLSET_META: Final = "dev.callgate/toolset"
 
 Action: TypeAlias = Literal["approve", "block", "withdraw"]

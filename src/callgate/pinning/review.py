@@ -14,7 +14,7 @@ from callgate.pinning.diffing import difference
 from callgate.pinning.judging import Standing, judge
 from callgate.pinning.known import Known
 from callgate.pinning.looking import Looking
-from callgate.pinning.model import Finding, Listed, Pin, State, ToolSeen
+from callgate.pinning.model import BLOCKED_BEFORE, Finding, Listed, Pin, State, ToolSeen
 from callgate.pinning.settings import Settings
 from callgate.pinning.views import Difference, Review, ServerView, ToolView
 from callgate.pinning.words import Effort
@@ -127,8 +127,16 @@ class Sitting:
 
     def _findings(self, one: Present, tool: ToolSeen, standing: Standing, *, whole: bool) -> tuple[Finding, ...]:
         if whole or standing.state not in (State.APPROVED, State.GONE):
-            return self.combined.findings(one, tool)
+            return self.findings(one, tool)
         return self.combined.crossing(one.seen.server_id).get(tool.tool, ())
+
+    def findings(self, one: Present, tool: ToolSeen) -> tuple[Finding, ...]:
+        """What a reviewer should know of a tool: from the inspection, and from blocks under other identities."""
+        blocks = self.known.blocked(one.seen.lineage, tool.tool)
+        if not blocks:
+            return self.combined.findings(one, tool)
+        found = [_blocked(pin) for pin in blocks if pin.server_id != one.seen.server_id]
+        return (*found, *self.combined.findings(one, tool))
 
     def _standing(self, one: Present, tool: ToolSeen, listed: Listed) -> Standing:
         if tool.gone and not self._book.broken:
@@ -165,10 +173,6 @@ class Sitting:
             former = self._book.latest_of(one.seen.lineage, tool.tool)
             if former is not None and former.server_id != one.seen.server_id and self._holds(former):
                 yield f"It was approved for {former.server_id}, not yet for {one.seen.server_id}."
-        for other in self.known.blocked(one.seen.lineage, tool.tool):
-            if other.server_id != one.seen.server_id:
-                why = f": {other.note}" if other.note else ""
-                yield f"{other.approved_by} blocked it under another identity of this server, {other.server_id}{why}."
         if self._settings.strict_schemas and (why := self._looking.catch_all(listed)):
             yield f"It cannot be approved, because pinning.strict_schemas is on and its input schema is open: {why}."
 
@@ -176,6 +180,18 @@ class Sitting:
         """Whether an approval is still the last word under its identity: nobody has blocked or withdrawn it since."""
         newest = self._book.pin(former.server_id, former.tool)
         return newest is not None and newest.action == "approve"
+
+
+def _blocked(pin: Pin) -> Finding:
+    """A block that was made of another version of the same server; approving the tool now overrules it."""
+    why = f": {pin.note}" if pin.note else ""
+    return Finding(
+        BLOCKED_BEFORE,
+        "hard",
+        "name",
+        f"{pin.approved_by} blocked it under another identity of this server, {pin.server_id}{why}.",
+        "Who blocks a tool means the tool, not one version of its server.",
+    )
 
 
 def _refusal(standing: Standing) -> str:

@@ -154,7 +154,7 @@ class Pins:
                     seen,
                     listed,
                     pin,
-                    sitting.combined.findings(one, seen) if approving else (),
+                    sitting.findings(one, seen) if approving else (),
                     self._reviewer.looking.catch_all(listed) if approving else "",
                 )
             )

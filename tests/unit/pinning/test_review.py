@@ -1,7 +1,9 @@
 """What a reviewer is shown: everything, unshortened, with what changed and what was found, of all servers together."""
 
 import pytest
+from msgspec import structs
 
+from callgate.errors import Reason, Refused
 from callgate.pinning.identity import http_identity, stdio_identity
 from callgate.pinning.model import State
 from callgate.pinning.review import summary
@@ -163,7 +165,15 @@ async def test_a_tool_blocked_under_another_identity_is_said_to_be(room):
     await room.meet("mail", entry("read"), identity=two)
     view = await room.view("mail", "read")
     assert view.state is State.NEW
-    assert any("ann blocked it" in hint and "leaks" in hint for hint in view.hints)
+    (finding,) = view.hard
+    assert "ann blocked it" in finding.what
+    assert "leaks" in finding.what
+    chosen = Choice("approve", two.server_id, "read", view.approval_hash)
+    with pytest.raises(Refused) as refused:
+        await room.pins.decide([chosen], by="bob")
+    assert refused.value.reason is Reason.FINDINGS_NOT_OVERRIDDEN
+    (pin,) = await room.pins.decide([structs.replace(chosen, override=True)], by="bob")
+    assert pin.overrides == ("decision.blocked",)
 
 
 @requirement("TP-026")
