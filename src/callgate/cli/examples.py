@@ -43,7 +43,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "tools block": ("tools block --server files --tool wipe --note 'never needed'",),
     "tools withdraw": ("tools withdraw --server files --tool read_file",),
-    "tools together": ("tools together --version 0a1b2c3d4e5f6071",),
+    "tools together": ('tools together --version "$VERSION"',),
     "tools history": ("tools history --server files --tool read_file",),
     "tools servers": ("tools servers", "tools servers --odd"),
     "tools forget": ("tools forget --server old-files --yes",),

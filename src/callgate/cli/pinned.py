@@ -192,7 +192,7 @@ def shown(text: str) -> str:
 
 
 def short_hash(approval_hash: str) -> str:
-    """Enough digits of a hash to be taken for it on a command line."""
+    """Enough digits of a hash for people to tell texts apart; nothing is approved by them."""
     return approval_hash.removeprefix("sha256:")[:_DIGITS] or "-"
 
 

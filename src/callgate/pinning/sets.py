@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -16,8 +16,6 @@ from callgate.pinning.book import Book
 from callgate.pinning.document import digest
 from callgate.pinning.model import Finding, Pin
 from callgate.pinning.settings import Settings
-
-_VERSION_DIGITS: Final = 16
 
 # What was found in each tool of each server: server_id, tool.
 Found: TypeAlias = Mapping[str, Mapping[str, Sequence[Finding]]]
@@ -54,10 +52,11 @@ class Together:
 def set_version(members: Iterable[Member], texts: Mapping[str, str]) -> str:
     """Digits that change when a server comes, goes or becomes another one, or a text of its tools does.
 
-    `texts` has a digest of each server's tools.
+    `texts` has a digest of each server's tools. All digits: servers choose their texts, and must not find two sets of
+    them that are confirmed by the same.
     """
     parts = sorted({(member.name, member.server_id) for member in members})
-    return digest([[name, one, texts.get(one, "")] for name, one in parts])[7 : 7 + _VERSION_DIGITS]
+    return digest([[name, one, texts.get(one, "")] for name, one in parts]).removeprefix("sha256:")
 
 
 def by_group(members: Iterable[Member]) -> dict[str, list[Member]]:
