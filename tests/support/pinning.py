@@ -41,6 +41,8 @@ class Site:
     gateway: Gateway
     servers: dict[str, Shifty]
     visitors: list[Visitor] = field(default_factory=list)
+    # What was blocked here: server, identity and tool.
+    blocked: list[tuple[str, str, str]] = field(default_factory=list)
 
     def __getitem__(self, name: str) -> Shifty:
         return self.servers[name]
@@ -117,12 +119,20 @@ class Site:
         """A reviewer approves each of these tools as it is listed now."""
         for tool in tools:
             seen = self.seen(server, tool)
+            self._lift(server, tool, seen.server_id)
             words = ["--server", seen.server_id, "--tool", tool, "--hash", seen.approval_hash]
             self.command("tools", "approve", *words, *(["--override"] if override else []))
 
     def block(self, server: str, tool: str, note: str = "not here") -> None:
-        words = ("--server", self.seen(server, tool).server_id, "--tool", tool, "--note", note)
-        self.command("tools", "block", *words)
+        identity = self.seen(server, tool).server_id
+        self.command("tools", "block", "--server", identity, "--tool", tool, "--note", note)
+        self.blocked.append((server, identity, tool))
+
+    def _lift(self, server: str, tool: str, identity: str) -> None:
+        """Take back what an earlier test blocked of another server in the same place: it would count here too."""
+        for one in [one for one in self.blocked if one[::2] == (server, tool) and one[1] != identity]:
+            self.command("tools", "withdraw", "--server", one[1], "--tool", tool)
+            self.blocked.remove(one)
 
     def withdraw(self, server: str, tool: str) -> None:
         self.command("tools", "withdraw", "--server", self.seen(server, tool).server_id, "--tool", tool)
