@@ -12,7 +12,7 @@ from rich.table import Table
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
-CPU_LIMIT = 1.5
+CPU_LIMIT = 1.6
 THROUGHPUT_LIMIT = 10.0
 APPROVAL_LIMIT = 0.6
 RECALL_LIMIT = 0.85
