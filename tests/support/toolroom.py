@@ -31,6 +31,22 @@ def entry(name: str, description: str | None = "Does it.", schema: Any = None, *
     return {**made, "inputSchema": {"type": "object"} if schema is None else schema, **members}
 
 
+# Of a server for notes.
+DELETE: Final = entry(
+    "delete_note",
+    "Delete a note for good.\n\nThe note cannot be brought back.",
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 20, "description": "Which one."}},
+        "required": ["name"],
+        "additionalProperties": False,
+    },
+)
+LIST: Final = entry(
+    "list_notes", "List the notes.", {"type": "object", "properties": {}, "additionalProperties": False}
+)
+
+
 class Toolroom:
     """A store, what was met on it, and verbs with what they print."""
 

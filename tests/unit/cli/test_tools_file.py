@@ -6,19 +6,7 @@ import shlex
 import pytest
 
 from callgate.cli import run
-from support.toolroom import MAIL, NOTES, entry, sqlite
-
-DELETE = entry(
-    "delete_note",
-    "Delete a note for good.\n\nThe note cannot be brought back.",
-    {
-        "type": "object",
-        "properties": {"name": {"type": "string", "maxLength": 20, "description": "Which one."}},
-        "required": ["name"],
-        "additionalProperties": False,
-    },
-)
-LIST = entry("list_notes", "List the notes.", {"type": "object", "properties": {}, "additionalProperties": False})
+from support.toolroom import DELETE, LIST, MAIL, NOTES, entry, sqlite
 
 
 @pytest.fixture
