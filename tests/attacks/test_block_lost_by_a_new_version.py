@@ -88,9 +88,10 @@ def test_wherever_it_is_offered_the_block_is_told(room):
     assert rows["read"]["blocked_as"] == []
     checked = room("review", "--check", code=1).out
     assert f"{operator()} blocked it" in checked
-    shown = room("tools", "show", *NAMED).err
-    assert f"{operator()} blocked it" in shown
-    command = next(line for line in shown.splitlines() if "approve exactly" in line).partition(": ")[2]
+    shown = room("tools", "show", *NAMED)
+    assert shown.out.count("blocked it under another identity") == 1
+    assert "blocked it" not in shown.err
+    command = next(line for line in shown.err.splitlines() if "approve exactly" in line).partition(": ")[2]
     assert "--override" in command
     assert typed(room, command.strip()) == 0
     assert room.states()["wipe"] == "approved"

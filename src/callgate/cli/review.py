@@ -68,7 +68,6 @@ def nothing_waits(opened: Opened, found: Review) -> None:
 
 def _print(opened: Opened, found: Review, *, check: bool, as_json: bool) -> None:
     from callgate.cli.review_overview import held_back, overview
-    from callgate.cli.tools_blocks import Blocks
     from callgate.cli.tools_hints import how_to_decide, how_to_read
     from callgate.cli.tools_lines import heading, print_lines, said
     from callgate.cli.tools_show import tool_lines
@@ -81,14 +80,13 @@ def _print(opened: Opened, found: Review, *, check: bool, as_json: bool) -> None
         return
     out = console()
     print_lines(out, overview(found))
-    blocks = Blocks(opened)
     for at, view in enumerate(found.pending, 1):
         name = f"{shown(view.tool)} on {shown(view.server)}"
         print_lines(out, heading(f"── {at} of {len(found.pending)}: {name}, {view.state} ──"))
         if not check:
             print_lines(out, tool_lines(view))
         told = [how_to_read(opened, view)] if check else [""]
-        told.append(how_to_decide(opened, view, blocks))
+        told.append(how_to_decide(opened, view))
         print_lines(out, [said(line) for line in "\n".join(told).split("\n")])
     for one in found.sets:
         if one.reviewed:

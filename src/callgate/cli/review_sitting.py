@@ -10,7 +10,7 @@ from callgate.cli.pinned import Opened, shown
 from callgate.cli.review_keys import END, NEXT
 from callgate.cli.review_overview import held_back, overview, set_lines
 from callgate.cli.review_screen import Screen
-from callgate.cli.tools_blocks import Blocks, blocked_words
+from callgate.cli.tools_blocks import blocked_words
 from callgate.cli.tools_lines import Line, blank, heading, said
 from callgate.cli.tools_show import raw_lines, tool_lines
 
@@ -56,7 +56,6 @@ class Sitting:
         self._sets: dict[str, SetView] = {}
         # By its text: another one that comes meanwhile was not shown.
         self._shown: set[tuple[str, str, str]] = set()
-        self._blocks = Blocks(opened)
         # Whether what is said at the end may still be that nothing was.
         self.stored = False
 
@@ -131,10 +130,10 @@ class Sitting:
     def _against(self, view: ToolView) -> list[str]:
         """What an approval of this tool would have to overrule, in sentences."""
         found = ["There are hard findings."] if _inspected(view) else []
-        return [*found, *(f"{blocked_words(pin)}." for pin in self._blocks.of(view))]
+        return [*found, *(f"{blocked_words(pin)}." for pin in view.blocks)]
 
     def _what_of(self, view: ToolView) -> str:
-        blocked = "a block" if self._blocks.of(view) else ""
+        blocked = "a block" if view.blocks else ""
         return " and ".join(what for what in (blocked, "hard findings" if _inspected(view) else "") if what)
 
     def _keys(self, view: ToolView) -> dict[str, str]:
@@ -222,11 +221,10 @@ class Sitting:
 
     def _look_again(self) -> tuple[Review, list[tuple[tuple[str, str], str]]]:
         """What is there now, and what of it is not what was decided on."""
-        before, fresh = self._blocks, self._opened.wait(self._opened.pins.review())
-        self._blocks = Blocks(self._opened)
-        return fresh, list(self._moved(fresh, before))
+        fresh = self._opened.wait(self._opened.pins.review())
+        return fresh, list(self._moved(fresh))
 
-    def _moved(self, fresh: Review, blocks: Blocks) -> Iterator[tuple[tuple[str, str], str]]:
+    def _moved(self, fresh: Review) -> Iterator[tuple[tuple[str, str], str]]:
         """Tools that changed, or that somebody else decided on, since they were shown."""
         before = {_key(view): view for server in self._review.servers for view in server.tools}
         now = {_key(view): view for server in fresh.servers for view in server.tools}
@@ -239,8 +237,8 @@ class Sitting:
             elif new.pin is not None and (old.pin is None or new.pin.seq != old.pin.seq):
                 yield key, f"{shown(new.pin.approved_by)} decided on it: {new.pin.action}"
             elif choice.action == "approve":
-                known = {pin.seq for pin in blocks.of(old)}
-                yield from ((key, blocked_words(pin)) for pin in self._blocks.of(new) if pin.seq not in known)
+                known = {pin.seq for pin in old.blocks}
+                yield from ((key, blocked_words(pin)) for pin in new.blocks if pin.seq not in known)
 
     def _write(self) -> None:
         pins = self._opened.pins

@@ -11,7 +11,7 @@ from callgate.cli import tools_deciding, tools_servers
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, print_json, say
 from callgate.cli.people import moment, print_table
 from callgate.cli.pinned import HOW_TOOLS_COME, Opened, find_server, find_tool, reading, short_hash, shown
-from callgate.cli.tools_blocks import Blocks, blocked_row, blocked_words
+from callgate.cli.tools_blocks import blocked_row, blocked_words
 from callgate.cli.tools_hints import how_to_decide, refused_lines
 from callgate.cli.tools_texts import DIGITS
 
@@ -65,13 +65,12 @@ def list_tools(
     """
     with reading(config, store) as opened:
         views = [view for view in _views(opened, server) if _fits(view, state)]
-        blocks = Blocks(opened)
         if as_json:
-            print_json([row(view, blocks) for view in views])
+            print_json([row(view) for view in views])
             return
         if views:
             _print(views)
-            _print_reasons(views, blocks)
+            _print_reasons(views)
         _what_next(opened, views, state)
 
 
@@ -94,7 +93,7 @@ def _fits(view: ToolView, state: Shown) -> bool:
     return state == Shown.ALL or view.state == state.value
 
 
-def row(view: ToolView, blocks: Blocks) -> dict[str, Any]:
+def row(view: ToolView) -> dict[str, Any]:
     """A tool for machines: enough to approve it, and how it stands."""
     import msgspec
 
@@ -112,7 +111,7 @@ def row(view: ToolView, blocks: Blocks) -> dict[str, Any]:
         "problem": view.problem,
         "refusal": view.refusal,
         "held": view.held,
-        "blocked_as": [blocked_row(pin) for pin in blocks.of(view)],
+        "blocked_as": [blocked_row(pin) for pin in view.blocks],
         "first_seen": view.first_seen,
         "last_seen": view.last_seen,
         "decision": None if view.pin is None else record(view.pin),
@@ -162,14 +161,14 @@ def _part(approval_hash: str) -> str:
     return f"{digits}…" if approval_hash.removeprefix("sha256:") != digits and approval_hash else digits
 
 
-def _print_reasons(views: list[ToolView], blocks: Blocks) -> None:
+def _print_reasons(views: list[ToolView]) -> None:
     """Why some of them cannot be called although nobody is asked about them now, and what stands against others."""
     from callgate.cli.tools_lines import print_lines, said
 
     lines = refused_lines(view for view in views if view.refusal and not view.needs_review and view.state != "gone")
     for view in views:
         if view.needs_review:
-            lines += [f"{shown(view.tool)} on {shown(view.server)}: {blocked_words(pin)}" for pin in blocks.of(view)]
+            lines += [f"{shown(view.tool)} on {shown(view.server)}: {blocked_words(pin)}" for pin in view.blocks]
     if lines:
         typer.echo("")
     print_lines(console(), [said(line, rest="  ") for line in lines])
@@ -218,9 +217,10 @@ def show(
     with reading(config, store) as opened:
         view = find_tool(opened, server, tool)
         if as_json:
-            whole = {key: value for key, value in msgspec.to_builtins(view).items() if key not in ("pin", "difference")}
+            apart = ("pin", "blocks", "difference")
+            whole = {key: value for key, value in msgspec.to_builtins(view).items() if key not in apart}
             changed = None if view.difference is None else _changed(view.difference)
-            print_json({**whole, **row(view, Blocks(opened)), "difference": changed})
+            print_json({**whole, **row(view), "difference": changed})
             return
         print_lines(console(), tool_lines(view))
         if view.needs_review:

@@ -1,8 +1,7 @@
-"""Blocks that another version of the same server left behind: its next identity has no decision, and inherits none."""
+"""How the blocks of `ToolView.blocks` are told: they were made of another version of the same server."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from callgate.cli.people import moment
@@ -10,23 +9,6 @@ from callgate.cli.pinned import Opened, shown
 
 if TYPE_CHECKING:
     from callgate.pinning.model import Pin
-    from callgate.pinning.views import ToolView
-
-
-class Blocks:
-    """The blocks in force by lineage, as of one moment."""
-
-    def __init__(self, opened: Opened) -> None:
-        from callgate.pinning.known import Known
-
-        self._known = Known(opened.pins.book)
-        self._lineages = {one.server_id: one.lineage for one in opened.wait(opened.shelf.servers())}
-
-    def of(self, view: ToolView) -> Sequence[Pin]:
-        """The blocks of this tool under other identities of its server."""
-        lineage = self._lineages.get(view.server_id, "")
-        found = self._known.blocked(lineage, view.tool) if lineage else ()
-        return [pin for pin in found if pin.server_id != view.server_id]
 
 
 def blocked_words(pin: Pin) -> str:

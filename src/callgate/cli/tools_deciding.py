@@ -10,7 +10,7 @@ import typer
 
 from callgate.cli.common import ConfigOption, StoreOption, console, operator
 from callgate.cli.pinned import Opened, changing, find_tool, shown
-from callgate.cli.tools_blocks import Blocks, blocked_words, to_withdraw
+from callgate.cli.tools_blocks import blocked_words, to_withdraw
 from callgate.cli.tools_hints import still_waiting
 
 if TYPE_CHECKING:
@@ -132,14 +132,13 @@ def _not_blocked(opened: Opened, view: ToolView) -> None:
     """What somebody has blocked does not come back as another version of its server unless it is said to."""
     from callgate.errors import Reason, Refused
 
-    blocks = Blocks(opened).of(view)
-    if not blocks:
+    if not view.blocks:
         return
     _print_hard([view])
-    lines = [f"  {to_withdraw(opened, pin)}" for pin in blocks]
+    lines = [f"  {to_withdraw(opened, pin)}" for pin in view.blocks]
     raise Refused(
         Reason.TOOL_BLOCKED,
-        f"{shown(view.tool)}: {'; '.join(map(blocked_words, blocks))}. Nothing was approved (tool_blocked)",
+        f"{shown(view.tool)}: {'; '.join(map(blocked_words, view.blocks))}. Nothing was approved (tool_blocked)",
         advice="To approve it all the same, add --override. To lift the block:\n" + "\n".join(lines),
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from callgate.cli.pinned import Opened, shown
-from callgate.cli.tools_blocks import Blocks, blocked_words, to_withdraw
+from callgate.cli.tools_blocks import blocked_words, to_withdraw
 from callgate.cli.tools_deciding import decide
 from callgate.cli.tools_show import decided
 
@@ -117,11 +117,10 @@ def _not_blocked(opened: Opened, path: Path, views: list[ToolView]) -> None:
     """A file may be older than a block: what somebody has blocked is let in only by somebody who says so."""
     from callgate.errors import Reason, Refused
 
-    blocks = Blocks(opened)
     found: list[tuple[ToolView, Pin]] = []
     for view in views:
         own = [view.pin] if view.state == "blocked" and view.pin is not None else []
-        found += [(view, pin) for pin in (*own, *blocks.of(view))]
+        found += [(view, pin) for pin in (*own, *view.blocks)]
     if found:
         told = [f"  {shown(view.tool)} on {shown(view.server)}: {_blocked(view, pin)}" for view, pin in found]
         commands = dict.fromkeys(f"  {to_withdraw(opened, pin)}" for _, pin in found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from callgate.cli.common import say
 from callgate.cli.pinned import Opened, shown
-from callgate.cli.tools_blocks import Blocks, blocked_words
+from callgate.cli.tools_blocks import blocked_words
 
 if TYPE_CHECKING:
     from callgate.pinning.views import Review, ToolView
@@ -15,19 +15,18 @@ if TYPE_CHECKING:
 _SOME: Final = 5
 
 
-def how_to_decide(opened: Opened, view: ToolView, blocks: Blocks | None = None) -> str:
-    """What to type to decide on this tool, on exactly this text; with the blocks that approving it overrules."""
-    against = (Blocks(opened) if blocks is None else blocks).of(view)
-    override = ("--override",) if view.hard or against else ()
+def how_to_decide(opened: Opened, view: ToolView) -> str:
+    """What to type to decide on this tool, on exactly this text."""
+    override = ("--override",) if view.hard else ()
     approve = opened.command("tools", "approve", *_named(view), "--hash", view.approval_hash, *override)
     block = opened.command("tools", "block", *_named(view), "--note", "WHY")
-    told = [f"{blocked_words(pin)}. To approve it overrules that." for pin in against]
-    return "\n".join([*told, f"To approve exactly this:  {approve}", f"To block it:              {block}"])
+    return f"To approve exactly this:  {approve}\nTo block it:              {block}"
 
 
 def how_to_read(opened: Opened, view: ToolView) -> str:
-    """What to type before one decides: the text, and where there was another, the difference."""
-    lines = [f"To read it whole:         {opened.command('tools', 'show', *_named(view))}"]
+    """What to know and to type before one decides: blocks, the text, and where there was another, the difference."""
+    lines = [f"{blocked_words(pin)}. To approve it overrules that." for pin in view.blocks]
+    lines += [f"To read it whole:         {opened.command('tools', 'show', *_named(view))}"]
     if view.difference is not None and view.difference.since is not None and not view.difference.empty:
         lines.append(f"To see what changed:      {opened.command('tools', 'diff', *_named(view))}")
     return "\n".join(lines)

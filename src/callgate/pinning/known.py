@@ -36,7 +36,7 @@ class Known:
 
     def blocked(self, lineage: str, tool: str) -> Sequence[Pin]:
         """Under which identities of a lineage a tool is blocked."""
-        return self._blocked.get((lineage, tool), ())
+        return self._blocked.get((lineage, tool), ()) if lineage else ()
 
     def retired_by(self, pin: Pin) -> list[str]:
         """Other identities of the lineage whose approval of this tool an approval now puts out of force."""

@@ -116,6 +116,7 @@ class Sitting:
             findings=self._findings(one, tool, standing, whole=whole),
             difference=compared,
             pin=pin,
+            blocks=self.blocks(one, tool),
             hints=tuple(self._hints(one, tool, listed, pin)),
             problem=listed.problem,
             refusal=held_by or _refusal(standing),
@@ -132,11 +133,12 @@ class Sitting:
 
     def findings(self, one: Present, tool: ToolSeen) -> tuple[Finding, ...]:
         """What a reviewer should know of a tool: from the inspection, and from blocks under other identities."""
-        blocks = self.known.blocked(one.seen.lineage, tool.tool)
-        if not blocks:
-            return self.combined.findings(one, tool)
-        found = [_blocked(pin) for pin in blocks if pin.server_id != one.seen.server_id]
-        return (*found, *self.combined.findings(one, tool))
+        return (*map(_blocked, self.blocks(one, tool)), *self.combined.findings(one, tool))
+
+    def blocks(self, one: Present, tool: ToolSeen) -> tuple[Pin, ...]:
+        """The blocks of this tool under other identities of its server."""
+        found = self.known.blocked(one.seen.lineage, tool.tool)
+        return tuple(pin for pin in found if pin.server_id != one.seen.server_id)
 
     def _standing(self, one: Present, tool: ToolSeen, listed: Listed) -> Standing:
         if tool.gone and not self._book.broken:

@@ -59,6 +59,8 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     difference: Difference | None = None
     pin: Pin | None = None
+    # Blocks of this tool under other identities of its server, which it does not inherit: `findings` tells them too.
+    blocks: tuple[Pin, ...] = ()
     # Advice that belongs to this tool: a text that changes all the time, a known tool under a new identity.
     hints: tuple[str, ...] = ()
     problem: str = ""
