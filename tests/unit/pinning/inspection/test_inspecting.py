@@ -202,3 +202,13 @@ def test_growth_is_told_where_it_is(now, where, said):
 @pytest.mark.parametrize("entry", [{}, {"name": None}, {"description": 3}, {"inputSchema": [1, None, True]}, {1: 2}])
 def test_any_json_will_do(entry):
     assert isinstance(inspect(Inspected.of(entry)), tuple)
+
+
+@pytest.mark.parametrize("where", ["description", "title", "inputSchema.description"])
+def test_a_long_definition_is_told_where_most_of_it_stands(where):
+    much = "word " * 2_500
+    entry = {"name": "x", "description": "Adds.", "inputSchema": {"type": "object"}}
+    at, _, member = where.rpartition(".")
+    (entry[at] if at else entry)[member] = much
+    (found,) = [one for one in inspect(Inspected.of(entry)) if one.rule == "size.long"]
+    assert found.where == where

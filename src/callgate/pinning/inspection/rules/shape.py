@@ -97,9 +97,11 @@ def _properties(schema: Any) -> Iterator[tuple[str, str, Any]]:
     good=("Adds numbers.",),
 )
 def long(tool: Reading) -> Iterator[Hit]:
-    count = sum(tokens(text.raw) for text in tool.texts)
+    counts = [(tokens(text.raw), text.where) for text in tool.texts]
+    count = sum(size for size, _ in counts)
     if count > _MANY_TOKENS:
-        yield Hit("description", f"The definition takes about {count:,} tokens.")
+        most, where = max(counts, key=lambda one: one[0])
+        yield Hit(where, f"The definition takes about {count:,} tokens, {most:,} of them here.")
 
 
 @rule(
