@@ -249,15 +249,15 @@ def test_nor_is_a_stolen_connection_of_an_agent_that_signs(signing, by):
     asyncio.run(endorse(signing, victim))
     before = looks(signing, victim)
     thief = signing.signed(by, HANDSHAKE, name, session, opened=dict(victim.opened))
-    # A process was started for the agent that opened it.
-    heard = len(signing.servers["notes"].calls())
-    assert reason(thief.call("notes", "read_note", id=fresh("n"))) == "session_unknown"
-    assert len(signing.servers["notes"].calls()) == heard
-    found = signing.trust_of("read_note")
-    assert found["session"] != before.key
-    assert "open_world" not in found["taken"]
-    thief.call("web", "fetch", url="https://a.example")
-    assert thief.asked_about()
+    # Started as a process for the agent that opened it, and given to it by a server over HTTP.
+    for server, tool, arguments in (("notes", "read_note", {"id": fresh("n")}), ("web", "fetch", {"url": fresh("u")})):
+        assert server in victim.opened
+        heard = len(signing.servers[server].calls())
+        assert reason(thief.call(server, tool, **arguments)) == "session_unknown"
+        assert len(signing.servers[server].calls()) == heard
+        found = signing.trust_of(tool)
+        assert found["session"] != before.key
+        assert "open_world" not in found["taken"]
     assert looks(signing, victim) == before
 
 

@@ -12,10 +12,12 @@ from support.callers import Agent, Clock, Issuer
 from support.everything import everything_argv
 from support.gateway import serving, write_config
 from support.nursery import CALLGATE
-from support.raw import ask
+from support.raw import ask, json_answer
 from support.records import ask as operator
 from support.records import calls_of
 from support.registry import requirement
+
+SHARED = b"Mcp-Session-Id: everybody"
 
 
 def get(running, path):
@@ -214,7 +216,8 @@ def test_rules_follow_the_configuration(tmp_path):
         assert reason(running.send(by, call("read"))) == (403, "agent_denied")
 
 
-def test_a_session_that_the_gateway_holds_is_its_agents_alone(tmp_path):
+@pytest.mark.parametrize("server", ["pipe", "web"])
+def test_a_session_is_its_agents_alone(tmp_path, everything, server):
     opening = {
         "jsonrpc": "2.0",
         "id": 0,
@@ -223,17 +226,38 @@ def test_a_session_that_the_gateway_holds_is_its_agents_alone(tmp_path):
     }
     owner, thief = signer(), signer()
     section = {"known": {"owner": known(owner), "thief": known(thief)}}
-    pipe = {"command": everything_argv("stdio", tmp_path)}
-    with serving(tmp_path, {"pipe": pipe}, agents=section) as gateway:
+    servers = {"pipe": {"command": everything_argv("stdio", tmp_path)}, "web": {"url": everything.url}}
+    with serving(tmp_path, servers, agents=section) as gateway:
         running = Site(gateway, {})
 
-        def send(by, body, **headers):
-            return running.send(by, json.dumps(body).encode(), server="pipe", headers=headers)
+        def send(by, body, method="POST", **headers):
+            raw = None if body is None else json.dumps(body).encode()
+            accepts = {"Accept": "text/event-stream"} if method == "GET" else {}
+            return running.send(by, raw, server=server, method=method, headers={**headers, **accepts})
 
         session = {"Mcp-Session-Id": send(owner, opening).header("mcp-session-id")}
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-        assert reason(send(owner, ping, **session)) == (200, "")
-        assert reason(send(thief, ping, **session)) == (404, "session_unknown")
-        assert reason(send(None, ping, **session)) == (404, "session_unknown")
-        assert reason(running.send(thief, None, server="pipe", method="DELETE", headers=session))[0] == 404
-        assert reason(send(owner, ping, **session)) == (200, "")
+        assert send(owner, ping, **session).status == 200
+        for by in (thief, None):
+            assert reason(send(by, ping, **session)) == (404, "session_unknown")
+            assert reason(send(by, None, "GET", **session)) == (404, "session_unknown")
+            assert reason(send(by, None, "DELETE", **session)) == (404, "session_unknown")
+        assert send(owner, ping, **session).status == 200
+        own = {"Mcp-Session-Id": send(thief, opening).header("mcp-session-id")}
+        assert own != session
+        assert send(thief, ping, **own).status == 200
+
+
+def test_a_session_that_a_server_gives_to_two_agents_is_both_of_theirs(tmp_path):
+    one, two, three = signer(), signer(), signer()
+    section = {"known": {"one": known(one), "two": known(two), "three": known(three)}}
+    ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    named = {"Mcp-Session-Id": "everybody"}
+    with site(tmp_path, agents=section) as running:
+        running.servers["one"].script = json_answer(ping_reply := b'{"jsonrpc":"2.0","id":1,"result":{}}', SHARED)
+        for by in (one, two):
+            assert running.send(by, ping).header("mcp-session-id") == "everybody"
+        running.servers["one"].script = json_answer(ping_reply)
+        for by in (one, two):
+            assert reason(running.send(by, ping, headers=named)) == (200, "")
+        assert reason(running.send(three, ping, headers=named)) == (404, "session_unknown")

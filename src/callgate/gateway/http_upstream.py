@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from callgate.config import Server
-from callgate.errors import Reason, UpstreamError
+from callgate.errors import Reason, Refused, UpstreamError
 from callgate.gateway.bell import onto
 from callgate.gateway.door import refuse_all
 from callgate.gateway.entering import After, Entry, InFlight
@@ -21,6 +21,7 @@ from callgate.gateway.sse import Event, encode_event, passed_on, replace_data
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, parts, peek, with_id
 
 _DETACHED_MAX: Final = 10_000
+_OWNED_MAX: Final = 20_000
 # Told of every message on a server's stream that may be of its own accord, with the server's name.
 Hear = Callable[[str, bytes], None]
 
@@ -63,11 +64,38 @@ class Detached:
         self._calls.clear()
 
 
+class Owned:
+    """Whose a session of the server's is: the verified agents' that it gave it to. The longest unused are forgotten."""
+
+    def __init__(self, most: int = _OWNED_MAX) -> None:
+        self._most = most
+        self._owners: OrderedDict[str, set[str]] = OrderedDict()
+
+    def check(self, exchange: Exchange) -> None:
+        """Refused for whoever names a session that others were given, as if there were none of that name."""
+        session = _session_of(exchange)
+        owners = self._owners.get(session)
+        if owners is None:
+            return
+        if exchange.owner not in owners:
+            raise Refused(Reason.SESSION_UNKNOWN)
+        self._owners.move_to_end(session)
+
+    def opened(self, exchange: Exchange, answer: Answer) -> None:
+        """The answer may name a session: it is the asking agent's. A server that gives one to several means it."""
+        given = answer.fields.get(b"mcp-session-id") if exchange.owner else None
+        if given is None:
+            return
+        self._owners.setdefault(given.decode("latin-1"), set()).add(exchange.owner)
+        while len(self._owners) > self._most:
+            self._owners.popitem(last=False)
+
+
 class HttpUpstream:
     """Relays exchanges to one Streamable HTTP endpoint."""
 
     sees_headers = True
-    # Sessions of an HTTP server are the server's own: their id passes through and nothing is kept here.
+    # Sessions of an HTTP server are the server's own: their id passes through, and only whose they are is kept here.
     sessions = 0
 
     def __init__(self, name: str, server: Server, max_bytes: int, hear: Hear | None = None) -> None:
@@ -77,6 +105,7 @@ class HttpUpstream:
         self._client = HttpClient(server, max_bytes)
         self._upward = Upward(self._client.own_headers, authorization=server.forward_authorization)
         self._detached = Detached()
+        self._owned = Owned()
 
     async def close(self) -> None:
         self._detached.close()
@@ -93,7 +122,7 @@ class HttpUpstream:
                 finally:
                     answer.close()
                 settled = True
-        except UpstreamError as error:
+        except Refused as error:
             for flight in entry.calls:
                 flight.finish("lost", code=error.code)
             raise
@@ -139,6 +168,7 @@ class HttpUpstream:
 
     async def ask(self, exchange: Exchange, message: Message) -> bytes:
         """The reply to a request of our own, under the headers of the client's session."""
+        self._owned.check(exchange)
         answer = await self._client.open(b"POST", message.raw, self._upward.headers_for(exchange, message))
         try:
             if not is_stream(answer):
@@ -185,7 +215,10 @@ class HttpUpstream:
         return passed_on(event) if amended is event.data else replace_data(event, amended)
 
     async def _open(self, method: bytes, exchange: Exchange, body: bytes | None) -> Answer:
-        return await self._client.open(method, body, self._upward.headers(exchange))
+        self._owned.check(exchange)
+        answer = await self._client.open(method, body, self._upward.headers(exchange))
+        self._owned.opened(exchange, answer)
+        return answer
 
     async def _answer(self, exchange: Exchange, entry: Entry, answer: Answer, watch: Watch) -> None:
         if is_stream(answer):
