@@ -20,7 +20,7 @@ from callgate.pinning.model import Finding
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
 SHARED = DATA / "tool-descriptions"
 OWN = DATA / "inspection"
-LATER = ("second", "third", "independent")
+LATER = ("second", "third", "independent", "fourth")
 LIST = 500
 MEMBERS = ("name", "title", "description", "inputSchema", "annotations")
 
@@ -130,7 +130,8 @@ def measure(step: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
         "shared, half kept apart at first": [row for row in shared if row.half == "kept"],
         **{name: [row for row in all_rows if row.corpus == name] for name in ("own", *LATER)},
         **{
-            f"independent, half {half}": [row for row in all_rows if row.corpus == "independent" and row.half == name]
+            f"{corpus}, half {half}": [row for row in all_rows if row.corpus == corpus and row.half == name]
+            for corpus in ("independent", "fourth")
             for half, name in (("A", "tuned"), ("B", "kept"))
         },
     }

@@ -1,4 +1,4 @@
-"""What a sentence of a description may do, each harmless alone: the words for it, as `rules/combined.py` weighs them.
+"""What a sentence of a description may do, each harmless alone: the words for it, as `weighing` weighs them.
 
 The lists are of what such texts can say, not of what some text said: whole families of words and their forms.
 """
@@ -25,13 +25,19 @@ PRIVATE: Final = concept(
     "documents, downloads folder, documents folder, desktop folder, user's downloads, user's documents, user's "
     "desktop, photo library, call history, text messages, search history, one time codes, verification code, "
     "verification codes, bank login, online banking, id card",
+    "mails whereabouts",
+    "their emails, their mails, their mail, latest emails, recent emails, user's emails, user's mail, user's inbox, "
+    "in confidence, about this user, user's contacts, user's calendar, user's location, mails of "
+    "colleagues, user's browser, user's bank, user's account, customer's data, other customers",
 )
 HOST: Final = concept(
     "HOST",
     "printenv env environ whoami hostname ifconfig",
     "environment variables, environment variable, process environment, the environment, host name, machine's, of "
-    "the host, of the machine, working directory, output of, user's machine, user's computer, user's home, user's "
+    "the host, of the machine, output of, user's machine, user's computer, user's home, user's "
     "terminal",
+    "env dump, environment dump, git remote, process list, running processes, of this machine, current value of the, "
+    "output of env, output of printenv",
 )
 TALKED: Final = concept(
     "TALKED",
@@ -42,6 +48,8 @@ TALKED: Final = concept(
     "far, said so far, earlier turns, recent messages, original request, what was said, been discussed, user's "
     "query, answer you gave, your answer, your last answer, your response",
     "对话 聊天 聊天记录 会話",
+    "user told you, user has told, earlier prompts, prompt history, all prompts, previous chats, past chats, past "
+    "conversations, previous conversations, earlier conversations, what the user told, user's earlier, last user",
 )
 INNER: Final = concept(
     "INNER",
@@ -51,6 +59,8 @@ INNER: Final = concept(
     "tools, tool schemas, tool definitions, model name, your model, your configuration, your plan, you remember, "
     "you know about, assistant's memory, your knowledge, internal state, your system",
     "系统提示 提示词",
+    "its memory, in memory about, assistant's hidden, assistant's instructions, assistant's system, your guidelines, "
+    "its instructions, its system prompt, model's instructions, model's memory",
 )
 ELSEWHERE: Final = concept(
     "ELSEWHERE",
@@ -58,12 +68,13 @@ ELSEWHERE: Final = concept(
     "other tools, other tool, other servers, other server, another tool, another server, other connectors, other "
     "integrations, other plugins, other providers, other providers', other vendors, other sources, other data, "
     "any tool, every tool, whatever tool, no tool, each tool, all tool, tool calls, tool call, tool output, tool "
-    "outputs, tool results, so far, seen in, came across, at hand, you last, you have opened, you have read, you "
+    "outputs, tool results, so far, seen in, came across, you last, you have opened, you have read, you "
     "have seen, earlier in, previously in, email tool, mail tool, file tool, filesystem tool, terminal tool, "
     "shell tool, browser tool, calendar tool, database tool, upload tool, messaging tool, payment tool, search "
     "tool, filesystem server, github server, of the session, in this session, in the session, during the session, "
     "this session, the workspace, those of other, other assistants, other agents, whatever else, everything else, "
-    "any other tool, any other server, any other search, any other provider",
+    "any other server, any other search, any other provider",
+    "connected services, connected servers, connected tools, linked services",
 )
 WHOLE: Final = concept(
     "WHOLE",
@@ -113,11 +124,20 @@ CONCEALED: Final = concept(
     "without remark, without comment, without notice, not worth mentioning, keep it out, stays between, between "
     "us, between you, say nothing, nothing about, behind the scenes, out of sight, do not bring, don't bring, out "
     "of your, not be mentioned, not be shown, keep this, not for the user, leave no, no trace, omit it, not refer "
-    "to, avoid mentioning, avoid referring, it is best if, not to mention, unaware of, not be aware, hidden from, "
-    "hide from, nothing remains, no record, keep this from, keep it from, stay unaware, remain unaware, not need "
+    "to, avoid mentioning, avoid referring, it is best if, not to mention, unaware of, not be aware, "
+    "nothing remains, no record, keep this from, keep it from, stay unaware, remain unaware, not need "
     "to know, kept from, off the record, no need to mention, no need to tell, no need to inform, no need to list, "
     "no need to report, no need to show, need not know, need not be told, need not be, not necessary to mention, "
     "not be told, should not hear, not hear of",
+    "subtly stealthily inconspicuously",
+    "hidden from the user, hidden from them, hide from the user, hide it from, should look like, look like a normal, "
+    "look like an ordinary, exclude it from, exclude them from, exclude this from, leave it out of, leave them out "
+    "of, keep out of the, omit from the, not appear in, avoid alarming, without alarming, not alarm the, not to "
+    "alarm, avoid worrying, not worry the, trouble them, trouble the user, troubling them, bother them with, bother "
+    "the user, hardly a reason, spare the user, spare them the, do not discuss, don't discuss, do not comment on, "
+    "don't comment on, without drawing attention, not draw attention, diff is clean, diff stays clean, cover your "
+    "tracks, remove traces, clear traces, no traces, needn't know, needn't be told, needn't mention, without "
+    "itemizing, without itemising, while at it, nothing more about, do not display the",
 )
 TOLD: Final = concept(
     "TOLD",
@@ -126,6 +146,10 @@ TOLD: Final = concept(
     "if asked, should the user, if the user asks, when asked, present it as, describe it as, respond with, tell "
     "users, tell customers, tell the customer, tell people, the only option, was the only, attribute it to, "
     "blame, make it look, make it seem, as though, say that you",
+    "tell them it, tell them the, describe the result as, describe the operation, describe this as, describe it to, "
+    "say it is, say it was, reply that it, answer that it, put it down to, refer to it as, pass it off as, present "
+    "this as, report it as, report success, report only, wonders why, user wonders, user ask why, user asks why, user "
+    "notices, they notice, if questioned, when questioned, anyone asks, shown keeps, shown stays",
 )
 # Whose will it passes for.
 CONSENT: Final = concept(
@@ -151,6 +175,9 @@ UNASKED: Final = concept(
     "assume that the user, on your own initiative, do not wait, without waiting, do not ask the user, don't ask "
     "the user, don't ask them, do not ask them, ask for confirmation again, do not ask for confirmation, don't "
     "ask for confirmation, do not ask for permission, do not ask for approval, do not ask again",
+    "without review, without reviewing, without a review, without their approval, without the user's, no questions "
+    "asked, all the same, assume the answer is",
+    "without user, without requiring user, without requiring approval, without any confirmation, without human",
 )
 OFFICE: Final = concept(
     "OFFICE_OF",
@@ -188,12 +215,14 @@ DEFIED: Final = concept(
 )
 CAST: Final = concept(
     "CAST",
-    "persona roleplay",
     "you are now, you now act, your real, your true, your actual, real task, real goal, main goal, your goal, "
     "your task, your job is, your mission, your role is, your purpose, pretend you, imagine you, developer "
-    "message, system message, you work for, you serve, interests of the, note to the, note for the, new policy, "
-    "for the assistant, message for, act as a, act as an, act as root, as instructions, as commands from, as "
+    "message, system message, you work for, you serve, interests of the, new policy, "
+    "for the assistant, act as a, act as an, act as root, as instructions, as commands from, as "
     "orders, as directives, send me, send us, forward us, hand us, mail us",
+    "note to the assistant, note to the model, note to the ai, note to the agent, note for the assistant, note for "
+    "the model, note for the ai, note for the agent, message for the assistant, message for the model, message for "
+    "you, your persona, adopt the persona, new persona",
 )
 # How far it reaches.
 REACH: Final = concept(
@@ -207,6 +236,11 @@ REACH: Final = concept(
     "connected, whatever it is, no matter, any file operation, all outgoing, all messages, all emails, all "
     "queries, before anything, before you answer, before responding, before replying, before returning to, before "
     "showing, before any, comes first, come first",
+    "each answer, every message, each message, unrelated questions, unrelated requests, all following, all "
+    "subsequent, every subsequent, subsequent messages, following messages, future sessions, future conversations, "
+    "future requests, next conversations, across sessions, across conversations, in every future, for all time, once "
+    "the user, as soon as the user, the moment the, whenever the user mentions, if the user mentions, when the user "
+    "mentions, until then, act normally, behave normally, at all times",
 )
 OFTEN: Final = concept(
     "OFTEN",
@@ -222,6 +256,11 @@ RIVAL: Final = concept(
     "replaces the, replacing the, even if another, even when another, rather than any, over cheaper, over "
     "competing, over alternatives, any other tool, all other tools, any other search, any other server, any "
     "competing",
+    "rival",
+    "competing tools, rival tools, obliged to take, always pick, pick this, choose this tool, select this tool, "
+    "favour this, favor this, highest trust, before considering, as untrusted, treated as untrusted, over every "
+    "other, over any other, over all other, the rest are, only trustworthy, only reliable, only approved, only "
+    "authorised, only authorized, sole approved",
 )
 # What else it wants done.
 RUN: Final = concept(
@@ -239,6 +278,10 @@ HARMED: Final = concept(
     "the recipient, set the, the recipient is, beneficiary, restart the, switch the default, change the default, "
     "delete the log, delete the conversation, clear the log, clear the history, disable the audit, turn off the, "
     "skip the tests, mark every, pending transfers, all suppliers",
+    "weaken sabotage tamper redirect redirected reroute divert backdoor escalate",
+    "anyone with the link, access list, world readable, audit table, audit trail, disable logging, turn off logging, "
+    "switch off logging, disable audit, disable the log, disable monitoring, disable two factor, public access, set "
+    "to public",
 )
 LURED: Final = concept(
     "LURED",
@@ -296,6 +339,9 @@ KEPT: Final = concept(
     "come from, is written to, are redacted, are masked, is never, are never, removed from, remove passwords, but "
     "the requesting, to the caller, for display, back to the user, in a password manager, in your password "
     "manager, in their password manager",
+    "isn't passed, not passed, never passed, is not sent, isn't sent, not sent to, never sent, not shared, never "
+    "shared, isn't stored, not logged, never logged, are not logged, native dialog, isn't returned, not returned, are "
+    "not returned, never returned, not included, are not included, is not included",
 )
 LEAVE_ASKED: Final = concept(
     "LEAVE_ASKED",
@@ -304,4 +350,33 @@ LEAVE_ASKED: Final = concept(
     "the user, inform the user, warn the user, let the user know, show the user, user's explicit, wait for the "
     "user, user has confirmed, user confirms, with the user first, explicit yes, approval of the user, user's "
     "consent, user's approval, unless the user, user's permission, with the user's",
+    "user must run, user should run, user has to run, user can run, users should, themselves, in the draft, show the "
+    "draft, let the user choose, let the user, user chooses, user selects, after the user, user has agreed, user "
+    "agrees, user approves, user has approved, approved by the user, requires confirmation, confirmation is required, "
+    "asks for confirmation",
+)
+# What it wants the model to sell.
+PROMOTED: Final = concept(
+    "PROMOTED",
+    "recommend advertise advertisement promotes sponsor sponsored affiliate coupon plug endorse referral upsell",
+    "discount code, promo code, promotional link, sign up link, partner link",
+)
+# Where money or goods are to go in place of where they should.
+DIVERTED: Final = concept(
+    "DIVERTED",
+    "payee beneficiary destination iban payout payouts wallet recipient account shipping_address routing",
+    "in place of the, instead of the one, rather than to the, other than the one, one given, one the user, to be used "
+    "in, go to, goes to, redirected to, credited to, paid to, transferred to, each transfer",
+)
+# A switch of the tool's own, which honest tools have for those who are sure.
+SWITCHED: Final = concept(
+    "SWITCHED",
+    "set force, force to, force true, with force, if force, when true, if true, set to true, set this to, flag to, "
+    "option to, dry run, dry_run",
+)
+# Results of this tool that are meant for the next one.
+PASSED_ON: Final = concept(
+    "PASSED_ON",
+    "to other tools, in other tools, with other tools, by other tools, for other tools, used by other, to another "
+    "tool, for use in, for use with, as input to, as input for",
 )

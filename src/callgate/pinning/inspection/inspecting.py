@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
+import msgspec
+
 from callgate.pinning.inspection.reading import Reading
-from callgate.pinning.inspection.rule import Rule, all_rules
+from callgate.pinning.inspection.rule import Hit, Rule, all_rules
 from callgate.pinning.inspection.subject import NOBODY_ELSE, Inspected, Surroundings
 from callgate.pinning.model import Finding
 
 # Families of rules that describe how a tool is built, or what it quotes. Many honest tools have such findings: they are
 # advice, not suspicion.
 ADVISORY: Final = frozenset({"schema", "size", "mention"})
-# Of one rule: a hostile tool does not get to fill the reviewer's screen.
+# Of one rule: a hostile tool does not get to fill the reviewer's screen. What is left out is counted.
 _MOST: Final = 5
+# Of one rule about the tools of one other server: each of them may be what two servers are reviewed together for.
+_MOST_OF_A_SERVER: Final = 50
+# So far it is counted.
+_COUNTED: Final = 1_000
 
 
 def inspect(tool: Inspected, surroundings: Surroundings = NOBODY_ELSE) -> tuple[Finding, ...]:
@@ -37,23 +44,33 @@ def family(rule: str) -> str:
 def _applied(rule: Rule, reading: Reading) -> list[Finding]:
     found: list[Finding] = []
     places: set[tuple[str, str, str]] = set()
-    for hit in rule.check(reading):
-        place = (hit.where, hit.server, hit.tool)
+    shown: dict[str, int] = {}
+    for hit in islice(rule.check(reading), _COUNTED):
+        # Another server's tool is told of once, wherever it is spoken of.
+        place = ("" if hit.server else hit.where, hit.server, hit.tool)
         if place in places:
             continue
         places.add(place)
-        found.append(
-            Finding(
-                rule=rule.id,
-                tier=rule.tier,
-                where=hit.where,
-                what=hit.what,
-                why=rule.why,
-                span=hit.span,
-                server=hit.server,
-                tool=hit.tool,
-            )
+        already = shown.get(hit.server, 0)
+        if already < (_MOST_OF_A_SERVER if hit.server else _MOST):
+            shown[hit.server] = already + 1
+            found.append(_finding(rule, hit))
+    if found and (more := len(places) - len(found)):
+        at_least = "at least " if len(places) >= _COUNTED else ""
+        found[-1] = msgspec.structs.replace(
+            found[-1], what=f"{found[-1].what} The same in {at_least}{more:,} more places."
         )
-        if len(found) >= _MOST:
-            break
     return found
+
+
+def _finding(rule: Rule, hit: Hit) -> Finding:
+    return Finding(
+        rule=rule.id,
+        tier=rule.tier,
+        where=hit.where,
+        what=hit.what,
+        why=rule.why,
+        span=hit.span,
+        server=hit.server,
+        tool=hit.tool,
+    )

@@ -10,6 +10,7 @@ from callgate.pinning.inspection.vocabulary import Concept, Words, concept
 NOT: Final = concept(
     "NOT",
     "not never don't dont cannot can't no without avoid refrain mustn't shouldn't won't nor neither doesn't didn't "
+    "isn't aren't wasn't "
     "nicht niemals nie nichts kein keine keinen keinem ohne nunca jamas sin ne pas jamais sans rien nao sem non mai "
     "senza "
     "не без никогда никому niet nooit zonder nie bez",
@@ -174,7 +175,7 @@ _KEY_FILES: Final = re.compile(
     r"|/etc/(?:passwd|shadow|sudoers)|\.aws/credentials|\.netrc\b|\.pgpass\b|\.git-credentials|\bwallet\.dat\b"
     r"|\.gnupg\b|\.(?:pem|p12|pfx|keystore|jks)\b|\blogin data\b|\bcookies\.sqlite\b|\blogins\.json\b|\bkeychain\b"
     r"|\bprivate (?:ssh |signing |rsa |gpg )?keys?\b|\bssh (?:private )?keys?\b|\bid rsa\b|\bseed phrase\b"
-    r"|\bwallet file\b"
+    r"|\bwallet file\b|\betc slash (?:passwd|shadow)\b|\betc[ _](?:passwd|shadow)\b|\bssh[ _]id[ _]rsa\b"
     r"|application_default_credentials|\.vault-token|\.bash_history|\.zsh_history|/proc/self/environ|\.azure/|\.config/gcloud"
 )
 # Files that honest tools speak of as well, and that often hold secrets.

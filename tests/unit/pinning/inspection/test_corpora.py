@@ -41,10 +41,18 @@ def test_our_own_texts_are_told_apart(corpus):
     assert found["benign_hard"] == 0
 
 
-@pytest.mark.parametrize(("half", "recall", "false_positives"), [("tuned", 0.85, 0.02), ("kept", 0.8, 0.1)])
-def test_another_authors_texts_are_told_apart(half, recall, false_positives):
-    """Nothing was tuned on the half kept apart, so its bounds are what was measured and no target."""
-    found = inspection.score(row for row in ROWS if row.corpus == "independent" and row.half == half)
+@pytest.mark.parametrize(
+    ("corpus", "half", "recall", "false_positives"),
+    [
+        ("independent", "tuned", 0.85, 0.02),
+        ("independent", "kept", 0.8, 0.1),
+        ("fourth", "tuned", 0.8, 0.08),
+        ("fourth", "kept", 0.65, 0.16),
+    ],
+)
+def test_other_authors_texts_are_told_apart(corpus, half, recall, false_positives):
+    """Nothing was tuned on the halves kept apart, so their bounds are what was measured and no target."""
+    found = inspection.score(row for row in ROWS if row.corpus == corpus and row.half == half)
     assert found["recall"] >= recall
     assert found["false_positives"] <= false_positives
     assert found["benign_hard"] == 0

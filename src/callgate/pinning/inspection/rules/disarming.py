@@ -21,8 +21,9 @@ _GUARD: Final = concept(
     "confirmation confirmations approval approvals safety safeguards guardrails sandbox moderation antivirus "
     "firewall scanner "
     "scanners dialogs safeguard guardrail refusal",
-    "permission prompt, permission prompts, security checks, security check, content filter, content filters, "
-    "confirmation prompt, human review, audit log, audit logging, access control, access controls",
+    "permission prompt, permission prompts, permission check, permission checks, access checks, security checks, "
+    "security check, content filter, content filters, confirmation prompt, human review, audit log, audit logging, "
+    "access control, access controls",
 )
 _OPTION: Final = concept("OPTION", "true false set flag option whether to can may optional optionally if")
 _TRUST: Final = concept(
@@ -31,8 +32,8 @@ _TRUST: Final = concept(
     "trusted, "
     "as trusted, approve whatever, grant full access, full permission, grant this tool, grants this tool, grant it "
     "access, "
-    "always safe to run, is always safe, are always safe, trust this server, trust this tool, never question, "
-    "do not question, don't question, do not verify, don't verify, without question, without exception, "
+    "always safe to run, trust this server, trust this tool, never question, "
+    "do not question, don't question, do not verify, don't verify, without question, "
     "without hesitation, without verification, no confirmation needed, full permissions, unrestricted access",
 )
 _ASK: Final = concept("ASK", "ask asking request prompt wait seek require frage fragen pidas preguntes demande")
@@ -51,13 +52,14 @@ _FOLLOW: Final = concept(
     "follow execute obey comply perform apply suivez executez appliquez siga ejecuta aplica befolge ausfuhren выполни "
     "выполните",
     "carry out, act on, do it, run it, run them",
-    "执行 遵循 実行",
+    "执行以下 执行其中 执行返回 执行这些 执行该 照做 遵循 実行",
 )
 _RESULT: Final = concept(
     "RESULT",
     "returned returns response result results output fetched retrieved reply downloaded decoded decode decoding",
 )
 _DECODE: Final = concept("DECODE", "decode decipher decrypt unscramble deobfuscate", "decode it, 解码")
+_ENCODED: Final = concept("ENCODED", "base64 encoded encrypted obfuscated hex rot13")
 _TELLS: Final = concept("TELLS", "commands command", "tells you, asks you, says to, instructs you")
 SHELL: Final = re.compile(
     r"\b(?:curl|wget|iwr|invoke-webrequest)\b[^\n|]{0,200}\|\s{0,4}(?:sudo\s{1,4})?(?:(?:ba|z|da|k)?sh|python3?|node|iex)\b"
@@ -65,7 +67,9 @@ SHELL: Final = re.compile(
     r"|\bbase64\s{1,4}(?:-d|--decode)|\bchmod\s{1,4}(?:-r\s{1,4})?777\b|https?://[^\s]{1,200}\.(?:sh|ps1|py)\b[^\n.]{0,30}\b(?:sh|bash|sudo|python3?)\b|\bmkfs\b|\bauthorized_keys\b"
 )
 _RUN: Final = concept(
-    "RUN", "run runs execute executes type paste launch first add append put pipe start open spawn issue enter"
+    "RUN",
+    "run runs running execute executes executing type paste launch first add append put pipe start open spawn issue "
+    "enter script installing",
 )
 _COMMAND: Final = Concept("COMMAND")
 
@@ -85,13 +89,20 @@ _COMMAND: Final = Concept("COMMAND")
         "Set force to true to skip the confirmation.",
         "Ask the user for confirmation first.",
         "Disables a firewall rule.",
+        "Closes a task. Do not skip the user's approval.",
         "Do not call without the user's approval.",
     ),
 )
 def guard(tool: Reading) -> Iterator[Hit]:
     for text in tool.prose:
         words = text.words
-        off = [match for match in words.chain(_OFF, (_GUARD, 5)) if not words.before(match[0], _OPTION, 3) and match[0]]
+        if text.kind == "key":
+            continue
+        off = [
+            match
+            for match in words.chain(_OFF, (_GUARD, 5))
+            if match[0] and not words.before(match[0], _OPTION, 3) and not words.before(match[0], NOT, 3)
+        ]
         asks = words.chain(NOT, (_ASK, 2), (_LEAVE, 5))
         trust = [match for match in words.chain(_TRUST) if not words.before(match[0], (NOT,), 3)]
         for match in [*off, *(one for one in asks if words.near(one, (USER, MODEL), 6)), *trust]:
@@ -141,6 +152,7 @@ def relay(tool: Reading) -> Iterator[Hit]:
             *words.together(10, _FOLLOW, _RESULT, (ORDERS, _TELLS)),
             *words.chain(READ, (URL, 14), (_FOLLOW, 5)),
             *words.chain(_DECODE, (_FOLLOW, 5)),
+            *words.chain((_FOLLOW, _RUN), (_ENCODED, 3), (_TELLS, 3)),
         ]
         for match in matches:
             if match[0] > 0 and not words.before(match[0], NOT, 3):

@@ -141,8 +141,13 @@ def instructions(tool: Reading) -> Iterator[Hit]:
         # Pieces are read together: one reading however many there are.
         if pieces and _instructs("\n\n".join(decoded for _, decoded in pieces), piece=True):
             yield _spelt(text, next((one for one in pieces[:_TRIED] if _instructs(one[1], piece=True)), pieces[0]))
-        elif any(_instructs(decoded) for _, decoded in whole) and not _instructs(text.raw):
+        elif any(_instructs(decoded) for _, decoded in whole) and not _as_it_is(text):
             yield _spelt(text, next(one for one in whole if _instructs(one[1])))
+
+
+def _as_it_is(text: Text) -> str:
+    """What it instructs without any decoding, in its own letters or in small ones."""
+    return _instructs(text.raw) or _instructs(text.folded.text)
 
 
 def _spelt(text: Text, part: tuple[tuple[int, int], str]) -> Hit:

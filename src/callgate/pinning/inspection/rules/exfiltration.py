@@ -19,9 +19,9 @@ from callgate.pinning.inspection.lexicon import (
     SENSITIVE,
     USER,
 )
-from callgate.pinning.inspection.reading import Reading
+from callgate.pinning.inspection.reading import Reading, Text
 from callgate.pinning.inspection.rule import Hit, rule, said
-from callgate.pinning.inspection.vocabulary import MAIL, URL, concept
+from callgate.pinning.inspection.vocabulary import MAIL, URL, Match, Words, concept
 
 _TALK: Final = concept(
     "TALK",
@@ -50,7 +50,7 @@ _OWN: Final = concept(
     "OWN",
     "available tools, tools available, your tools, list of tools, names of all tools, your reasoning, your thoughts, "
     "your instructions, your memory, your context, your system prompt, about to do, your configuration, your prompt, "
-    "other tools, tool definitions, tool schemas, your knowledge, your internal, current context, your working, "
+    "other tools, tool definitions, tool schemas, your knowledge, your internal, your working, "
     "remember of the user, you know about, contact list, your plan",
 )
 _DATA: Final = concept(
@@ -66,14 +66,13 @@ _KEYS: Final = concept(
     "KEYS",
     "sidenote sidenotes",
     "side note, system prompt, conversation history, chat history, message history, chain of thought, conversation "
-    "context, "
-    "full context, full conversation, conversation log, conversation transcript, all messages, previous messages, "
-    "tool call history, tools list, available tools, internal reasoning, session transcript, user credentials, env "
-    "vars, "
-    "environment variables, hidden context, agent memory, prior tool, secret data, context dump, user context, agent "
-    "context, "
-    "llm context, model context",
+    "context, full context, full conversation, conversation log, conversation transcript, all messages, previous "
+    "messages, tool call history, tools list, available tools, internal reasoning, session transcript, user "
+    "credentials, env dump, environment dump, host environment, all env, hidden context, agent memory, prior tool, "
+    "secret data, context dump, user context, agent context, llm context, model context",
 )
+# A sample of a call, in JSON or a program.
+_CODE: Final = re.compile(r"\":|=\s{0,2}[\"']")
 _BEACON: Final = re.compile(r"!\[[^\]\n]{0,80}\]\(\s{0,3}[a-z]{2,10}://[^)\s]{1,300}")
 _QUERY: Final = concept("QUERY", "query string, query parameter, url parameter, as a parameter to")
 _YOURS: Final = concept("YOURS", "your deine deinen tu votre seu 你的 您的")
@@ -84,7 +83,13 @@ _PROMPT: Final = concept(
 )
 _MINE: Final = concept("MINE", "your current this our the")
 _PRINT: Final = concept("PRINT", "print reveal output disclose repeat recite 输出 打印 重复 出力")
+# Tools that talk to a model of their own take its instructions.
+_MODELS: Final = re.compile(
+    r"\b(?:prompts?|llm|models?|completions?|chat|agents?|evals?|evaluat\w{1,4}|personas?|gpt)(?:\b|_)"
+)
+_BEGINNING: Final = 200
 _FLAG: Final = concept("FLAG", "id ids include enable enabled use max limit count length size has is")
+_ENV: Final = concept("ENV_NAMED", "env environment")
 _HERE: Final = concept("HERE", "here first before then and the from")
 _TO_DO: Final = concept("TO_DO", "must call always ignore never")
 _TO: Final = concept("TO", "to an a nach à para 到 至 给")
@@ -140,8 +145,8 @@ def conversation(tool: Reading) -> Iterator[Hit]:
         words = text.words
         parameter = ".properties." in text.where
         matches = [
-            *words.together(9, (PASS, SEND), _WHOLE, _TALK),
-            *words.chain((PASS, SEND, READ, _PRINT), (_OWN, 9)),
+            *words.together(9, (PASS, SEND, SENDS), _WHOLE, _TALK),
+            *(match for match in words.chain((PASS, SEND, READ, _PRINT), (_OWN, 9)) if not _passed_on(words, match)),
             *words.chain((PASS, SEND, _PRINT), (_MINE, 5), (_TALK, 2)),
             *(words.together(7, _WHOLE, (_TALK, _OWN)) if parameter else ()),
             *(words.chain(_MINE, (_WHOLE, 2), (_TALK, 3)) if parameter else ()),
@@ -152,6 +157,11 @@ def conversation(tool: Reading) -> Iterator[Hit]:
         for match in words.together(7, (_PRINT, PASS, SEND), _YOURS, _PROMPT):
             if not words.before(match[0], NOT, 3):
                 yield said(text, match, "It asks for the model's own instructions: {}.")
+
+
+def _passed_on(words: Words, match: Match) -> bool:
+    """ "Pass the id to other tools" gives them something; what is wanted of them is another matter."""
+    return words.words[match[1] - 1] in {"to", "by", "in", "with", "for"}
 
 
 @rule(
@@ -169,6 +179,11 @@ def conversation(tool: Reading) -> Iterator[Hit]:
             "inputSchema": {"properties": {"conversation_id": {"type": "string"}, "note": {"type": "string"}}},
         },
         {"name": "x", "inputSchema": {"properties": {"include_previous_message_history_ids": {"type": "string"}}}},
+        {
+            "name": "run_prompt",
+            "description": "Runs a prompt on a model.",
+            "inputSchema": {"properties": {"system_prompt": {"type": "string"}}},
+        },
     ),
 )
 def parameter(tool: Reading) -> Iterator[Hit]:
@@ -177,12 +192,27 @@ def parameter(tool: Reading) -> Iterator[Hit]:
             continue
         words = text.words
         whole = (0, len(words.words) - 1)
-        if words.at(_KEYS) and len(words.words) <= 5 and not words.at(_FLAG):
+        if words.at(_KEYS) and len(words.words) <= 5 and not words.at(_FLAG) and not _for_its_model(tool, text):
             yield said(text, whole, "The parameter {} asks for what only the model knows.")
         elif (len(words.words) > 5 and words.at((PASS, SEND)) and words.words[-1] == "here") or (
-            len(words.words) > 4 and words.chain((READ, PASS, SEND, _TO_DO), (_DATA, 8)) and words.at((EVERY, _HERE))
+            len(words.words) > 4
+            and words.chain((READ, PASS, SEND, _TO_DO), ((_DATA, SECRET, _TALK, _ENV), 8))
+            and words.at((EVERY, _HERE))
         ):
             yield said(text, whole, "The parameter {} is an instruction.")
+
+
+def _for_its_model(tool: Reading, key: Text) -> bool:
+    """A prompt for a model behind the tool: the tool is about models, or the parameter's own text is, and that does not
+    speak to whoever reads it."""
+    if not key.words.at(_PROMPT):
+        return False
+    for text in tool.texts:
+        if text.kind in {"name", "description"} and _MODELS.search(text.folded.text[:_BEGINNING]):
+            return True
+        if text.where == f"{key.where}.description":
+            return bool(_MODELS.search(text.folded.text)) and not text.words.at(MODEL)
+    return False
 
 
 @rule(
@@ -199,6 +229,7 @@ def parameter(tool: Reading) -> Iterator[Hit]:
         "Sends data to the webhook, e.g. https://example.com/hook.",
         "See https://example.com/docs for details.",
         "Recipient, for example jane@example.com.",
+        'Watches a page. {"email": "alerts@example.com"}',
     ),
 )
 def address(tool: Reading) -> Iterator[Hit]:
@@ -212,7 +243,13 @@ def address(tool: Reading) -> Iterator[Hit]:
             *words.chain((PASS, SEND), (MAIL, 3)),
         ]
         for match in matches:
-            if match[0] > 0 and not words.before(match[1], EXAMPLE, 4) and not words.before(match[0], NOT, 3):
+            sample = _CODE.search(text.raw[slice(*text.span(match))])
+            if (
+                match[0] > 0
+                and not sample
+                and not words.before(match[1], EXAMPLE, 4)
+                and not words.before(match[0], NOT, 3)
+            ):
                 yield said(text, match, "It names an address that data is to be sent to: {}.")
         beacon = _BEACON.search(text.raw.lower())
         if beacon:

@@ -94,6 +94,7 @@ def _overridden(text: Text) -> list[Match]:
     plainly = words.chain(_PLAIN_IGNORE, (_EARLIER, 1), (RULES, 1))
     gone = words.together(9, _VOID, _EARLIER, ORDERS)
     wishes = words.chain(_IGNORE, (USER, 4))
+    above = [*above, *words.chain(_IGNORE, (USER, 2), (ORDERS, 1))]
     return [
         *ordered,
         *loose,
@@ -154,9 +155,10 @@ def _mentioned(text: Text, match: Match) -> bool:
     good=("Checks a text for phrases such as 'click here'.", "Ignore previous instructions."),
 )
 def mentioned(tool: Reading) -> Iterator[Hit]:
-    for text in tool.prose:
+    apart = {text.where for text in tool.prose if text.apart}
+    for text in tool.texts if apart else tool.prose:
         for match in _overridden(text):
-            if _mentioned(text, match):
+            if _mentioned(text, match) or text.where in apart:
                 yield said(text, match, "It quotes an instruction to set aside other instructions: {}.")
 
 

@@ -59,6 +59,10 @@ _QUIETLY: Final = concept(
     "in secret, behind the scenes, under the radar, en secreto, en cachette",
     "悄悄 偷偷 暗中 秘密地 静默 こっそり 密かに",
 )
+# What a program does quietly by itself.
+_FAILS: Final = concept(
+    "FAILS", "fail fails failed failing skip skips skipped ignored ignores dropped drops truncated completes discarded"
+)
 _NEVER_DOES: Final = concept(
     "NEVER_DOES",
     "never mustn't shouldn't won't",
@@ -96,6 +100,8 @@ _UNTOLD: Final = concept(
     "secret hidden confidential private invisible geheim secreto secreta secret cache 保密 秘密",
     "between us, to yourself, fur dich",
 )
+_UNLESS: Final = concept("UNLESS", "unless until")
+_YOURS: Final = concept("YOURS_ONLY", "your deine deiner tu votre ta 你的 您的")
 _SEEN: Final = concept("SEEN", "visible final")
 _FROM: Final = concept("FROM", "from vor del de 对 から")
 _FOREIGN_USER: Final = concept(
@@ -113,12 +119,12 @@ _SECRET_NOUN: Final = concept("SECRET_NOUN", "key keys token tokens password pas
 def _kept_from_the_user(words: Words) -> Iterator[Match]:
     for match in words.chain(NOT, (_TELL, 3), (USER, 7)):
         # "to nobody but the user", "until the user agrees" keep nothing from the user.
-        if not words.after(match[1], EXCEPT, 2):
+        if not words.after(match[1], EXCEPT, 2) and not words.after(match[1], _UNLESS, 9):
             yield match
     yield from words.together(7, NOT, _TELL, _FOREIGN_USER)
     yield from (match for match in words.chain(NOT, (_SPEAK_OF, 2), (THIS, 2)) if not words.after(match[1], EXCEPT, 4))
     yield from (match for match in words.chain(_HIDE, (USER, 6)) if words.near(match, _FROM, 0))
-    yield from words.chain(_HIDE, (YOUR, 6), (REPLY, 3))
+    yield from words.chain(_HIDE, (_YOURS, 6), (REPLY, 3))
     yield from (match for match in words.chain(NOT, (_SPEAK_OF, 3), (YOUR, 6), (REPLY, 3)))
 
 
@@ -136,6 +142,8 @@ def _kept_from_the_user(words: Words) -> Iterator[Match]:
     ),
     good=(
         "Do not delete the branch before the user agrees.",
+        "Do not show the user the internal id unless they ask for it.",
+        "Whether to hide the label in the message list.",
         "Tell the user that the file was not found.",
         "Hides a comment on an issue.",
         "Never show a draft as sent.",
@@ -145,6 +153,11 @@ def from_user(tool: Reading) -> Iterator[Hit]:
     for text in tool.prose:
         for match in _kept_from_the_user(text.words):
             yield said(text, match, "It wants something kept from the person: {}.")
+
+
+def _of_itself(words: Words, match: Match) -> bool:
+    """ "Is silently put": what a program does, told of it. What is silently sent is another matter."""
+    return match[0] > 0 and words.words[match[0] - 1] in {"is", "are", "be", "gets"} and not words.within(match, SEND)
 
 
 @rule(
@@ -160,6 +173,7 @@ def from_user(tool: Reading) -> Iterator[Hit]:
     good=(
         "If the user does not know the id, search for it first.",
         "Invalid rows are silently skipped.",
+        "Without a sender the mail will silently fail to send.",
         "Runs in the background.",
         "Deletes the file without further confirmation.",
     ),
@@ -172,7 +186,11 @@ def unnoticed(tool: Reading) -> Iterator[Hit]:
             *words.chain(NOT, (_MATTER, 2), (USER, 3), (_LEARN, 3)),
             *words.chain(WITHOUT, (_KNOWING, 5), (USER, 5)),
             *words.chain(WITHOUT, (USER, 3), (_KNOWING, 3)),
-            *words.together(4, _QUIETLY, (SEND, READ, PASS, USE)),
+            *(
+                match
+                for match in words.together(4, _QUIETLY, (SEND, READ, PASS, USE))
+                if not words.near(match, _FAILS, 2) and not _of_itself(words, match)
+            ),
         ]
         for match in matches:
             yield said(text, match, "It wants something done without the person's knowledge: {}.")

@@ -25,12 +25,12 @@ from callgate.pinning.inspection.lexicon import (
 )
 from callgate.pinning.inspection.reading import Reading, Text
 from callgate.pinning.inspection.rule import Hit, rule, said
-from callgate.pinning.inspection.vocabulary import Match, concept
+from callgate.pinning.inspection.vocabulary import Match, Words, concept
 
 _OFFER: Final = (PASS, SEND)
 _LOOSE: Final = concept(
     "LOOSE",
-    "available stored saved found existing local current whatever memory environment context conversation browser "
+    "available stored saved found existing local current whatever memory context conversation browser "
     "system's machine home accessible guardadas gespeicherten enregistres",
     "you have, in your, from your, user's, resembles, looks like, of the user, from the environment",
     "用户的 保存的",
@@ -40,6 +40,7 @@ _PLACES: Final = concept(
     "PLACES", "browser keyring keychain", "profile folder, home directory, the environment, shell history"
 )
 _NEEDS: Final = concept("NEEDS", "needs requires expects wants")
+_ENV: Final = concept("ENV", "env environment variables")
 _SENTENCE: Final = 5
 _KIN: Final = concept(
     "KIN",
@@ -108,20 +109,34 @@ def key_file(tool: Reading) -> Iterator[Hit]:
         "Loads variables from the .env file.",
         "Path of the kubeconfig; default ~/.kube/config.",
         "Never read .env files.",
+        "Connects to a host. The configuration will be read from ~/.ssh/config.",
+        {"name": "get_kubeconfig", "description": "Returns the kubeconfig of a cluster."},
     ),
 )
 def settings_file(tool: Reading) -> Iterator[Hit]:
     for text in tool.prose:
         words = text.words
-        if not words.at(CONFIGURED):
+        if not words.at(CONFIGURED) or text.kind == "name":
             continue
         matches = [
-            *words.chain(READ, (CONFIGURED, 8)),
+            *(
+                match
+                for match in words.chain(READ, (CONFIGURED, 8))
+                if words.words[match[0] - 1] not in {"be", "is", "are"}
+            ),
             *words.chain((*_OFFER, _NEEDS), (CONTENTS, 6), (CONFIGURED, 6)),
         ]
         parameter = words.chain(CONTENTS, (CONFIGURED, 4)) if ".properties." in text.where else []
         for match in [*_asked(text, *matches), *parameter]:
             yield said(text, match, "It asks for a file that often holds passwords: {}.")
+
+
+def _of_language(words: Words, match: Match) -> bool:
+    """Tokens that models count."""
+    word, before = words.words[match[1]], words.words[match[1] - 1]
+    after = words.words[match[1] + 1 : match[1] + 2]
+    counted = before in {"save", "saves", "saving", "fewer", "many", "more", "max", "of", "input", "output", "reduce"}
+    return word in {"token", "tokens"} and (counted or after in (["count"], ["limit"], ["budget"], ["usage"]))
 
 
 @rule(
@@ -141,9 +156,18 @@ def settings_file(tool: Reading) -> Iterator[Hit]:
         "Lists all secrets of a repository.",
         "The API key to authenticate with.",
         "Scans for stored passwords.",
+        "Lists issues. Choose the fields to trim the response and save tokens.",
+        {
+            "name": "alerts",
+            "description": "Lists alerts on leaked secrets.",
+            "inputSchema": {"properties": {"ref": {"description": "Leave it out to retrieve all secrets."}}},
+        },
     ),
 )
 def asked(tool: Reading) -> Iterator[Hit]:
+    business = any(text.words.at((SECRET, _ENV)) for text in tool.texts if text.kind == "name") or any(
+        text.words.at(SECRET) for text in tool.texts if text.kind == "description"
+    )
     for text in tool.prose:
         words = text.words
         # A tool that is called after what it handles asks for nothing.
@@ -152,13 +176,17 @@ def asked(tool: Reading) -> Iterator[Hit]:
         matches = [
             match
             for match in [*words.chain((READ, *_OFFER), (SECRET, 10)), *words.together(8, SECRET, SEND)]
-            if words.near(match, (_LOOSE, USER, EVERY), 2)
+            if words.near(match, (_LOOSE, USER, EVERY), 2) and not _of_language(words, match)
         ]
         handed = [
             *words.chain(READ, (SECRET, 10), (_OFFER, 10)),
             *words.chain(USE, (SECRET, 4), (TOOL, 2), (_OFFER, 4)),
         ]
-        lying = words.together(9, SECRET, _PLACES) if ".properties." in text.where else []
+        parameter = ".properties." in text.where
+        # A parameter of a tool for secrets may well speak of them.
+        if parameter and business:
+            continue
+        lying = words.together(9, SECRET, _PLACES) if parameter else []
         for match in [*_asked(text, *matches, *handed), *lying]:
             yield said(text, match, "It asks for passwords, keys or tokens: {}.")
 

@@ -38,6 +38,8 @@ _LITERAL: Final = Concept("LITERAL")
 _NUMBERS: Final = re.compile(
     r"\b[a-z]{2}\d{2}[a-z0-9]{11,30}\b|\b0x[0-9a-f]{40}\b|\bbc1[a-z0-9]{20,60}\b|\+\d[\d ()-]{7,20}\d"
 )
+# An address with a gap to be filled in is a form, not an address.
+_PLACEHOLDER: Final = re.compile(r"://[^\s]{1,120}?(?:/[A-Z][A-Z_]{2,30}\b|[{<][A-Za-z_]{1,30}[}>])")
 _ALL_OF: Final = concept("ALL_OF", "all every any new always henceforth future pending alle todas toutes все")
 _WRITE: Final = concept("WRITE", "write generate produce send create give compose output execute run make issue")
 
@@ -57,6 +59,7 @@ _WRITE: Final = concept("WRITE", "write generate produce send create give compos
         "The IBAN, for example DE89370400440532013000.",
         "Changes the recipient of a draft.",
         "Set url to the address of the page, e.g. https://example.com.",
+        "Use it with url set to the address of the event (https://example.org/events/EVENT_ID).",
     ),
 )
 def arguments(tool: Reading) -> Iterator[Hit]:
@@ -74,7 +77,8 @@ def arguments(tool: Reading) -> Iterator[Hit]:
             *(match for match in words.together(10, _CHANGE, _TARGET, _GENUINE)),
         ]
         for match in matches:
-            if not words.near(match, EXAMPLE, 3) and not words.before(match[0], NOT, 3):
+            sample = _PLACEHOLDER.search(text.raw[slice(*text.span(match))])
+            if not sample and not words.near(match, EXAMPLE, 3) and not words.before(match[0], NOT, 3):
                 yield said(text, match, "It fixes what other calls or answers contain: {}.")
 
 
