@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from typing import Final
 
 import msgspec
@@ -45,12 +44,14 @@ def _applied(rule: Rule, reading: Reading) -> list[Finding]:
     found: list[Finding] = []
     places: set[tuple[str, str, str]] = set()
     shown: dict[str, int] = {}
-    for hit in islice(rule.check(reading), _COUNTED):
+    for hit in rule.check(reading):
         # Another server's tool is told of once, wherever it is spoken of.
         place = ("" if hit.server else hit.where, hit.server, hit.tool)
         if place in places:
             continue
         places.add(place)
+        if len(places) >= _COUNTED and not hit.server:
+            break
         already = shown.get(hit.server, 0)
         if already < (_MOST_OF_A_SERVER if hit.server else _MOST):
             shown[hit.server] = already + 1

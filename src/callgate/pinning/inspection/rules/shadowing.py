@@ -19,7 +19,6 @@ from callgate.pinning.inspection.vocabulary import MAIL, URL, concept
 _NAME: Final = re.compile(r"(?P<quote>[`'\"“«(]?)(?P<name>\w[\w.:/-]{1,127})(?P<call>\(?)")
 # Names that are not one such word are looked for as they are; so many of them.
 _ODD_NAMES: Final = 200
-_MOST: Final = 2_000
 # Of names that are nearly one's own: two servers that agree to have a thousand each are told of by a few.
 _MOST_NEAR: Final = 20
 _UNUSUAL: Final = re.compile(r"[_\d:/]|[a-z][A-Z]|\w-\w{2,64}-\w|\.\w")
@@ -106,7 +105,13 @@ def other_tool_mentioned(tool: Reading) -> Iterator[Hit]:
 def _spoken_of(tool: Reading) -> tuple[tuple[Hit, bool], ...]:
     """Each place where another server's tool is named, and whether the sentence only compares or passes on."""
     owners = _owners(tool)
-    return tuple(itertools.islice(_places(tool, owners), _MOST)) if owners else ()
+    found: dict[tuple[str, str], tuple[Hit, bool]] = {}
+    for hit, honest in _places(tool, owners) if owners else ():
+        # Each tool once, and by what speaks against it: there are no more of them than neighbours.
+        known = found.get((hit.server, hit.tool))
+        if known is None or (known[1] and not honest):
+            found[hit.server, hit.tool] = hit, honest
+    return tuple(found.values())
 
 
 def _places(tool: Reading, owners: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[tuple[Hit, bool]]:
