@@ -14,9 +14,14 @@ from typing import Final
 
 from callgate.pinning.inspection.confusables import BIDI, INVISIBLE, LOOKS_LIKE, is_tag, is_variation, script
 
+# Devanagari has letters with a dot below or beside them that are typed in two ways, or left out.
+_DOTTED: Final = re.compile("[\u0901\u0929\u0931\u0934\u093c\u0958-\u095f]")
+_NUKTA: Final = "\u093c"
 _KEPT: Final = re.compile("[\u0900-\u0dff\u0e00-\u0fff\u3005-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _QUOTES: Final = {"’": "'", "‘": "'", "ʼ": "'", "′": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‐": "-", "‑": "-"}
 _WORD: Final = re.compile(r"[^\W\d_]{1,64}")
+# Addresses, paths and names of parameters, which are Latin in every language.
+_NAMED: Final = re.compile(r"[a-z][a-z0-9+.-]{1,15}://\S{1,300}|(?<!\S)\S{1,64}@\S{1,64}|[~/.]\S{1,300}|`[^`\n]{1,80}`")
 _INLINE: Final = r"</?(?:b|i|u|em|strong|span|font|wbr|mark|small|big|code|a)\b[^<>]{0,20}>"
 # Inside a word: markup that leaves the word readable. Between words: any tag, but not its attributes, which may hold
 # words of their own, and the marks of a comment.
@@ -84,6 +89,8 @@ def _folded_once(char: str) -> str:
         return ""
     if char in _QUOTES:
         return _QUOTES[char]
+    if _DOTTED.match(char):
+        return unicodedata.normalize("NFKD", char).replace(_NUKTA, "").replace("\u0901", "\u0902")
     if _KEPT.match(char):
         return char
     parts = unicodedata.normalize("NFKD", char).casefold()
@@ -93,8 +100,7 @@ def _folded_once(char: str) -> str:
 
 def _without_look_alikes(text: str, origins: tuple[int, ...]) -> Folded:
     """Look-alikes become Latin inside words of mixed scripts, and in whole words where the text is Latin otherwise."""
-    latin = sum(char.isascii() and char.isalpha() for char in text)
-    mostly = latin * 2 > sum(char.isalpha() for char in text)
+    mostly = _mostly_latin(text)
 
     def latinised(found: re.Match[str]) -> str:
         word = found[0]
@@ -108,6 +114,13 @@ def _without_look_alikes(text: str, origins: tuple[int, ...]) -> Folded:
     # Letters in boxes are no letters to Unicode, so they are in no word.
     text = "".join(LOOKS_LIKE.get(char, char) if char >= "\U0001f150" else char for char in text)
     return Folded(text, origins)
+
+
+def _mostly_latin(text: str) -> bool:
+    """By its letters, without the addresses that a text of any script may hold."""
+    prose = _NAMED.sub(" ", text)
+    latin = sum(char.isascii() and char.isalpha() for char in prose)
+    return latin * 2 > sum(char.isalpha() for char in prose)
 
 
 def _cut(folded: Folded, cuts: Iterable[tuple[int, int, str]]) -> Folded:

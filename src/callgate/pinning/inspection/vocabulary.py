@@ -8,30 +8,62 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from callgate.pinning.inspection.folding import Folded, fold
+from callgate.pinning.inspection.languages import WORDS
 
-_CJK: Final = "\u3040-\u30ff\u3400-\u9fff"
+# Scripts without blanks, and Hangul, whose words have their endings glued on: known words are found inside a run.
+_RUNS: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+# The vowel signs of Devanagari are letters of its words, though not to Unicode.
+_LETTER: Final = r"[\w\u0900-\u0963\u0970-\u097f]"
 _TOKEN: Final = re.compile(
     r"(?P<url>[a-z][a-z0-9+.-]{1,15}://[^\s\"'<>`)\]}]{1,300})"
     r"|(?P<mail>[a-z0-9][a-z0-9.+_-]{0,63}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8})"
-    r"|(?P<word>\w{1,64}(?:'(?:s|t|re|ll|ve|d|m)\b)?)"
-    r"|(?P<stop>(?<!e\.g)(?<!i\.e)[.!?;。！？；]{1,8}(?=[\s\"')*_]|\Z|[\u3000-\u9fff])|\n[^\S\n]{0,20}(?:\n|[-*•#>]|\d{1,2}[.)]\s))"
+    rf"|(?P<word>{_LETTER}{{1,64}}(?:'(?:s|t|re|ll|ve|d|m)\b)?)"
+    rf"|(?P<stop>(?<!e\.g)(?<!i\.e)[.!?;；]{{1,8}}(?=[\s\"')*_]|\Z|[\u3000-\u303f{_RUNS}])"
+    rf"|[。।॥؟۔؛]{{1,8}}|(?<=[{_RUNS}])[!?;]{{1,8}}"
+    r"|\n[^\S\n]{0,20}(?:\n|[-*•#>]|\d{1,2}[.)]\s))"
 )
-_HAS_CJK: Final = re.compile(f"[{_CJK}]")
+_IN_RUN: Final = re.compile(f"[{_RUNS}]")
+_LATIN_IN_RUN: Final = re.compile(r"[a-z0-9_]{1,64}")
+# Arabic writes "and" and "the" as part of the word.
+_ARABIC: Final = re.compile(r"[\u0621-\u064a]")
+_ARABIC_HEAD: Final = re.compile(r"[وف]?(?:[بك]?ال|لل)?")
+_ROOT: Final = 3
+# So many unknown characters of a run count as one word.
+_UNKNOWN: Final = 3
+# An entry that ends in a star is known by its beginning; by so much of it, in ASCII and elsewhere, it is looked up.
+_HEAD: Final = 4
+_SHORT_HEAD: Final = 3
 # A sentence that ends between two words puts them this much further apart.
 _STOP: Final = 5
 
 
+_WORDS: Final[dict[str, tuple[Concept, ...]]] = {}
+_STEMS: Final[dict[str, tuple[tuple[str, Concept], ...]]] = {}
+_PHRASES: Final[dict[str, list[tuple[tuple[str, ...], Concept]]]] = {}
+# Phrases in which a word is known by its beginning, by their first word.
+_INFLECTED: Final[dict[str, list[tuple[tuple[str, ...], Concept]]]] = {}
+# Phrases of scripts whose words are found inside runs: they are looked for in the text itself.
+_SPACED: Final[dict[str, tuple[Concept, ...]]] = {}
+# Words inside runs by their first character, the longest first.
+_INSIDE: Final[dict[str, tuple[tuple[str, tuple[Concept, ...]], ...]]] = {}
+
+
 class Concept:
-    """Words with one meaning. Phrases of up to four words are written with spaces."""
+    """Words with one meaning. Phrases of up to four words are written with spaces.
+
+    It knows from the beginning what other languages have for its name: see `languages`.
+    """
 
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
         self.name = name
+        for entry in WORDS.get(name, ()):
+            _learn(fold(entry).text, self)
 
     def __repr__(self) -> str:
         return self.name
@@ -42,15 +74,15 @@ Wanted: TypeAlias = Concept | tuple[Concept, ...]
 Step: TypeAlias = tuple[Wanted, int]
 Match: TypeAlias = tuple[int, int]
 
-_WORDS: Final[dict[str, tuple[Concept, ...]]] = {}
-_PHRASES: Final[dict[str, list[tuple[tuple[str, ...], Concept]]]] = {}
-_IDEOGRAMS: Final[dict[str, tuple[Concept, ...]]] = {}
 URL: Final = Concept("URL")
 MAIL: Final = Concept("MAIL")
 
 
 def concept(name: str, *lists: str) -> Concept:
-    """A new concept: words parted by blanks, phrases parted by commas in lists that have a comma."""
+    """A new concept: words parted by blanks, phrases parted by commas in lists that have a comma.
+
+    A star at the end of a word of four letters or more stands for any ending; the first word of a phrase has none.
+    """
     made = Concept(name)
     for words in lists:
         for entry in words.split(",") if "," in words else words.split():
@@ -61,18 +93,79 @@ def concept(name: str, *lists: str) -> Concept:
 def _learn(entry: str, made: Concept) -> None:
     if not entry:
         return
-    if _HAS_CJK.search(entry):
-        _IDEOGRAMS[entry] = (*_IDEOGRAMS.get(entry, ()), made)
+    if _IN_RUN.search(entry) and " " in entry:
+        _SPACED[entry] = (*_SPACED.get(entry, ()), made)
+        return
+    if _IN_RUN.search(entry):
+        known = dict(_INSIDE.get(entry[0], ()))
+        known[entry] = (*known.get(entry, ()), made)
+        _INSIDE[entry[0]] = tuple(sorted(known.items(), key=lambda each: -len(each[0])))
         return
     words = tuple(_split(entry))
-    if len(words) == 1:
-        _WORDS[words[0]] = (*_WORDS.get(words[0], ()), made)
+    if len(words) > 1:
+        table = _INFLECTED if "*" in entry else _PHRASES
+        table.setdefault(words[0], []).append((words, made))
+    elif entry.endswith("*"):
+        head = _head(words[0])
+        _STEMS[head] = (*_STEMS.get(head, ()), (words[0][:-1], made))
     else:
-        _PHRASES.setdefault(words[0], []).append((words, made))
+        _WORDS[words[0]] = (*_WORDS.get(words[0], ()), made)
 
 
 def _split(entry: str) -> Iterator[str]:
-    yield from (found["word"] for found in _TOKEN.finditer(entry) if found["word"])
+    for found in _TOKEN.finditer(entry):
+        if found["word"]:
+            yield _bare(found["word"]) + ("*" if entry[found.end() : found.end() + 1] == "*" else "")
+
+
+def _head(word: str) -> str:
+    return word[: _HEAD if word.isascii() else _SHORT_HEAD]
+
+
+def _bare(word: str) -> str:
+    """An Arabic word without what is written together with it; any other word as it is."""
+    if word.isascii() or not _ARABIC.match(word):
+        return word
+    head = _ARABIC_HEAD.match(word)
+    return word[head.end() :] if head and len(word) - head.end() >= _ROOT else word
+
+
+def _means(word: str) -> tuple[Concept, ...]:
+    """What a word means, by itself or by its beginning."""
+    known = _WORDS.get(word)
+    if known is not None:
+        return known
+    stems = _STEMS.get(_head(word))
+    return tuple(made for stem, made in stems if word.startswith(stem)) if stems else ()
+
+
+def _inside(run: str, at: int) -> tuple[str, tuple[Concept, ...]]:
+    """The longest known word that begins here, or nothing."""
+    for entry, meant in _INSIDE.get(run[at], ()):
+        if run.startswith(entry, at):
+            return entry, meant
+    return "", ()
+
+
+def _inflects(words: Sequence[str], phrase: tuple[str, ...]) -> bool:
+    """Whether the words are those of a phrase, of which some may be known by their beginning."""
+    return len(words) == len(phrase) and all(
+        word.startswith(wanted[:-1]) if wanted[-1] == "*" else word == wanted
+        for word, wanted in zip(words, phrase, strict=True)
+    )
+
+
+# Words that mean something else together: a password is not asked for where somebody is told to keep one safe.
+_IDIOM: Final = concept(
+    "IDIOM",
+    ", ".join(
+        f"{verb} {what} in {whose} password manager"
+        for verb in ("store", "save", "keep", "put")
+        for what in ("it", "them", "this")
+        for whose in ("a", "the", "your", "their")
+    ),
+)
+_IDIOM_WORDS: Final = 6
 
 
 class Words:
@@ -87,6 +180,7 @@ class Words:
         self.along: list[int] = []
         self.places: dict[Concept, list[int]] = {}
         self._unions: dict[Wanted, Sequence[int]] = {}
+        self._has_runs = False
         self._read()
         self._phrases()
 
@@ -94,20 +188,30 @@ class Words:
         along = 0
         for found in _TOKEN.finditer(self.folded.text):
             kind = found.lastgroup
+            word = found[0]
             if kind == "stop":
                 along += _STOP
                 continue
-            if kind == "word" and _HAS_CJK.search(found[0]):
-                along = self._ideograms(found[0], found.start(), along)
-                continue
+            if kind == "word" and not word.isascii():
+                if _IN_RUN.search(word):
+                    self._has_runs = True
+                    along = self._run(word, found.start(), along)
+                    continue
+                word = _bare(word)
             along += 1
-            self._put(found[0], found.start(), found.end(), along)
-            index = len(self.words) - 1
+            self._put(word, found.start(), found.end(), along)
             if kind == "word":
-                for each in _WORDS.get(found[0], ()):
-                    self.places.setdefault(each, []).append(index)
+                self._place(_means(word))
             else:
-                self.places.setdefault(URL if kind == "url" else MAIL, []).append(index)
+                self._place((URL if kind == "url" else MAIL,))
+
+    def _place(self, meant: Iterable[Concept]) -> None:
+        """Puts concepts at the word that was read last."""
+        index = len(self.words) - 1
+        for each in meant:
+            places = self.places.setdefault(each, [])
+            if not places or places[-1] != index:
+                places.append(index)
 
     def _put(self, word: str, start: int, end: int, along: int) -> None:
         self.words.append(word)
@@ -115,23 +219,57 @@ class Words:
         self.ends.append(end)
         self.along.append(along)
 
-    def _ideograms(self, run: str, start: int, along: int) -> int:
-        """A run of characters without blanks: known words of it, the longest first, and single characters."""
-        at = 0
+    def _run(self, run: str, start: int, along: int) -> int:
+        """Characters without blanks: known words of them, the longest first, and what is left between these."""
+        at = unknown = 0
         while at < len(run):
-            size = next((size for size in (8, 7, 6, 5, 4, 3, 2, 1) if run[at : at + size] in _IDEOGRAMS), 1)
-            along += 1
-            self._put(run[at : at + size], start + at, start + at + size, along)
-            for each in _IDEOGRAMS.get(run[at : at + size], ()):
-                self.places.setdefault(each, []).append(len(self.words) - 1)
-            at += size
+            latin = _LATIN_IN_RUN.match(run, at)
+            entry, meant = (latin[0], _means(latin[0])) if latin else _inside(run, at)
+            if not entry and unknown % _UNKNOWN:
+                self.words[-1] += run[at]
+                self.ends[-1] += 1
+            else:
+                along += 1
+                size = len(entry) or 1
+                self._put(run[at : at + size], start + at, start + at + size, along)
+                self._place(meant)
+            unknown = 0 if entry else unknown + 1
+            at += len(entry) or 1
         return along
 
     def _phrases(self) -> None:
+        found: dict[Concept, list[int]] = {}
         for index, word in enumerate(self.words):
             for phrase, made in _PHRASES.get(word, ()):
                 if tuple(self.words[index : index + len(phrase)]) == phrase:
-                    self.places.setdefault(made, []).append(index)
+                    found.setdefault(made, []).append(index)
+            for phrase, made in _INFLECTED.get(word, ()):
+                if _inflects(self.words[index : index + len(phrase)], phrase):
+                    found.setdefault(made, []).append(index)
+        for index, meant in self._spaced() if self._has_runs else ():
+            for made in meant:
+                found.setdefault(made, []).append(index)
+        for made, indexes in found.items():
+            self.places[made] = sorted({*self.places.get(made, ()), *indexes})
+        if _IDIOM in found:
+            self._without({at for first in found[_IDIOM] for at in range(first, first + _IDIOM_WORDS)})
+
+    def _without(self, idioms: set[int]) -> None:
+        """Takes the words of idioms from what they mean one by one."""
+        for made, places in list(self.places.items()):
+            kept = [place for place in places if place not in idioms]
+            if kept:
+                self.places[made] = kept
+            else:
+                del self.places[made]
+
+    def _spaced(self) -> Iterator[tuple[int, tuple[Concept, ...]]]:
+        text = self.folded.text
+        for phrase, meant in _SPACED.items():
+            at = text.find(phrase)
+            while at >= 0:
+                yield min(bisect_right(self.ends, at), len(self.words) - 1), meant
+                at = text.find(phrase, at + len(phrase))
 
     def mark(self, made: Concept, start: int) -> None:
         """Put a concept that was found by other means at the word that holds this position, or the next."""

@@ -49,7 +49,8 @@ _DEALS: Final = concept(
     "mails",
 )
 _IN_TICKS: Final = re.compile(
-    r"(?:in|as|into|to|with|field|parameter|argument) (?:the )?[`'\"]\w{1,40}[`'\"]"
+    r"(?:in|as|into|to|with|field|parameter|argument|dans|en|im|feld|nel|w|em|no|campo|champ|в|поле|في) "
+    r"(?:the )?[`'\"]\w{1,40}[`'\"]|[`'\"]\w{1,40}[`'\"] ?(?:に|里|裡|中|에|로|में)"
     r"|[`'\"]\w{1,40}[`'\"] (?:field|parameter|argument|map)"
     r"|(?:in|as|into|to) the \w{1,40} (?:field|parameter|argument)\b"
 )

@@ -63,7 +63,9 @@ _ABOVE: Final = concept(
     "the above, everything above, all of the above, everything before, anything above, what you were told, what was "
     "said",
 )
-_QUOTES: Final = frozenset("\"'`“”‘’«»„")
+_QUOTES: Final = frozenset("\"'`“”‘’«»„「」『』")
+# A quotation may begin a few words before the telling ones, and end a few after.
+_NEAR: Final = 24
 _OBEY: Final = concept("OBEY", "obey obeys gehorche obedece obeis 服从 遵从 従え")
 _NEW: Final = concept("NEW", "new updated following these nuevas neuen nouvelles novas 新的 新")
 _INSTEAD: Final = concept(
@@ -140,7 +142,8 @@ def override(tool: Reading) -> Iterator[Hit]:
 def _mentioned(text: Text, match: Match) -> bool:
     """In quotation marks or as what somebody else does, in a text about detecting such words."""
     start, end = text.span(match)
-    marked = text.raw[start - 1 : start] in _QUOTES and start > 0 and not _QUOTES.isdisjoint(text.raw[end : end + 24])
+    before, after = text.raw[max(0, start - _NEAR) : start + _NEAR], text.raw[end : end + _NEAR]
+    marked = not _QUOTES.isdisjoint(before) and not _QUOTES.isdisjoint(after)
     ignoring = next((place for place in text.words.at(_IGNORE) if place >= match[0]), match[0])
     reported = text.words.before(ignoring, _THAT, 1)
     return (marked or reported) and text.words.near(match, _LOOKS_FOR, 10)
