@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from callgate.console.app import console_app
-from callgate.console.cards import key_of
+from callgate.console.cards import key_of, seen_of
 from support.agent_sessions import HANDLE
 from support.browser import PATIENCE_MS, chromium
 from support.console import whole_console
@@ -51,7 +51,7 @@ async def acts(console, person):
         f"/quarantine/{HANDLE}/drop": {},
     }
     signed = {
-        "/tools/approve": {"decisions": [tool | {"action": "approve"}]},
+        "/tools/approve": {"decisions": [tool | {"action": "approve", "seen": seen_of(view)}]},
         f"/quarantine/{HANDLE}/release": {},
         "/people/invite": {"name": "eve", "role": "operator"},
         "/people/bert/role": {"role": "operator", "before": "approver"},

@@ -4,7 +4,7 @@ they still might, or on pages that show what is no longer so.
 
 import pytest
 
-from callgate.console.cards import key_of
+from callgate.console.cards import key_of, seen_of
 from support.agent_sessions import HANDLE
 from support.console import whole_console
 from support.reviewing import FILES_ID
@@ -28,7 +28,7 @@ async def acts(console):
     (one,) = (await console.pins.review()).sets
     signed = {
         "/switch/off": {"since": 0},
-        "/tools/approve": {"decisions": [tool | {"action": "approve"}]},
+        "/tools/approve": {"decisions": [tool | {"action": "approve", "seen": seen_of(view)}]},
         "/tools/reviewed-together": {"group": key_of(one.group), "version": one.version},
         f"/quarantine/{HANDLE}/release": {},
         "/people/invite": {"name": "eve", "role": "operator"},

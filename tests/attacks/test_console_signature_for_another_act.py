@@ -2,7 +2,7 @@
 
 import pytest
 
-from callgate.console.cards import key_of
+from callgate.console.cards import key_of, seen_of
 from support.agent_sessions import HANDLE
 from support.console import whole_console
 from support.reviewing import FILES_ID
@@ -34,7 +34,7 @@ async def role_of(console, name):
 async def decisions(console):
     view = await console.pins.find(FILES_ID, "list_files")
     one = {"action": "approve", "server": key_of(FILES_ID), "tool": key_of("list_files"), "hash": view.approval_hash}
-    return {"decisions": [one]}
+    return {"decisions": [one | {"seen": seen_of(view)}]}
 
 
 async def state(console):

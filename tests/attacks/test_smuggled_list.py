@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from callgate.errors import UpstreamError
+from callgate.pinning.listing import read_page
 from support.registry import requirement
 from support.shifting import tool
 from support.visitors import FEW, Way, until
@@ -25,6 +27,11 @@ def listing(*entries: str) -> str:
 
 def keyed(result: str) -> str:
     return '{"resultType":"complete","_meta":"$META",' + result + "}"
+
+
+def beside(meta: str, entries: str = f"{BAD},{EXTRA}") -> str:
+    """A list with a `_meta` of the server's own."""
+    return f'{{"resultType":"complete","tools":[{entries}],"_meta":{meta}}}'
 
 
 # What answers `tools/list`: the messages, each as it is written.
@@ -50,6 +57,14 @@ LISTS = {
     "tools in tools": [reply(keyed(f'"tools":[{GOOD},[{BAD},{EXTRA}]]'))],
     "over several lines": [reply(listing(BAD, EXTRA)).replace(",", ",\n")],
     "with a byte order mark": ["\ufeff" + reply(listing(BAD, EXTRA))],
+    "a key twice in _meta": [reply(beside('{"a":1,"a":2}'))],
+    "a key twice in _meta, with escapes": [reply(beside('{"a":1,"\\u0061":2}'))],
+    "a key twice deep in _meta": [reply(beside('{"a":{"b":[{"c":1,"c":2}]}}'))],
+    "no number in _meta": [reply(beside('{"a":NaN}'))],
+    "half a character in _meta": [reply(beside('{"a":"\\ud800"}'))],
+    "half a key twice in _meta": [reply(beside('{"\\ud800":1,"\\ud800":2}'))],
+    "_meta as an array": [reply(beside('[{"a":1,"a":2}]'))],
+    "_meta twice": [reply(beside('{},"_meta":{"a":1}'))],
 }
 # An entry that stands beside an honest one.
 ENTRIES = {
@@ -89,6 +104,8 @@ def assert_nothing_came_of_it(pinned, way, visitor):
     assert "extra" not in server.called
     assert visitor.names() == ["read"]
     assert visitor.reason("read") == ""
+    # What came late came before that.
+    assert POISON.encode() not in visitor.sent_here
 
 
 # On a pipe, a line with a byte order mark is no message: it is dropped, and nobody ever gets an answer.
@@ -102,6 +119,14 @@ def test_no_such_list_reaches_the_client(pinned, way, how):
     pinned.server(way).be(answers={"tools/list": messages}, events=len(messages) > 1)
     visitor.attempt("tools/list")
     assert_nothing_came_of_it(pinned, way, visitor)
+
+
+@pytest.mark.parametrize(
+    "meta", ['{"a":1,"a":2}', '{"a":{"b":[{"c":1,"c":2}]}}', '{"a":NaN}', '{"\\ud800":1,"\\ud800":2}']
+)
+def test_a_meta_that_two_readers_read_differently_makes_the_whole_list_unreadable(meta):
+    with pytest.raises(UpstreamError, match="its _meta is no JSON, or has a key twice"):
+        read_page(reply(beside(meta, GOOD), "1").encode())
 
 
 @pytest.mark.parametrize("how", ENTRIES)

@@ -191,6 +191,40 @@ async def test_a_tool_that_changes_meanwhile_is_named_and_shown_anew_and_other_m
         assert await states(pins) == {"read_file": "approved", "list_files": "new"}
 
 
+async def test_what_changes_beside_the_text_is_shown_anew_too(stage_of):
+    before, after = {"annotations": {"destructiveHint": True}}, {"annotations": {"readOnlyHint": True}}
+    async with reviewing(stage_of, ("files", FILES_ID, [tool("read_file", **before)])) as (stage, pins):
+        await stage.open("/tools")
+        await choose(stage, "read_file", "approve")
+        await meet(pins.shelf, "files", FILES_ID, [tool("read_file", **after)])
+        await stage.page.click("#send")
+        assert "read_file on files has changed since you read it" in await stage.problem()
+        one = card(stage, "read_file")
+        await one.locator(".newer").wait_for()
+        assert "readOnlyHint" in await one.inner_text()
+        assert await one.locator('input[value="skip"]').is_checked()
+        assert await states(pins) == {"read_file": "new"}
+        await choose(stage, "read_file", "approve")
+        await stage.page.click("#send")
+        await stage.page.locator("#told:not([hidden])").wait_for()
+        assert b"readOnlyHint" in pins.book.pin(FILES_ID, "read_file").raw
+
+
+async def test_the_page_of_a_tool_approves_what_it_shows(stage_of):
+    async with reviewing(stage_of, ("files", FILES_ID, [tool("read_file", title="Read")])) as (stage, pins):
+        await stage.open("/tools")
+        await card(stage, "read_file").locator("text=History").click()
+        await stage.shows("#tool")
+        await meet(pins.shelf, "files", FILES_ID, [tool("read_file", title="Wipe")])
+        await stage.page.click('[data-act="approve"]')
+        assert "has changed since you read it" in await stage.problem()
+        assert await states(pins) == {"read_file": "new"}
+        await stage.page.reload()
+        await stage.page.click('[data-act="approve"]')
+        await stage.shows('[data-act="withdraw"]')
+        assert b"Wipe" in pins.book.pin(FILES_ID, "read_file").raw
+
+
 async def test_more_tools_are_announced_and_shown_only_when_asked_for(stage_of):
     async with reviewing(stage_of, ("files", FILES_ID, [tool("read_file")])) as (stage, pins):
         await stage.open("/tools")

@@ -6,6 +6,8 @@ from sqlalchemy import insert, text
 
 from callgate.errors import Reason, Refused
 from callgate.pinning.book import Book
+from callgate.pinning.document import entry_digest
+from callgate.pinning.keeping import Reviewed
 from callgate.pinning.storage import Head, Sealed, Wanted
 from callgate.store import SqlPins, Store
 from callgate.store.schema import pin as pin_table
@@ -69,6 +71,26 @@ async def test_decisions_are_a_chain_in_order(pinned, met):
     assert await pins.since(2) == (head, rows[2:])
     assert [found.action for found in (await read(pins)).history(SERVER, "read")] == ["approve", "block"]
     assert pinned.witnesses == ["first", "second", "third"]
+
+
+async def test_the_whole_entry_that_was_reviewed_must_still_be_the_newest(pinned):
+    pins = pinned.shelf
+    shown = tool(title="Delete everything", annotations={"destructiveHint": True})
+    swapped = tool(title="Read")
+    asked = Reviewed(SERVER, "read", shown.approval_hash, entry_digest(shown.approval_hash, shown.beside))
+    assert shown.approval_hash == swapped.approval_hash
+    for met, reason in ((swapped, Reason.TOOL_CHANGED), (tool(), Reason.TOOL_CHANGED), (shown, None)):
+        await pins.saw(server(), [met], whole=True)
+        if reason is None:
+            await pins.decide([asked], Book(keys).link([pin(shown)]))
+            break
+        with pytest.raises(Refused) as refused:
+            await pins.decide([asked], Book(keys).link([pin(shown)]), [witness("never")])
+        assert refused.value.reason is reason
+        assert refused.value.data["reviewed"] == asked.entry
+        assert await pins.since() == (None, [])
+    assert (await read(pins)).pin(SERVER, "read").beside == shown.beside
+    assert pinned.witnesses == []
 
 
 async def test_the_text_that_was_reviewed_must_still_be_the_newest(pinned, met):
@@ -203,6 +225,6 @@ async def test_decisions_outlive_a_restart(url):
     pins = SqlPins(store)
     assert await pins.since() == kept
     assert (await read(pins)).pin(SERVER, "read") == pin(met, seq=1)
-    assert [found.raw for found in await pins.tools()] == [met.raw]
+    assert [found.raw for found in await pins.tools(met.server_id)] == [met.raw]
     assert await pins.saw(server(), [met], whole=True) == ()
     await store.close()

@@ -39,7 +39,7 @@ async def test_a_description_comes_back_as_it_was_received(pins, description):
 @pytest.mark.parametrize("raw", [b"\xff\xfe\x00", b"", bytes(range(256)), b"\xed\xa0\x80"])
 async def test_bytes_that_are_no_text_come_back_as_they_were(pins, raw):
     await pins.saw(server(), [unfit(raw=raw)], whole=True)
-    assert [found.raw for found in await pins.tools()] == [raw]
+    assert [found.raw for found in await pins.tools(SERVER)] == [raw]
 
 
 async def test_a_server_is_kept_as_it_was_met_last(pins):
@@ -80,7 +80,7 @@ async def test_another_text_is_a_change_each_time(pins):
     newest, older = await pins.texts(SERVER, "read")
     assert newest == replace(first, first_seen=NOW, last_seen=NOW + 3, changes=2)
     assert older == replace(second, first_seen=NOW + 1, last_seen=NOW + 2, changes=1)
-    assert await pins.tools() == [newest]
+    assert await pins.tools(SERVER) == [newest]
 
 
 async def test_what_flaps_beside_the_approval_is_never_a_change_of_the_text(pins):
@@ -114,7 +114,7 @@ async def test_the_same_entry_spelt_otherwise_is_no_change(pins):
     spelt = replace(met, raw=met.raw.replace(b": ", b":"), size=met.size - 1)
     assert spelt.raw != met.raw
     assert await pins.saw(server(), [spelt], whole=True) == ()
-    assert [found.raw for found in await pins.tools()] == [spelt.raw]
+    assert [found.raw for found in await pins.tools(SERVER)] == [spelt.raw]
 
 
 async def test_a_tool_that_goes_and_comes_back_is_told_both_times(pins):
@@ -124,7 +124,7 @@ async def test_a_tool_that_goes_and_comes_back_is_told_both_times(pins):
     gone = await pins.saw(server(last_seen=NOW + 2), [stays], whole=True)
     assert gone == (Change(SERVER, "goes", "gone", before=goes.approval_hash),)
     assert await pins.saw(server(last_seen=NOW + 3), [stays], whole=True) == ()
-    assert await pins.tools() == [
+    assert await pins.tools(SERVER) == [
         replace(goes, first_seen=NOW, last_seen=NOW + 1, gone=True),
         replace(stays, first_seen=NOW, last_seen=NOW + 3),
     ]

@@ -9,7 +9,7 @@ from sqlalchemy import inspect, text
 from callgate.errors import StoreTooOld
 from callgate.store import SqlPins, SqlShelf, Store, migrate
 from callgate.store.schema import HEAD, metadata
-from support.pins import SERVER, decide, pin, read, server, tool
+from support.pins import SERVER, decide, drop_0008, pin, read, server, tool
 from support.registry import requirement
 from support.shelves import BOUNDS, challenge, credential, enrol_without_role, use, witness
 
@@ -62,6 +62,34 @@ async def test_a_store_with_people_and_records_is_upgraded_whole(url):
     await pins.saw(server(), [tool()], whole=True)
     await decide(pins, pin(tool()), witnesses=[witness("after")])
     assert (await read(pins)).pin(SERVER, "read") is not None
+    await store.close()
+
+
+async def test_a_store_from_before_room_was_counted_counts_it(url):
+    store = Store.open(url)
+    pins = SqlPins(store)
+    odd = tool("o\ud800dd")
+    await pins.saw(server(), [tool("read", "Old."), tool("write")], whole=True)
+    await pins.saw(server(), [tool("read"), tool("write", title="W"), odd], whole=True)
+    await decide(pins, pin(tool("read")))
+    light, whole = await pins.tools(), await pins.tools(SERVER)
+    with store.reading() as conn:
+        waiting = conn.execute(text("SELECT waiting FROM server_seen")).scalar_one()
+    drop_0008(store)
+    with store.writing() as conn:
+        conn.execute(text("UPDATE alembic_version SET version_num = '0007'"))
+    await store.close()
+
+    store = Store.connect(url)
+    assert store.upgrade() == ("0007", HEAD)
+    store.close_sync()
+    store = Store.open(url)
+    pins = SqlPins(store)
+    assert (await pins.tools(), await pins.tools(SERVER)) == (light, whole)
+    assert [bool(one.raw) for one in light] == [one.tool == "read" for one in light]
+    with store.reading() as conn:
+        assert conn.execute(text("SELECT waiting FROM server_seen")).scalar_one() == waiting > 0
+    assert await pins.saw(server(), [tool("read"), tool("write", title="W"), odd], whole=True) == ()
     await store.close()
 
 

@@ -44,7 +44,9 @@ class Office(NamedTuple):
         """Approve each for its text of now, all of them seen together."""
         from callgate.pinning.service import Choice
 
-        choices = [Choice("approve", one.server_id, one.tool, one.approval_hash) for one in views]
+        choices = [
+            Choice("approve", one.server_id, one.tool, one.approval_hash, entry=one.entry_digest) for one in views
+        ]
         together = [one.seen.server_id for one in (await self.pins.review()).servers]
         if choices:
             await self.pins.decide(choices, by=operator(), together=together)

@@ -208,8 +208,8 @@ def word_to_type(word: str) -> str:
 def _escaped(char: str) -> str:
     if char.isascii() and char.isprintable():
         return f"\\{char}" if char in "\\'" else char
-    code = ord(char)
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    # As bytes: a shell turns \u2800 into what its locale has for it, and in C that is nothing.
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
 def options_of(path: Path | None, url: str | None) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class Sitting:
         self._review = review
         self._choices: dict[tuple[str, str], Choice] = {}
         self._sets: dict[str, SetView] = {}
-        # By its text: another one that comes meanwhile was not shown.
+        # By its whole entry: another one that comes meanwhile was not shown.
         self._shown: set[tuple[str, str, str]] = set()
         # Whether what is said at the end may still be that nothing was.
         self.stored = False
@@ -92,7 +92,7 @@ class Sitting:
             # Whatever came in between, the page goes on where it was: `keys` are asked for behind its end only.
             pressed = page.read(keys, _EARLY, _LATE)
             if page.ended:
-                self._shown.add(_text(view))
+                self._shown.add(_entry(view))
             if pressed == "?":
                 self._screen.show(said(line, lead="  ", rest="     ") for line in _HELP)
             elif pressed == "r":
@@ -124,8 +124,8 @@ class Sitting:
             if typed != _OVERRIDE:
                 self._screen.say("Not approved.")
                 return None
-            return Choice("approve", *chosen, override=True)
-        return Choice("approve", *chosen)
+            return Choice("approve", *chosen, override=True, entry=view.entry_digest, shown=view.hard)
+        return Choice("approve", *chosen, entry=view.entry_digest)
 
     def _against(self, view: ToolView) -> list[str]:
         """What an approval of this tool would have to overrule, in sentences."""
@@ -194,7 +194,7 @@ class Sitting:
         return tuple(
             server.seen.server_id
             for server in self._review.servers
-            if all(_text(view) in self._shown for view in server.tools if view.needs_review)
+            if all(_entry(view) in self._shown for view in server.tools if view.needs_review)
         )
 
     def _again(self) -> bool:
@@ -237,8 +237,7 @@ class Sitting:
             elif new.pin is not None and (old.pin is None or new.pin.seq != old.pin.seq):
                 yield key, f"{shown(new.pin.approved_by)} decided on it: {new.pin.action}"
             elif choice.action == "approve":
-                known = {pin.seq for pin in old.blocks}
-                yield from ((key, blocked_words(pin)) for pin in new.blocks if pin.seq not in known)
+                yield from ((key, why) for why in _not_seen(old, new))
 
     def _write(self) -> None:
         pins = self._opened.pins
@@ -300,8 +299,20 @@ def _key(view: ToolView) -> tuple[str, str]:
     return view.server_id, view.tool
 
 
-def _text(view: ToolView) -> tuple[str, str, str]:
-    return view.server_id, view.tool, view.approval_hash
+def _entry(view: ToolView) -> tuple[str, str, str]:
+    return view.server_id, view.tool, view.entry_digest or view.approval_hash
+
+
+def _not_seen(old: ToolView, new: ToolView) -> Iterator[str]:
+    """What there is about a tool, with its text as it was, that whoever approves it did not have before them."""
+    known = {pin.seq for pin in old.blocks}
+    blocks = [blocked_words(pin) for pin in new.blocks if pin.seq not in known]
+    if new.entry_digest != old.entry_digest:
+        yield "what it has beside its description and schema changed"
+    elif blocks:
+        yield from blocks
+    elif any(finding not in old.hard for finding in new.hard):
+        yield "there are hard findings by now that were not shown"
 
 
 def _inspected(view: ToolView) -> bool:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A server's name, or its identity.")]
 ToolOption = Annotated[str, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")]
 
-_SHORT: Final = 60
 _PREFIX: Final = f"Its first {DIGITS} digits or more do."
 
 
@@ -332,8 +331,10 @@ def _not_broken(opened: Opened) -> None:
 
 
 def _print_history(pins: list[Pin]) -> None:
+    from callgate.cli.tools_lines import heading, print_lines, said
+
     print_table(
-        ("no", "when", "decision", "server", "tool", "hash", "by", "note"),
+        ("no", "when", "decision", "server", "tool", "hash", "by"),
         (
             (
                 str(pin.seq),
@@ -343,8 +344,11 @@ def _print_history(pins: list[Pin]) -> None:
                 shown(pin.tool) or "-",
                 _part(pin.approval_hash),
                 pin.approved_by,
-                pin.note[:_SHORT] or "-",
             )
             for pin in pins
         ),
     )
+    # Below the table, where there is room for them: a reason that is cut may say the opposite.
+    notes = [said(shown(pin.note), lead=f"{pin.seq:>4}  ", rest="      ") for pin in pins if pin.note]
+    if notes:
+        print_lines(console(), [*heading("Notes"), *notes])

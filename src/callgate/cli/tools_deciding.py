@@ -80,14 +80,19 @@ def approve(
         still_waiting(opened, {(view.server_id, view.tool) for view in done})
 
 
-def _approve(opened: Opened, view: ToolView, given: str, *, note: str, override: bool) -> None:
+def approval(view: ToolView, *, note: str, override: bool) -> Choice:
+    """The approval of a tool as it was looked at: all of its entry, in spite of these findings and no others."""
     from callgate.pinning.service import Choice
 
+    chosen = (view.server_id, view.tool, view.approval_hash)
+    return Choice("approve", *chosen, note=note, override=override, entry=view.entry_digest, shown=view.hard)
+
+
+def _approve(opened: Opened, view: ToolView, given: str, *, note: str, override: bool) -> None:
     _same_text(opened, view, given)
     if not override:
         _not_blocked(opened, view)
-    choice = Choice("approve", view.server_id, view.tool, view.approval_hash, note=note, override=override)
-    decide(opened, [choice], {(view.server_id, view.tool): view})
+    decide(opened, [approval(view, note=note, override=override)], {(view.server_id, view.tool): view})
     typer.echo(f"Approved: {shown(view.tool)} on {shown(view.server)}, {view.approval_hash}.")
 
 
@@ -217,13 +222,20 @@ def together(
     typer.echo(f"Recorded: the servers {where} were reviewed together.")
 
 
-def decide(opened: Opened, choices: list[Choice], views: dict[tuple[str, str], ToolView] | None = None) -> None:
-    """Store decisions, all or none; what stands against one is shown before it is refused."""
+def decide(
+    opened: Opened,
+    choices: list[Choice],
+    views: dict[tuple[str, str], ToolView] | None = None,
+    together: Iterable[str] = (),
+) -> None:
+    """Store decisions, all or none; what stands against one is shown before it is refused.
+
+    `together` are the servers of which everything that waits was reviewed.
+    """
     from callgate.errors import Reason, Refused
 
-    servers = tuple(dict.fromkeys(choice.server_id for choice in choices))
     try:
-        opened.wait(opened.pins.decide(choices, by=operator(), together=servers))
+        opened.wait(opened.pins.decide(choices, by=operator(), together=together))
     except Refused as refused:
         if refused.reason == Reason.FINDINGS_NOT_OVERRIDDEN:
             _print_hard((views or {}).values())

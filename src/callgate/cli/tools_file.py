@@ -10,16 +10,17 @@ import typer
 
 from callgate.cli.pinned import Opened, shown
 from callgate.cli.tools_blocks import blocked_words, to_withdraw
-from callgate.cli.tools_deciding import decide
+from callgate.cli.tools_deciding import approval, decide
 from callgate.cli.tools_show import decided
 
 if TYPE_CHECKING:
     from callgate.pinning.model import Pin
-    from callgate.pinning.service import Choice
-    from callgate.pinning.views import ToolView
+    from callgate.pinning.views import ServerView, ToolView
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _KEYS: Final = ("server_id", "tool", "approval_hash")
+# The digest of the whole entry: a file that has none names a text, whatever stands beside it.
+_ENTRY: Final = "entry_digest"
 
 
 def approve_file(opened: Opened, path: Path, *, note: str, override: bool) -> list[ToolView]:
@@ -31,18 +32,47 @@ def approve_file(opened: Opened, path: Path, *, note: str, override: bool) -> li
     views = _views(opened, path, entries)
     wanted = [(entry, view) for entry, view in zip(entries, views, strict=True) if not _approved(view)]
     _not_blocked(opened, path, [view for _, view in wanted])
-    choices = [_choice(entry, note=note, override=override) for entry, _ in wanted]
-    if choices:
-        decide(opened, choices, {(view.server_id, view.tool): view for _, view in wanted})
+    if wanted:
+        named = {(view.server_id, view.tool): view for _, view in wanted}
+        whole, parted = _servers(opened, views)
+        choices = [approval(view, note=note, override=override) for view in named.values()]
+        decide(opened, choices, named, [one.seen.server_id for one in whole])
     for _, view in wanted:
         typer.echo(f"Approved: {shown(view.tool)} on {shown(view.server)}, {view.approval_hash}.")
+    if wanted:
+        _tell_together(whole, parted)
     if len(wanted) < len(entries):
         typer.echo(f"Approved before: {len(entries) - len(wanted)}.")
     return views
 
 
+def _servers(opened: Opened, views: list[ToolView]) -> tuple[list[ServerView], list[ServerView]]:
+    """The servers of the file: those of which it has everything that waits, and those of which it leaves something out.
+
+    Who has reviewed a part of a server cannot say what the rest of it does to another.
+    """
+    named = {(view.server_id, view.tool) for view in views}
+    whole: list[ServerView] = []
+    parted: list[ServerView] = []
+    for server in opened.wait(opened.pins.review()).servers:
+        if any(view.server_id == server.seen.server_id for view in views):
+            left = any(view.needs_review and (view.server_id, view.tool) not in named for view in server.tools)
+            (parted if left else whole).append(server)
+    return whole, parted
+
+
+def _tell_together(whole: list[ServerView], parted: list[ServerView]) -> None:
+    if len(whole) + len(parted) < 2:
+        return
+    if len(whole) > 1:
+        typer.echo(f"Reviewed together: {', '.join(shown(one.seen.name) for one in whole)}.")
+    if parted:
+        names = ", ".join(shown(one.seen.name) for one in parted)
+        typer.echo(f"Not reviewed together with others, as tools wait there that the file leaves out: {names}.")
+
+
 def read(path: Path) -> list[dict[str, str]]:
-    """The entries: server_id, tool and approval_hash of each; whatever else stands there is for people."""
+    """The entries: which tool, which text, and which whole entry where that is given; the rest is for people."""
     from callgate.errors import CallgateError
 
     try:
@@ -61,11 +91,13 @@ def read(path: Path) -> list[dict[str, str]]:
     named = [(one["server_id"], one["tool"]) for one in found]
     if len(set(named)) < len(named):
         raise CallgateError(f"{path} names a tool twice", advice="Leave the entry in that you have reviewed.")
-    return [{key: one[key] for key in _KEYS} for one in found]
+    return [{key: one[key] for key in (*_KEYS, _ENTRY) if key in one} for one in found]
 
 
 def _is_entry(one: Any) -> bool:
-    return isinstance(one, dict) and all(isinstance(one.get(key), str) and one[key] for key in _KEYS)
+    if not isinstance(one, dict) or not isinstance(one.get(_ENTRY, ""), str):
+        return False
+    return all(isinstance(one.get(key), str) and one[key] for key in _KEYS)
 
 
 def _views(opened: Opened, path: Path, entries: list[dict[str, str]]) -> list[ToolView]:
@@ -82,7 +114,7 @@ def _views(opened: Opened, path: Path, entries: list[dict[str, str]]) -> list[To
             continue
         view = opened.wait(opened.pins.tool(entry["server_id"], entry["tool"]))
         views.append(view)
-        if view.approval_hash != entry["approval_hash"]:
+        if view.approval_hash != entry["approval_hash"] or not _same_entry(entry, view):
             changed.append((entry, view))
     if changed:
         lines = [
@@ -93,7 +125,7 @@ def _views(opened: Opened, path: Path, entries: list[dict[str, str]]) -> list[To
         raise Refused(
             Reason.TOOL_CHANGED,
             f"not all tools are what {path} says, so nothing was approved (tool_changed)",
-            advice="These have another text by now:\n" + "\n".join(lines),
+            advice="These have another text by now, or another title, annotations or the like:\n" + "\n".join(lines),
         )
     if missing:
         raise Refused(
@@ -104,9 +136,17 @@ def _views(opened: Opened, path: Path, entries: list[dict[str, str]]) -> list[To
     return views
 
 
+def _same_entry(entry: dict[str, str], view: ToolView) -> bool:
+    """What is approved already may have changed beside its approval; whether that closes it is decided elsewhere."""
+    return _approved(view) or entry.get(_ENTRY, view.entry_digest) == view.entry_digest
+
+
 def _diff(opened: Opened, entry: dict[str, str], view: ToolView) -> str:
-    words = ("--server", view.server_id, "--tool", view.tool, "--from", entry["approval_hash"])
-    return opened.command("tools", "diff", *words, "--to", view.approval_hash)
+    words = ("--server", view.server_id, "--tool", view.tool)
+    if view.approval_hash == entry["approval_hash"]:
+        # Of what stands beside a text only the newest is kept: there is nothing to compare with.
+        return opened.command("tools", "show", *words)
+    return opened.command("tools", "diff", *words, "--from", entry["approval_hash"], "--to", view.approval_hash)
 
 
 def _approved(view: ToolView) -> bool:
@@ -133,9 +173,3 @@ def _not_blocked(opened: Opened, path: Path, views: list[ToolView]) -> None:
 
 def _blocked(view: ToolView, pin: Pin) -> str:
     return decided(pin) if pin.server_id == view.server_id else blocked_words(pin)
-
-
-def _choice(entry: dict[str, str], *, note: str, override: bool) -> Choice:
-    from callgate.pinning.service import Choice
-
-    return Choice("approve", entry["server_id"], entry["tool"], entry["approval_hash"], note=note, override=override)

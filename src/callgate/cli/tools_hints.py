@@ -10,6 +10,7 @@ from callgate.cli.pinned import Opened, shown
 from callgate.cli.tools_blocks import blocked_words
 
 if TYPE_CHECKING:
+    from callgate.pinning.model import Finding
     from callgate.pinning.views import Review, ToolView
 
 _SOME: Final = 5
@@ -24,12 +25,20 @@ def how_to_decide(opened: Opened, view: ToolView) -> str:
 
 
 def how_to_read(opened: Opened, view: ToolView) -> str:
-    """What to know and to type before one decides: blocks, the text, and where there was another, the difference."""
+    """What to know and to type before one decides: blocks, what an approval overrules, the text, the difference."""
     lines = [f"{blocked_words(pin)}. To approve it overrules that." for pin in view.blocks]
+    if view.hard:
+        lines.append("To approve it overrules:")
+        lines += [_overruled(finding) for finding in view.hard]
     lines += [f"To read it whole:         {opened.command('tools', 'show', *_named(view))}"]
     if view.difference is not None and view.difference.since is not None and not view.difference.empty:
         lines.append(f"To see what changed:      {opened.command('tools', 'diff', *_named(view))}")
     return "\n".join(lines)
+
+
+def _overruled(finding: Finding) -> str:
+    where = f", {shown(finding.where)}" if finding.where else ""
+    return f"  HARD  {shown(finding.rule)}{where}: {shown(finding.what)}"
 
 
 def _named(view: ToolView) -> tuple[str, ...]:

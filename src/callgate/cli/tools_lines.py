@@ -19,6 +19,8 @@ POINTED: Final = "bold red reverse"
 _NARROWEST: Final = 8
 # In text that is escaped, a backslash always begins one of these.
 _SPELT: Final = re.compile(r"\\(?:u[0-9a-f]{4}|u\{[0-9a-f]+\}|[nrt])|\\\\")
+# Not torn apart at the end of a line: marks of a difference, and what is spelt out.
+_WHOLE: Final = re.compile(rf"\[-|-\]|\{{\+|\+\}}|{_SPELT.pattern}")
 
 
 class Line(NamedTuple):
@@ -100,11 +102,15 @@ def _fold(text: Text, width: int | None) -> list[Text]:
     if width is None or not text.plain:
         return [text]
     cuts: list[int] = []
+    begins = {
+        at: found.start() for found in _WHOLE.finditer(text.plain) for at in range(found.start() + 1, found.end())
+    }
     start = used = space = 0
     for at, char in enumerate(text.plain):
         size = get_character_cell_size(char)
         if used + size > width and at > start:
-            start = space if space > start else at
+            near = begins.get(at, at)
+            start = space if space > start else near if near > start else at
             cuts.append(start)
             used = sum(get_character_cell_size(one) for one in text.plain[start:at])
         used += size

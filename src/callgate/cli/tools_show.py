@@ -10,6 +10,7 @@ from callgate.cli.people import moment
 from callgate.cli.pinned import shown
 from callgate.cli.tools_diff import difference_lines
 from callgate.cli.tools_lines import GUTTER, POINTED, Line, fact, heading, marked, quoted, said, with_hidden
+from callgate.cli.tools_marks import spelt
 from callgate.cli.tools_schema import schema_tree
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ STATES: Final = {
     "gone": "dim",
 }
 _AROUND: Final = 24
+_OPENED: Final = "»"
+_CLOSED: Final = "«"
 _POINTED_MOST: Final = 200
 
 
@@ -104,13 +107,23 @@ def _excerpt(text: str, span: tuple[int, int]) -> Text:
     first, last = max(0, start - _AROUND), min(len(text), end + _AROUND)
     return Text.assemble(
         "…" if first else "",
-        marked(text[first:start], keep_lines=False),
-        ("»", POINTED),
-        marked(text[start:end], [(0, end - start)], keep_lines=False),
-        ("…" if end < min(len(text), span[1]) else "") + "«",
-        marked(text[end:last], keep_lines=False),
+        _around(text[first:start]),
+        (_OPENED, POINTED),
+        _around(text[start:end], POINTED),
+        ("…" if end < min(len(text), span[1]) else "") + _CLOSED,
+        _around(text[end:last]),
         "…" if last < len(text) else "",
     )
+
+
+def _around(text: str, style: str = "") -> Text:
+    """Words of an excerpt; our marks are spelt out in them, for where there is no colour to tell them by."""
+    from rich.text import Text
+
+    from callgate.approval.display import escape
+
+    seen = escape(text).replace(_OPENED, spelt(_OPENED)).replace(_CLOSED, spelt(_CLOSED))
+    return with_hidden(Text(seen, style=style))
 
 
 def raw_lines(view: ToolView) -> Iterator[Line]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+import msgspec
+
 from callgate.approval.display import escape
 from callgate.console.marking import Line, Marks, Run, changed, plain
 from callgate.console.outline import Branch, outline
@@ -30,7 +32,17 @@ def key_of(text: str) -> str:
 def mark_of(view: ToolView) -> str:
     """Another one for each text of each tool and what was found in it, so that a page can tell what it has shown."""
     found = "\0".join(f"{one.rule} {one.where} {one.span}" for one in view.findings)
-    return key_of(f"{view.server_id}\0{view.tool}\0{view.approval_hash}\0{view.state}\0{found}")[:12]
+    text = f"{view.approval_hash}\0{view.entry_digest}"
+    return key_of(f"{view.server_id}\0{view.tool}\0{text}\0{view.state}\0{found}")[:12]
+
+
+def seen_of(view: ToolView) -> str:
+    """What an approval sends back of what was on the page: the whole entry, and what an override would overrule.
+
+    All digits, unlike a mark: servers write the entries.
+    """
+    shown = json.dumps([view.entry_digest, [msgspec.to_builtins(one) for one in view.hard]])
+    return hashlib.sha256(shown.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -66,6 +78,10 @@ class Card:
     @cached_property
     def id(self) -> str:
         return mark_of(self.view)
+
+    @cached_property
+    def seen(self) -> str:
+        return seen_of(self.view)
 
     @cached_property
     def server_key(self) -> str:

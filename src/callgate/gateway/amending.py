@@ -10,10 +10,10 @@ import msgspec
 
 from callgate.approval import Policy, annotation
 from callgate.approval.names import CAPABILITIES, META
-from callgate.errors import MessageError
+from callgate.errors import MessageError, Reason, UpstreamError
 from callgate.gateway.catalogue import decode_leniently
 from callgate.gateway.entering import Amend
-from callgate.jsonrpc import RequestId, elements, member_span, peek, put_member
+from callgate.jsonrpc import RequestId, elements, error_reply, member_span, peek, put_member
 
 PolicyFor = Callable[[str], Policy | None]
 
@@ -50,9 +50,11 @@ class Amends:
             return self._otherwise(raw)
         try:
             return amend(raw)
-        except MessageError:
-            # A key twice: nobody can tell what the reply says, and changing it would not make that better.
-            return raw
+        except MessageError as error:
+            # A key twice: what we cannot change as it has to be, the client does not get. Not the error's own sentence:
+            # it may quote the server, and ours reach the model.
+            text = f"the server's answer can be read in more than one way: {error.reason.meaning}"
+            return error_reply(seen.id, UpstreamError(Reason.UPSTREAM_GARBAGE, text))
 
 
 def add_capability(reply: bytes) -> bytes:

@@ -15,8 +15,10 @@ from typing import Final
 import msgspec
 
 from callgate.errors import CallgateError, Reason, Refused
+from callgate.errors import place as place_of
 from callgate.gateway.places import Place
-from callgate.pinning.model import Connected
+from callgate.pinning.book import Book
+from callgate.pinning.model import Connected, Pin
 from callgate.pinning.storage import PinShelf
 
 log = logging.getLogger("callgate.pinning")
@@ -36,6 +38,21 @@ class _Seat(msgspec.Struct):
 
 # For each server_id, the tools that have to wait and why.
 Held = Mapping[str, Mapping[str, str]]
+# The decisions in force, by server_id and tool.
+Decided = Mapping[tuple[str, str], Pin]
+
+_NOT_YET: Final = "nobody has looked yet at how it goes with the tools of other servers: it was decided on just now"
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """What has to wait, and the decisions that this was worked out from."""
+
+    held: Held
+    decided: Decided
+
+
+def decided(book: Book) -> Decided:
+    return {(pin.server_id, pin.tool): pin for pin in book.pins()}
 
 
 class Company:
@@ -47,10 +64,12 @@ class Company:
         gateway: str,
         *,
         most: Callable[[], int],
-        hold: Callable[[], Awaitable[Held]],
+        hold: Callable[[], Awaitable[Looked]],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.version = 0
+        # Whether the last look came to nothing: then nobody joins before there was another.
+        self.behind = False
         self._shelf = shelf
         self._gateway = gateway
         self._most = most
@@ -58,13 +77,16 @@ class Company:
         self._clock = clock
         self._seats: dict[str, _Seat] = {}
         self._refused: dict[str, str] = {}
-        self._held: Held = {}
+        # Until somebody has looked, nothing is known of any tool.
+        self._looked = Looked({}, {})
+        self._fresh: tuple[Book, int, int, Held] | None = None
         self._turn = asyncio.Lock()
         self._look = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        await self.look_again()
+        # What cannot be looked at waits; that is no reason not to start.
+        await self.look_quietly()
         self._task = asyncio.create_task(self._renew(), name="callgate-company")
 
     async def stop(self) -> None:
@@ -77,8 +99,31 @@ class Company:
         except CallgateError as error:
             log.warning("places not given back", extra={"fields": {"error": str(error)}})
 
-    def held(self, server_id: str) -> Mapping[str, str]:
-        return self._held.get(server_id, {})
+    def held(self, server_id: str, book: Book) -> Mapping[str, str]:
+        """What has to wait under these decisions; that is every tool whose decision was not there at the last look.
+
+        Any other stands as it did: a new decision makes it wait only by what another tool says of it, or it of another
+        tool, and that one waits itself until somebody has looked.
+        """
+        waiting = self._looked.held.get(server_id, {})
+        fresh = self._decided_since(book).get(server_id)
+        return {**fresh, **waiting} if fresh else waiting
+
+    def _decided_since(self, book: Book) -> Held:
+        made = self._fresh
+        # Worked out once for all servers: the book is as long as everything that was ever approved.
+        if made is None or made[0] is not book or made[1:3] != (book.version, self.version):
+            known, found = self._looked.decided, dict[str, dict[str, str]]()
+            for pin in book.pins():
+                if pin.action == "approve" and known.get((pin.server_id, pin.tool)) != pin:
+                    found.setdefault(pin.server_id, {})[pin.tool] = _NOT_YET
+            made = self._fresh = book, book.version, self.version, found
+        return made[3]
+
+    def distrust(self) -> None:
+        """Other rules hold: what was worked out says nothing any more."""
+        self._looked = Looked({}, {})
+        self.version += 1
 
     def refused(self, server: str) -> str:
         """Why a server has no place; empty where it has one, or was not met yet."""
@@ -90,7 +135,7 @@ class Company:
         seat = self._seats.get(place.name)
         if seat is not None and seat.server_id == server_id and seat.place.group == place.group:
             seat.used = now
-            if now - seat.taken < _RENEW_SECONDS:
+            if now - seat.taken < _RENEW_SECONDS and not self.behind:
                 return
         async with self._turn:
             if seat is not None and seat.server_id != server_id:
@@ -102,10 +147,10 @@ class Company:
                 text = f"{most} servers are connected already, which is as many as agents may see together"
                 self._refused[place.name] = text
                 raise Refused(Reason.SERVER_LIMIT, text)
-            new = place.name not in self._seats
+            new = place.name not in self._seats or (seat is not None and seat.place.group != place.group)
             self._refused.pop(place.name, None)
             self._seats[place.name] = _Seat(place, server_id, now, now)
-        if new:
+        if new or self.behind:
             await self.look_again()
 
     async def _take(self, place: Place, server_id: str) -> bool:
@@ -122,10 +167,27 @@ class Company:
         """Work out anew what has to wait: something was decided, met, or somebody came."""
         # One after the other: of two looks, the one that began later has the last word.
         async with self._look:
-            held = await self._hold()
-            if held != self._held:
-                self._held = held
+            try:
+                looked = await self._hold()
+            except BaseException:
+                self.behind = True
+                raise
+            self.behind = False
+            if looked != self._looked:
+                self._looked = looked
                 self.version += 1
+
+    async def look_quietly(self) -> bool:
+        """The same for whoever nobody waits for; False where it has to be tried again."""
+        try:
+            await self.look_again()
+        except CallgateError as error:
+            log.warning("sets not looked at", extra={"fields": {"error": str(error)}})
+            return False
+        except Exception as error:  # noqa: BLE001 - whatever breaks here must not end the looking
+            log.error("sets not looked at", extra={"fields": {"error": place_of(error)}})
+            return False
+        return True
 
     async def _renew(self) -> None:
         while True:
@@ -133,14 +195,16 @@ class Company:
             idle = self._clock() - _IDLE_SECONDS
             for seat in list(self._seats.values()):
                 try:
-                    if seat.used < idle:
-                        self._seats.pop(seat.place.name, None)
-                        await self._shelf.disconnect(self._gateway, seat.place.name)
-                    elif await self._take(seat.place, seat.server_id):
-                        seat.taken = self._clock()
+                    await self._renew_seat(seat, idle)
                 except CallgateError as error:
                     log.warning("place not kept", extra={"fields": {"error": str(error)}})
-            try:
-                await self.look_again()
-            except CallgateError as error:
-                log.warning("sets not looked at", extra={"fields": {"error": str(error)}})
+                except Exception as error:  # noqa: BLE001 - one place that breaks us must not end the others
+                    log.error("place not kept", extra={"fields": {"error": place_of(error)}})
+            await self.look_quietly()
+
+    async def _renew_seat(self, seat: _Seat, idle: float) -> None:
+        if seat.used < idle:
+            self._seats.pop(seat.place.name, None)
+            await self._shelf.disconnect(self._gateway, seat.place.name)
+        elif await self._take(seat.place, seat.server_id):
+            seat.taken = self._clock()

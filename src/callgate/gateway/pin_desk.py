@@ -96,7 +96,9 @@ class PinDesk:
                 found[one.id] = partial(self._greeting, one.method, context)
             elif one.method == LIST:
                 params = one.params if isinstance(one.params, dict) else {}
-                found[one.id] = partial(self._list, context, params.get("cursor"))
+                # As it is before the request leaves: what the server says from then on may be of a later list.
+                asked = self._toolsets.generation(context.server)
+                found[one.id] = partial(self._list, context, params.get("cursor"), asked)
         return Amends(found, partial(self._screen, context))
 
     def screen(self, context: Context) -> Amend:
@@ -110,32 +112,39 @@ class PinDesk:
         return Amends({}, partial(self._screen, context))(raw)
 
     def _screen(self, context: Context, raw: bytes) -> bytes:
-        if _has_no_list(raw):
-            return raw
-        try:
-            page = self._toolsets.page(raw)
-            if page is None:
-                check_readable(raw)
-        except UpstreamError as refused:
-            return self._garbled(raw, refused)
+        return raw if _has_no_list(raw) else self._or_nothing(context, partial(self._screened, context), raw)
+
+    def _screened(self, context: Context, raw: bytes) -> bytes:
+        page = self._toolsets.page(raw)
+        if page is None:
+            check_readable(raw)
         if page is None or not self._enforcing:
             return raw
         # It belongs to no place in a sequence of pages, so it does not count as verified.
-        kept = self._toolsets.passing(context, page, "\x00")
-        return _with_entries(raw, page, kept)
+        return _with_entries(raw, page, self._toolsets.passing(context, page, "\x00"))
 
-    def _list(self, context: Context, cursor: Any, raw: bytes) -> bytes:
+    def _list(self, context: Context, cursor: Any, asked: int, raw: bytes) -> bytes:
         """A reply to `tools/list`: only what was approved goes on, each entry as the bytes it came as."""
+        return self._or_nothing(context, partial(self._listed, context, cursor, asked), raw)
+
+    def _or_nothing(self, context: Context, amend: Amend, raw: bytes) -> bytes:
+        """A list that breaks us is not shown, whatever broke."""
         try:
-            page = self._toolsets.page(raw)
-            if page is None:
-                return raw
-            kept = self._toolsets.passing(context, page, cursor if isinstance(cursor, str) else None)
+            return amend(raw)
+        except MessageError as error:
+            # Its sentence may quote the server, and ours reach the model.
+            return self._garbled(raw, UpstreamError(Reason.UPSTREAM_GARBAGE, error.reason.meaning))
         except Refused as refused:
             return self._garbled(raw, refused)
-        except Exception as error:  # noqa: BLE001 - a list that breaks us is not shown, whatever broke
+        except Exception as error:  # noqa: BLE001 - said above
             log.error("list not passed on", extra={"fields": {"server": context.server, "error": place(error)}})
             return self._garbled(raw, Refused(Reason.INTERNAL_ERROR))
+
+    def _listed(self, context: Context, cursor: Any, asked: int, raw: bytes) -> bytes:
+        page = self._toolsets.page(raw)
+        if page is None:
+            return raw
+        kept = self._toolsets.passing(context, page, cursor if isinstance(cursor, str) else None, asked)
         if not self._enforcing:
             return raw
         toolset = self._toolsets.current(context, whatever_age=True)
@@ -157,7 +166,8 @@ class PinDesk:
         try:
             return self._screen(context, add_list_changed(raw))
         except MessageError as error:
-            return self._garbled(raw, UpstreamError(Reason.UPSTREAM_GARBAGE, f"the server's greeting: {error.message}"))
+            text = f"the server's greeting: {error.reason.meaning}"
+            return self._garbled(raw, UpstreamError(Reason.UPSTREAM_GARBAGE, text))
 
     def _heard(self, context: Context, info: object) -> None:
         opening = context.opening if isinstance(context, Visit) else None

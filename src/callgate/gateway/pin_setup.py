@@ -12,10 +12,10 @@ import msgspec
 from callgate.audit import AuditLog
 from callgate.config import Config, Secret
 from callgate.config import Pinning as Section
-from callgate.errors import CallgateError
+from callgate.errors import CallgateError, place
 from callgate.gate import Call
 from callgate.gateway.bell import Bell
-from callgate.gateway.company import Company, Held
+from callgate.gateway.company import Company, Looked, decided
 from callgate.gateway.pin_check import Pinning
 from callgate.gateway.pin_desk import PinDesk
 from callgate.gateway.pin_watch import PinWatch
@@ -31,6 +31,7 @@ from callgate.store import SqlPins, Store
 log = logging.getLogger("callgate.pinning")
 
 KEY: Final = "pinning"
+_AGAIN_SECONDS: Final = 2.0
 
 
 class Furnished(msgspec.Struct, frozen=True):
@@ -88,7 +89,7 @@ class PinOffice:
         self.toolsets.sets = self.company
         self._keyring = keyring
         self._looking: set[asyncio.Task[None]] = set()
-        self._unseen = self._seeing = False
+        self._unseen = self._seeing = self._started = False
 
     async def start(self) -> None:
         """Until this is done the decisions count as unknown, and nothing passes."""
@@ -101,6 +102,9 @@ class PinOffice:
             self.toolsets.recall(seen.name, seen.reported)
         await self.registrar.start()
         await self.company.start()
+        self._started = True
+        if self.company.behind:
+            self._decided()
 
     async def stop(self) -> None:
         for task in self._looking:
@@ -113,9 +117,13 @@ class PinOffice:
 
     def furnish(self, config: Config, places: Mapping[str, Place]) -> Furnished:
         """The check and the desk of a configuration."""
-        self.settings = settings(config.pinning)
+        before, self.settings = self.settings, settings(config.pinning)
         self.pins.settings = self.settings
-        self.pins.configured = {name: place.group for name, place in places.items()}
+        self.pins.configured = {name: at.group for name, at in places.items()}
+        if before.set_review != self.settings.set_review:
+            self.company.distrust()
+        if self._started:
+            self._decided()
         self._follow_webhook(config.pinning.webhook)
         self.toolsets.configure(self.settings, places, config.limits.check_seconds)
         check = Pinning(
@@ -148,8 +156,7 @@ class PinOffice:
         self.company.forget(server)
 
     async def _settle_in(self, server: str) -> None:
-        place = self.toolsets.place(server)
-        await self.company.join(place, self.toolsets.expected(server).server_id)
+        await self.company.join(self.toolsets.place(server), self.toolsets.expected(server).server_id)
 
     def _met(self, meeting: Meeting) -> None:
         self.registrar.met(meeting)
@@ -172,6 +179,9 @@ class PinOffice:
             await self.company.join(meeting.place, meeting.identity.server_id)
         except CallgateError as error:
             log.warning("no place for a server", extra={"fields": {"server": meeting.place.name, "error": str(error)}})
+        except Exception as error:  # noqa: BLE001 - nobody waits for this; the next call asks for the place again
+            fields = {"server": meeting.place.name, "error": place(error)}
+            log.error("no place for a server", extra={"fields": fields})
 
     def _decided(self) -> None:
         """Look again; however often it is said, one look is under way and one more waits at most."""
@@ -189,19 +199,30 @@ class PinOffice:
         try:
             while self._unseen:
                 self._unseen = False
-                try:
-                    await self.company.look_again()
-                except CallgateError as error:
-                    log.warning("sets not looked at", extra={"fields": {"error": str(error)}})
+                seen = await self.company.look_quietly()
                 self.toolsets.look_again()
+                if not seen:
+                    # What was decided meanwhile waits until then.
+                    await asyncio.sleep(_AGAIN_SECONDS)
+                    self._unseen = True
         finally:
             self._seeing = False
 
     async def _where(self) -> str:
         return await self.review()
 
-    async def _hold(self) -> Held:
-        return {} if self.settings.mode == "off" else await self.pins.held()
+    async def _hold(self) -> Looked:
+        pins = self.pins
+        # What was tampered with is believed again only after the whole of it was read.
+        await (pins.reread() if pins.book.broken else pins.refresh())
+        before = decided(pins.book)
+        held = await pins.held()
+        if pins.book.broken:
+            # Worked out from nothing: it says nothing of any tool.
+            return Looked({}, {})
+        after = decided(pins.book)
+        # Of what was decided in the middle of it nobody can say which decision was looked at.
+        return Looked(held, {key: pin for key, pin in before.items() if after.get(key) is pin})
 
     def _odd(self, call: Call, found: tuple[str, ...]) -> None:
         self.registrar.odd_arguments(call.context.server, call.tool, call.id, found)

@@ -9,11 +9,14 @@ from callgate.pinning.book import Book
 
 
 class Sets(Protocol):
-    """Tools that wait for their server to be reviewed with others; `version` moves with what `held` says."""
+    """Tools that wait for their server to be reviewed with others.
+
+    Under the decisions of a book: `version` moves with what `held` says of the same ones.
+    """
 
     version: int
 
-    def held(self, server_id: str) -> Mapping[str, str]: ...
+    def held(self, server_id: str, book: Book) -> Mapping[str, str]: ...
 
 
 class NoSets:
@@ -21,7 +24,7 @@ class NoSets:
 
     version = 0
 
-    def held(self, _server_id: str) -> Mapping[str, str]:
+    def held(self, _server_id: str, _book: Book) -> Mapping[str, str]:
         return {}
 
 

@@ -62,7 +62,8 @@ class Registrar:
         self._news = asyncio.Event()
         # A server may call itself something else every time: the oldest are forgotten.
         self._written: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
-        self._sizes: OrderedDict[str, int] = OrderedDict()
+        # By name and lineage: two servers that one program makes are not each other's past.
+        self._sizes: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
 
     def met(self, meeting: Meeting) -> None:
@@ -88,7 +89,7 @@ class Registrar:
 
     async def start(self) -> None:
         for seen in reversed(await self._shelf.servers()):
-            self._sizes[seen.lineage] = seen.size
+            self._sizes[seen.name, seen.lineage] = seen.size
         self._task = asyncio.create_task(self._work(), name="callgate-registrar")
 
     async def stop(self) -> None:
@@ -167,8 +168,9 @@ class Registrar:
 
     def _grown(self, server: ServerSeen) -> None:
         """A list that costs more than before is worth a word, even if all of it was approved."""
-        before = self._sizes.get(server.lineage)
-        _remember(self._sizes, server.lineage, server.size)
+        key = (server.name, server.lineage)
+        before = self._sizes.get(key)
+        _remember(self._sizes, key, server.size)
         if not before or server.size <= before * (1 + self._growth() / 100):
             return
         detail = {"server": server.name, "server_id": server.server_id, "before": before, "after": server.size}

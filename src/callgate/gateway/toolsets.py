@@ -195,7 +195,7 @@ class Toolsets:
         # Lines that show the same list share what it comes to.
         shared = None if listing.compiled is None else listing.compiled()
         if not isinstance(shared, Toolset) or shared.stamp != state:
-            held = self.sets.held(identity.server_id)
+            held = self.sets.held(identity.server_id, book)
             shared = Toolset(identity, listing, book, self.settings, held, stamp=state)
             # Not the other way round too: megabytes in a circle stay until somebody looks for circles.
             listing.compiled = weakref.ref(shared)
@@ -343,32 +343,33 @@ class Toolsets:
 
     # ---- a list that passes ----
 
-    def passing(self, context: Context, page: Page, cursor: str | None) -> list[bytes]:
+    def passing(self, context: Context, page: Page, cursor: str | None, asked: int = UNREAD) -> list[bytes]:
         """The entries of a page that the client may see; with the last page the list is whole, and counts as verified.
 
-        `cursor` is what the page was asked for with.
+        `cursor` is what the page was asked for with, `asked` the server's generation before that.
         """
         line = self.line(context)
         identity = self.identity(context.server, line, page)
-        part = self._follow(context, line, identity, cursor or "")
+        part = self._follow(line, identity, cursor or "", asked)
         listed = self._take(line, part, page)
         if line.partial is part:
             self._gather(context, line, part, page.cursor)
         if part.measure.problem:
             return []
-        book, held = self._books.book, self.sets.held(identity.server_id)
+        book = self._books.book
+        held = self.sets.held(identity.server_id, book)
         return [
             tool.raw for tool in listed if judge(tool, identity, book, self.settings).open and tool.name not in held
         ]
 
-    def _follow(self, context: Context, line: Line, identity: Identity, cursor: str) -> Partial:
+    def _follow(self, line: Line, identity: Identity, cursor: str, asked: int) -> Partial:
         """What was read of a list so far; a page that does not follow the one before stands for itself."""
         part = line.partial
         if not cursor:
-            part = line.partial = self._begin(identity, self.generation(context.server))
+            part = line.partial = self._begin(identity, asked)
         elif part is None or part.cursor != cursor or part.identity != identity:
             line.partial = None
-            return self._begin(identity, -1, cursor)
+            return self._begin(identity, UNREAD, cursor)
         return part
 
     def _gather(self, context: Context, line: Line, part: Partial, onward: str | None) -> None:
@@ -377,12 +378,15 @@ class Toolsets:
             part.cursor = onward
             return
         line.partial = None
-        if part.generation == self.generation(context.server):
-            # The client gets this very list: it needs no telling.
-            line.told = None
-            toolset = self._settle(context, line, part)
-            line.shown = toolset
-            line.told = (toolset.version, toolset.waits)
+        if part.generation != self.generation(context.server):
+            # Out of date before it was whole. The client goes by it all the same.
+            held = self.sets.held(part.identity.server_id, self._books.book)
+            line.shown = Toolset(part.identity, self._listing(part, line), self._books.book, self.settings, held)
+            return
+        # The client gets this very list: it needs no telling.
+        line.told = None
+        toolset = line.shown = self._settle(context, line, part)
+        line.told = (toolset.version, toolset.waits)
 
 
 def _check_none(reply: bytes) -> None:

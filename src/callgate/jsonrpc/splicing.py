@@ -173,9 +173,18 @@ def _spans_leniently(text: bytes) -> dict[str, tuple[int, int]]:
             at = _skip(read, end)
     except (ValueError, IndexError, RecursionError):
         raise BadMessage(Reason.PARSE_ERROR, "an object cannot be read") from None
-    if read.isascii():
-        return found
-    return {key: (len(read[:start].encode()), len(read[:end].encode())) for key, (start, end) in found.items()}
+    return found if read.isascii() else _in_bytes(read, found)
+
+
+def _in_bytes(read: str, found: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Places in a text as places in its bytes; each counted on from the one before, or many would take the square."""
+    counted: dict[str, tuple[int, int]] = {}
+    at = size = 0
+    for key, (start, end) in found.items():
+        begin = size + len(read[at:start].encode())
+        at, size = end, begin + len(read[start:end].encode())
+        counted[key] = begin, size
+    return counted
 
 
 def _skip(text: str, at: int) -> int:

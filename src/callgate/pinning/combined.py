@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Final
 
 import msgspec
 
@@ -11,9 +12,13 @@ from callgate.pinning.book import Book
 from callgate.pinning.document import digest
 from callgate.pinning.looking import Looking
 from callgate.pinning.model import Finding, Identity, Listed, Pin, ServerSeen, ToolSeen
-from callgate.pinning.sets import Member, Together, by_group, held_in, open_pairs, set_version
+from callgate.pinning.sets import Member, Together, by_group, held_in, open_pairs, set_version, touched
 from callgate.pinning.settings import Settings
+from callgate.pinning.spoken import as_approved, inbound
 from callgate.pinning.views import SetView
+
+# So often a text is looked at again for names that were left off behind others.
+_ROUNDS: Final = 8
 
 
 class Present(msgspec.Struct, frozen=True):
@@ -50,6 +55,11 @@ class Combined:
             for group, members in self.groups.items()
         }
         self._crossing: dict[str, dict[str, tuple[Finding, ...]]] = {}
+        self._touching: dict[str, dict[str, tuple[tuple[Finding, Listed], ...]]] = {}
+        self._approved: dict[str, dict[str, Pin]] = {server_id: {} for server_id in self.present}
+        for pin in book.pins():
+            if pin.action == "approve" and pin.server_id in self._approved:
+                self._approved[pin.server_id][pin.tool] = pin
 
     def listed(self, one: Present, tool: ToolSeen) -> Listed:
         return self._looking.listed(one.seen.server_id, tool, self._settings)
@@ -73,18 +83,113 @@ class Combined:
         pin = self._book.pin(one.seen.server_id, tool)
         return pin if pin is not None and pin.action == "approve" else self._book.latest_of(one.seen.lineage, tool)
 
+    # ---- between servers ----
+
     def crossing(self, server_id: str) -> Mapping[str, tuple[Finding, ...]]:
         """For each tool of a server what was found between it and other servers: mostly nothing, and that is cheap."""
         made = self._crossing.get(server_id)
         if made is None:
             one = self.present[server_id]
-            made = {}
-            for tool in one.tools:
-                if not tool.gone:
-                    others = self.others(one, tool)
-                    found = self._looked_at(one, tool, others) if others else ()
-                    made[tool.tool] = tuple(finding for finding in found if finding.server)
+            made = {
+                name: tuple(self._told(one, listed, approved)) for name, (listed, approved) in self._texts(one).items()
+            }
             self._crossing[server_id] = made
+        return made
+
+    def _texts(self, one: Present) -> dict[str, tuple[ToolSeen | None, ToolSeen | None]]:
+        """The texts that count of each tool: the one that is listed, and the approved one where that is another.
+
+        A server may go back to the latter at any moment, and nobody is asked again: who counts on it being away is
+        late then.
+        """
+        made: dict[str, tuple[ToolSeen | None, ToolSeen | None]] = {
+            tool.tool: (tool, None) for tool in one.tools if not tool.gone
+        }
+        for name, pin in self._approved[one.seen.server_id].items():
+            listed, _ = made.get(name, (None, None))
+            if pin.raw and (listed is None or listed.raw != pin.raw):
+                hashed = pin.approval_hash
+                made[name] = listed, ToolSeen(server_id=pin.server_id, tool=name, approval_hash=hashed, raw=pin.raw)
+        return made
+
+    def _told(self, one: Present, listed: ToolSeen | None, approved: ToolSeen | None) -> Iterator[Finding]:
+        found = () if listed is None else self._between_servers(one, listed, self.others(one, listed))
+        yield from found
+        if approved is not None:
+            known = {(finding.rule, finding.server, finding.tool) for finding in found}
+            for finding in self._between_servers(one, approved, self.others(one, approved)):
+                if (finding.rule, finding.server, finding.tool) not in known:
+                    yield as_approved(finding)
+
+    def _between_servers(
+        self, one: Present, tool: ToolSeen, others: Mapping[str, frozenset[str]]
+    ) -> tuple[Finding, ...]:
+        found = self._looked_at(one, tool, others) if others else ()
+        return tuple(finding for finding in found if finding.server)
+
+    def touching(self, server_id: str) -> Mapping[str, tuple[tuple[Finding, Listed], ...]]:
+        """The same with nothing left off, each with the text it is in, for whoever works out what has to wait."""
+        made = self._touching.get(server_id)
+        if made is None:
+            one = self.present[server_id]
+            made = {
+                name: tuple(
+                    (finding, self.listed(one, text))
+                    for text in texts
+                    if text is not None
+                    for finding in self._every(one, text)
+                )
+                for name, texts in self._texts(one).items()
+            }
+            self._touching[server_id] = made
+        return made
+
+    def _every(self, one: Present, tool: ToolSeen) -> Iterator[Finding]:
+        """An inspection tells a few findings of a kind: it is asked again for the tools that it has not named."""
+        rest = self.others(one, tool)
+        for _ in range(_ROUNDS):
+            found = self._between_servers(one, tool, rest)
+            yield from found
+            rest = _without(rest, found)
+            if not found or not rest:
+                return
+        # Whoever names that many is taken to name all that there may be.
+        for server, tools in rest.items():
+            for name in sorted(tools):
+                yield msgspec.structs.replace(found[0], span=None, server=server, tool=name)
+
+    def beyond(self, one: Present, tool: ToolSeen) -> tuple[Finding, ...]:
+        """What a reviewer of a tool should know that is not in its listed text."""
+        listed, approved = self._texts(one).get(tool.tool, (None, None))
+        before = [finding for finding in self._told(one, listed, approved) if not finding.where]
+        return (*before, *self.spoken_of(one, tool))
+
+    def spoken_of(self, one: Present, tool: ToolSeen) -> tuple[Finding, ...]:
+        """Who speaks of a tool, among those that agents see with it."""
+        told = self._spoken_of.get((one.seen.server_id, tool.tool))
+        if not told:
+            return ()
+        # That two names are alike is told by its own findings, mostly.
+        own = {(found.server, found.tool) for found in self.crossing(one.seen.server_id).get(tool.tool, ())}
+        made = []
+        for (member, name), (finding, text) in told.items():
+            if finding.where != "name" or not own & {(member.name, name), (member.server_id, name)}:
+                made.append(inbound(finding, member.name, name, text.entry))
+        return tuple(made)
+
+    @cached_property
+    def _spoken_of(self) -> dict[tuple[str, str], dict[tuple[Member, str], tuple[Finding, Listed]]]:
+        """By server_id and tool: for each tool that speaks of it, where."""
+        made: dict[tuple[str, str], dict[tuple[Member, str], tuple[Finding, Listed]]] = {}
+        for members in self.groups.values():
+            for member in members if len(members) > 1 else ():
+                for name, found in self.touching(member.server_id).items():
+                    for finding, text in found:
+                        for other in touched(member, finding, members):
+                            told = made.setdefault((other.server_id, finding.tool), {})
+                            # What it says tells more than that its name is alike.
+                            if (member, name) not in told or told[member, name][0].where == "name":
+                                told[member, name] = finding, text
         return made
 
     # ---- sets ----
@@ -95,7 +200,12 @@ class Combined:
         made: dict[str, dict[str, str]] = {}
         for members in self.groups.values():
             if len(members) > 1 and self._settings.set_review != "never":
-                found = {one.server_id: self.crossing(one.server_id) for one in members}
+                found = {
+                    one.server_id: {
+                        tool: [finding for finding, _ in of] for tool, of in self.touching(one.server_id).items()
+                    }
+                    for one in members
+                }
                 made |= held_in(members, found, self._book, self._together, self._settings)
         return made
 
@@ -145,3 +255,9 @@ class Combined:
             for other in members
             if server in (other.name, other.server_id) and other.lineage != member.lineage
         )
+
+
+def _without(rest: Mapping[str, frozenset[str]], found: Sequence[Finding]) -> dict[str, frozenset[str]]:
+    named = {(finding.server, finding.tool) for finding in found}
+    left = {server: frozenset(name for name in tools if (server, name) not in named) for server, tools in rest.items()}
+    return {server: tools for server, tools in left.items() if tools}

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from callgate.errors import Reason, Refused
+from callgate.pinning.document import entry_digest
 from callgate.pinning.model import Action, Finding, Listed, Pin, ServerSeen, ToolSeen
 
 _NOTE: Final = 500
@@ -22,7 +23,11 @@ ACTIONS: Final[dict[str, str]] = {
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One decision on one tool: there is none on a whole server. An approval names the hash that was reviewed."""
+    """One decision on one tool: there is none on a whole server. An approval names the hash that was reviewed.
+
+    `entry` is the digest of the whole entry that was reviewed, and `shown` the hard findings that were: `override` is
+    for those. Who names neither decides on the entry, and overrules the findings, as they are at that moment.
+    """
 
     action: Action
     server_id: str
@@ -30,6 +35,8 @@ class Choice(msgspec.Struct, frozen=True):
     approval_hash: str = ""
     note: str = ""
     override: bool = False
+    entry: str = ""
+    shown: tuple[Finding, ...] | None = None
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -111,6 +118,10 @@ def _check_approval(choice: Choice, subject: Subject, seen: ToolSeen, *, strict_
         detail = "it has another text by now than the one that was reviewed"
         data = {"met": listed.approval_hash, "reviewed": choice.approval_hash}
         raise _refused(Reason.TOOL_CHANGED, choice, detail, data)
+    met = entry_digest(listed.approval_hash, listed.beside)
+    if choice.entry and not hmac.compare_digest(choice.entry.encode("utf-8", "replace"), met.encode()):
+        detail = "what it has beside its text is not what was reviewed"
+        raise _refused(Reason.TOOL_CHANGED, choice, detail, {"met": met, "reviewed": choice.entry})
     if strict_schemas and subject.catch_all:
         raise _refused(Reason.SCHEMA_REFUSED, choice, f"pinning.strict_schemas is on, and {subject.catch_all}")
 
@@ -120,7 +131,7 @@ def check_findings(choices: Sequence[Choice], subjects: Sequence[Subject]) -> No
     overlooked = [
         (choice, found)
         for choice, subject in zip(choices, subjects, strict=True)
-        if choice.action == "approve" and not choice.override and (found := hard(subject.findings))
+        if choice.action == "approve" and (found := _overlooked(choice, subject))
     ]
     if not overlooked:
         return
@@ -139,6 +150,14 @@ def check_findings(choices: Sequence[Choice], subjects: Sequence[Subject]) -> No
     )
 
 
+def _overlooked(choice: Choice, subject: Subject) -> list[Finding]:
+    """What would have to be overruled and is not: nobody overrules what they were not shown."""
+    found = hard(subject.findings)
+    if not choice.override:
+        return list(found)
+    return [] if choice.shown is None else [finding for finding in found if finding not in choice.shown]
+
+
 def hard(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(finding for finding in findings if finding.tier == "hard")
 
@@ -147,6 +166,7 @@ def make_pin(choice: Choice, subject: Subject, *, by: str, at: int, together: It
     """The decision as it goes into the book. What is approved is what was read and hashed here, not what was sent."""
     server, listed, pin = subject.server, subject.listed, subject.pin
     approving = choice.action == "approve"
+    overruled = hard(subject.findings) if approving else ()
     return Pin(
         action=choice.action,
         server_id=choice.server_id,
@@ -159,9 +179,16 @@ def make_pin(choice: Choice, subject: Subject, *, by: str, at: int, together: It
         beside=listed.beside if listed is not None else {},
         raw=listed.raw if listed is not None else b"",
         note=choice.note.strip(),
-        overrides=tuple(sorted({finding.rule for finding in hard(subject.findings)})) if approving else (),
-        together=tuple(sorted({*together, choice.server_id})) if approving else (),
+        overrides=tuple(sorted({finding.rule for finding in overruled})),
+        overruled=tuple(sorted({spot for finding in overruled if (spot := finding.spot)})),
+        together=_together(choice.server_id, together) if approving else (),
     )
+
+
+def _together(server_id: str, together: Iterable[str]) -> tuple[str, ...]:
+    """Which servers were in view with this one: none, where this one was not in view itself, all of it."""
+    seen = set(together)
+    return tuple(sorted(seen)) if server_id in seen else (server_id,)
 
 
 def detail(pin: Pin, before: Pin | None, retires: Sequence[str]) -> dict[str, Any]:

@@ -32,6 +32,14 @@ def beside(entry: Mapping[str, Any]) -> dict[str, str]:
     return {name: digest(value) for name, value in entry.items() if name not in _HASHED}
 
 
+def entry_digest(approval_hash: str, beside: Mapping[str, str]) -> str:
+    """What a reviewer has before them, all of it: the text that the approval is bound to, and every member beside it.
+
+    Empty where there is nothing to approve.
+    """
+    return digest([approval_hash, dict(beside)]) if approval_hash else ""
+
+
 def digest(value: Any) -> str:
     """`sha256:` and the digits, over the canonical form."""
     return "sha256:" + hashlib.sha256(canonical(value)).hexdigest()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -64,20 +65,40 @@ def _named(members: Sequence[str]) -> str:
 
 
 def _poisoned(tool: Listed, pin: Pin, changed: Sequence[str]) -> bool:
-    """Whether a change beside the approval brings what nobody could have approved without overruling a finding."""
-    return any(
-        rule not in pin.overrides
-        and any(where == name or where.startswith((f"{name}.", f"{name}[")) for name in changed)
-        for rule, where in _hard(tool.raw)
-    )
+    """Whether a change beside the approval brings what nobody could have approved without overruling a finding.
+
+    An override is for a rule at a place: the same words elsewhere were overruled by nobody.
+    """
+    found = _hard(tool, [name for name in changed if name in tool.beside])
+    return not found.issubset(pin.overruled)
 
 
-@lru_cache(maxsize=1024)
-def _hard(raw: bytes) -> tuple[tuple[str, str], ...]:
+# Rules and places of what was found in members, by the digest of these. Lists come again and again, and are judged
+# where everybody else waits.
+_found: Final[dict[str, frozenset[tuple[str, str] | None]]] = {}
+_FOUND: Final = 4_096
+
+
+def _hard(tool: Listed, members: Sequence[str]) -> frozenset[tuple[str, str] | None]:
+    """The hard findings in some members of a tool, and None for any that no override can name."""
+    key = digest([[name, tool.beside[name]] for name in members])
+    made = _found.get(key)
+    if made is None:
+        if len(_found) >= _FOUND:
+            _found.clear()
+        made = _found[key] = frozenset(_inspected({name: tool.entry[name] for name in members}))
+    return made
+
+
+def _inspected(members: Mapping[str, Any]) -> Iterator[tuple[str, str] | None]:
     from callgate.pinning.inspection import Inspected, inspect
+    from callgate.pinning.inspection.inspecting import MOST
 
-    entry = msgspec.json.decode(raw)
-    return tuple((found.rule, found.where) for found in inspect(Inspected.of(entry)) if found.tier == "hard")
+    found = [finding for finding in inspect(Inspected.of(members)) if finding.tier == "hard"]
+    yield from (finding.spot for finding in found)
+    # Of one rule the inspection tells so many and no more: behind those that were overruled there may be others.
+    if any(count >= MOST for count in Counter(finding.rule for finding in found).values()):
+        yield None
 
 
 def _new(tool: Listed, identity: Identity, book: Book) -> Standing:

@@ -6,10 +6,18 @@ from collections.abc import Collection, Sequence
 from typing import Final, Literal
 
 from callgate.errors import Reason, Refused
+from callgate.pinning.document import entry_digest
 from callgate.pinning.model import Change, ServerSeen, ToolSeen
 from callgate.pinning.storage import Bounds, Head, Sealed, Wanted
 
+_MIB: Final = 1024 * 1024
 _SERVERS_ADVICE: Final = "`callgate tools servers` lists them; forget those that are no longer used."
+
+
+class Reviewed(Wanted, frozen=True):
+    """An approval holds only if the newest entry is the one that was reviewed, with everything beside its text."""
+
+    entry: str
 
 
 def compare(before: ToolSeen | None, now: ToolSeen) -> Change | None:
@@ -57,6 +65,14 @@ def check_wanted(wanted: Wanted, newest: ToolSeen | None) -> None:
             f"{wanted.tool!r} has another text by now than the one that was reviewed",
             data={"met": newest.approval_hash, "reviewed": wanted.approval_hash},
         )
+    if isinstance(wanted, Reviewed):
+        met = entry_digest(newest.approval_hash, newest.beside)
+        if met != wanted.entry:
+            raise Refused(
+                Reason.TOOL_CHANGED,
+                f"what {wanted.tool!r} has beside its text is not what was reviewed",
+                data={"met": met, "reviewed": wanted.entry},
+            )
 
 
 def check_link(before: Head | None, rows: Sequence[Sealed], after: Head) -> None:
@@ -79,4 +95,12 @@ def too_many_servers(bounds: Bounds) -> Refused:
         Reason.SERVER_LIMIT,
         f"{bounds.servers:,} server identities with decisions are on record already",
         advice=_SERVERS_ADVICE,
+    )
+
+
+def too_many_bytes(bounds: Bounds) -> Refused:
+    return Refused(
+        Reason.SERVER_LIMIT,
+        f"{bounds.total_bytes // _MIB:,} MiB of tools that nobody has decided on are on record already",
+        advice="`callgate review` asks for decisions; `callgate tools servers` lists what can be forgotten.",
     )

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -29,6 +31,12 @@ MEMBERS: Final = frozenset(
 )
 _REPLY: Final = frozenset({"jsonrpc", "id", "result", "error"})
 _RESULT: Final = frozenset({"tools", "nextCursor", "_meta"})
+# Drawn as nothing or as a blank, although they count as letters, marks or symbols: Unicode's default-ignorable code
+# points that `isprintable` lets pass, and the Braille cell without a dot.
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
+)
+_HALF: Final = re.compile("[\ud800-\udfff]")
 _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -113,9 +121,9 @@ def _value(result: bytes, spans: Mapping[str, tuple[int, int]], name: str) -> An
     if span is None:
         return None
     try:
-        return json.loads(result[span[0] : span[1]].decode())
-    except (ValueError, RecursionError):
-        raise _garbled(f"its {name} is no JSON") from None
+        return _pairwise(result[span[0] : span[1]])
+    except _Unfit:
+        raise _garbled(f"its {name} is no JSON, or has a key twice") from None
 
 
 class Reader:
@@ -188,10 +196,12 @@ def _check(entry: dict[str, Any]) -> None:
     name, description, schema = entry.get("name"), entry.get("description"), entry.get("inputSchema")
     if not isinstance(name, str) or not name:
         raise _Unfit("it has no name")
-    if len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES or not name.isprintable():
+    if len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES or not _is_seen(name):
         raise _Unfit("its name is too long or holds characters that cannot be seen")
-    if name == PENDING_TOOL:
+    if _bare(name) in _OWN:
         raise _Unfit("its name is the gateway's own")
+    if _HALF.search("".join(entry)):
+        raise _Unfit("the name of a member holds half a character")
     if description is not None and not isinstance(description, str):
         raise _Unfit("its description is no text")
     if schema is not None and not isinstance(schema, dict):
@@ -221,7 +231,20 @@ def _name_in(raw: bytes) -> str:
         name = json.loads(raw.decode()).get("name")
     except (ValueError, RecursionError, AttributeError):
         return ""
-    return name[:NAME_BYTES] if isinstance(name, str) and name.isprintable() else ""
+    return name[:NAME_BYTES] if isinstance(name, str) and _is_seen(name) else ""
+
+
+def _is_seen(name: str) -> bool:
+    """Whether all of a name is drawn, and it is more than blanks."""
+    return name.isprintable() and not name.isspace() and _UNSEEN.search(name) is None
+
+
+def _bare(name: str) -> str:
+    """A name as people and models remember it: without case, accents, joints and blanks."""
+    return "".join(sign for sign in unicodedata.normalize("NFKD", name).casefold() if sign.isalnum())
+
+
+_OWN: Final = frozenset(map(_bare, (PENDING_TOOL, "callgate_result")))
 
 
 def _folded(text: str) -> str:
@@ -250,7 +273,7 @@ class Listing:
             self._add(tool)
         self.count = count or len(self.tools)
         # Two lists with the same digest are the same list; the order of tools is no part of it.
-        parts = sorted([t.name, t.approval_hash, t.problem, *sorted(t.beside.values())] for t in self.tools.values())
+        parts = sorted([t.name, t.approval_hash, t.problem, _named(t.beside)] for t in self.tools.values())
         self.digest = digest([problem, parts])
 
     def _add(self, tool: Listed) -> None:
@@ -264,6 +287,11 @@ class Listing:
         if other is not None and (other.raw != tool.raw or other.problem == _TWICE):
             tool = msgspec.structs.replace(tool, problem=_TWICE, approval_hash="")
         self.tools[tool.name] = tool
+
+
+def _named(beside: Mapping[str, str]) -> list[list[str]]:
+    """With their names: annotations that change places with another member are other annotations."""
+    return sorted([name, made] for name, made in beside.items())
 
 
 class Measure:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from callgate.pinning.clearing import Kept, make_room
 from callgate.pinning.keeping import (
     check_link,
     check_wanted,
     compare,
     surplus,
-    too_many_servers,
     too_many_tools,
     vanish,
 )
@@ -23,6 +23,8 @@ from callgate.pinning.storage import USUAL, Bounds, Head, Link, Sealed, Wanted
 _pin: Final = msgspec.msgpack.Decoder(Pin)
 # The texts of each tool of one server, the newest first.
 Texts = dict[str, list[ToolSeen]]
+# Which hashes of which tools of which servers were decided on.
+Decided = dict[str, dict[str, set[str]]]
 
 
 class MemoryPins:
@@ -32,8 +34,7 @@ class MemoryPins:
         self.witnesses: list[Any] = []
         self._head: Head | None = None
         self._chain: list[Sealed] = []
-        # Which hashes of which tools were decided on.
-        self._decided: dict[str, dict[str, set[str]]] = {}
+        self._decided: Decided = {}
         self._servers: dict[str, ServerSeen] = {}
         self._texts: dict[str, Texts] = {}
         self._places: dict[tuple[str, str], Connected] = {}
@@ -82,10 +83,10 @@ class MemoryPins:
         self._drop_tools(server, texts, met, bounds)
         for change, (name, tool) in zip(changes, met.items(), strict=True):
             texts[name] = self._with(texts.get(name, []), tool, change, bounds)
-        if key not in self._servers:
-            self._drop_servers(server, bounds)
-        self._texts[key] = texts
-        self._servers[key] = _kept(self._servers.get(key), server)
+        live = {place.server_id for place in self._places.values() if place.until > at}
+        record = _Record({**self._servers}, {**self._texts}, self._decided)
+        record.put(_kept(self._servers.get(key), server), texts, live, bounds)
+        self._servers, self._texts = record.servers, record.texts
         lost = sorted((vanish(before[name]) for name in gone), key=lambda change: change.tool)
         return (*(change for change in changes if change is not None), *lost)
 
@@ -109,22 +110,14 @@ class MemoryPins:
         for name in sorted(gone, key=lambda name: texts[name][0].last_seen)[: max(0, spare)]:
             del texts[name]
 
-    def _drop_servers(self, server: ServerSeen, bounds: Bounds) -> None:
-        """Forget who was met longest ago and has no decision; first of the newcomer's own lineage."""
-        spare = len(self._servers) - bounds.servers + 1
-        free = [one for one in self._servers.values() if one.server_id not in self._decided]
-        if len(free) < spare:
-            raise too_many_servers(bounds)
-        free.sort(key=lambda one: (one.lineage != server.lineage, one.last_seen))
-        for one in free[: max(0, spare)]:
-            del self._servers[one.server_id], self._texts[one.server_id]
-
     async def servers(self) -> list[ServerSeen]:
         return sorted(self._servers.values(), key=lambda server: (-server.last_seen, server.server_id))
 
     async def tools(self, server_id: str | None = None) -> list[ToolSeen]:
         servers = self._texts if server_id is None else {server_id: self._texts.get(server_id, {})}
         found = [held[0] for texts in servers.values() for held in texts.values()]
+        if server_id is None:
+            found = [one if _is_decided(self._decided, one) else replace(one, raw=b"") for one in found]
         return sorted(found, key=lambda tool: (tool.server_id, tool.tool))
 
     async def texts(self, server_id: str, tool: str) -> list[ToolSeen]:
@@ -161,3 +154,66 @@ def _kept(before: ServerSeen | None, server: ServerSeen) -> ServerSeen:
     if before is None:
         return replace(server, first_seen=server.first_seen or server.last_seen)
     return replace(server, first_seen=before.first_seen, last_seen=max(before.last_seen, server.last_seen))
+
+
+def _is_decided(decided: Decided, text: ToolSeen) -> bool:
+    return text.approval_hash in decided.get(text.server_id, {}).get(text.tool, ())
+
+
+class _Record:
+    """A copy of what was met, in which room is made: a refusal leaves everything as it was."""
+
+    def __init__(self, servers: dict[str, ServerSeen], texts: dict[str, Texts], decided: Decided) -> None:
+        self.servers = servers
+        self.texts = texts
+        self._decided = decided
+
+    def put(self, server: ServerSeen, texts: Texts, live: Collection[str], bounds: Bounds) -> None:
+        key = server.server_id
+        before = self._size(key) if key in self.servers else None
+        self.servers[key], self.texts[key] = server, texts
+        others = [self._kept(one, live) for name, one in self.servers.items() if name != key]
+        make_room(self._kept(server, live), others, bounds, self, before)
+
+    def _kept(self, server: ServerSeen, live: Collection[str]) -> Kept:
+        key = server.server_id
+        fixed = key in self._decided or key in live
+        return Kept(_bytes(key), _bytes(server.lineage), server.name, server.last_seen, self._size(key), fixed)
+
+    def _size(self, server_id: str) -> int:
+        held = self.texts[server_id].values()
+        return sum(len(one.raw) for texts in held for one in texts if not _is_decided(self._decided, one))
+
+    def forget(self, keys: Sequence[bytes]) -> None:
+        for key in [key for key in self.servers if _bytes(key) in keys]:
+            del self.servers[key], self.texts[key]
+
+    def trim(self, lineage: bytes | None, need: int) -> int:
+        spare = sorted(
+            (one.last_seen, server_id, name, one.approval_hash, at == 0, len(one.raw))
+            for server_id, tools in self.texts.items()
+            if lineage in (None, _bytes(self.servers[server_id].lineage))
+            for name, held in tools.items()
+            for at, one in enumerate(held)
+            if self._is_spare(one, newest=at == 0)
+        )
+        freed = 0
+        for _, server_id, name, text, newest, size in spare:
+            if freed >= need:
+                break
+            freed += size
+            tools = self.texts[server_id]
+            # A tool that is gone goes with all of its texts.
+            left = [] if newest else [one for one in tools.get(name, ()) if one.approval_hash != text]
+            rest = {other: held for other, held in tools.items() if other != name}
+            self.texts[server_id] = {**rest, name: left} if left else rest
+        return freed
+
+    def _is_spare(self, text: ToolSeen, *, newest: bool) -> bool:
+        if newest:
+            return text.gone and text.tool not in self._decided.get(text.server_id, {})
+        return not _is_decided(self._decided, text)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, Literal, TypeAlias
@@ -63,7 +64,7 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody decided of a tool, and of which text: the newest for a server_id and tool is in force.
 
     `raw` is the entry as it was received, `together` the identities of all servers whose tools were on the same
-    review. `overrides` are the hard findings that were overruled.
+    review. `overrides` are the rules of the hard findings that were overruled, `overruled` each rule with its place.
     """
 
     seq: int = 0
@@ -80,6 +81,7 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True):
     raw: bytes = b""
     note: str = ""
     overrides: tuple[str, ...] = ()
+    overruled: tuple[tuple[str, str], ...] = ()
     together: tuple[str, ...] = ()
 
 
@@ -156,6 +158,11 @@ class Connected(msgspec.Struct, frozen=True):
     until: int
 
 
+# A place that names one member and no other. The inspection quotes and cuts names that are unusual or long, so two of
+# those can share a place.
+_ONE_PLACE: Final = re.compile(r"[A-Za-z0-9_$.\[\]-]{1,200}\Z")
+
+
 class Finding(msgspec.Struct, frozen=True):
     """Something in a tool's definition that a reviewer should know of.
 
@@ -172,3 +179,8 @@ class Finding(msgspec.Struct, frozen=True):
     # For findings between servers: the other server and its tool.
     server: str = ""
     tool: str = ""
+
+    @property
+    def spot(self) -> tuple[str, str] | None:
+        """Its rule and its place, where no other place is written the same way."""
+        return (self.rule, self.where) if _ONE_PLACE.match(self.where) else None

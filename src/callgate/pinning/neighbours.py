@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, Protocol
 
@@ -16,7 +16,8 @@ from callgate.canonical import canonical
 from callgate.errors import MessageError
 from callgate.pinning.model import Listed, ServerSeen, ToolSeen
 
-_WORD: Final = re.compile(r"[^\W\d][\w.:/-]{1,511}")
+# Cut where the inspection cuts what is too long for a name.
+_WORD: Final = re.compile(r"\w[\w.:/-]{1,127}")
 _JOINTS: Final = re.compile(r"[.:/-]")
 # JSON's own escapes: an `n` after a backslash is no part of the word that follows.
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -25,6 +26,8 @@ _SAME: Final = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "-": None,
 _SHORT: Final = 65
 _HALF: Final = 30
 _FOUND: Final = 20_000
+# A name that is not one word is looked for by its beginning; a shorter one is nobody's.
+_START: Final = 5
 
 
 class Stands(Protocol):
@@ -64,7 +67,18 @@ class Neighbours:
     def _small(self) -> dict[str, list[str]]:
         made: dict[str, list[str]] = {}
         for name in self._owners:
-            made.setdefault(name.lower(), []).append(name)
+            for key in {name.lower(), _folded(name)}:
+                made.setdefault(key, []).append(name)
+        return made
+
+    @cached_property
+    def _odd(self) -> dict[str, list[tuple[str, str]]]:
+        """Names of several words, or of none, by how they begin: those are found nowhere among the words of a text."""
+        made: dict[str, list[tuple[str, str]]] = {}
+        for name in self._owners:
+            looks = _folded(_text(name)[1:-1])
+            if len(looks) >= _START and not _WORD.fullmatch(looks):
+                made.setdefault(looks[:_START], []).append((looks, name))
         return made
 
     def of(self, one: Stands, listed: Listed) -> dict[str, frozenset[str]]:
@@ -82,8 +96,11 @@ class Neighbours:
 
     def _touched(self, own: ServerSeen, listed: Listed) -> dict[str, frozenset[str]]:
         near = {other for key in set(_keys(listed.name)) for other in self._near.get(key, ())}
-        for word in _words(listed.entry):
+        text = _text(listed.entry)
+        for word in _words(text):
             near.update(self._small.get(word, ()))
+        if self._odd:
+            near.update(self._odd_in(_folded(text)))
         found: dict[str, set[str]] = {}
         for other in near:
             for server_id in self._owners[other]:
@@ -93,13 +110,15 @@ class Neighbours:
                     found.setdefault(seen.name if seen.name != own.name else server_id, set()).add(other)
         return {place: frozenset(found[place]) for place in sorted(found)}
 
+    def _odd_in(self, text: str) -> Iterator[str]:
+        for start in {text[at : at + _START] for at in range(len(text) - _START + 1)} & self._odd.keys():
+            yield from (name for looks, name in self._odd[start] if looks in text)
+
 
 def _keys(name: str) -> Iterator[str]:
     """Two names that look the same, or differ in one letter or two swapped ones, have one of these in common."""
-    from callgate.pinning.inspection.folding import fold
-
     yield name
-    yield "~" + fold(name).text.translate(_SAME).replace("rn", "m")
+    yield "~" + _folded(name).translate(_SAME).replace("rn", "m")
     if len(name) <= _SHORT:
         for at in range(len(name)):
             yield name[:at] + name[at + 1 :]
@@ -108,17 +127,25 @@ def _keys(name: str) -> Iterator[str]:
         yield ">" + name[-_HALF:]
 
 
-def _words(entry: Mapping[str, Any]) -> set[str]:
-    """Every word of a definition that could be a tool's name, in small letters, as written and as it looks."""
+def _folded(text: str) -> str:
     from callgate.pinning.inspection.folding import fold
 
+    return fold(text).text
+
+
+def _text(value: Any) -> str:
+    """All that a definition says, with its keys; or a name, as it stands in there."""
     try:
-        text = _ESCAPE.sub(" ", canonical(entry).decode())
+        return _ESCAPE.sub(" ", canonical(value).decode())
     except MessageError:
-        return set()
+        return ""
+
+
+def _words(text: str) -> set[str]:
+    """Every word that could be a tool's name, in small letters, as written and as it looks."""
     found = set(_WORD.findall(text.lower()))
     if not text.isascii():
-        found.update(_WORD.findall(fold(text).text))
+        found.update(_WORD.findall(_folded(text)))
     for word in [word for word in found if not word.isidentifier()]:
         found.add(word.rstrip(".:-/"))
         found.update(_JOINTS.split(word))

@@ -10,7 +10,7 @@ from callgate.pinning.combined import Present
 from callgate.pinning.judging import judge
 from callgate.pinning.known import Known
 from callgate.pinning.looking import Looking
-from callgate.pinning.model import Connected, Pin, ServerSeen, State, ToolSeen
+from callgate.pinning.model import Connected, Listed, Pin, ServerSeen, State, ToolSeen
 from callgate.pinning.settings import Settings
 from callgate.pinning.views import ServerStatus
 
@@ -74,7 +74,7 @@ def statuses(
     for seen in every:
         one = Present(seen, seen.group, tuple(by_server.get(seen.server_id, ())))
         states = [
-            judge(looking.listed(seen.server_id, tool, settings), one.identity, book, settings).state
+            judge(_listed(seen.server_id, tool, settings, looking), one.identity, book, settings).state
             for tool in one.tools
             if not tool.gone
         ]
@@ -94,6 +94,13 @@ def statuses(
             )
         )
     return made
+
+
+def _listed(server_id: str, tool: ToolSeen, settings: Settings, looking: Looking) -> Listed:
+    """A text that nobody decided on comes without its bytes; how it stands hangs on its hash alone."""
+    if tool.raw or tool.problem:
+        return looking.listed(server_id, tool, settings)
+    return Listed(tool.tool, b"", {}, tool.approval_hash, tool.beside)
 
 
 def _orphan(

@@ -11,6 +11,7 @@ from callgate.errors import Reason
 from callgate.pinning.book import Book
 from callgate.pinning.combined import Combined, Present
 from callgate.pinning.diffing import difference
+from callgate.pinning.document import entry_digest
 from callgate.pinning.judging import Standing, judge
 from callgate.pinning.known import Known
 from callgate.pinning.looking import Looking
@@ -109,6 +110,7 @@ class Sitting:
             tool=tool.tool,
             state=standing.state,
             approval_hash=listed.approval_hash,
+            entry_digest=entry_digest(listed.approval_hash, listed.beside),
             summary=summary(listed.description),
             description=listed.description,
             input_schema=listed.input_schema,
@@ -128,8 +130,9 @@ class Sitting:
 
     def _findings(self, one: Present, tool: ToolSeen, standing: Standing, *, whole: bool) -> tuple[Finding, ...]:
         if whole or standing.state not in (State.APPROVED, State.GONE):
-            return self.findings(one, tool)
-        return self.combined.crossing(one.seen.server_id).get(tool.tool, ())
+            return (*self.findings(one, tool), *self.combined.beyond(one, tool))
+        crossing = self.combined.crossing(one.seen.server_id).get(tool.tool, ())
+        return (*crossing, *self.combined.spoken_of(one, tool))
 
     def findings(self, one: Present, tool: ToolSeen) -> tuple[Finding, ...]:
         """What a reviewer should know of a tool: from the inspection, and from blocks under other identities."""

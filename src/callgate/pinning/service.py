@@ -23,6 +23,8 @@ from callgate.pinning.deciding import (
     detail,
     make_pin,
 )
+from callgate.pinning.document import entry_digest
+from callgate.pinning.keeping import Reviewed
 from callgate.pinning.model import Pin, ServerSeen
 from callgate.pinning.present import current, statuses
 from callgate.pinning.review import Reviewer, Sitting
@@ -87,7 +89,8 @@ class Pins:
     async def decide(self, choices: Sequence[Choice], *, by: str, together: Iterable[str] = ()) -> list[Pin]:
         """Write decisions, all or none. `together`: the identities of all servers whose tools the reviewer had in view.
 
-        Refused where a tool is not known, has changed, is unfit, or has findings that are not overruled.
+        Refused where a tool is not known, has changed, is unfit, or has findings that are not overruled. What is
+        approved is one entry, whole: a change of any member until it is written refuses all.
         """
         check_request(choices, by)
         beside = sorted(set(together))[:_TOGETHER]
@@ -103,7 +106,7 @@ class Pins:
             for choice, subject in zip(choices, subjects, strict=True)
         ]
         wanted = [
-            Wanted(pin.server_id, pin.tool, pin.approval_hash if pin.action == "approve" else "")
+            _wanted(pin)
             for pin, subject in zip(pins, subjects, strict=True)
             if pin.action != "withdraw" and subject.seen is not None
         ]
@@ -254,6 +257,13 @@ class Pins:
             msgspec.structs.replace(one, tools=tuple(await self.shelf.tools(one.seen.server_id))) for one in places
         ]
         return Sitting(self._reviewer, self.book, self.settings, present), present
+
+
+def _wanted(pin: Pin) -> Wanted:
+    if pin.action != "approve":
+        return Wanted(pin.server_id, pin.tool, "")
+    entry = entry_digest(pin.approval_hash, pin.beside)
+    return Reviewed(pin.server_id, pin.tool, pin.approval_hash, entry)
 
 
 def _named(servers: Sequence[ServerSeen], given: str, live: Collection[str]) -> ServerSeen | None:

@@ -1,7 +1,7 @@
 """Servers that one agent sees together: which of them were reviewed together, and what waits until they are.
 
 A text of one server can redirect the use of another's tools. So what counts is pairs: somebody has to have had the
-tools of both before their eyes, and not before the text in question was approved.
+tools of both before their eyes, and not before the text in question was approved, nor the tool that it speaks of.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Together:
     def __init__(self, book: Book) -> None:
         self.version = book.version
         self._last: dict[frozenset[str], int] = {}
+        self._confirmed: dict[frozenset[str], int] = {}
         reviews: dict[tuple[str, tuple[str, ...]], int] = {}
         for pin in _approvals(book):
             key = (pin.server_id if pin.tool else "", pin.together)
@@ -43,10 +44,16 @@ class Together:
         for (server_id, together), seq in reviews.items():
             for pair in _pairs(server_id, together):
                 self._last[pair] = max(self._last.get(pair, 0), seq)
+                if not server_id:
+                    self._confirmed[pair] = max(self._confirmed.get(pair, 0), seq)
 
     def since(self, one: str, other: str) -> int:
         """Zero if they never were."""
         return self._last.get(frozenset((one, other)), 0)
+
+    def confirmed(self, one: str, other: str) -> int:
+        """The same, for reviews of whole sets: they show all that is said between the servers."""
+        return self._confirmed.get(frozenset((one, other)), 0)
 
 
 def set_version(members: Iterable[Member], texts: Mapping[str, str]) -> str:
@@ -94,26 +101,61 @@ def held_in(
                 for tool in found.get(first.server_id, {}):
                     tools.setdefault(tool, text)
     for member in members:
-        for tool, findings in found.get(member.server_id, {}).items():
+        for tool in found.get(member.server_id, {}):
             pin = book.pin(member.server_id, tool)
-            if pin is not None and (text := _held_by(member, pin, findings, members, together)):
-                waiting.setdefault(member.server_id, {}).setdefault(tool, text)
+            if pin is None or pin.action != "approve":
+                continue
+            for other, finding, spoken in _spoken(member, tool, members, found, book):
+                if not _both_in_view(pin, other, spoken, together):
+                    waiting.setdefault(member.server_id, {}).setdefault(tool, _sentence(member, other, finding))
     return waiting
 
 
-def _held_by(
-    member: Member, pin: Pin, findings: Iterable[Finding], members: Sequence[Member], together: Together
-) -> str:
-    for finding in findings:
-        for other in members:
-            if finding.server not in (other.name, other.server_id) or other.lineage == member.lineage:
-                continue
-            if together.since(member.server_id, other.server_id) < pin.seq:
-                return (
-                    f"nobody has reviewed {member.name} together with {other.name}, and its definition touches "
-                    f"{finding.tool or 'a tool'} there ({finding.rule})"
-                )
-    return ""
+def _spoken(
+    member: Member, tool: str, members: Sequence[Member], found: Found, book: Book
+) -> Iterator[tuple[Member, Finding, Pin | None]]:
+    """What a tool says of others: the server, the finding, and what was decided of the tool that is spoken of."""
+    for finding in found[member.server_id][tool]:
+        for other in touched(member, finding, members):
+            pin = book.pin(other.server_id, finding.tool)
+            # Of two names that are alike, only the one that was approved later waits.
+            if finding.where == "name" and _says_so_too(member, tool, finding, found.get(other.server_id, {})):
+                pin = None
+            yield other, finding, pin
+
+
+def _sentence(member: Member, other: Member, finding: Finding) -> str:
+    return (
+        f"nobody has reviewed {member.name} together with {other.name}, and its definition touches "
+        f"{finding.tool or 'a tool'} there ({finding.rule})"
+    )
+
+
+def touched(member: Member, finding: Finding, members: Iterable[Member]) -> Iterator[Member]:
+    """The servers that a finding in a tool of one of them is about: two may have one name."""
+    for other in members:
+        if finding.server in (other.name, other.server_id) and other.lineage != member.lineage:
+            yield other
+
+
+def _says_so_too(member: Member, tool: str, finding: Finding, there: Mapping[str, Sequence[Finding]]) -> bool:
+    return any(
+        (back.rule, back.where, back.tool) == (finding.rule, "name", tool)
+        and back.server in (member.name, member.server_id)
+        for back in there.get(finding.tool, ())
+    )
+
+
+def _both_in_view(pin: Pin, other: Member, spoken: Pin | None, together: Together) -> bool:
+    """Whether somebody has seen both a text and the tool that it speaks of, each as it was approved last.
+
+    That is whoever reviewed the set since; or whoever made the later one of the two approvals with the other server in
+    view, because the page of either tool tells what the one says of the other. The page of a third tool does not.
+    """
+    last, beside = pin, other.server_id
+    if spoken is not None and spoken.action == "approve" and spoken.seq > pin.seq:
+        last, beside = spoken, pin.server_id
+    return beside in last.together or together.confirmed(pin.server_id, other.server_id) > last.seq
 
 
 def _approvals(book: Book) -> Iterator[Pin]:

@@ -42,11 +42,19 @@ Link: TypeAlias = Callable[[Head | None], tuple[Sequence[Sealed], Head]]
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How much is kept of what was met: texts of one tool, tools of one server, servers."""
+    """How much is kept of what was met: texts of one tool, tools of one server, servers.
+
+    What nobody has decided on has less room: `versions` of one server (a lineage under one name), `lineage_bytes` for
+    one lineage, and `total_bytes`. The oldest goes first. A list that is met, a server that is connected and whatever
+    was decided on never go.
+    """
 
     texts: int = 20
     tools: int = 10_000
     servers: int = 1_000
+    versions: int = 5
+    lineage_bytes: int = 64 * 1024 * 1024
+    total_bytes: int = 512 * 1024 * 1024
 
 
 USUAL: Final = Bounds()
@@ -84,7 +92,11 @@ class PinShelf(Protocol):
         """Every identity that was met, the last met first."""
 
     async def tools(self, server_id: str | None = None) -> list[ToolSeen]:
-        """The newest text of each tool."""
+        """The newest text of each tool of a server.
+
+        Of all servers at once, a text that nobody decided on comes without its bytes (`raw`): what waits may be as
+        large as servers like.
+        """
 
     async def texts(self, server_id: str, tool: str) -> list[ToolSeen]:
         """Every text of one tool that is kept, the newest first."""

@@ -51,6 +51,8 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     state: State
     approval_hash: str
+    # Of the whole entry, what stands beside the approval included: what a reviewer decides on.
+    entry_digest: str = ""
     # The first sentence of the description, to find one's way; the whole text is in `description`.
     summary: str
     description: str

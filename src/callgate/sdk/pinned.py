@@ -31,7 +31,7 @@ from callgate.pinning.judging import Toolset
 from callgate.pinning.model import Action, Identity, Pin
 from callgate.pinning.service import Choice
 from callgate.pinning.settings import Settings
-from callgate.pinning.views import Review
+from callgate.pinning.views import Review, ToolView
 from callgate.sdk.holding import held_open
 from callgate.sdk.pinned_books import Books
 from callgate.sdk.pinned_calls import Calls, settle
@@ -206,12 +206,17 @@ class PinnedClient:
         """Approve one tool as it was reviewed: Refused where it is another by now.
 
         `override` overrules hard findings, and is recorded. `shown` is the review that the person had before them,
-        all of it: the servers on it count as reviewed together.
+        all of it: the servers on it count as reviewed together, the approval is for the whole entry that is on it, and
+        no finding is overruled that is not.
         """
         with self._desk.telling():
             _, toolset = await self._check.look(anew=True)
-            choice = Choice("approve", toolset.identity.server_id, tool, approval_hash, note, override)
+            server_id = toolset.identity.server_id
+            choice = Choice("approve", server_id, tool, approval_hash, note, override)
             beside = [] if shown is None else [server.seen.server_id for server in shown.servers]
+            view = None if shown is None else _on(shown, server_id, tool)
+            if view is not None:
+                choice = msgspec.structs.replace(choice, entry=view.entry_digest, shown=view.hard)
             return await self._decide(choice, by, beside)
 
     async def block(self, tool: str, *, by: str, note: str) -> Pin:
@@ -232,6 +237,11 @@ class PinnedClient:
     async def _decide(self, choice: Choice, by: str, beside: Any) -> Pin:
         made = await self._desk.pins.decide([choice], by=by, together=(choice.server_id, *beside))
         return made[0]
+
+
+def _on(review: Review, server_id: str, tool: str) -> ToolView | None:
+    views = (view for server in review.servers for view in server.tools)
+    return next((view for view in views if (view.server_id, view.tool) == (server_id, tool)), None)
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

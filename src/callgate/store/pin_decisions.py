@@ -14,8 +14,10 @@ from callgate.pinning.keeping import check_link, check_wanted
 from callgate.pinning.model import Pin, ToolSeen
 from callgate.pinning.storage import Head, Link, Sealed, Wanted
 from callgate.store.approval_sql import Part, known
-from callgate.store.pin_sql import key_of
-from callgate.store.schema import pin, pin_head, tool_seen
+from callgate.store.pin_clearing import weigh
+from callgate.store.pin_meeting import SAME_TEXT
+from callgate.store.pin_sql import key_of, unpack
+from callgate.store.schema import pin, pin_head, tool_seen, tool_text
 
 T = TypeVar("T")
 
@@ -55,7 +57,9 @@ class SqlDecisions(Part):
             rows, after = link(before)
             check_link(before, rows, after)
             if rows:
-                conn.execute(insert(pin), [_values(row) for row in rows])
+                values = [_values(row) for row in rows]
+                conn.execute(insert(pin), values)
+                weigh(conn, {row["server_key"] for row in values})
             _put_head(conn, before, after)
             for witness in witnesses:
                 self._record(conn, witness)
@@ -83,18 +87,23 @@ def _number(value: object) -> int:
 
 
 def _newest(conn: Connection, wanted: Wanted) -> ToolSeen | None:
-    """What `check_wanted` has to know of the newest text; the text itself is not part of it."""
+    """What `check_wanted` has to know of the newest entry; its bytes are not part of it."""
     keys = (key_of(wanted.server_id), key_of(wanted.tool))
-    query = select(tool_seen.c.approval_hash, tool_seen.c.gone)
+    query = select(tool_seen.c.approval_hash, tool_seen.c.gone, tool_text.c.body).outerjoin(tool_text, SAME_TEXT)
     row = conn.execute(query.where(tool_seen.c.server_key == keys[0], tool_seen.c.tool_key == keys[1])).first()
     if row is None:
         return None
     return ToolSeen(
-        server_id=wanted.server_id, tool=wanted.tool, approval_hash=row.approval_hash, raw=b"", gone=bool(row.gone)
+        server_id=wanted.server_id,
+        tool=wanted.tool,
+        approval_hash=row.approval_hash,
+        raw=b"",
+        beside=unpack(row.body, ToolSeen).beside if row.body else {},
+        gone=bool(row.gone),
     )
 
 
-def _values(row: Sealed) -> dict[str, object]:
+def _values(row: Sealed) -> dict[str, Any]:
     made = _pin.decode(row.body)
     return {
         "seq": row.seq,

@@ -159,7 +159,7 @@ class Meeting:
             counts[key] = old.changes if change is None else change.changes
             if old.approval_hash != met[key].tool.approval_hash:
                 left.append({"tool": key, "text": old.approval_hash, "seen": old.last_seen})
-        names = ("approval_hash", "state", "changes", "gone", "last_seen")
+        names = ("approval_hash", "state", "changes", "gone", "last_seen", "head")
         statement = self._of_tool().values({name: bindparam(f"new_{name}") for name in names})
         rows = [(key, self._seen(key, met[key], counts[key])) for key in moved]
         self._conn.execute(statement, [{"tool": key, **{f"new_{n}": row[n] for n in names}} for key, row in rows])
@@ -214,6 +214,7 @@ class Meeting:
             "changes": changes,
             "gone": False,
             "last_seen": self._at,
+            "head": pack(replace(met.tool, raw=b"")),
         }
 
     def _text(self, key: bytes, met: Met, changes: int) -> dict[str, Any]:

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
-from sqlalchemy import Connection, Row, case, delete, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, case, select
 
 from callgate.audit.rows import AuditRow
-from callgate.pinning.keeping import too_many_servers
 from callgate.pinning.model import Change, ServerSeen, ToolSeen
 from callgate.pinning.storage import USUAL, Bounds
 from callgate.store.approval_sql import Part
+from callgate.store.pin_clearing import DECIDED, clear, forget
 from callgate.store.pin_meeting import SAME_TEXT, Meeting, Sighting, effective
 from callgate.store.pin_sql import key_of, pack, unpack
-from callgate.store.schema import pin, server_seen, tool_seen, tool_text
+from callgate.store.schema import server_seen, tool_seen, tool_text
 
 
 class SqlSightings(Part):
@@ -29,13 +29,13 @@ class SqlSightings(Part):
 
         def meet(conn: Connection) -> tuple[Change, ...]:
             before = conn.execute(known_as).first()
-            if before is None:
-                _make_room(conn, server, bounds)
             same = (
                 before is not None and whole and before.list_state == sighting.state and len(sighting) <= bounds.tools
             )
             changes = () if same else Meeting(conn, sighting, before.whole_seen if before else 0).hold(bounds)
             _put_server(conn, sighting, before)
+            if not same:
+                clear(conn, server, bounds, None if before is None else before.waiting)
             if changes:
                 self._store.backend.announce(conn)
             return changes
@@ -49,9 +49,14 @@ class SqlSightings(Part):
         return sorted(found, key=lambda server: (-server.last_seen, server.server_id))
 
     async def tools(self, server_id: str | None = None) -> list[ToolSeen]:
-        query = (
-            select(tool_text, tool_seen.c.gone, tool_seen.c.last_seen.label("seen"), server_seen.c.whole_seen)
-            .join(tool_seen, SAME_TEXT)
+        stated = [tool_text.c[name] for name in ("approval_hash", "changes", "first_seen", "last_seen")]
+        seen = (tool_seen.c.gone, tool_seen.c.last_seen.label("seen"), server_seen.c.whole_seen)
+        # Of all at once, only what was decided on comes whole: its bytes are on record with the decision anyway.
+        body = tool_text.c.body if server_id is not None else case((DECIDED, tool_text.c.body), else_=tool_seen.c.head)
+        columns: list[ColumnElement[Any]] = [*stated, *seen, body.label("body")]
+        query: Select[Any] = (
+            select(*columns)
+            .join_from(tool_text, tool_seen, SAME_TEXT)
             .join(server_seen, server_seen.c.key == tool_text.c.server_key)
         )
         if server_id is not None:
@@ -72,7 +77,7 @@ class SqlSightings(Part):
 
     async def forget(self, server_id: str, witnesses: Sequence[AuditRow] = ()) -> None:
         def drop(conn: Connection) -> None:
-            _forget(conn, [key_of(server_id)])
+            forget(conn, [key_of(server_id)])
             for witness in witnesses:
                 self._record(conn, witness)
             self._store.backend.announce(conn)
@@ -108,30 +113,7 @@ def _put_server(conn: Connection, sighting: Sighting, before: Row[Any] | None) -
     }
     key = key_of(server.server_id)
     if before is None:
-        new = {"key": key, "lineage_key": key_of(server.lineage), **values}
+        new = {"key": key, "lineage_key": key_of(server.lineage), "waiting": 0, **values}
         conn.execute(server_seen.insert().values(new))
     else:
         conn.execute(server_seen.update().where(server_seen.c.key == key).values(values))
-
-
-def _make_room(conn: Connection, server: ServerSeen, bounds: Bounds) -> None:
-    """Forget who was met longest ago and has no decision; first of the newcomer's own lineage.
-
-    So a server that calls itself something else all the time pushes out its own names, not other servers.
-    """
-    spare = conn.execute(select(func.count()).select_from(server_seen)).scalar_one() - bounds.servers + 1
-    if spare <= 0:
-        return
-    decided = select(pin.c.seq).where(pin.c.server_key == server_seen.c.key).exists()
-    foreign = case((server_seen.c.lineage_key == key_of(server.lineage), 0), else_=1)
-    query = select(server_seen.c.key).where(~decided).order_by(foreign, server_seen.c.last_seen, server_seen.c.key)
-    keys = conn.execute(query.limit(spare)).scalars().all()
-    if len(keys) < spare:
-        raise too_many_servers(bounds)
-    _forget(conn, keys)
-
-
-def _forget(conn: Connection, keys: Sequence[bytes]) -> None:
-    conn.execute(delete(server_seen).where(server_seen.c.key.in_(keys)))
-    for table in (tool_seen, tool_text):
-        conn.execute(delete(table).where(table.c.server_key.in_(keys)))

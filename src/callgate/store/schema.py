@@ -22,9 +22,9 @@ from sqlalchemy import (
 from callgate.store import agent_schema
 
 # The newest migration; a test holds it equal to the head of store/migrations.
-HEAD: Final = "0007"
+HEAD: Final = "0008"
 # Oldest first, so that an unknown version can be told from an older one.
-VERSIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", HEAD)
+VERSIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", HEAD)
 
 metadata: Final = agent_schema.metadata
 
@@ -239,7 +239,8 @@ pin_head: Final = Table(
 )
 
 # `whole_seen` is when the whole list was met last: every tool that is not gone was on it. `list_state` is a hash of it,
-# empty where a part was met since. So a list in which nothing changed needs this row and no other.
+# empty where a part was met since. So a list in which nothing changed needs this row and no other. `waiting` counts the
+# bytes of its texts that nobody decided on.
 server_seen: Final = Table(
     "server_seen",
     metadata,
@@ -249,10 +250,11 @@ server_seen: Final = Table(
     Column("whole_seen", BigInteger, nullable=False),
     Column("list_state", LargeBinary, nullable=False),
     Column("body", LargeBinary, nullable=False),
+    Column("waiting", BigInteger, nullable=False),
 )
 
 # Which text of a tool is the newest; small rows, because every list is compared with all of its server's. `state` is a
-# hash of the text's `body`.
+# hash of the text's `body`, and `head` is that without the bytes that the server sent.
 tool_seen: Final = Table(
     "tool_seen",
     metadata,
@@ -263,6 +265,7 @@ tool_seen: Final = Table(
     Column("changes", BigInteger, nullable=False),
     Column("gone", Boolean, nullable=False),
     Column("last_seen", BigInteger, nullable=False),
+    Column("head", LargeBinary, nullable=False),
     PrimaryKeyConstraint("server_key", "tool_key"),
 )
 

@@ -3,6 +3,7 @@ import re
 import shlex
 
 import pytest
+from rich.console import Console
 
 from callgate.cli import run
 from callgate.cli.common import operator
@@ -237,6 +238,23 @@ def test_hard_findings_want_to_be_overridden(room):
     assert room.states() == {"add": "new"}
     room(*words, "--override")
     assert room.json("tools", "history")[0]["overrides"]
+
+
+def test_the_history_shows_notes_whole(small, monkeypatch):
+    note = "No agent of ours deletes notes, " * 9 + "except on Sundays\x1b[31m."
+    small.met("notes", DELETE, LIST)
+    small("tools", "block", "--server", "notes", "--tool", "delete_note", "--note", note)
+    small.approve("notes", "list_notes")
+    said = small("tools", "history").out
+    assert note.replace("\x1b", r"\u001b") in said
+    assert "\x1b" not in said
+    # On a terminal it goes on in the next line.
+    monkeypatch.setattr("callgate.cli.tools.console", lambda: Console(width=60, force_terminal=True, no_color=True))
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", small("tools", "history").out).partition("Notes")[2].splitlines()
+    assert max(map(len, lines)) <= 60
+    assert note.replace("\x1b", r"\u001b") == "".join(
+        line.removeprefix("   1  ").removeprefix("      ") for line in lines
+    )
 
 
 # -- naming ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import pytest
 
-from callgate.console.cards import key_of
+from callgate.console.cards import key_of, seen_of
 from callgate.errors import StoreUnavailable
 from callgate.pinning.memory import MemoryPins
 from callgate.pinning.model import State
@@ -38,7 +38,14 @@ def decision(action, server_id, name, made="", **more):
 
 
 async def send(console, *decisions, together=(), user="anna"):
+    """What a page that was drawn just now sends, unless a decision says what it had seen."""
     person = console.people.get(user) or await console.sign_in(user)
+    now = {
+        (key_of(view.server_id), key_of(view.tool)): seen_of(view)
+        for server in (await console.pins.review()).servers
+        for view in server.tools
+    }
+    decisions = [{"seen": now.get((one["server"], one["tool"]), "")} | one for one in decisions]
     body = {"decisions": decisions, "together": [key_of(one) for one in together]}
     if any(one["action"] == "approve" for one in decisions):
         return await console.act("/tools/approve", body, person)
@@ -97,6 +104,28 @@ async def test_a_change_between_the_look_and_the_writing_stops_all(console, pins
     assert (answer.status, answer.reason) == (409, "tool_changed")
     assert "list_files" in answer.json["error"]["message"]
     assert set((await states(pins)).values()) == {State.NEW}
+
+
+@pytest.mark.parametrize("seen", ["", "0" * 64])
+async def test_an_approval_says_what_was_on_the_page(console, pins, seen):
+    (made,) = await meet(pins.shelf, "files", FILES_ID, [tool("read_file")])
+    answer = await send(console, decision("approve", FILES_ID, "read_file", made, seen=seen))
+    assert (answer.status, answer.reason) == (409, "tool_changed")
+    assert await states(pins) == {"read_file": "new"}
+
+
+async def test_what_changes_beside_the_text_is_another_page(console, pins):
+    person = await console.sign_in("anna")
+    (made,) = await meet(pins.shelf, "files", FILES_ID, [tool("read_file", title="Read")])
+    page = (await console.get("/tools", person)).text
+    before = (await console.get("/tools/waiting", person)).json
+    seen = page.split('data-seen="')[1].split('"')[0]
+    await meet(pins.shelf, "files", FILES_ID, [tool("read_file", title="Wipe")])
+    after = (await console.get(f"/tools/waiting?stamp={before['stamp']}", person)).json
+    assert not set(after["marks"]) & set(before["marks"])
+    answer = await send(console, decision("approve", FILES_ID, "read_file", made, seen=seen))
+    assert (answer.status, answer.reason) == (409, "tool_changed")
+    assert await states(pins) == {"read_file": "new"}
 
 
 async def test_findings_are_overruled_in_so_many_words_or_not_at_all(console, pins):

@@ -49,7 +49,7 @@ class Sets:
     def __init__(self):
         self.waiting = {}
 
-    def held(self, _server_id):
+    def held(self, _server_id, _book):
         return self.waiting
 
 

@@ -88,7 +88,7 @@ async def test_a_text_approved_later_by_itself_is_held_although_the_servers_were
     assert not (await the_set(room)).reviewed
     assert [finding.tool for finding in (await the_set(room)).findings] == ["send_email"]
     await room.meet("fun", entry("fact", SHADOW + " Please."))
-    await room.approve("fun", "fact", together=[mail.server_id])
+    await room.approve("fun", "fact", together=[fun.server_id, mail.server_id])
     assert await room.pins.held() == {}
     assert (await the_set(room)).reviewed
 

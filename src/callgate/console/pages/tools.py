@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
+import msgspec
 from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -15,7 +16,7 @@ from callgate.approval.display import escape
 from callgate.approval.model import Session
 from callgate.console.bodies import Body, Note, Word
 from callgate.console.brief import Brief, Waits
-from callgate.console.cards import Card, key_of
+from callgate.console.cards import Card, key_of, seen_of
 from callgate.console.desk import Desk, ToolDesk
 from callgate.console.signed import Act
 from callgate.errors import Reason, Refused
@@ -41,6 +42,8 @@ class _Decision(Body, frozen=True):
     server: Key
     tool: Key
     hash: Annotated[str, Meta(max_length=256)]
+    # What was on the page of it, whole; an approval has to say so.
+    seen: Annotated[str, Meta(max_length=64)] = ""
     note: Note = ""
     override: bool = False
 
@@ -194,16 +197,18 @@ def _choices(decisions: Iterable[_Decision], known: dict[tuple[str, str], ToolVi
         if (one.server, one.tool) in seen:
             raise Refused(Reason.INVALID_PARAMS, f"{named(view)} is decided on twice.", advice="Load the page again.")
         seen.add((one.server, one.tool))
-        if one.action == "approve" and one.hash != view.approval_hash:
+        if one.action == "approve" and (one.hash != view.approval_hash or one.seen != seen_of(view)):
             raise Refused(
                 Reason.TOOL_CHANGED,
                 f"{named(view)} has changed since you read it. Nothing was decided.",
-                advice="Its new text is on the page; read it, then decide again.",
+                advice="It is on the page as it is now; read it, then decide again.",
             )
         note = one.note.strip()
         if one.action == "block" and not note:
             raise Refused(Reason.INVALID_PARAMS, "Blocking a tool needs a reason.", advice="Say why; others read it.")
-        yield Choice(one.action, view.server_id, view.tool, one.hash, note=note, override=one.override)
+        chosen = Choice(one.action, view.server_id, view.tool, one.hash, note=note, override=one.override)
+        # The page had exactly this: `seen` says so.
+        yield msgspec.structs.replace(chosen, entry=view.entry_digest, shown=view.hard)
 
 
 def _sheets(review: Review) -> list[list[ToolView]]:

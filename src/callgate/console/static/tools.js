@@ -18,9 +18,9 @@ const choice = (card) => card.querySelector(".pick input:checked")?.value ?? "sk
 const marked = () => all("#review .tool").filter((card) => choice(card) !== "skip");
 
 function decision(card) {
-  const { server, tool, hash } = card.dataset;
+  const { server, tool, hash, seen } = card.dataset;
   const action = choice(card);
-  const made = { action, server, tool, hash };
+  const made = { action, server, tool, hash, seen };
   if (action === "block") made.note = card.querySelector("[data-note]").value;
   if (action === "approve") made.override = card.querySelector("[data-override]")?.checked ?? false;
   return made;
@@ -105,7 +105,7 @@ async function showFresh() {
 function newer(card) {
   const told = document.createElement("p");
   told.className = "warn newer";
-  told.textContent = "This text, or what was found in it, is newer than what you had before you. Your mark on it is gone.";
+  told.textContent = "This tool, or what was found in it, is newer than what you had before you. Your mark on it is gone.";
   card.querySelector(".tool-head").after(told);
 }
 
@@ -201,7 +201,7 @@ function head(review, said) {
 // ---- the page of one tool ----
 
 function single(tool) {
-  const { server, tool: name, hash } = tool.dataset;
+  const { server, tool: name, hash, seen } = tool.dataset;
   const override = place("override");
   const approve = tool.querySelector('[data-act="approve"]');
   override?.addEventListener("change", () => {
@@ -214,7 +214,8 @@ function single(tool) {
         const action = button.dataset.act;
         const note = place("note").value;
         if (action === "block" && !reasoned(place("note"))) return;
-        await decide({ decisions: [{ action, server, tool: name, hash, note, override: override?.checked ?? false }] });
+        const made = { action, server, tool: name, hash, seen, note, override: override?.checked ?? false };
+        await decide({ decisions: [made] });
         location.reload();
       }),
     );

@@ -16,7 +16,7 @@ from callgate.pinning.model import Finding
 # advice, not suspicion.
 ADVISORY: Final = frozenset({"schema", "size", "mention"})
 # Of one rule: a hostile tool does not get to fill the reviewer's screen. What is left out is counted.
-_MOST: Final = 5
+MOST: Final = 5
 # Of one rule about the tools of one other server: each of them may be what two servers are reviewed together for.
 _MOST_OF_A_SERVER: Final = 50
 # So far it is counted.
@@ -53,7 +53,7 @@ def _applied(rule: Rule, reading: Reading) -> list[Finding]:
         if len(places) >= _COUNTED and not hit.server:
             break
         already = shown.get(hit.server, 0)
-        if already < (_MOST_OF_A_SERVER if hit.server else _MOST):
+        if already < (_MOST_OF_A_SERVER if hit.server else MOST):
             shown[hit.server] = already + 1
             found.append(_finding(rule, hit))
     if found and (more := len(places) - len(found)):

@@ -39,6 +39,7 @@ _SCREENS: Final = re.compile(
 _QUOTED: Final = re.compile(
     r"\"[^\"\n]{2,300}\"|“[^”\n]{2,300}”|«[^»\n]{2,300}»|(?<!\w)'[^'\n]{4,300}'(?!\w)|(?<!`)`[^`\n]{2,300}`(?!`)"
 )
+_MEMBERS: Final = frozenset({"icons", "execution"})
 _PROSE: Final = frozenset({"description", "title", "$comment", "summary", "instructions", "hint"})
 # Words of JSON Schema that say nothing to a model; anything else in their place is read.
 _SCHEMA_WORDS: Final = listed(
@@ -148,6 +149,8 @@ def _wordy(raw: str) -> bool:
 
 def _walk(tool: Inspected, unread: list[tuple[str, str]]) -> Iterator[tuple[str, Kind, str]]:
     """Depth first, without recursion: the order is that of the tool."""
+    # Members that MCP does not know are the server's words by their very names.
+    yield from ((_part(name), "key", str(name)) for name in tool.rest if str(name) not in _MEMBERS)
     stack: list[tuple[str, str, Any, int]] = [
         (_part(name), str(name), value, 0) for name, value in reversed(tool.members())
     ]

@@ -40,6 +40,7 @@ def places(entry):
             "inputSchema.properties.ignore_all_previous_instructions",
         ),
         ({"inputSchema": {"type": POISON}}, "inputSchema.type"),
+        ({"ignore_all_previous_instructions": 1}, "ignore_all_previous_instructions"),
     ],
 )
 def test_every_text_of_a_tool_is_read(entry, where):

@@ -1,0 +1,94 @@
+"""A server is another version with every list, and each list is as large as may be, until the store is full."""
+
+import json
+import tracemalloc
+
+import pytest
+from sqlalchemy import func, select
+
+from callgate.pinning.identity import http_identity
+from callgate.pinning.listing import Listing, Reader
+from callgate.pinning.model import Connected
+from callgate.pinning.service import Choice, Pins
+from callgate.pinning.settings import Settings
+from callgate.pinning.sighting import sighting
+from callgate.pinning.storage import USUAL
+from callgate.store import SqlPins, Store
+from callgate.store.schema import tool_text
+from support.stores import ready
+
+AT = 1_794_000_000_000
+MIB = 1024 * 1024
+KEY = b"k" * 32
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def shelf(request, tmp_path):
+    with ready(request.param, tmp_path) as url:
+        store = Store.open(url, busy_seconds=30)
+        yield SqlPins(store)
+        await store.close()
+
+
+def kept(shelf):
+    """Bytes of texts in the store."""
+    with shelf._store.reading() as conn:
+        return conn.execute(select(func.coalesce(func.sum(func.length(tool_text.c.body)), 0))).scalar_one()
+
+
+async def meet(shelf, version, tools=58, *, mark="", url="https://evil.example/mcp", name="evil"):
+    who = http_identity(url, reported=f"evil {version}")
+    reader = Reader(who.server_id, Settings())
+    words = f"{version}{mark} " + "abcdef " * 9_000
+    entries = [{"name": f"t{number}", "description": words, "inputSchema": {}} for number in range(tools)]
+    listing = Listing(reader.read(json.dumps(one).encode()) for one in entries)
+    seen = sighting(who, listing, AT + version * 15_000, name=name)
+    await shelf.saw(seen.server, seen.tools, whole=seen.whole)
+    return who.server_id
+
+
+async def test_thirty_versions_take_the_room_of_a_few(shelf):
+    for version in range(30):
+        newest = await meet(shelf, version)
+    assert len(await shelf.servers()) == USUAL.versions
+    assert (await shelf.servers())[0].server_id == newest
+    assert kept(shelf) < 24 * MIB
+    assert kept(shelf) < USUAL.lineage_bytes
+
+
+async def test_what_was_approved_and_what_is_connected_outlives_them(shelf):
+    approved = await meet(shelf, 0, 3)
+    pins = Pins(shelf, lambda: [KEY], clock=lambda: AT / 1000)
+    view = await pins.tool(approved, "t1")
+    await pins.decide([Choice("approve", approved, "t1", view.approval_hash, override=True)], by="ann")
+    here = await meet(shelf, 1, 3)
+    await shelf.connect(Connected("evil", "", here, "gateway", AT + 3_600_000), AT, 20)
+    for version in range(2, 20):
+        await meet(shelf, version, 3)
+    assert {approved, here} <= {seen.server_id for seen in await shelf.servers()}
+    assert len(await shelf.tools(here)) == 3
+    assert (await pins.tool(approved, "t1")).state == "approved"
+    again = Pins(shelf, lambda: [KEY], clock=lambda: AT / 1000)
+    assert [pin.raw.decode() for pin in await again.history(approved, "t1")] == [view.raw]
+
+
+async def test_one_identity_with_other_texts_in_every_list(shelf):
+    for number in range(24):
+        await meet(shelf, 0, mark=f".{number}")
+    assert kept(shelf) <= USUAL.lineage_bytes
+
+
+async def test_listing_servers_does_not_load_what_waits(shelf):
+    for version in range(4):
+        await meet(shelf, version)
+    pins = Pins(shelf, lambda: [KEY], clock=lambda: AT / 1000 + 100)
+    await pins.statuses()
+    tracemalloc.start()
+    try:
+        found = await pins.statuses()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [one.pending for one in found] == [58, 0, 0, 0]
+    assert kept(shelf) > 14 * MIB
+    assert peak < 2 * MIB

@@ -1,0 +1,84 @@
+"""What is told of lists that were met."""
+
+import pytest
+
+from callgate.gateway.places import Place
+from callgate.gateway.registrar import Registrar
+from callgate.gateway.toolsets import Meeting
+from callgate.pinning.book import Book
+from callgate.pinning.identity import http_identity
+from callgate.pinning.judging import Toolset
+from callgate.pinning.listing import Listing, Reader
+from callgate.pinning.memory import MemoryPins
+from callgate.pinning.settings import Settings
+from support.meeting import entry, raw_of
+from support.registry import requirement
+
+
+class Audit:
+    """A log that keeps nothing."""
+
+    def __init__(self):
+        self.store = self
+
+    def row(self, record):
+        return record
+
+    def append_soon(self, _row):
+        pass
+
+
+class Desk:
+    def __init__(self, shelf=None):
+        self.shelf = shelf or MemoryPins()
+        self.told = []
+        self.now = 1_000.0
+        self.registrar = Registrar(
+            self.shelf,
+            Audit(),
+            tell=lambda server, what, _detail: self.told.append((server, what)),
+            growth_percent=lambda: 10.0,
+            clock=lambda: self.now,
+        )
+
+    async def meet(self, name, words, url, version="1"):
+        self.now += 60
+        who = http_identity(url, reported=f"pack {version}")
+        listed = Reader(who.server_id, Settings()).read(raw_of(entry("read", "Reads. " * words)))
+        toolset = Toolset(who, Listing([listed]), Book(lambda: [bytes(32)]), Settings())
+        place = Place(name, "", url, lambda _reported: who)
+        await self.registrar._write(Meeting(place, who, toolset, "s", fresh=True))
+
+    @property
+    def grown(self):
+        return [server for server, what in self.told if what == "grown"]
+
+
+@pytest.fixture
+def desk():
+    return Desk()
+
+
+@requirement("TP-047")
+async def test_growth_is_told_beside_a_larger_server_of_the_same_kind(desk):
+    """One program under two names: what the one has does not hide that the other grows."""
+    one, two = "http://127.0.0.1:9/mcp", "http://127.0.0.1:9/mcp"
+    await desk.meet("small", 10, one)
+    await desk.meet("large", 100, two)
+    assert desk.grown == []
+    await desk.meet("small", 50, one)
+    assert desk.grown == ["small"]
+    await desk.meet("large", 100, two)
+    assert desk.grown == ["small"]
+
+
+@requirement("TP-047")
+async def test_a_new_version_is_held_against_the_one_before_it_also_after_a_restart(desk):
+    url = "http://127.0.0.1:9/mcp"
+    await desk.meet("web", 10, url)
+    again = Desk(desk.shelf)
+    await again.registrar.start()
+    await again.registrar.stop()
+    again.now = desk.now
+    await again.meet("web", 20, url, version="2")
+    assert again.grown == ["web"]
