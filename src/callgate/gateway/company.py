@@ -55,6 +55,15 @@ def decided(book: Book) -> Decided:
     return {(pin.server_id, pin.tool): pin for pin in book.pins()}
 
 
+def same(one: Pin | None, other: Pin) -> bool:
+    """Whether two decisions let in the same: what was approved once more, as it was, need not be closed for it."""
+    return one == other or (one is not None and _bare(one) == _bare(other))
+
+
+def _bare(pin: Pin) -> Pin:
+    return msgspec.structs.replace(pin, seq=0, approved_at=0, approved_by="", note="", together=())
+
+
 class Company:
     """One for each gateway process."""
 
@@ -100,7 +109,7 @@ class Company:
             log.warning("places not given back", extra={"fields": {"error": str(error)}})
 
     def held(self, server_id: str, book: Book) -> Mapping[str, str]:
-        """What has to wait under these decisions; that is every tool whose decision was not there at the last look.
+        """What has to wait under these decisions; also every tool that was let in after the last look.
 
         Any other stands as it did: a new decision makes it wait only by what another tool says of it, or it of another
         tool, and that one waits itself until somebody has looked.
@@ -115,7 +124,7 @@ class Company:
         if made is None or made[0] is not book or made[1:3] != (book.version, self.version):
             known, found = self._looked.decided, dict[str, dict[str, str]]()
             for pin in book.pins():
-                if pin.action == "approve" and known.get((pin.server_id, pin.tool)) != pin:
+                if pin.action == "approve" and not same(known.get((pin.server_id, pin.tool)), pin):
                     found.setdefault(pin.server_id, {})[pin.tool] = _NOT_YET
             made = self._fresh = book, book.version, self.version, found
         return made[3]

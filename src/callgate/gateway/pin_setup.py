@@ -15,7 +15,7 @@ from callgate.config import Pinning as Section
 from callgate.errors import CallgateError, place
 from callgate.gate import Call
 from callgate.gateway.bell import Bell
-from callgate.gateway.company import Company, Looked, decided
+from callgate.gateway.company import Company, Looked, decided, same
 from callgate.gateway.pin_check import Pinning
 from callgate.gateway.pin_desk import PinDesk
 from callgate.gateway.pin_watch import PinWatch
@@ -222,7 +222,7 @@ class PinOffice:
             return Looked({}, {})
         after = decided(pins.book)
         # Of what was decided in the middle of it nobody can say which decision was looked at.
-        return Looked(held, {key: pin for key, pin in before.items() if after.get(key) is pin})
+        return Looked(held, {key: pin for key, pin in before.items() if same(after.get(key), pin)})
 
     def _odd(self, call: Call, found: tuple[str, ...]) -> None:
         self.registrar.odd_arguments(call.context.server, call.tool, call.id, found)
