@@ -135,6 +135,7 @@ def test_a_block_made_while_the_review_is_open_is_not_passed_over(room):
         seen.press("y")
         seen.expect("Nothing was stored")
         seen.expect("leaks")
+        seen.expect("[n] leave")
         seen.press("n")
         assert seen.end() == 0
     assert room.states() == {"wipe": "new", "read": "new"}
