@@ -18,7 +18,9 @@ from callgate.pinning.spoken import as_approved, inbound
 from callgate.pinning.views import SetView
 
 # So often a text is looked at again for names that were left off behind others.
-_ROUNDS: Final = 8
+_ROUNDS: Final = 2
+# So many who speak of one tool are named on its page; the others are counted.
+_TOLD: Final = 20
 
 
 class Present(msgspec.Struct, frozen=True):
@@ -171,10 +173,16 @@ class Combined:
             return ()
         # That two names are alike is told by its own findings, mostly.
         own = {(found.server, found.tool) for found in self.crossing(one.seen.server_id).get(tool.tool, ())}
-        made = []
-        for (member, name), (finding, text) in told.items():
-            if finding.where != "name" or not own & {(member.name, name), (member.server_id, name)}:
-                made.append(inbound(finding, member.name, name, text.entry))
+        others = [
+            (member, name, finding, text)
+            for (member, name), (finding, text) in told.items()
+            if finding.where != "name" or not own & {(member.name, name), (member.server_id, name)}
+        ]
+        made = [inbound(finding, member.name, name, text.entry) for member, name, finding, text in others[:_TOLD]]
+        if len(others) > _TOLD:
+            made[-1] = msgspec.structs.replace(
+                made[-1], what=f"{made[-1].what} So do {len(others) - _TOLD:,} more tools."
+            )
         return tuple(made)
 
     @cached_property
