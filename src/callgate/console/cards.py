@@ -31,7 +31,7 @@ def key_of(text: str) -> str:
 
 def mark_of(view: ToolView) -> str:
     """Another one for each text of each tool and what was found in it, so that a page can tell what it has shown."""
-    found = "\0".join(f"{one.rule} {one.where} {one.span}" for one in view.findings)
+    found = "\0".join(f"{one.rule} {one.where} {one.span} {one.what}" for one in view.findings)
     text = f"{view.approval_hash}\0{view.entry_digest}"
     return key_of(f"{view.server_id}\0{view.tool}\0{text}\0{view.state}\0{found}")[:12]
 
@@ -155,6 +155,8 @@ def _edits(edits: Sequence[SchemaEdit]) -> Iterator[Edit]:
 
 
 def _place(where: str) -> str:
+    if not where:
+        return "Not in this text"
     if where in _BEGINNINGS:
         return f"In {_BEGINNINGS[where]}"
     inside = where.removeprefix("inputSchema.")
