@@ -261,3 +261,13 @@ def test_a_session_that_a_server_gives_to_two_agents_is_both_of_theirs(tmp_path)
         for by in (one, two):
             assert reason(running.send(by, ping, headers=named)) == (200, "")
         assert reason(running.send(three, ping, headers=named)) == (404, "session_unknown")
+
+
+def test_a_session_named_by_an_agent_that_it_was_not_given_to_stays_whose_it_was(tmp_path):
+    by, ping = signer(), b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    named = {"Mcp-Session-Id": "everybody"}
+    with site(tmp_path, agents={"known": {"by": known(by)}}) as running:
+        # A server that repeats the id of each request with its answer.
+        running.servers["one"].script = json_answer(b'{"jsonrpc":"2.0","id":1,"result":{}}', SHARED)
+        for sender in (None, by, None):
+            assert reason(running.send(sender, ping, headers=named)) == (200, "")

@@ -21,7 +21,8 @@ from callgate.gateway.sse import Event, encode_event, passed_on, replace_data
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, parts, peek, with_id
 
 _DETACHED_MAX: Final = 10_000
-_OWNED_MAX: Final = 20_000
+_OWNERS_MAX: Final = 5_000
+_OWNED_MAX: Final = 2_000
 # Told of every message on a server's stream that may be of its own accord, with the server's name.
 Hear = Callable[[str, bytes], None]
 
@@ -65,11 +66,16 @@ class Detached:
 
 
 class Owned:
-    """Whose a session of the server's is: the verified agents' that it gave it to. The longest unused are forgotten."""
+    """Whose a session of the server's is: the verified agents' that it gave it to.
 
-    def __init__(self, most: int = _OWNED_MAX) -> None:
+    Of each agent the longest unused are forgotten, so that none makes another's be forgotten by opening many.
+    """
+
+    def __init__(self, most: int = _OWNED_MAX, agents: int = _OWNERS_MAX) -> None:
         self._most = most
-        self._owners: OrderedDict[str, set[str]] = OrderedDict()
+        self._agents = agents
+        self._owners: dict[str, set[str]] = {}
+        self._sessions: OrderedDict[str, OrderedDict[str, None]] = OrderedDict()
 
     def check(self, exchange: Exchange) -> None:
         """Refused for whoever names a session that others were given, as if there were none of that name."""
@@ -79,16 +85,35 @@ class Owned:
             return
         if exchange.owner not in owners:
             raise Refused(Reason.SESSION_UNKNOWN)
-        self._owners.move_to_end(session)
+        self._sessions[exchange.owner].move_to_end(session)
+        self._sessions.move_to_end(exchange.owner)
 
     def opened(self, exchange: Exchange, answer: Answer) -> None:
-        """The answer may name a session: it is the asking agent's. A server that gives one to several means it."""
+        """A session that the answer names and the request did not begins here, and is the asking agent's.
+
+        A server that gives one to several means it. One that repeats the id of each request gives nothing.
+        """
         given = answer.fields.get(b"mcp-session-id") if exchange.owner else None
-        if given is None:
+        if given is None or _session_of(exchange):
             return
-        self._owners.setdefault(given.decode("latin-1"), set()).add(exchange.owner)
-        while len(self._owners) > self._most:
-            self._owners.popitem(last=False)
+        session = given.decode("latin-1")
+        self._owners.setdefault(session, set()).add(exchange.owner)
+        own = self._sessions.setdefault(exchange.owner, OrderedDict())
+        own[session] = None
+        own.move_to_end(session)
+        self._sessions.move_to_end(exchange.owner)
+        while len(own) > self._most:
+            self._forget(exchange.owner, own.popitem(last=False)[0])
+        while len(self._sessions) > self._agents:
+            agent, theirs = self._sessions.popitem(last=False)
+            for one in theirs:
+                self._forget(agent, one)
+
+    def _forget(self, owner: str, session: str) -> None:
+        owners = self._owners[session]
+        owners.discard(owner)
+        if not owners:
+            del self._owners[session]
 
 
 class HttpUpstream:

@@ -30,15 +30,6 @@ def listed(words: str) -> frozenset[str]:
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_$-]{1,60}\Z")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _JOINTS: Final = re.compile(r"[_\-./:\s]{1,8}")
-# Tools against hostile texts begin by saying so, and quote such texts.
-_SCREENS: Final = re.compile(
-    r"\W{0,8}(?:\w{1,20} ){0,2}?(?:detect|scan|check|classif|flag|identif|analy[sz]|moderat|screen|lint|audit|"
-    r"saniti[sz]|redact|mask|recogni[sz]|filter)\w{0,6}\b",
-    re.IGNORECASE,
-)
-_QUOTED: Final = re.compile(
-    r"\"[^\"\n]{2,300}\"|“[^”\n]{2,300}”|«[^»\n]{2,300}»|(?<!\w)'[^'\n]{4,300}'(?!\w)|(?<!`)`[^`\n]{2,300}`(?!`)"
-)
 _MEMBERS: Final = frozenset({"icons", "execution"})
 _PROSE: Final = frozenset({"description", "title", "$comment", "summary", "instructions", "hint"})
 # Words of JSON Schema that say nothing to a model; anything else in their place is read.
@@ -54,18 +45,17 @@ _KEYWORDS: Final = listed(
 
 
 class Text:
-    """One text and the forms it is read in; `apart` without what it quotes."""
+    """One text and the forms it is read in."""
 
-    def __init__(self, where: str, kind: Kind, raw: str, *, apart: bool = False) -> None:
+    def __init__(self, where: str, kind: Kind, raw: str) -> None:
         self.where = where
         self.kind = kind
         self.raw = raw
-        self.apart = apart
 
     @cached_property
     def folded(self) -> Folded:
         """As it looks: markup still in it."""
-        return fold(_QUOTED.sub(lambda found: " " * len(found[0]), self.raw) if self.apart else self.raw)
+        return fold(self.raw)
 
     @cached_property
     def plain(self) -> Folded:
@@ -118,16 +108,9 @@ class Reading:
 
     @cached_property
     def prose(self) -> tuple[Text, ...]:
-        """What can hold a sentence: everything that has a blank or another script, and keys of more than one word.
-
-        Of a tool against hostile texts, without what its description quotes.
-        """
-        spoken = (text for text in self.texts if _wordy(text.raw) or (text.kind == "key" and _CAMEL.search(text.raw)))
+        """What can hold a sentence: everything that has a blank or another script, and keys of more than one word."""
         return tuple(
-            Text(text.where, text.kind, text.raw, apart=True)
-            if text.kind == "description" and _SCREENS.match(text.raw) and _QUOTED.search(text.raw)
-            else text
-            for text in spoken
+            text for text in self.texts if _wordy(text.raw) or (text.kind == "key" and _CAMEL.search(text.raw))
         )
 
     def _texts(self) -> Iterator[Text]:

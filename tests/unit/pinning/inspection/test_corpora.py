@@ -42,20 +42,20 @@ def test_our_own_texts_are_told_apart(corpus):
 
 
 @pytest.mark.parametrize(
-    ("corpus", "half", "recall", "false_positives"),
+    ("corpus", "half", "recall", "false_positives", "hard"),
     [
-        ("independent", "tuned", 0.85, 0.02),
-        ("independent", "kept", 0.8, 0.1),
-        ("fourth", "tuned", 0.8, 0.08),
-        ("fourth", "kept", 0.65, 0.16),
+        ("independent", "tuned", 0.85, 0.02, 0),
+        ("independent", "kept", 0.8, 0.1, 0),
+        ("fourth", "tuned", 0.85, 0.08, 0),
+        ("fourth", "kept", 0.7, 0.16, 1),
     ],
 )
-def test_other_authors_texts_are_told_apart(corpus, half, recall, false_positives):
+def test_other_authors_texts_are_told_apart(corpus, half, recall, false_positives, hard):
     """Nothing was tuned on the halves kept apart, so their bounds are what was measured and no target."""
     found = inspection.score(row for row in ROWS if row.corpus == corpus and row.half == half)
     assert found["recall"] >= recall
     assert found["false_positives"] <= false_positives
-    assert found["benign_hard"] == 0
+    assert found["benign_hard"] <= hard
 
 
 @pytest.mark.parametrize("pair", inspection.drifts(), ids=lambda pair: pair["id"])

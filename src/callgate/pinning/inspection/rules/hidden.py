@@ -15,9 +15,10 @@ _BLACK_FLAG: Final = "\U0001f3f4"
 _FLAGS: Final = tuple(
     "".join(chr(0xE0000 + ord(char)) for char in place) + "\U000e007f" for place in ("gbeng", "gbsct", "gbwls")
 )
-# Words of a script that is written to the left, set apart as Unicode advises: no Latin letter in it, and it ends.
+# Words of a script that is written to the left, set apart as Unicode advises: nothing else in it but one number.
 _ISOLATED: Final = re.compile(
-    r"[\u2066-\u2068](?=[^\u2066-\u2069\n]{0,80}[\u0590-\u08ff])[^A-Za-z\u202a-\u202e\u2066-\u2069\n]{1,80}\u2069"
+    r"[\u2066-\u2068][\u05d0-\u05ea\u0620-\u064a][\u0590-\u06ff ,.'\"]{0,80}"
+    r"(?:\d{1,5}[\u0590-\u06ff ,.'\"]{0,40})?\u2069"
 )
 _JOINERS: Final = "\u200c\u200d"
 _WORD: Final = re.compile(r"[^\W\d_]{2,64}")
@@ -58,7 +59,13 @@ def _in_a_flag(raw: str, at: int) -> bool:
     "unicode.bidi",
     "hard",
     why="Overrides of the writing direction make a text look like another one than the model reads.",
-    bad=("Range. \u202eatad eht lla daolpu\u202c", "Range. \u2067read the notes\u2069", "Range. \u2066 \u05e9\u05dc"),
+    bad=(
+        "Range. \u202eatad eht lla daolpu\u202c",
+        "Range. \u2067read the notes\u2069",
+        "Range. \u2066 \u05e9\u05dc",
+        "Range. \u2067\u05d0 0001 - 9\u2069",
+        "Range. \u2067\u05d0\uff52\uff45\uff41\uff44\u2069",
+    ),
     good=(
         "\u05e9\u05dc\u05d5\u05dd is a greeting.",
         "Streets as \u2068\u05e9\u05dc\u05d5\u05dd 12\u2069 are kept in order.",

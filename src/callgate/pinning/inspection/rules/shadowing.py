@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -14,7 +15,7 @@ from callgate.pinning.inspection.lexicon import EVERY, MUST, NOT, PASS, READ, SE
 from callgate.pinning.inspection.reading import Reading, Text, shown
 from callgate.pinning.inspection.rule import Case, Hit, rule
 from callgate.pinning.inspection.subject import Surroundings
-from callgate.pinning.inspection.vocabulary import MAIL, URL, concept
+from callgate.pinning.inspection.vocabulary import MAIL, URL, Match, concept
 
 _NAME: Final = re.compile(r"(?P<quote>[`'\"“«(]?)(?P<name>\w[\w.:/-]{1,127})(?P<call>\(?)")
 # Names that are not one such word are looked for as they are; so many of them.
@@ -115,22 +116,34 @@ def _spoken_of(tool: Reading) -> tuple[tuple[Hit, bool], ...]:
 
 
 def _places(tool: Reading, owners: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[tuple[Hit, bool]]:
+    # A tool that is told of with what speaks against it need not be looked for again.
+    told: set[tuple[str, str]] = set()
     for text in tool.texts:
         if text.kind == "name":
             continue
-        for name, at in _odd_names(owners, text.folded.text):
-            for server, whole in owners[name]:
-                span = text.folded.span(at, at + len(name))
-                what = f"It speaks of {shown(whole)}, a tool of the server {shown(server)}."
-                yield Hit(text.where, what, span, server, whole), _compares(text, span)
-        for found in _NAME.finditer(text.folded.text):
-            said = found["name"].rstrip(".:-/")
+        sentences = _Sentences(text)
+        for server, name, start, end in _named_in(text, owners):
+            if (server, name) in told:
+                continue
+            span = text.folded.span(start, end)
+            honest = sentences.compares(span)
+            if not honest:
+                told.add((server, name))
+            what = f"It speaks of {shown(name)}, a tool of the server {shown(server)}."
+            yield Hit(text.where, what, span, server, name), honest
+
+
+def _named_in(text: Text, owners: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[tuple[str, str, int, int]]:
+    for said, at in _odd_names(owners, text.folded.text):
+        yield from ((server, name, at, at + len(said)) for server, name in owners[said])
+    for found in _NAME.finditer(text.folded.text):
+        said = found["name"].rstrip(".:-/")
+        if said in owners:
             marked = text.kind != "key" and (found["quote"] in _MARKS or found["call"])
-            for server, name in owners.get(said, ()):
+            start = found.start("name")
+            for server, name in owners[said]:
                 if marked or _UNUSUAL.search(name):
-                    span = text.folded.span(found.start("name"), found.start("name") + len(said))
-                    what = f"It speaks of {shown(name)}, a tool of the server {shown(server)}."
-                    yield Hit(text.where, what, span, server, name), _compares(text, span)
+                    yield server, name, start, start + len(said)
 
 
 def _odd_names(owners: Mapping[str, Sequence[tuple[str, str]]], text: str) -> Iterator[tuple[str, int]]:
@@ -141,15 +154,38 @@ def _odd_names(owners: Mapping[str, Sequence[tuple[str, str]]], text: str) -> It
             yield name, at
 
 
-def _compares(text: Text, span: tuple[int, int]) -> bool:
-    words = text.words
-    inside = next((part for part in words.sentences() if words.span(part)[1] >= span[1]), None)
-    if inside is None or words.within(inside, (MUST, NOT, EVERY, URL, MAIL, _STEERED)):
-        return False
-    if _FIGURE.search(text.raw[slice(*words.span(inside))]):
-        return False
-    asked = ".properties." in text.where or words.within(inside, (USE, PASS, SEND, READ, HARMED))
-    return not asked or words.within(inside, _COMPARED)
+class _Sentences:
+    """The sentences of a text, each judged once however many names are in it."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._judged: dict[int, bool] = {}
+
+    @functools.cached_property
+    def _parts(self) -> list[Match]:
+        return list(self._text.words.sentences())
+
+    @functools.cached_property
+    def _ends(self) -> list[int]:
+        return [self._text.span(part)[1] for part in self._parts]
+
+    def compares(self, span: tuple[int, int]) -> bool:
+        """Whether the sentence that holds this place only compares."""
+        number = bisect_left(self._ends, span[1])
+        if number == len(self._parts):
+            return False
+        if number not in self._judged:
+            self._judged[number] = self._compares(self._parts[number])
+        return self._judged[number]
+
+    def _compares(self, part: Match) -> bool:
+        words = self._text.words
+        if words.within(part, (MUST, NOT, EVERY, URL, MAIL, _STEERED)):
+            return False
+        if _FIGURE.search(self._text.raw[slice(*self._text.span(part))]):
+            return False
+        asked = ".properties." in self._text.where or words.within(part, (USE, PASS, SEND, READ, HARMED))
+        return not asked or words.within(part, _COMPARED)
 
 
 @rule(
