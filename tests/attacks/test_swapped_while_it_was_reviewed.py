@@ -6,6 +6,7 @@ Title, annotations and the like are no part of the approval hash, so the hash is
 import asyncio
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def test_on_the_terminal(room, key, text, after):
         seen.press("y")
         said = seen.expect("look at what changed")
         assert "Nothing was stored" in said
-        assert "beside its description and schema changed" in " ".join(said.split())
+        assert f"its {'title' if key == 'o' else 'annotations, title'} changed" in " ".join(said.split())
     assert room.states() == {"read": "new"}
     assert room.json("tools", "history") == []
 
@@ -72,13 +73,14 @@ def sent(page, **more):
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "more"),
+    ("first", "then", "more", "what"),
     [
-        (tool("read", **READ), tool("read", **SWAPPED), {}),
-        (tool("read", HIDDEN), tool("read", HIDDEN, title=ORDER), {"override": True}),
+        (tool("read", **READ), tool("read", **SWAPPED), {}, "title, annotations"),
+        (tool("read", HIDDEN), tool("read", HIDDEN, title=ORDER), {"override": True}, "title"),
+        (tool("read"), tool("read", **{"send it all": 1}), {}, "other members"),
     ],
 )
-async def test_in_the_console(first, then, more):
+async def test_in_the_console(first, then, more, what):
     pins = pins_over(MemoryPins())
     async with live_console(pins=pins) as console:
         anna = await console.sign_in("anna")
@@ -87,6 +89,7 @@ async def test_in_the_console(first, then, more):
         await meet(pins.shelf, "files", FILES_ID, [then])
         answer = await console.act("/tools/approve", body, anna)
         assert (answer.status, answer.reason) == (409, "tool_changed")
+        assert f"since you read it: its {what}." in answer.json["error"]["message"]
         assert pins.book.pin(FILES_ID, "read") is None
         # Read again, it is approved.
         body = sent((await console.get("/tools", anna)).text, override=True)
@@ -143,6 +146,36 @@ def test_by_command(room, monkeypatch, where, first, then, more, way):
     monkeypatch.undo()
     assert room.json("tools", "history") == []
     assert room.states() == {"read": "new"}
+
+
+@pytest.mark.parametrize("printed", [("tools", "show", "--server", "notes", "--tool", "read"), ("review", "--check")])
+@pytest.mark.parametrize(
+    ("text", "first", "then"), [("Reads.", READ, SWAPPED), (HIDDEN, {}, {"title": ORDER})], ids=["plain", "override"]
+)
+def test_the_command_that_was_printed_is_for_what_was_shown(room, capsys, printed, text, first, then):
+    room.met("notes", listed("read", text, CLOSED, **first))
+    said = room(*printed, code=int(printed[0] == "review"))
+    command = re.search(r"To approve exactly this:  (.*)", said.out + said.err)[1]
+    words = shlex.split(command)[1:]
+    shown = room.json("tools", "show", "--server", "notes", "--tool", "read")
+    assert words[words.index("--hash") + 2 :][:2] == ["--entry", shown["entry_digest"]]
+    assert ("--override" in words) == (text == HIDDEN)
+    room.met("notes", listed("read", text, CLOSED, **then))
+    assert run(words) == 1
+    assert "(tool_changed)" in capsys.readouterr().err
+    assert room.json("tools", "history") == []
+    room.met("notes", listed("read", text, CLOSED, **first))
+    assert run(words) == 0
+    room.quiet()
+    assert room.states() == {"read": "approved"}
+
+
+def test_a_part_of_a_digest_is_no_entry_and_a_file_names_its_own(room):
+    made = room.met("notes", listed("read", "Reads.", CLOSED))["read"]
+    words = ("tools", "approve", "--server", "notes", "--tool", "read", "--hash", made)
+    assert "all 64 digits" in room(*words, "--entry", "abcd", code=1).err
+    assert "--entry" in room("tools", "approve", "--from", "tools.json", "--entry", made, code=2).err
+    assert room.json("tools", "history") == []
 
 
 def test_a_finding_that_came_after_the_look_is_not_overruled_by_the_command(room, monkeypatch):

@@ -2,10 +2,12 @@
 
 import pytest
 from msgspec.structs import replace
+from sqlalchemy import select, update
 
 from callgate.errors import Reason, Refused
 from callgate.pinning.service import Choice
 from callgate.pinning.storage import Bounds
+from callgate.store.schema import tool_seen
 from support.pins import NOW, decide, pin, place, read, server, tool, witness
 from support.reviewing import FILES_ID, approve, meet, pins_over
 from support.reviewing import tool as entry
@@ -38,7 +40,17 @@ async def test_of_one_server_few_versions_wait(pins):
 
 async def test_the_usual_bounds_keep_few(pins):
     await flap(pins, range(30), bounds=Bounds())
-    assert await met(pins) == [f"evil@{number}" for number in (29, 28, 27, 26, 25)]
+    assert await met(pins) == [f"evil@{number}" for number in range(29, 9, -1)]
+
+
+async def test_versions_in_turn_are_new_once(pins):
+    """Behind one address there may be several versions of a server, which answer by turns."""
+    for round_ in range(3):
+        for number in range(7):
+            who = f"many@{number}"
+            seen = server(who, lineage="many", name="many", last_seen=NOW + 10 * round_ + number)
+            changes = await pins.saw(seen, [tool(server_id=who)], whole=True)
+            assert [one.what for one in changes] == ([] if round_ else ["new"])
 
 
 async def test_a_version_with_a_decision_stays_and_so_does_its_record(pins):
@@ -194,6 +206,32 @@ async def test_all_servers_at_once_come_without_the_texts_that_wait(pins):
     light = await pins.tools()
     assert [(one.tool, bool(one.raw)) for one in light] == [("read", True), ("write", False)]
     assert [replace(one, raw=b"") for one in light] == [replace(one, raw=b"") for one in whole]
+
+
+@pytest.mark.parametrize("left", ["empty", "garbage", "stale", "stale beside"])
+async def test_what_a_gateway_of_an_earlier_version_leaves_behind_is_read_all_the_same(shared_pins, left):
+    """It knows nothing of `head`, and runs on while others are upgraded."""
+    shelf, store = shared_pins.shelf, shared_pins.store
+    before = [tool("read"), tool("write", "Writes.", title="W"), tool("odd \ud800")]
+    after = {
+        "stale": [tool("read", "Other."), tool("write", "Writes more."), tool("odd \ud800", title="O")],
+        "stale beside": [tool("read", title="R"), tool("write", "Writes."), tool("odd \ud800", title="O")],
+    }.get(left, before)
+    await shelf.saw(server(), before, whole=True)
+    await decide(shelf, pin(tool("read")))
+    with store.writing() as conn:
+        heads = {row.tool_key: row.head for row in conn.execute(select(tool_seen))}
+    await shelf.saw(server(last_seen=NOW + 1), after, whole=True)
+    with store.writing() as conn:
+        for key, head in heads.items():
+            kept = {"empty": b"", "garbage": b"{" + bytes(99)}.get(left, head)
+            conn.execute(update(tool_seen).where(tool_seen.c.tool_key == key).values(head=kept))
+    whole = await shelf.tools(server().server_id)
+    light = await shelf.tools()
+    assert [replace(one, raw=b"") for one in light] == [replace(one, raw=b"") for one in whole]
+    assert [one.raw for one in whole] == [one.raw for one in sorted(after, key=lambda one: one.tool)]
+    assert [bool(one.raw) for one in light] == [one.tool == "read" and left != "stale" for one in light]
+    assert len(await pins_over(shelf).statuses()) == 1
 
 
 async def test_servers_are_counted_as_the_review_shows_them(pins):

@@ -305,10 +305,13 @@ def _entry(view: ToolView) -> tuple[str, str, str]:
 
 def _not_seen(old: ToolView, new: ToolView) -> Iterator[str]:
     """What there is about a tool, with its text as it was, that whoever approves it did not have before them."""
+    from callgate.pinning.judging import beside_of, changed_members, named_members
+
     known = {pin.seq for pin in old.blocks}
     blocks = [blocked_words(pin) for pin in new.blocks if pin.seq not in known]
     if new.entry_digest != old.entry_digest:
-        yield "what it has beside its description and schema changed"
+        changed = changed_members(beside_of(old.raw), beside_of(new.raw))
+        yield f"its {named_members(changed)} changed" if changed else "what it has beside its text changed"
     elif blocks:
         yield from blocks
     elif any(finding not in old.hard for finding in new.hard):

@@ -42,6 +42,15 @@ def approve(
         str | None,
         typer.Option("--hash", metavar="HASH", help=f"The hash of the text that you reviewed, all {_WHOLE} digits."),
     ] = None,
+    entry: Annotated[
+        str | None,
+        typer.Option(
+            "--entry",
+            metavar="DIGEST",
+            help="The digest of the whole entry that you reviewed: title, annotations and the like have to be the "
+            "same too. `tools show` prints it with the command to approve, and as entry_digest with --json.",
+        ),
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option("--from", metavar="FILE", help="Approve all that a file lists, as `tools list --json` prints it."),
@@ -59,13 +68,14 @@ def approve(
 ) -> None:
     """Approve a tool, for exactly the description and schema that have this hash.
 
-    If the tool has another text by now, nothing is approved. The entries of a file are approved all or not at all.
+    If the tool has another text by now, or another entry than the one given, nothing is approved. The entries of a
+    file are approved all or not at all.
     """
     from callgate.cli.tools_file import approve_file
 
-    one = (server, tool, approval_hash)
+    one = (server, tool, approval_hash, entry)
     if file is not None and any(word is not None for word in one):
-        raise typer.BadParameter("--from names the tools already: leave out --server, --tool and --hash")
+        raise typer.BadParameter("--from names the tools already: leave out --server, --tool, --hash and --entry")
     if file is None and (server is None or tool is None or approval_hash is None):
         raise typer.BadParameter(
             "an approval is for one tool and one text of it: give --server, --tool and --hash, which "
@@ -76,7 +86,7 @@ def approve(
             done = approve_file(opened, file, note=note, override=override)
         elif server is not None and tool is not None and approval_hash is not None:
             done = [find_tool(opened, server, tool)]
-            _approve(opened, done[0], approval_hash, note=note, override=override)
+            _approve(opened, done[0], approval_hash, entry, note=note, override=override)
         still_waiting(opened, {(view.server_id, view.tool) for view in done})
 
 
@@ -88,8 +98,12 @@ def approval(view: ToolView, *, note: str, override: bool) -> Choice:
     return Choice("approve", *chosen, note=note, override=override, entry=view.entry_digest, shown=view.hard)
 
 
-def _approve(opened: Opened, view: ToolView, given: str, *, note: str, override: bool) -> None:
+def _approve(
+    opened: Opened, view: ToolView, given: str, entry: str | None = None, *, note: str, override: bool
+) -> None:
     _same_text(opened, view, given)
+    if entry is not None:
+        _same_entry(opened, view, entry)
     if not override:
         _not_blocked(opened, view)
     decide(opened, [approval(view, note=note, override=override)], {(view.server_id, view.tool): view})
@@ -98,7 +112,31 @@ def _approve(opened: Opened, view: ToolView, given: str, *, note: str, override:
 
 def _same_text(opened: Opened, view: ToolView, given: str) -> None:
     """Refuses a hash that is not the one of the newest text, or not all of it."""
-    from callgate.errors import CallgateError, Reason, Refused
+    from callgate.errors import Reason, Refused
+
+    digits = _digits(opened, view, given)
+    if not view.approval_hash:
+        raise Refused(Reason.TOOL_UNFIT, f"nobody can approve {shown(view.tool)}: {shown(view.problem)} (tool_unfit)")
+    if view.approval_hash.removeprefix("sha256:") != digits:
+        raise _changed(opened, view, digits)
+
+
+def _same_entry(opened: Opened, view: ToolView, given: str) -> None:
+    """Refuses an entry with the text that was reviewed, and something else beside it."""
+    from callgate.errors import Reason, Refused
+
+    if view.entry_digest.removeprefix("sha256:") != _digits(opened, view, given):
+        raise Refused(
+            Reason.TOOL_CHANGED,
+            f"{shown(view.tool)} has not the title, annotations and the like any more that you reviewed: nothing was "
+            "approved (tool_changed)",
+            # Of what stands beside a text only the newest is kept: there is nothing to compare with.
+            advice=_see(opened, view),
+        )
+
+
+def _digits(opened: Opened, view: ToolView, given: str) -> str:
+    from callgate.errors import CallgateError
 
     digits = given.strip().lower().removeprefix("sha256:")
     if len(digits) != _WHOLE or not all(char in "0123456789abcdef" for char in digits):
@@ -108,10 +146,7 @@ def _same_text(opened: Opened, view: ToolView, given: str) -> None:
             advice=f"Give all {_WHOLE} digits: a server can write two texts whose first digits are the same. "
             f"{_see(opened, view)}",
         )
-    if not view.approval_hash:
-        raise Refused(Reason.TOOL_UNFIT, f"nobody can approve {shown(view.tool)}: {shown(view.problem)} (tool_unfit)")
-    if view.approval_hash.removeprefix("sha256:") != digits:
-        raise _changed(opened, view, digits)
+    return digits
 
 
 def _changed(opened: Opened, view: ToolView, digits: str) -> Refused:

@@ -17,9 +17,10 @@ _SOME: Final = 5
 
 
 def how_to_decide(opened: Opened, view: ToolView) -> str:
-    """What to type to decide on this tool, on exactly this text."""
+    """What to type to decide on this tool, on exactly this entry."""
     override = ("--override",) if view.hard else ()
-    approve = opened.command("tools", "approve", *_named(view), "--hash", view.approval_hash, *override)
+    exactly = ("--hash", view.approval_hash, "--entry", view.entry_digest)
+    approve = opened.command("tools", "approve", *_named(view), *exactly, *override)
     block = opened.command("tools", "block", *_named(view), "--note", "WHY")
     return f"To approve exactly this:  {approve}\nTo block it:              {block}"
 

@@ -15,11 +15,16 @@ from callgate.approval.display import escape
 from callgate.console.marking import Line, Marks, Run, changed, plain
 from callgate.console.outline import Branch, outline
 from callgate.console.rendering import Shown, exact
+from callgate.pinning.judging import beside_of, named_members
 from callgate.pinning.model import Finding
 from callgate.pinning.views import SchemaEdit, ToolView
 
 # The approval covers these; what an entry has beside them the model may see all the same.
 _COVERED: Final = ("name", "description", "inputSchema")
+# Beside it, by the names of the specification; the last part of `seen_of` is for all others together.
+_BESIDE: Final = ("title", "annotations", "outputSchema", "_meta", "icons", "execution")
+_WHOLE: Final = 64
+_PART: Final = 8
 _IN_A_LINE: Final = 72
 _BEGINNINGS: Final = {"description": "the description", "name": "the name", "title": "the title"}
 
@@ -39,10 +44,26 @@ def mark_of(view: ToolView) -> str:
 def seen_of(view: ToolView) -> str:
     """What an approval sends back of what was on the page: the whole entry, and what an override would overrule.
 
-    All digits, unlike a mark: servers write the entries.
+    All digits, unlike a mark: servers write the entries. The beginnings that follow only help to say what changed.
     """
     shown = json.dumps([view.entry_digest, [msgspec.to_builtins(one) for one in view.hard]])
-    return hashlib.sha256(shown.encode()).hexdigest()
+    return hashlib.sha256(shown.encode()).hexdigest() + "".join(_parts(view))
+
+
+def changed_since(seen: str, view: ToolView) -> str:
+    """Which members beside the text are others than on the page that sent this; empty where that cannot be told."""
+    before = [seen[at : at + _PART] for at in range(_WHOLE, len(seen), _PART)]
+    now = _parts(view)
+    if len(before) != len(now):
+        return ""
+    names = (*_BESIDE, "")
+    return named_members([name for name, old, new in zip(names, before, now, strict=True) if old != new])
+
+
+def _parts(view: ToolView) -> list[str]:
+    beside = beside_of(view.raw) if view.entry_digest else {}
+    others = json.dumps(sorted((name, value) for name, value in beside.items() if name not in _BESIDE))
+    return [key_of(text)[:_PART] for text in (*(beside.get(name, "") for name in _BESIDE), others)]
 
 
 @dataclass(frozen=True)

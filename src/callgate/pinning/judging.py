@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -10,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.errors import Reason
+from callgate.errors import Reason, Refused
 from callgate.pinning.book import Book
-from callgate.pinning.document import digest
+from callgate.pinning.document import beside, digest, entry_digest
 from callgate.pinning.listing import MEMBERS, Listing
 from callgate.pinning.model import Identity, Listed, Pin, State
 from callgate.pinning.settings import Settings
@@ -53,13 +54,13 @@ def judge(tool: Listed, identity: Identity, book: Book, settings: Settings) -> S
     if dict(pin.beside) != dict(tool.beside):
         changed = changed_members(pin.beside, tool.beside)
         if settings.beside == "block" or _poisoned(tool, pin, changed):
-            text = f"the tool's {_named(changed)} changed since it was approved"
+            text = f"the tool's {named_members(changed)} changed since it was approved"
             return Standing(State.CHANGED, Reason.TOOL_CHANGED, text, pin.approval_hash)
     return _current(pin, identity, book, settings)
 
 
-def _named(members: Sequence[str]) -> str:
-    """Members in a sentence that reaches the model: names that the specification knows, and no word of the server's."""
+def named_members(members: Sequence[str]) -> str:
+    """Members in a sentence, which may reach the model: names that the specification knows, no word of the server's."""
     known = [name for name in members if name in MEMBERS]
     return ", ".join([*known, *(["other members"] if len(known) < len(members) else [])])
 
@@ -70,13 +71,45 @@ def _poisoned(tool: Listed, pin: Pin, changed: Sequence[str]) -> bool:
     An override is for a rule at a place: the same words elsewhere were overruled by nobody.
     """
     found = _hard(tool, [name for name in changed if name in tool.beside])
-    return not found.issubset(pin.overruled)
+    return not found.issubset(pin.overruled or _overruled_by(pin))
 
 
 # Rules and places of what was found in members, by the digest of these. Lists come again and again, and are judged
 # where everybody else waits.
 _found: Final[dict[str, frozenset[tuple[str, str] | None]]] = {}
 _FOUND: Final = 4_096
+# Rules and places that decisions without places overruled, by what was decided on.
+_overruled: Final[dict[tuple[str, tuple[str, ...]], frozenset[tuple[str, str]]]] = {}
+
+
+def _overruled_by(pin: Pin) -> frozenset[tuple[str, str]]:
+    """The places of a decision of an earlier version, which names rules alone: where its own entry has them."""
+    if not pin.overrides:
+        return frozenset()
+    key = (entry_digest(pin.approval_hash, pin.beside), pin.overrides)
+    made = _overruled.get(key)
+    if made is None:
+        if len(_overruled) >= _FOUND:
+            _overruled.clear()
+        spots = _inspected(_entry(pin.raw))
+        made = _overruled[key] = frozenset(spot for spot in spots if spot is not None and spot[0] in pin.overrides)
+    return made
+
+
+def _entry(raw: bytes | str) -> dict[str, Any]:
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def beside_of(raw: bytes | str) -> dict[str, str]:
+    """A digest for each member beside the approval, of an entry's own bytes; none of an entry that is unfit."""
+    try:
+        return beside(_entry(raw))
+    except (Refused, RecursionError):
+        return {}
 
 
 def _hard(tool: Listed, members: Sequence[str]) -> frozenset[tuple[str, str] | None]:

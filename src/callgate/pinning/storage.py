@@ -52,7 +52,7 @@ class Bounds(msgspec.Struct, frozen=True):
     texts: int = 20
     tools: int = 10_000
     servers: int = 1_000
-    versions: int = 5
+    versions: int = 20
     lineage_bytes: int = 64 * 1024 * 1024
     total_bytes: int = 512 * 1024 * 1024
 

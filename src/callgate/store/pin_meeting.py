@@ -214,7 +214,7 @@ class Meeting:
             "changes": changes,
             "gone": False,
             "last_seen": self._at,
-            "head": pack(replace(met.tool, raw=b"")),
+            "head": met.state + pack(replace(met.tool, raw=b"")),
         }
 
     def _text(self, key: bytes, met: Met, changes: int) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
-from sqlalchemy import ColumnElement, Connection, Row, Select, case, select
+from sqlalchemy import ColumnElement, Connection, LargeBinary, Row, Select, and_, case, func, or_, select
 
 from callgate.audit.rows import AuditRow
 from callgate.pinning.model import Change, ServerSeen, ToolSeen
@@ -16,6 +16,11 @@ from callgate.store.pin_clearing import DECIDED, clear, forget
 from callgate.store.pin_meeting import SAME_TEXT, Meeting, Sighting, effective
 from callgate.store.pin_sql import key_of, pack, unpack
 from callgate.store.schema import server_seen, tool_seen, tool_text
+
+_STATE_BYTES: Final = 32
+# A gateway of an earlier version on the same store leaves the head empty, or as it was before the text changed.
+_STALE: Final = func.substr(tool_seen.c.head, 1, _STATE_BYTES, type_=LargeBinary) != tool_seen.c.state
+_HEAD: Final = func.substr(tool_seen.c.head, _STATE_BYTES + 1, type_=LargeBinary)
 
 
 class SqlSightings(Part):
@@ -52,8 +57,12 @@ class SqlSightings(Part):
         stated = [tool_text.c[name] for name in ("approval_hash", "changes", "first_seen", "last_seen")]
         seen = (tool_seen.c.gone, tool_seen.c.last_seen.label("seen"), server_seen.c.whole_seen)
         # Of all at once, only what was decided on comes whole: its bytes are on record with the decision anyway.
-        body = tool_text.c.body if server_id is not None else case((DECIDED, tool_text.c.body), else_=tool_seen.c.head)
-        columns: list[ColumnElement[Any]] = [*stated, *seen, body.label("body")]
+        columns: list[ColumnElement[Any]] = [*stated, *seen]
+        if server_id is not None:
+            columns.append(tool_text.c.body)
+        else:
+            body = case((or_(DECIDED, _STALE), tool_text.c.body), else_=_HEAD)
+            columns += [body.label("body"), and_(_STALE, ~DECIDED).label("stale")]
         query: Select[Any] = (
             select(*columns)
             .join_from(tool_text, tool_seen, SAME_TEXT)
@@ -61,8 +70,9 @@ class SqlSightings(Part):
         )
         if server_id is not None:
             query = query.where(tool_text.c.server_key == key_of(server_id))
-        rows = await self._store.read(lambda conn: conn.execute(query).all())
-        return sorted((_tool_of(row) for row in rows), key=lambda tool: (tool.server_id, tool.tool))
+        # Row by row: many that are stale are large together.
+        found = await self._store.read(lambda conn: [_listed(row) for row in conn.execute(query)])
+        return sorted(found, key=lambda tool: (tool.server_id, tool.tool))
 
     async def texts(self, server_id: str, tool: str) -> list[ToolSeen]:
         query = (
@@ -83,6 +93,11 @@ class SqlSightings(Part):
             self._store.backend.announce(conn)
 
         await self._change(drop)
+
+
+def _listed(row: Row[Any]) -> ToolSeen:
+    made = _tool_of(row)
+    return replace(made, raw=b"") if getattr(row, "stale", False) else made
 
 
 def _tool_of(row: Row[Any]) -> ToolSeen:

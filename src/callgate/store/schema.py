@@ -254,7 +254,7 @@ server_seen: Final = Table(
 )
 
 # Which text of a tool is the newest; small rows, because every list is compared with all of its server's. `state` is a
-# hash of the text's `body`, and `head` is that without the bytes that the server sent.
+# hash of the text's `body`, and `head` is the state, then that body without the bytes that the server sent.
 tool_seen: Final = Table(
     "tool_seen",
     metadata,

@@ -16,7 +16,7 @@ from callgate.approval.display import escape
 from callgate.approval.model import Session
 from callgate.console.bodies import Body, Note, Word
 from callgate.console.brief import Brief, Waits
-from callgate.console.cards import Card, key_of, seen_of
+from callgate.console.cards import Card, changed_since, key_of, seen_of
 from callgate.console.desk import Desk, ToolDesk
 from callgate.console.signed import Act
 from callgate.errors import Reason, Refused
@@ -43,7 +43,7 @@ class _Decision(Body, frozen=True):
     tool: Key
     hash: Annotated[str, Meta(max_length=256)]
     # What was on the page of it, whole; an approval has to say so.
-    seen: Annotated[str, Meta(max_length=64)] = ""
+    seen: Annotated[str, Meta(max_length=128)] = ""
     note: Note = ""
     override: bool = False
 
@@ -198,9 +198,11 @@ def _choices(decisions: Iterable[_Decision], known: dict[tuple[str, str], ToolVi
             raise Refused(Reason.INVALID_PARAMS, f"{named(view)} is decided on twice.", advice="Load the page again.")
         seen.add((one.server, one.tool))
         if one.action == "approve" and (one.hash != view.approval_hash or one.seen != seen_of(view)):
+            members = changed_since(one.seen, view) if one.hash == view.approval_hash else ""
+            what = f": its {members}" if members else ""
             raise Refused(
                 Reason.TOOL_CHANGED,
-                f"{named(view)} has changed since you read it. Nothing was decided.",
+                f"{named(view)} has changed since you read it{what}. Nothing was decided.",
                 advice="It is on the page as it is now; read it, then decide again.",
             )
         note = one.note.strip()

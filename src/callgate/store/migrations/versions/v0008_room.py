@@ -26,7 +26,7 @@ _WAITING = """
     )
 """
 _NEWEST = """
-    SELECT s.tool_key, t.body FROM tool_seen s JOIN tool_text t
+    SELECT s.tool_key, s.state, t.body FROM tool_seen s JOIN tool_text t
     ON t.server_key = s.server_key AND t.tool_key = s.tool_key AND t.approval_hash = s.approval_hash
     WHERE s.server_key = :server
 """
@@ -42,7 +42,11 @@ def upgrade() -> None:
     # One server at a time: all texts together may not fit into memory.
     for server in conn.execute(sa.text("SELECT DISTINCT server_key FROM tool_seen")).scalars().all():
         rows = conn.execute(sa.text(_NEWEST), {"server": server}).all()
-        heads = [{"server": server, "tool": tool, "head": _without_text(bytes(body))} for tool, body in rows]
+        # Under the row's state: a gateway of an earlier version may run on, which moves the one and not the other.
+        heads = [
+            {"server": server, "tool": tool, "head": bytes(state) + _without_text(bytes(body))}
+            for tool, state, body in rows
+        ]
         if heads:
             conn.execute(sa.text(_HEAD), heads)
 
