@@ -5,6 +5,7 @@ What has to wait is worked out after a decision, and takes its time where server
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -97,6 +98,14 @@ class House:
         passes = self.check.at_once(call) is not None
         assert passes == (last is None)
         return None if passes else last.reason
+
+    async def leave(self, server):
+        company = self.office.company
+        await self.office.shelf.disconnect(company._gateway, server)
+        company._seats.pop(server)
+
+    def come(self, server):
+        return asyncio.create_task(self.office._settle_in(server))
 
     async def settled(self):
         await until(lambda: not self.office._looking)
@@ -195,14 +204,119 @@ async def test_it_waits_where_that_cannot_be_worked_out(house, error, caplog):
 
 
 async def test_a_server_does_not_join_where_that_cannot_be_worked_out(house):
-    await house.office.shelf.disconnect(house.office.company._gateway, "weather")
-    house.office.company._seats.pop("weather")
+    await house.leave("weather")
     house.error = StoreError("disk I/O error")
     for _ in range(2):
         with pytest.raises(StoreError):
             await house.office._settle_in("weather")
+    assert house.reason("weather", "tides") is Reason.SET_NOT_REVIEWED
+    assert house.reason("mail", "send_email") is None
     house.error = None
     await house.office._settle_in("weather")
+    assert house.reason("weather", "tides") is None
+
+
+async def test_the_second_caller_of_a_server_that_joins_waits_as_the_first_does(house):
+    await house.leave("weather")
+    house.go.clear()
+    first = house.come("weather")
+    await until(lambda: house.began)
+    second = house.come("weather")
+    await asyncio.sleep(0.02)
+    assert not first.done()
+    assert not second.done()
+    assert house.reason("weather", "tides") is Reason.SET_NOT_REVIEWED
+    assert house.reason("mail", "send_email") is None
+    house.go.set()
+    await asyncio.gather(first, second)
+    assert house.reason("weather", "tides") is None
+    assert house.began == 1
+
+
+async def test_a_caller_that_goes_away_ends_no_look_and_keeps_nobody(house):
+    """Else one client that hangs up, again and again, has every call of every server wait."""
+    company = house.office.company
+    await house.leave("weather")
+    house.go.clear()
+    first = house.come("weather")
+    await until(lambda: house.began)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    assert first.cancelled()
+    assert not company.behind
+    # Whoever was looked at does not wait, while it goes on for the one who was not.
+    await asyncio.gather(*(house.come("mail") for _ in range(20)))
+    assert house.reason("weather", "tides") is Reason.SET_NOT_REVIEWED
+    house.go.set()
+    await until(lambda: house.reason("weather", "tides") is None)
+    assert house.began == 1
+
+
+async def test_however_many_wait_they_share_one_look(house):
+    company = house.office.company
+    await house.leave("weather")
+    house.go.clear()
+    joining = [house.come("weather") for _ in range(20)]
+    await until(lambda: house.began)
+    # What they ask for came up after that look began: they share the next.
+    asking = [asyncio.create_task(company.look_again()) for _ in range(20)]
+    await asyncio.sleep(0.02)
+    house.go.set()
+    await asyncio.gather(*joining, *asking)
+    assert house.began == 2
+
+
+async def test_who_waits_for_a_later_look_is_not_told_of_the_one_before(house):
+    house.go.clear()
+    house.error = StoreError("disk I/O error")
+    early = asyncio.create_task(house.office.company.look_again())
+    await until(lambda: house.began)
+    late = asyncio.create_task(house.office.company.look_again())
+    await asyncio.sleep(0.02)
+    house.go.set()
+    with pytest.raises(StoreError):
+        await early
+    house.error = None
+    await late
+    assert house.began == 2
+    assert not house.office.company.behind
+
+
+async def test_who_waits_when_the_gateway_stops_is_told(house):
+    house.go.clear()
+    waiting = asyncio.create_task(house.office.company.look_again())
+    await until(lambda: house.began)
+    await house.office.company.stop()
+    with pytest.raises(StoreError, match="stopped"):
+        await waiting
+
+
+async def test_what_began_under_other_rules_does_not_count(house):
+    company = house.office.company
+    house.go.clear()
+    waiting = asyncio.create_task(company.look_again())
+    await until(lambda: house.began)
+    company.distrust()
+    house.go.set()
+    await waiting
+    assert house.began == 2
+    assert house.reason("weather", "tides") is None
+
+
+async def test_a_server_that_was_looked_at_waits_only_when_that_was_long_ago(house, monkeypatch):
+    """Nobody here knows of those who came to other gateways since."""
+    company = house.office.company
+    house.error = StoreError("disk I/O error")
+    with pytest.raises(StoreError):
+        await company.look_again()
+    assert company.behind
+    await house.office._settle_in("mail")
+    monkeypatch.setattr(company, "_clock", lambda: time.time() + 100)
+    with pytest.raises(StoreError):
+        await house.office._settle_in("mail")
+    house.error = None
+    await house.office._settle_in("mail")
+    assert not company.behind
 
 
 async def test_a_decision_of_the_gateways_own_is_known_before_the_gateway_follows(house, monkeypatch):

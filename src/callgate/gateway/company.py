@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from callgate.errors import CallgateError, Reason, Refused
+from callgate.errors import CallgateError, Reason, Refused, StoreError
 from callgate.errors import place as place_of
 from callgate.gateway.places import Place
 from callgate.pinning.book import Book
@@ -34,6 +34,8 @@ class _Seat(msgspec.Struct):
     server_id: str
     used: float
     taken: float
+    # The number of the first look that knows of it: before one has come to something, it counts for nothing.
+    since: int
 
 
 # For each server_id, the tools that have to wait and why.
@@ -42,6 +44,7 @@ Held = Mapping[str, Mapping[str, str]]
 Decided = Mapping[tuple[str, str], Pin]
 
 _NOT_YET: Final = "nobody has looked yet at how it goes with the tools of other servers: it was decided on just now"
+_JOINING: Final = "nobody has looked yet at how it goes with the tools of other servers: its server came just now"
 
 
 class Looked(msgspec.Struct, frozen=True):
@@ -77,8 +80,10 @@ class Company:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.version = 0
-        # Whether the last look came to nothing: then nobody joins before there was another.
+        # Whether the last look came to nothing: it has to be tried again.
         self.behind = False
+        # Told when other tools have to wait than before.
+        self.altered: Callable[[], None] = lambda: None
         self._shelf = shelf
         self._gateway = gateway
         self._most = most
@@ -90,7 +95,13 @@ class Company:
         self._looked = Looked({}, {})
         self._fresh: tuple[Book, int, int, Held] | None = None
         self._turn = asyncio.Lock()
-        self._look = asyncio.Lock()
+        # Looks are numbered as they begin: the last one, the last that came to something and when, and the last that
+        # began under other rules.
+        self._begun = self._done = self._void = 0
+        self._done_at = clock()
+        # The servers whose place is taken and not yet looked at.
+        self._joining: frozenset[str] = frozenset()
+        self._look: asyncio.Task[Exception | None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -99,17 +110,18 @@ class Company:
         self._task = asyncio.create_task(self._renew(), name="callgate-company")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        for task in (self._task, self._look):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        self._task = None
         try:
             await self._shelf.disconnect(self._gateway)
         except CallgateError as error:
             log.warning("places not given back", extra={"fields": {"error": str(error)}})
 
     def held(self, server_id: str, book: Book) -> Mapping[str, str]:
-        """What has to wait under these decisions; also every tool that was let in after the last look.
+        """What has to wait under these decisions; also what was let in, and whose server came, after the last look.
 
         Any other stands as it did: a new decision makes it wait only by what another tool says of it, or it of another
         tool, and that one waits itself until somebody has looked.
@@ -124,7 +136,11 @@ class Company:
         if made is None or made[0] is not book or made[1:3] != (book.version, self.version):
             known, found = self._looked.decided, dict[str, dict[str, str]]()
             for pin in book.pins():
-                if pin.action == "approve" and not same(known.get((pin.server_id, pin.tool)), pin):
+                if pin.action != "approve":
+                    continue
+                if pin.server_id in self._joining:
+                    found.setdefault(pin.server_id, {})[pin.tool] = _JOINING
+                elif not same(known.get((pin.server_id, pin.tool)), pin):
                     found.setdefault(pin.server_id, {})[pin.tool] = _NOT_YET
             made = self._fresh = book, book.version, self.version, found
         return made[3]
@@ -132,6 +148,7 @@ class Company:
     def distrust(self) -> None:
         """Other rules hold: what was worked out says nothing any more."""
         self._looked = Looked({}, {})
+        self._void = self._begun
         self.version += 1
 
     def refused(self, server: str) -> str:
@@ -139,28 +156,49 @@ class Company:
         return self._refused.get(server, "")
 
     async def join(self, place: Place, server_id: str) -> None:
-        """Take or keep a server's place; Refused(SERVER_LIMIT) where there is none."""
+        """Take or keep a server's place; Refused(SERVER_LIMIT) where there is none.
+
+        Returns when somebody has looked at the server among the others; one that was looked at does not wait again.
+        """
         now = self._clock()
         seat = self._seats.get(place.name)
-        if seat is not None and seat.server_id == server_id and seat.place.group == place.group:
-            seat.used = now
-            if now - seat.taken < _RENEW_SECONDS and not self.behind:
-                return
-        async with self._turn:
-            if seat is not None and seat.server_id != server_id:
-                await self._shelf.disconnect(self._gateway, place.name)
-                self._seats.pop(place.name, None)
-            if not await self._take(place, server_id):
-                self._seats.pop(place.name, None)
-                most = self._most()
-                text = f"{most} servers are connected already, which is as many as agents may see together"
-                self._refused[place.name] = text
-                raise Refused(Reason.SERVER_LIMIT, text)
-            new = place.name not in self._seats or (seat is not None and seat.place.group != place.group)
-            self._refused.pop(place.name, None)
-            self._seats[place.name] = _Seat(place, server_id, now, now)
-        if new or self.behind:
-            await self.look_again()
+        if seat is None or not _is_of(seat, place, server_id) or now - seat.taken >= _RENEW_SECONDS:
+            async with self._turn:
+                seat = await self._sit(place, server_id, now)
+        seat.used = now
+        if self._done < seat.since:
+            await self._seen(seat.since)
+        elif self.behind and now - self._done_at > _KEPT_SECONDS:
+            # Whoever came to other gateways meanwhile is not known here.
+            await self._seen(self._done + 1)
+
+    async def _sit(self, place: Place, server_id: str, now: float) -> _Seat:
+        seat = self._seats.get(place.name)
+        if seat is not None and _is_of(seat, place, server_id) and now - seat.taken < _RENEW_SECONDS:
+            return seat
+        if seat is not None and seat.server_id != server_id:
+            await self._shelf.disconnect(self._gateway, place.name)
+            self._seats.pop(place.name, None)
+        if not await self._take(place, server_id):
+            self._seats.pop(place.name, None)
+            self._count_joining()
+            most = self._most()
+            text = f"{most} servers are connected already, which is as many as agents may see together"
+            self._refused[place.name] = text
+            raise Refused(Reason.SERVER_LIMIT, text)
+        self._refused.pop(place.name, None)
+        if seat is not None and _is_of(seat, place, server_id) and self._seats.get(place.name) is seat:
+            seat.taken = now
+        else:
+            seat = self._seats[place.name] = _Seat(place, server_id, now, now, self._begun + 1)
+        self._count_joining()
+        return seat
+
+    def _count_joining(self) -> None:
+        joining = frozenset(seat.server_id for seat in self._seats.values() if seat.since > self._done)
+        if joining != self._joining:
+            self._joining = joining
+            self.version += 1
 
     async def _take(self, place: Place, server_id: str) -> bool:
         now = round(self._clock() * 1000)
@@ -174,17 +212,43 @@ class Company:
 
     async def look_again(self) -> None:
         """Work out anew what has to wait: something was decided, met, or somebody came."""
-        # One after the other: of two looks, the one that began later has the last word.
-        async with self._look:
-            try:
-                looked = await self._hold()
-            except BaseException:
-                self.behind = True
-                raise
-            self.behind = False
-            if looked != self._looked:
-                self._looked = looked
-                self.version += 1
+        await self._seen(self._begun + 1)
+
+    async def _seen(self, number: int) -> None:
+        """Wait until the look of that number, or a later one, has come to something; all who wait share it."""
+        while self._done < number:
+            # One after the other: of two looks, the one that began later has the last word.
+            if self._look is None or self._look.done():
+                self._begun += 1
+                self._look = asyncio.create_task(self._look_once(self._begun), name="callgate-company-look")
+            look, begun = self._look, self._begun
+            # Whoever goes away meanwhile does not end what others wait for.
+            await asyncio.wait({look})
+            if look.cancelled():
+                raise StoreError("the gateway is being stopped")
+            error = look.result()
+            if error is not None and begun >= number:
+                raise error
+
+    async def _look_once(self, number: int) -> Exception | None:
+        """What went wrong is returned: it is for whoever still waits."""
+        try:
+            looked = await self._hold()
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing is known then
+            self.behind = True
+            return error
+        if number <= self._void:
+            return None
+        self.behind = False
+        self._done, self._done_at = number, self._clock()
+        before = self.version
+        if looked != self._looked:
+            self._looked = looked
+            self.version += 1
+        self._count_joining()
+        if self.version != before:
+            self.altered()
+        return None
 
     async def look_quietly(self) -> bool:
         """The same for whoever nobody waits for; False where it has to be tried again."""
@@ -214,6 +278,11 @@ class Company:
     async def _renew_seat(self, seat: _Seat, idle: float) -> None:
         if seat.used < idle:
             self._seats.pop(seat.place.name, None)
+            self._count_joining()
             await self._shelf.disconnect(self._gateway, seat.place.name)
         elif await self._take(seat.place, seat.server_id):
             seat.taken = self._clock()
+
+
+def _is_of(seat: _Seat, place: Place, server_id: str) -> bool:
+    return seat.server_id == server_id and seat.place.group == place.group

@@ -87,6 +87,7 @@ class PinOffice:
         self.bell = Bell()
         self.toolsets.altered = self.bell.ring
         self.toolsets.sets = self.company
+        self.company.altered = self.toolsets.look_again
         self._keyring = keyring
         self._looking: set[asyncio.Task[None]] = set()
         self._unseen = self._seeing = self._started = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
@@ -12,13 +13,15 @@ from callgate.pinning.book import Book
 from callgate.pinning.document import digest
 from callgate.pinning.looking import Looking
 from callgate.pinning.model import Finding, Identity, Listed, Pin, ServerSeen, ToolSeen
-from callgate.pinning.sets import Member, Together, by_group, held_in, open_pairs, set_version, touched
+from callgate.pinning.sets import Member, Together, Touch, by_group, held_in, open_pairs, set_version, touched
 from callgate.pinning.settings import Settings
 from callgate.pinning.spoken import as_approved, inbound
 from callgate.pinning.views import SetView
 
-# So often a text is looked at again for names that were left off behind others.
-_ROUNDS: Final = 2
+# An inspection is sure to tell of so many tools of one server by one rule, and to look for so many names in all: of a
+# text with more, it may have left some off.
+_SURE_OF_A_SERVER: Final = 20
+_SURE_IN_ALL: Final = 200
 # So many who speak of one tool are named on its page; the others are counted.
 _TOLD: Final = 20
 
@@ -57,7 +60,7 @@ class Combined:
             for group, members in self.groups.items()
         }
         self._crossing: dict[str, dict[str, tuple[Finding, ...]]] = {}
-        self._touching: dict[str, dict[str, tuple[tuple[Finding, Listed], ...]]] = {}
+        self._touching: dict[str, dict[str, tuple[Touch, ...]]] = {}
         self._approved: dict[str, dict[str, Pin]] = {server_id: {} for server_id in self.present}
         for pin in book.pins():
             if pin.action == "approve" and pin.server_id in self._approved:
@@ -129,36 +132,22 @@ class Combined:
         found = self._looked_at(one, tool, others) if others else ()
         return tuple(finding for finding in found if finding.server)
 
-    def touching(self, server_id: str) -> Mapping[str, tuple[tuple[Finding, Listed], ...]]:
-        """The same with nothing left off, each with the text it is in, for whoever works out what has to wait."""
+    def touching(self, server_id: str) -> Mapping[str, tuple[Touch, ...]]:
+        """The same for whoever works out what has to wait, each text by itself: nothing that it touches is left off."""
         made = self._touching.get(server_id)
         if made is None:
             one = self.present[server_id]
             made = {
-                name: tuple(
-                    (finding, self.listed(one, text))
-                    for text in texts
-                    if text is not None
-                    for finding in self._every(one, text)
-                )
+                name: tuple(self._touch(one, text) for text in texts if text is not None)
                 for name, texts in self._texts(one).items()
             }
             self._touching[server_id] = made
         return made
 
-    def _every(self, one: Present, tool: ToolSeen) -> Iterator[Finding]:
-        """An inspection tells a few findings of a kind: it is asked again for the tools that it has not named."""
-        rest = self.others(one, tool)
-        for _ in range(_ROUNDS):
-            found = self._between_servers(one, tool, rest)
-            yield from found
-            rest = _without(rest, found)
-            if not found or not rest:
-                return
-        # Whoever names that many is taken to name all that there may be.
-        for server, tools in rest.items():
-            for name in sorted(tools):
-                yield msgspec.structs.replace(found[0], span=None, server=server, tool=name)
+    def _touch(self, one: Present, tool: ToolSeen) -> Touch:
+        others = self.others(one, tool)
+        found = self._between_servers(one, tool, others)
+        return Touch(self.listed(one, tool), found, _left_off(others, found))
 
     def beyond(self, one: Present, tool: ToolSeen) -> tuple[Finding, ...]:
         """What a reviewer of a tool should know that is not in its listed text."""
@@ -191,9 +180,9 @@ class Combined:
         made: dict[tuple[str, str], dict[tuple[Member, str], tuple[Finding, Listed]]] = {}
         for members in self.groups.values():
             for member in members if len(members) > 1 else ():
-                for name, found in self.touching(member.server_id).items():
-                    for finding, text in found:
-                        for other in touched(member, finding, members):
+                for name, touches in self.touching(member.server_id).items():
+                    for finding, text in ((finding, touch.text) for touch in touches for finding in touch.findings):
+                        for other in touched(member, finding.server, members):
                             told = made.setdefault((other.server_id, finding.tool), {})
                             # What it says tells more than that its name is alike.
                             if (member, name) not in told or told[member, name][0].where == "name":
@@ -208,12 +197,7 @@ class Combined:
         made: dict[str, dict[str, str]] = {}
         for members in self.groups.values():
             if len(members) > 1 and self._settings.set_review != "never":
-                found = {
-                    one.server_id: {
-                        tool: [finding for finding, _ in of] for tool, of in self.touching(one.server_id).items()
-                    }
-                    for one in members
-                }
+                found = {one.server_id: self.touching(one.server_id) for one in members}
                 made |= held_in(members, found, self._book, self._together, self._settings)
         return made
 
@@ -265,7 +249,14 @@ class Combined:
         )
 
 
-def _without(rest: Mapping[str, frozenset[str]], found: Sequence[Finding]) -> dict[str, frozenset[str]]:
-    named = {(finding.server, finding.tool) for finding in found}
-    left = {server: frozenset(name for name in tools if (server, name) not in named) for server, tools in rest.items()}
-    return {server: tools for server, tools in left.items() if tools}
+def _left_off(others: Mapping[str, frozenset[str]], found: Sequence[Finding]) -> dict[str, frozenset[str]]:
+    """The names that an inspection may have found without telling. Whoever names many is taken to name them all."""
+    counts = Counter((finding.rule, finding.server) for finding in found)
+    many = {server for (_, server), count in counts.items() if count >= _SURE_OF_A_SERVER}
+    if sum(map(len, others.values())) > _SURE_IN_ALL:
+        many = set(others)
+    named: dict[str, set[str]] = {}
+    for finding in found:
+        named.setdefault(finding.server, set()).add(finding.tool)
+    left = {server: others[server].difference(named.get(server, ())) for server in others if server in many}
+    return {server: names for server, names in left.items() if names}

@@ -14,6 +14,7 @@ from callgate.pinning.neighbours import Neighbours, Stands
 from callgate.pinning.settings import Settings
 
 _KEPT: Final = 50_000
+_KEPT_FINDINGS: Final = 200_000
 _KEPT_BYTES: Final = 32 * 1024 * 1024
 _GROUPS: Final = 32
 K = TypeVar("K")
@@ -27,6 +28,7 @@ class Looking:
         self._listed: dict[tuple[str, str, bytes], Listed] = {}
         self._listed_bytes = 0
         self._findings: dict[tuple[bytes, bytes, str], tuple[Finding, ...]] = {}
+        self._findings_kept = 0
         self._tokens: dict[bytes, int] = {}
         self._open: dict[bytes, str] = {}
         self._neighbours: dict[str, Neighbours] = {}
@@ -68,7 +70,12 @@ class Looking:
                 server=server, others=others, before=_loosely(former) or None, growth_percent=growth
             )
             made = inspect(Inspected.of(listed.entry), surroundings)
-            _keep(self._findings, key, made)
+            # One text may have hundreds: they are what takes the room.
+            self._findings_kept += len(made)
+            if self._findings_kept > _KEPT_FINDINGS or len(self._findings) >= _KEPT:
+                self._findings.clear()
+                self._findings_kept = len(made)
+            self._findings[key] = made
         return made
 
     def neighbours(self, members: Sequence[Stands]) -> Neighbours:

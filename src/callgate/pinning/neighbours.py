@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final, Protocol
@@ -26,8 +27,10 @@ _SAME: Final = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "-": None,
 _SHORT: Final = 65
 _HALF: Final = 30
 _FOUND: Final = 20_000
-# A name that is not one word is looked for by its beginning; a shorter one is nobody's.
-_START: Final = 5
+# A name that is not one word is looked for by so many of its letters in a row; a shorter one is nobody's.
+_PIECE: Final = 5
+# So many of those are searched for in one text. Where more may be in it, they count as found.
+_SEARCHED: Final = 50
 
 
 class Stands(Protocol):
@@ -73,12 +76,17 @@ class Neighbours:
 
     @cached_property
     def _odd(self) -> dict[str, list[tuple[str, str]]]:
-        """Names of several words, or of none, by how they begin: those are found nowhere among the words of a text."""
+        """Names of several words, or of none: those are found nowhere among the words of a text.
+
+        Each by the piece of it that the fewest of them have. Who gives all of theirs one beginning gains nothing.
+        """
+        spelt = ((_folded(_text(name)[1:-1]), name) for name in self._owners)
+        odd = [(looks, name) for looks, name in spelt if len(looks) >= _PIECE and not _WORD.fullmatch(looks)]
+        common = Counter(piece for looks, _ in odd for piece in _pieces(looks))
         made: dict[str, list[tuple[str, str]]] = {}
-        for name in self._owners:
-            looks = _folded(_text(name)[1:-1])
-            if len(looks) >= _START and not _WORD.fullmatch(looks):
-                made.setdefault(looks[:_START], []).append((looks, name))
+        for looks, name in odd:
+            rarest = min(_pieces(looks), key=lambda piece: (common[piece], piece))
+            made.setdefault(rarest, []).append((looks, name))
         return made
 
     def of(self, one: Stands, listed: Listed) -> dict[str, frozenset[str]]:
@@ -111,8 +119,14 @@ class Neighbours:
         return {place: frozenset(found[place]) for place in sorted(found)}
 
     def _odd_in(self, text: str) -> Iterator[str]:
-        for start in {text[at : at + _START] for at in range(len(text) - _START + 1)} & self._odd.keys():
-            yield from (name for looks, name in self._odd[start] if looks in text)
+        pieces = sorted(_pieces(text) & self._odd.keys())
+        for count, (looks, name) in enumerate(one for piece in pieces for one in self._odd[piece]):
+            if count >= _SEARCHED or looks in text:
+                yield name
+
+
+def _pieces(text: str) -> set[str]:
+    return {text[at : at + _PIECE] for at in range(len(text) - _PIECE + 1)}
 
 
 def _keys(name: str) -> Iterator[str]:

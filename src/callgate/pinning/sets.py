@@ -14,11 +14,20 @@ import msgspec
 
 from callgate.pinning.book import Book
 from callgate.pinning.document import digest
-from callgate.pinning.model import Finding, Pin
+from callgate.pinning.model import Finding, Listed, Pin
 from callgate.pinning.settings import Settings
 
-# What was found in each tool of each server: server_id, tool.
-Found: TypeAlias = Mapping[str, Mapping[str, Sequence[Finding]]]
+
+class Touch(msgspec.Struct, frozen=True):
+    """What one text touches of other servers: what was found in it, and by server the names that may be in it too."""
+
+    text: Listed
+    findings: Sequence[Finding]
+    rest: Mapping[str, frozenset[str]]
+
+
+# What the texts of each tool of each server touch: server_id, tool.
+Found: TypeAlias = Mapping[str, Mapping[str, Sequence[Touch]]]
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -105,57 +114,64 @@ def held_in(
             pin = book.pin(member.server_id, tool)
             if pin is None or pin.action != "approve":
                 continue
-            for other, finding, spoken in _spoken(member, tool, members, found, book):
-                if not _both_in_view(pin, other, spoken, together):
-                    waiting.setdefault(member.server_id, {}).setdefault(tool, _sentence(member, other, finding))
+            why = _why_it_waits(member, pin, members, found, book=book, together=together)
+            if why:
+                waiting.setdefault(member.server_id, {}).setdefault(tool, why)
     return waiting
 
 
-def _spoken(
-    member: Member, tool: str, members: Sequence[Member], found: Found, book: Book
-) -> Iterator[tuple[Member, Finding, Pin | None]]:
-    """What a tool says of others: the server, the finding, and what was decided of the tool that is spoken of."""
-    for finding in found[member.server_id][tool]:
-        for other in touched(member, finding, members):
-            pin = book.pin(other.server_id, finding.tool)
-            # Of two names that are alike, only the one that was approved later waits.
-            if finding.where == "name" and _says_so_too(member, tool, finding, found.get(other.server_id, {})):
-                pin = None
-            yield other, finding, pin
+def _why_it_waits(
+    member: Member, pin: Pin, members: Sequence[Member], found: Found, *, book: Book, together: Together
+) -> str:
+    """Empty where somebody has seen an approved tool beside everything that it touches."""
+    for touch in found[member.server_id][pin.tool]:
+        for finding in touch.findings:
+            for other in touched(member, finding.server, members):
+                spoken = book.pin(other.server_id, finding.tool)
+                # Of two names that are alike, only the one that was approved later waits.
+                if finding.where == "name" and _says_so_too(member, pin.tool, finding, found.get(other.server_id, {})):
+                    spoken = None
+                if not _both_in_view(pin, other, spoken, together):
+                    return _sentence(member, other, f"touches {finding.tool or 'a tool'} there ({finding.rule})")
+        for server, names in touch.rest.items():
+            for other in touched(member, server, members):
+                for name in sorted(names):
+                    if not _both_in_view(pin, other, book.pin(other.server_id, name), together, told=False):
+                        return _sentence(member, other, f"names so many tools that {name} there may be one of them")
+    return ""
 
 
-def _sentence(member: Member, other: Member, finding: Finding) -> str:
-    return (
-        f"nobody has reviewed {member.name} together with {other.name}, and its definition touches "
-        f"{finding.tool or 'a tool'} there ({finding.rule})"
-    )
+def _sentence(member: Member, other: Member, what: str) -> str:
+    return f"nobody has reviewed {member.name} together with {other.name}, and its definition {what}"
 
 
-def touched(member: Member, finding: Finding, members: Iterable[Member]) -> Iterator[Member]:
-    """The servers that a finding in a tool of one of them is about: two may have one name."""
+def touched(member: Member, server: str, members: Iterable[Member]) -> Iterator[Member]:
+    """The servers of that name that a tool of one of them may be about: two may have one name."""
     for other in members:
-        if finding.server in (other.name, other.server_id) and other.lineage != member.lineage:
+        if server in (other.name, other.server_id) and other.lineage != member.lineage:
             yield other
 
 
-def _says_so_too(member: Member, tool: str, finding: Finding, there: Mapping[str, Sequence[Finding]]) -> bool:
+def _says_so_too(member: Member, tool: str, finding: Finding, there: Mapping[str, Sequence[Touch]]) -> bool:
     return any(
         (back.rule, back.where, back.tool) == (finding.rule, "name", tool)
         and back.server in (member.name, member.server_id)
-        for back in there.get(finding.tool, ())
+        for touch in there.get(finding.tool, ())
+        for back in touch.findings
     )
 
 
-def _both_in_view(pin: Pin, other: Member, spoken: Pin | None, together: Together) -> bool:
+def _both_in_view(pin: Pin, other: Member, spoken: Pin | None, together: Together, *, told: bool = True) -> bool:
     """Whether somebody has seen both a text and the tool that it speaks of, each as it was approved last.
 
     That is whoever reviewed the set since; or whoever made the later one of the two approvals with the other server in
-    view, because the page of either tool tells what the one says of the other. The page of a third tool does not.
+    view, because the page of either tool tells what the one says of the other. The page of a third tool does not, nor
+    does that of a tool that is not `told` of it.
     """
-    last, beside = pin, other.server_id
+    last, seen = pin, other.server_id in pin.together
     if spoken is not None and spoken.action == "approve" and spoken.seq > pin.seq:
-        last, beside = spoken, pin.server_id
-    return beside in last.together or together.confirmed(pin.server_id, other.server_id) > last.seq
+        last, seen = spoken, told and pin.server_id in spoken.together
+    return seen or together.confirmed(pin.server_id, other.server_id) > last.seq
 
 
 def _approvals(book: Book) -> Iterator[Pin]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from callgate.pinning.combined import Present
 from callgate.pinning.inspection import Inspected, Surroundings, all_rules, inspect
 from callgate.pinning.model import Listed, ServerSeen, ToolSeen
-from callgate.pinning.neighbours import Neighbours
+from callgate.pinning.neighbours import _SEARCHED, Neighbours
 from support.meeting import entry, raw_of
 
 
@@ -101,3 +101,31 @@ def test_a_server_is_no_neighbour_of_itself_or_of_its_other_versions():
 )
 def test_a_name_is_found_however_it_is_written(name, text):
     assert touched({"name": "fact", "description": text}, {"mail": {name}}) == {"mail": frozenset({name})}
+
+
+class Searched(str):
+    """A text that counts how often it is searched."""
+
+    __slots__ = ("times",)
+
+    def __contains__(self, part):
+        self.times = getattr(self, "times", 0) + 1
+        return super().__contains__(part)
+
+
+ALIKE = [f"aaaaa {number:04d} b" for number in range(300)]
+
+
+def test_names_that_begin_alike_are_not_each_searched_for():
+    text = Searched("aaaaa 9" * 1_400)
+    assert list(Neighbours([server("evil", ALIKE)])._odd_in(text)) == []
+    assert getattr(text, "times", 0) == 0
+
+
+def test_of_a_text_with_pieces_of_many_names_some_are_searched_for_and_the_others_count_as_found():
+    text = Searched(" ".join(f"x {number:04d} b" for number in range(300)) + " " + ALIKE[7] + " " + ALIKE[299])
+    found = set(Neighbours([server("evil", ALIKE)])._odd_in(text))
+    assert {ALIKE[7], ALIKE[299]} <= found
+    assert text.times == _SEARCHED
+    # Among those that were searched for, only what is there is found.
+    assert len(found) <= len(ALIKE) - _SEARCHED + 1
