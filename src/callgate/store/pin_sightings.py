@@ -19,7 +19,8 @@ from callgate.store.schema import server_seen, tool_seen, tool_text
 
 _STATE_BYTES: Final = 32
 # A gateway of an earlier version on the same store leaves the head empty, or as it was before the text changed.
-_STALE: Final = func.substr(tool_seen.c.head, 1, _STATE_BYTES, type_=LargeBinary) != tool_seen.c.state
+# A part of an empty value is NULL in SQLite.
+_STALE: Final = func.substr(tool_seen.c.head, 1, _STATE_BYTES, type_=LargeBinary).is_distinct_from(tool_seen.c.state)
 _HEAD: Final = func.substr(tool_seen.c.head, _STATE_BYTES + 1, type_=LargeBinary)
 
 
