@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
+_AGAIN_SECONDS: Final = 2.0
 _SECONDS: Final = 30.0
 # Ctrl-C reaches only who has the terminal as its own.
 _TAKE_TERMINAL: Final = (
@@ -87,6 +88,19 @@ class Terminal:
         while self._read(0.1):
             pass
         return self.process.returncode
+
+    def interrupt(self) -> int:
+        """Ctrl-C until the process ends; its exit code.
+
+        One that comes between a question and the reading of its answer is only noticed with the next key.
+        """
+        deadline = time.monotonic() + _SECONDS
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.press("\x03")
+            again = time.monotonic() + _AGAIN_SECONDS
+            while self.process.poll() is None and time.monotonic() < again:
+                self._read(0.1)
+        return self.end()
 
     @property
     def restored(self) -> bool:
