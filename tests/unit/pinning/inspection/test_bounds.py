@@ -10,6 +10,7 @@ import pytest
 from callgate.pinning import inspection
 from callgate.pinning.inspection import Inspected, Surroundings, all_rules, inspect, is_catch_all, tokens
 from support.effort import work
+from support.inspected import grows_with_its_text
 
 MOST = 4_096
 HOSTILE = {
@@ -88,13 +89,7 @@ def test_an_unbounded_quantifier_would_be_noticed():
 
 @pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE)
 def test_twice_the_text_is_twice_the_work(piece):
-    def look(size):
-        text = (piece * size)[:size]
-        return work(lambda: inspect(Inspected.of({"name": "x", "description": text, "inputSchema": {"title": text}})))
-
-    inspect(Inspected(description=piece))
-    small, large = look(3_000), look(6_000)
-    assert large <= 2.2 * small + 200
+    assert grows_with_its_text(piece)
 
 
 def test_many_parameters_are_as_much_work_as_they_are():
@@ -112,6 +107,11 @@ def test_many_neighbours_are_as_much_work_as_they_are():
 
     all_rules()
     assert look(800) <= 2.2 * look(400) + 200
+
+
+@pytest.mark.parametrize("piece", ["send_mail ", "Use send_mail. ", "send a mail, "])
+def test_a_neighbour_named_again_and_again_is_as_much_work_as_the_text(piece):
+    assert grows_with_its_text(piece, Surroundings("a", {"b": frozenset({"send_mail", "send a mail"})}))
 
 
 def test_beyond_the_cap_there_is_no_more_work():

@@ -6,7 +6,7 @@ from callgate.pinning.inspection import Inspected, all_rules, inspect, suspiciou
 from callgate.pinning.inspection.folding import fold
 from callgate.pinning.inspection.languages import WORDS
 from callgate.pinning.inspection.vocabulary import Words
-from support.effort import work
+from support.inspected import grows_with_its_text
 
 POISONED = {
     "de": (
@@ -207,10 +207,4 @@ def test_a_password_manager_is_no_password():
 
 @pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE)
 def test_twice_the_text_is_twice_the_work(piece):
-    def look(size):
-        text = (piece * size)[:size]
-        return work(lambda: inspect(Inspected.of({"name": "x", "description": text, "inputSchema": {"title": text}})))
-
-    inspect(Inspected(description=piece))
-    small, large = look(3_000), look(6_000)
-    assert large <= 2.2 * small + 200
+    assert grows_with_its_text(piece)

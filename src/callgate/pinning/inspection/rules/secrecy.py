@@ -102,7 +102,6 @@ _UNTOLD: Final = concept(
 )
 _UNLESS: Final = concept("UNLESS", "unless until")
 _YOURS: Final = concept("YOURS_ONLY", "your deine deiner tu votre ta 你的 您的")
-_SEEN: Final = concept("SEEN", "visible final")
 _FROM: Final = concept("FROM", "from vor del de 对 から")
 _FOREIGN_USER: Final = concept(
     "FOREIGN_USER",
