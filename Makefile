@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 WORKERS ?= 2
 
-.PHONY: help setup demo browser test quick lint conformance bench docs screenshots requirements lock clean
+.PHONY: help setup demo browser test verify lint conformance bench docs screenshots requirements lock clean
 
 help: ## show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -32,11 +32,13 @@ browser: ## find a Chromium for the browser tests; as root on Debian, install on
 	  apt-get update -qq > /dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium > /dev/null 2>&1; \
 	else false; fi || { echo "The browser tests need Chromium: install it (Debian: sudo apt-get install chromium) or name one with CALLGATE_CHROMIUM=/path"; exit 1; }
 
-test: $(STAMP) browser ## run every test
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 20
 
-quick: $(STAMP) browser ## run the tests that take no more than a moment
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
+test: $(STAMP) browser ## everything that a change needs: unit to wire, attacks, both stores, a browser, conformance
+	$(PYTEST) -m "not verify"
+
+verify: $(STAMP) browser ## the long rest: kills, floods, every width and theme, fuzzing, soak
+	$(PYTEST) -m verify
 
 lint: $(STAMP) ## ruff, mypy --strict, the import rule of the rooms
 	$(BIN)/ruff check

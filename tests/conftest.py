@@ -1,6 +1,8 @@
-"""What every test shares: directories of its own, and no clock in property tests."""
+"""What every test shares: directories of its own, no clock in property tests, and how long a run took, by folder."""
 
 import os
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -19,3 +21,21 @@ def _own_directories(tmp_path_factory):
         for name in ("CONFIG", "STATE", "CACHE", "DATA"):
             patch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
         yield
+
+
+def pytest_terminal_summary(terminalreporter):
+    """The seconds of each folder: set-up, test and end together, of all workers."""
+    seconds, tests = Counter(), Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                parts = Path(report.nodeid.partition("::")[0]).parts
+                folder = "/".join(parts[1 : 3 if parts[1] == "unit" else 2][: len(parts) - 2]) or "."
+                seconds[folder] += report.duration
+                tests[folder] += report.when == "call"
+    if not seconds:
+        return
+    terminalreporter.section("seconds by folder")
+    for folder, spent in seconds.most_common():
+        terminalreporter.line(f"{spent:8.1f} s {tests[folder]:6} tests  {folder}")
+    terminalreporter.line(f"{sum(seconds.values()):8.1f} s {sum(tests.values()):6} tests  in all")

@@ -9,6 +9,7 @@ from callgate.agents.storage import Listed
 from callgate.config import parse
 from support.agents_gate import INSIDE, call, reason, signer, site, web
 from support.registry import requirement
+from support.table import rows
 
 OUTSIDE = {"listen": "0.0.0.0:0", "allowed_hosts": ["127.0.0.1"]}
 
@@ -46,7 +47,7 @@ def test_where_keys_of_one_directory_count(tmp_path, pages):
 THUMBPRINT = "poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("lines", "whose"),
     [
         ("", "trust"),

@@ -15,6 +15,7 @@ from callgate.agents.keys import ALGORITHMS, Key
 from callgate.errors import Refused
 from support.registry import requirement
 from support.signed_requests import adding, private, public, refusal, request, sign, terms, verify
+from support.table import rows
 
 KINDS = ["ed25519", "p256", "rsa"]
 
@@ -36,8 +37,8 @@ def spellings(kind):
     yield b""
 
 
-@pytest.mark.parametrize("alg", ["hmac-sha256", None, "ed25519", "ecdsa-p256-sha256", "rsa-pss-sha512"])
-@pytest.mark.parametrize("kind", KINDS)
+@rows("alg", ["hmac-sha256", None, "ed25519", "ecdsa-p256-sha256", "rsa-pss-sha512"])
+@rows("kind", KINDS)
 @requirement("WB-061")
 async def test_the_public_key_as_a_shared_secret(kind, alg):
     for secret in spellings(kind):
@@ -47,8 +48,8 @@ async def test_the_public_key_as_a_shared_secret(kind, alg):
         assert alg != "hmac-sha256" or reason == "unsupported_alg"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("alg", [*ALGORITHMS, "hmac-sha256", "none", "rsa-v1_5-sha256", "ecdsa-p384-sha384"])
+@rows("kind", KINDS)
+@rows("alg", [*ALGORITHMS, "hmac-sha256", "none", "rsa-v1_5-sha256", "ecdsa-p384-sha384"])
 @requirement("WB-061")
 async def test_only_the_algorithm_of_the_key_is_taken(kind, alg):
     signed = sign(request(), kind=kind, alg=alg)

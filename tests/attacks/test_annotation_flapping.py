@@ -2,11 +2,10 @@
 
 import json
 
-import pytest
-
 from support.pinning import pinned_site
 from support.registry import requirement
 from support.shifting import tool
+from support.table import rows
 from support.visitors import Way, few_ways, until
 
 BESIDE = {
@@ -40,7 +39,7 @@ def test_a_tool_whose_annotations_flap_stays_approved(pinned, way):
 
 
 @requirement("TP-015")
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@rows("era", ["legacy", "modern"])
 def test_where_the_operator_wants_it_a_dropped_mark_closes_the_tool(tmp_path, era):
     """The mark asks for a person before every call: a server that drops it wants calls without one."""
     with pinned_site(tmp_path, pinning={"beside": "block"}) as site:

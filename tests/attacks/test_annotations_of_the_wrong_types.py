@@ -11,6 +11,7 @@ from callgate.trust.results import annotations_of, of_result, told
 from callgate.trust.vocabulary import MAX_ATTRIBUTION, MAX_PROBLEMS, Vocabulary
 from support.offices import ERAS, fresh, said, text, tool
 from support.registry import requirement
+from support.table import rows
 
 READ = Vocabulary()
 WRONG = [
@@ -84,7 +85,7 @@ def is_worst(found):
 
 
 @requirement("TA-028")
-@pytest.mark.parametrize("value", WRONG, ids=ids)
+@rows("value", WRONG, ids=ids)
 def test_a_member_of_a_wrong_type(value):
     for member in MEMBERS:
         assert is_worst(label({member: value}))
@@ -92,7 +93,7 @@ def test_a_member_of_a_wrong_type(value):
 
 
 @requirement("TA-028")
-@pytest.mark.parametrize("value", WRONG, ids=ids)
+@rows("value", WRONG, ids=ids)
 def test_metadata_with_one_wrong_value_even_of_a_trusted_server(value):
     for member in INPUT:
         found = label({"inputMetadata": INPUT | {member: value}}, trusted=True)
@@ -121,7 +122,7 @@ def test_the_same_metadata_without_a_wrong_value_is_believed():
     assert found.unknown == frozenset()
 
 
-@pytest.mark.parametrize("value", WRONG, ids=ids)
+@rows("value", WRONG, ids=ids)
 def test_a_result_with_labels_of_wrong_types(value):
     bare = Labels({}).of("s", "t")
     for result in (
@@ -139,7 +140,7 @@ def test_a_result_with_labels_of_wrong_types(value):
         assert READ.annotations(annotations_of(made)).problems == ()
 
 
-@pytest.mark.parametrize("value", WRONG, ids=ids)
+@rows("value", WRONG, ids=ids)
 def test_a_request_with_labels_of_wrong_types_never_clears_a_session(value):
     tainted = SessionLabel(open_world=True, malicious=True, attribution=("mcp://a/b",))
     for meta in (value, {"annotations": value}, {"annotations": {"openWorldHint": value, "attribution": value}}):

@@ -1,14 +1,13 @@
 """Get a passkey onto somebody's account while a question to them is open, and answer it with that one."""
 
-import pytest
-
 from support.approval_peer import ERAS, refusal, signed, text_of
 from support.registry import requirement
+from support.table import rows
 
 A = {"resourceId": "a"}
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-112", "VA-147")
 def test_only_those_that_were_asked_may_answer(library, era):
     alice = library.join(f"later-{era}", era)

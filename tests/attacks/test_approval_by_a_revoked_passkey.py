@@ -8,11 +8,12 @@ from callgate.approval.encoding import to_base64url
 from support.approval_peer import ERAS, Failed, refusal
 from support.approval_server import running
 from support.registry import requirement
+from support.table import rows
 
 A = {"resourceId": "a"}
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-110", "VA-147")
 def test_from_then_on_it_is_unknown(library, era):
     alice = library.join(f"revoked-{era}", era)

@@ -1,14 +1,13 @@
 """Bob signs, with a good passkey of his own, what Alice was asked for."""
 
-import pytest
-
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement
+from support.table import rows
 
 A = {"resourceId": "a"}
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-111", "VA-147", "VA-060")
 def test_another_persons_passkey_is_unknown_here(library, era):
     alice = library.join(f"owner-{era}", era)

@@ -1,15 +1,14 @@
 """The signing page inside a frame of another site, which can lay anything over it."""
 
-import pytest
-
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement
+from support.table import rows
 
 A = {"resourceId": "a"}
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize(
+@rows("era", ERAS)
+@rows(
     "bend",
     [
         {"cross_origin": True},

@@ -2,17 +2,16 @@
 
 import asyncio
 
-import pytest
-
 from callgate.approval.encoding import to_base64url
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement
+from support.table import rows
 
 ENROLLED = (-32001, "credential_already_enrolled")
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-044", "VA-045", "VA-154")
 def test_what_is_stored_stays(library, era):
     alice = library.join(f"again-{era}", era)

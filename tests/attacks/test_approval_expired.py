@@ -5,6 +5,7 @@ import pytest
 from support.approval_peer import ERAS, refusal, signed, text_of
 from support.approval_server import Clock, running
 from support.registry import requirement
+from support.table import rows
 
 A = {"resourceId": "a"}
 EXPIRED, CONSUMED = (-32001, "challenge_expired"), (-32001, "challenge_consumed")
@@ -75,7 +76,7 @@ class Leaping(Clock):
 
 
 @requirement("VA-129")
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@rows("kind", ["memory", "sqlite"])
 def test_it_runs_out_between_verification_and_use(kind, tmp_path):
     clock = Leaping()
     place = {} if kind == "memory" else {"store": f"sqlite:///{tmp_path / 'approvals.db'}"}

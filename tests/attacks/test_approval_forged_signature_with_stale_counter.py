@@ -1,14 +1,13 @@
 """Both at once: the reason has to be the signature, or a stranger could learn the counter of a key they do not have."""
 
-import pytest
-
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement
+from support.table import rows
 
 A = {"resourceId": "a"}
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-122", "VA-101")
 def test_the_signature_is_the_reason(library, era):
     alice = library.join(f"both-{era}", era)

@@ -6,6 +6,7 @@ import pytest
 
 from support.approval_peer import ERAS, text_of
 from support.registry import requirement
+from support.table import rows
 
 TRICKS = {
     "report\u202egnp.exe": r"report\u202egnp.exe",
@@ -33,7 +34,7 @@ def plain(text):
 
 
 @requirement("VA-064", "VA-063")
-@pytest.mark.parametrize("text", TRICKS, ids=lambda text: text.encode("unicode_escape").decode())
+@rows("text", TRICKS, ids=lambda text: text.encode("unicode_escape").decode())
 def test_they_are_spelt_out(alice, text):
     described = alice.challenge("delete_resource", {"resourceId": text})["displayText"]
     assert described == f"Permanently delete resource {TRICKS[text]}"

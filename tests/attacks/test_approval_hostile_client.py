@@ -2,12 +2,11 @@
 
 import secrets
 
-import pytest
-
 from callgate.approval.encoding import from_base64url, to_base64url
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement
+from support.table import rows
 
 A = {"resourceId": "everything"}
 
@@ -60,7 +59,7 @@ def fabrications(alice, client):
     yield by(own_key()) | {"challengeId": secrets.token_urlsafe(18)}
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-167", "VA-073", "VA-074")
 def test_whatever_it_fabricates_is_refused(library, era):
     alice = library.join(f"hostile-{era}", era)
@@ -84,7 +83,7 @@ def test_whatever_it_fabricates_is_refused(library, era):
     }
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-168", "VA-022")
 def test_an_agent_that_obeys_a_poisoned_page_gets_no_further(library, era):
     """It reads the page, it believes it, it calls; it has a session, a passkey is enrolled, and nobody is there."""

@@ -1,14 +1,13 @@
 """Bob steals a challenge that Alice has signed, and sends it in his own session, where it would act for him."""
 
-import pytest
-
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement
+from support.table import rows
 
 A = {"resourceId": "a"}
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-060", "VA-105")
 def test_a_challenge_is_known_to_its_own_person_alone(library, era):
     alice = library.join(f"session-owner-{era}", era)

@@ -4,11 +4,10 @@ import contextlib
 import socket
 import threading
 
-import pytest
-
 from support.approval_peer import ERAS, HttpPeer, refusal, text_of
 from support.raw import SECONDS
 from support.registry import requirement
+from support.table import rows
 
 MINE = {"resourceId": "mine"}
 
@@ -58,7 +57,7 @@ def middle(url, change):
         thread.join(SECONDS)
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-169", "VA-125")
 def test_rewritten_arguments_are_refused(library, era):
     def change(body):

@@ -2,12 +2,11 @@
 
 import contextlib
 
-import pytest
-
 from support.gateway import serving
 from support.pinning import PINNING, Site
 from support.registry import requirement
 from support.shifting import listening, tool
+from support.table import rows
 from support.visitors import Way, until
 
 MARK = {"_meta": {"io.modelcontextprotocol/verified-approval": {"required": "verified"}}}
@@ -23,7 +22,7 @@ def gateway(directory, web):
 
 
 @requirement("TP-015")
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@rows("era", ["legacy", "modern"])
 def test_a_tool_stays_gated_although_the_gateway_never_saw_the_mark(tmp_path, era):
     way = Way("serve", era, "web")
     with listening(tmp_path / "web") as web:

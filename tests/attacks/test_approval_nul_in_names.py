@@ -9,10 +9,11 @@ from callgate.approval.names import CHALLENGE_CREATE
 from callgate.errors import ConfigError
 from support.approval_peer import ERAS, refusal
 from support.registry import requirement
+from support.table import rows
 
 
 @requirement("VA-088")
-@pytest.mark.parametrize("name", ["wipe\0", "\0", "a\0b", ""])
+@rows("name", ["wipe\0", "\0", "a\0b", ""])
 def test_no_tool_is_gated_under_such_a_name(name):
     approval = VerifiedApproval(store=MemoryShelf(), user="alice")
     mcp = MCPServer("files", extensions=[approval], log_level="ERROR")
@@ -34,13 +35,13 @@ def test_no_tool_is_registered_under_such_a_name():
 
 
 @requirement("VA-089")
-@pytest.mark.parametrize("server_id", ["https://a.example\0", "\0", "a\0b"])
+@rows("server_id", ["https://a.example\0", "\0", "a\0b"])
 def test_no_server_has_such_an_id(server_id):
     with pytest.raises(ConfigError, match="NUL"):
         VerifiedApproval(store=MemoryShelf(), server_id=server_id)
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-088")
 def test_no_challenge_is_issued_for_such_a_name(library, era):
     peer = library.join(f"nul-{era}", era).peer

@@ -2,11 +2,11 @@
 
 import contextlib
 
-import pytest
 from aiohttp import web
 
 from support.browser import PATIENCE_MS, chromium
 from support.console import live_console
+from support.table import rows
 
 FRAMES = """<!doctype html><title>evil</title>
 <iframe id=a src="{0}"></iframe><object id=b data="{0}"></object><embed id=c src="{0}">"""
@@ -29,7 +29,7 @@ async def framing(address):
         await runner.cleanup()
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+@rows("host", ["localhost", "127.0.0.1"])
 async def test_the_page_does_not_show_itself_inside_another(host):
     async with live_console() as console, chromium() as browser:
         person = await console.sign_in()

@@ -3,18 +3,17 @@
 import json
 import threading
 
-import pytest
-
 from callgate.approval.encoding import from_base64url
 from support.approval_peer import ERAS, HttpPeer, refusal, signed, text_of
 from support.approval_server import fleet, ticket
 from support.registry import requirement
+from support.table import rows
 
 A = {"resourceId": "a"}
 CALLS, PROCESSES = 200, 4
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-106", "VA-144")
 def test_one_after_the_other(library, era):
     person = library.join(f"replayed-{era}", era)

@@ -1,10 +1,9 @@
 """Make a person's approval worthless: have them approve, or burn it, with a call that could never work."""
 
-import pytest
-
 from callgate.approval.names import CHALLENGE_CREATE
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement
+from support.table import rows
 
 GOOD = {"symbol": "X", "quantity": 1, "side": "buy"}
 BAD = [
@@ -18,7 +17,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-053", "VA-126", "VA-128")
 def test_nobody_is_bothered_with_it_and_nothing_is_burnt(library, era):
     person = library.join(f"schema-{era}", era)

@@ -2,7 +2,6 @@
 
 import threading
 
-import pytest
 from sqlalchemy import select
 
 from callgate.store import Store
@@ -10,12 +9,13 @@ from callgate.store.schema import passkey
 from support.approval_peer import ERAS, refusal, signed, text_of
 from support.approval_server import running
 from support.registry import requirement
+from support.table import rows
 
 A = {"resourceId": "a"}
 REGRESSION = (-32001, "signature_counter_regression")
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-123", "VA-128", "VA-150")
 def test_a_counter_that_is_not_above_the_last_one(library, era):
     alice = library.join(f"stale-{era}", era)

@@ -2,10 +2,9 @@
 
 import copy
 
-import pytest
-
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement
+from support.table import rows
 
 TRANSFER = {
     "to": {"name": "Carol", "account": "DE89 3704"},
@@ -39,7 +38,7 @@ def changes(value):
         yield from (value + " ", value.upper() + "x", value[:-1])
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-125", "VA-128", "VA-074")
 def test_no_other_argument_is_let_through_and_the_signed_one_still_is(library, era):
     person = library.join(f"tampered-{era}", era)

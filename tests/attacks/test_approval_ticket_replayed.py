@@ -2,17 +2,16 @@
 
 import threading
 
-import pytest
-
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, refusal
 from support.approval_server import Clock, running
 from support.registry import requirement
+from support.table import rows
 
 NOT_AUTHORISED = (-32602, "enrolment_not_authorised")
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-026")
 def test_a_used_ticket_opens_nothing(library, era):
     name = f"ticket-{era}"

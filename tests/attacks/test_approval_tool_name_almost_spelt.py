@@ -10,6 +10,7 @@ from support.persons import approval_site
 from support.raw import ask
 from support.sessions import Guest, call
 from support.states import reason
+from support.table import rows
 
 FULL_WIDTH = "\uff44anger"
 UNPRINTED = ["danger\0", "danger\0x", "\0danger", "danger\n", "\tdanger", "danger\x7f", "dan\x1bger", "look\0"]
@@ -33,25 +34,25 @@ def refused(site, server, name):
     assert len(site.vault(server).calls) == before
 
 
-@pytest.mark.parametrize("server", ["web", "pipe"])
-@pytest.mark.parametrize("name", UNPRINTED)
+@rows("server", ["web", "pipe"])
+@rows("name", UNPRINTED)
 def test_with_characters_that_nobody_can_see(site, server, name):
     refused(site, server, name)
 
 
-@pytest.mark.parametrize("server", ["web", "pipe"])
-@pytest.mark.parametrize("name", ALIKE)
+@rows("server", ["web", "pipe"])
+@rows("name", ALIKE)
 def test_in_another_case_or_with_blanks(site, server, name):
     refused(site, server, name)
 
 
-@pytest.mark.parametrize("server", ["web", "pipe"])
-@pytest.mark.parametrize("name", ["Wipe", "WIPE_EVERYTHING", " wipe_all", "Pay", "pay ", "Pay_Here", "ODD"])
+@rows("server", ["web", "pipe"])
+@rows("name", ["Wipe", "WIPE_EVERYTHING", " wipe_all", "Pay", "pay ", "Pay_Here", "ODD"])
 def test_like_a_pattern_or_like_a_tool_that_the_server_marks(site, server, name):
     refused(site, server, name)
 
 
-@pytest.mark.parametrize("server", ["web", "pipe"])
+@rows("server", ["web", "pipe"])
 def test_in_a_batch(site, server):
     client = Guest.arrive(site.gateway.url(server), "legacy")
     before = len(site.vault(server).calls)
@@ -60,8 +61,8 @@ def test_in_a_batch(site, server):
     assert len(site.vault(server).calls) == before
 
 
-@pytest.mark.parametrize("server", ["web", "pipe"])
-@pytest.mark.parametrize("name", ["look", "Look", " look", "stranger", "dangerous"])
+@rows("server", ["web", "pipe"])
+@rows("name", ["look", "Look", " look", "stranger", "dangerous"])
 def test_other_names_pass(site, server, name):
     client = Guest.arrive(site.gateway.url(server), "legacy")
     assert "result" in client.call(name)

@@ -5,6 +5,7 @@ import pytest
 from support.persons import approval_site
 from support.raw import ask
 from support.sessions import Guest, call, events
+from support.table import rows
 
 ELSEWHERE = "127.0.0.9"
 
@@ -22,7 +23,7 @@ def outcome(guest, target, peer=""):
     return answer["error"]["data"]["reason"] if "error" in answer else "done"
 
 
-@pytest.mark.parametrize("server", ["web", "pipe"])
+@rows("server", ["web", "pipe"])
 async def test_the_approval_is_for_who_asked(site, server):
     victim = Guest.arrive(site.gateway.url(server), "legacy")
     target = f"mine on {server}"

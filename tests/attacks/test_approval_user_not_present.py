@@ -1,15 +1,14 @@
 """Malware drives the authenticator with nobody there (the UP flag is clear)."""
 
-import pytest
-
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement
+from support.table import rows
 
 A = {"resourceId": "a"}
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("bend", [{"up": False}, {"up": False, "uv": False}])
+@rows("era", ERAS)
+@rows("bend", [{"up": False}, {"up": False, "uv": False}])
 @requirement("VA-120", "VA-128", "VA-074")
 def test_it_is_no_approval(library, era, bend):
     alice = library.join(f"absent-{era}", era)

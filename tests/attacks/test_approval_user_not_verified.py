@@ -1,15 +1,14 @@
 """A stolen security key: touched, but nobody entered its PIN (the UV flag is clear)."""
 
-import pytest
-
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement
+from support.table import rows
 
 A = {"resourceId": "a"}
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("bend", [{"uv": False}])
+@rows("era", ERAS)
+@rows("bend", [{"uv": False}])
 @requirement("VA-121", "VA-128", "VA-074")
 def test_it_is_no_approval(library, era, bend):
     alice = library.join(f"unverified-{era}", era)

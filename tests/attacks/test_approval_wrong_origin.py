@@ -1,15 +1,14 @@
 """A phishing page has the person sign the server's own challenge."""
 
-import pytest
-
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement
+from support.table import rows
 
 A = {"resourceId": "a"}
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize(
+@rows("era", ERAS)
+@rows(
     "bend",
     [
         {"origin": origin}

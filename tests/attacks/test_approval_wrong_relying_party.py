@@ -1,15 +1,14 @@
 """A signature that the passkey made for another site's domain."""
 
-import pytest
-
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement
+from support.table import rows
 
 A = {"resourceId": "a"}
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("bend", [{"rp_id": "evil.example"}, {"rp_id": "localhost."}, {"rp_id": ""}])
+@rows("era", ERAS)
+@rows("bend", [{"rp_id": "evil.example"}, {"rp_id": "localhost."}, {"rp_id": ""}])
 @requirement("VA-119", "VA-128", "VA-074")
 def test_it_is_no_approval(library, era, bend):
     alice = library.join(f"party-{era}", era)

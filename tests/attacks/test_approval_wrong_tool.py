@@ -1,12 +1,11 @@
 """Approve a harmless tool, call a harmful one with the same evidence."""
 
-import pytest
-
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement
+from support.table import rows
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-109", "VA-146", "VA-128")
 def test_an_approval_holds_for_its_tool_alone(library, era):
     person = library.join(f"wrong-tool-{era}", era)
@@ -21,7 +20,7 @@ def test_an_approval_holds_for_its_tool_alone(library, era):
     assert person.call("stumble", same, person.signs(challenge))["result"]["isError"] is True
 
 
-@pytest.mark.parametrize("name", ["Wipe", "wipe ", " wipe", "wipe\u200b", "w\u0456pe", "wipe\0", "wipe\n"])
+@rows("name", ["Wipe", "wipe ", " wipe", "wipe\u200b", "w\u0456pe", "wipe\0", "wipe\n"])
 def test_a_name_that_only_looks_alike_is_no_tool_at_all(library, name):
     person = library.join(f"alike-{name.encode().hex()}", "handshake")
     evidence = person.signs(person.challenge("wipe"))

@@ -3,6 +3,7 @@
 import pytest
 
 from support.offices import EVIL, reason, tool, trust_offices, trust_site
+from support.table import rows
 
 TOKEN = "AKIA" + "Q3Z7LMX2KVT9RB5D"
 
@@ -26,9 +27,7 @@ def shown(site, server):
     ]
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"to": EVIL, "body": "hello"}, {"to": "carol@example.com", "body": f"the key is {TOKEN}"}]
-)
+@rows("arguments", [{"to": EVIL, "body": "hello"}, {"to": "carol@example.com", "body": f"the key is {TOKEN}"}])
 def test_it_does_not_see_what_it_may_not_have(resolving, arguments):
     agent = resolving.agent()
     agent.call("web", "fetch", url="https://a.example")

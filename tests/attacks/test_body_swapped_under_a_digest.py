@@ -7,6 +7,7 @@ from callgate.agents.keys import Key
 from callgate.agents.signing import Signer
 from support.registry import requirement
 from support.signed_requests import AGENT, BODY, NOW, adding, change, private, refusal, replacing, request, sign, verify
+from support.table import rows
 
 EVIL = BODY.replace(b"search", b"delete_everything")
 REQUIRED = {"content_digest": "required"}
@@ -51,7 +52,7 @@ async def test_with_the_digest_taken_away(covered):
     assert await refusal(bare) == (400, "unsupported_covered_field")
 
 
-@pytest.mark.parametrize("name", ["repr-digest", "digest", "content-md5", "x-content-digest"])
+@rows("name", ["repr-digest", "digest", "content-md5", "x-content-digest"])
 @requirement("WB-072")
 async def test_another_header_is_no_digest(name):
     signed = sign(adding(request(), {name: content_digest(BODY)}), f'"@authority" "{name}"')

@@ -5,13 +5,14 @@ import pytest
 from callgate.errors import ConfigError
 from support.offices import ASKED, ERAS, reason, said, tool, trust_site
 from support.policies import facts, rule, rules
+from support.table import rows
 
 LONG = 64 * 1024
 HUGE = 3_000_000
 EXPLODES = "(a*)*b"
 
 
-@pytest.mark.parametrize(
+@rows(
     "args",
     [
         {"text": "a" * (LONG + 1)},
@@ -27,7 +28,7 @@ EXPLODES = "(a*)*b"
     ],
     ids=["long", "wide", "huge", "in a list", "in an object", "many", "much", "number", "half a pair", "no JSON"],
 )
-@pytest.mark.parametrize(("effect", "counts"), [("ask", "ask"), ("block", "block"), ("allow", "ask")])
+@rows(("effect", "counts"), [("ask", "ask"), ("block", "block"), ("allow", "ask")])
 def test_a_rule_that_cannot_read_an_argument_whole_counts_as_if_it_held(args, effect, counts):
     """Cutting the text off would let whatever stands behind the cut pass."""
     policy = rules(rule("look", effect, 'has(args.text) && args.text == "bad"'))
@@ -52,7 +53,7 @@ def test_a_text_at_the_limit_is_read_to_its_last_character():
     assert policy.decide(facts(args={"text": "a" * LONG})).effect == "allow"
 
 
-@pytest.mark.parametrize("pattern", ["(a*)*b", "(a+)+$", "(a|aa)+c", "(.*)(.*)(.*)(.*)(.*)(.*)x", "(a{0,30}){0,30}b"])
+@rows("pattern", ["(a*)*b", "(a+)+$", "(a|aa)+c", "(.*)(.*)(.*)(.*)(.*)(.*)x", "(a{0,30}){0,30}b"])
 def test_patterns_that_explode_elsewhere_have_an_answer(pattern):
     policy = rules(rule("look", "ask", f'args.text.matches("{pattern}")'), rule("not", "block", "args.text == 'x'"))
     ruling = policy.decide(facts(args={"text": "a" * LONG}))
@@ -64,7 +65,7 @@ def test_an_agent_cannot_bring_its_own_pattern():
         rules(rule("look", "block", "args.text.matches(args.pattern)"))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("when", "args"),
     [
         ("args.list.exists(a, args.list.exists(b, a == b && a == -1))", {"list": list(range(1000))}),
@@ -134,7 +135,7 @@ def broken(site, name, ends=ENDS):
 NOTHING_HELD = ("passes", "allow", "")
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_over_the_wire_an_argument_too_long_for_a_rule_is_not_looked_past(ruled, era):
     assert order(ruled, era, text="bad") == held(ruled, "look")
     assert order(ruled, era, text="good") == NOTHING_HELD
@@ -145,7 +146,7 @@ def test_over_the_wire_an_argument_too_long_for_a_rule_is_not_looked_past(ruled,
     assert ruled.gateway.process.poll() is None
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_over_the_wire_a_pattern_that_explodes_elsewhere_has_an_answer(ruled, era):
     """Nobody measures the time: an engine that tries every way to part these letters never comes back."""
     assert order(ruled, era, matched="a" * (LONG - 1) + "b") == held(ruled, "match")

@@ -7,6 +7,7 @@ import pytest
 from support.pinning import pinned_site
 from support.registry import requirement
 from support.shifting import CHANGED, tool
+from support.table import rows
 from support.visitors import WAYS
 
 WORSE = "Something else by now."
@@ -39,7 +40,7 @@ def assert_looked_at_again(server, visitor):
 
 
 @requirement("TP-005")
-@pytest.mark.parametrize("way", WAYS, ids=[way.text for way in WAYS])
+@rows("way", WAYS, ids=[way.text for way in WAYS])
 def test_told_ahead_of_the_list(patient, way):
     server, visitor = approved(patient, way, "read")
     server.be(asides={"tools/list": [CHANGED]}, events=True)
@@ -47,8 +48,8 @@ def test_told_ahead_of_the_list(patient, way):
     assert_looked_at_again(server, visitor)
 
 
-@pytest.mark.parametrize("way", WAYS[:4], ids=[way.text for way in WAYS[:4]])
-@pytest.mark.parametrize("late", [False, True], ids=["first page", "last page"])
+@rows("way", WAYS[:4], ids=[way.text for way in WAYS[:4]])
+@rows("late", [False, True], ids=["first page", "last page"])
 def test_told_ahead_of_one_page(patient, way, late):
     server, visitor = approved(patient, way, "other", "read")
     server.be(page=1, events=True, asides=None if late else {"tools/list": [CHANGED]})
@@ -58,7 +59,7 @@ def test_told_ahead_of_one_page(patient, way, late):
     assert_looked_at_again(server, visitor)
 
 
-@pytest.mark.parametrize("way", WAYS[:4], ids=[way.text for way in WAYS[:4]])
+@rows("way", WAYS[:4], ids=[way.text for way in WAYS[:4]])
 def test_what_the_client_was_shown_so_is_remembered_all_the_same(patient, way):
     """Else a server that shows its clients another text than the gateway would only have to tell of a change."""
     server, visitor = approved(patient, way, "read")

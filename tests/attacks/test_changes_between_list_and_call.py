@@ -5,6 +5,7 @@ import pytest
 from support.pinning import pinned_site
 from support.registry import requirement
 from support.shifting import tool
+from support.table import rows
 from support.visitors import FEW, Way, few_ways
 
 
@@ -31,7 +32,7 @@ def patient(tmp_path_factory):
         yield site
 
 
-@pytest.mark.parametrize("way", FEW, ids=[way.text for way in FEW])
+@rows("way", FEW, ids=[way.text for way in FEW])
 def test_a_list_that_passes_with_another_text_takes_the_tool_away_at_once(patient, way):
     """However long the gateway believes a list: what it has just handed on, it knows."""
     server = patient.server(way)

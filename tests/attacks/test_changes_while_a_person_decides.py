@@ -7,6 +7,7 @@ import pytest
 from support.persons import person_at
 from support.pinning import pinned_site
 from support.shifting import tool
+from support.table import rows
 from support.visitors import Way, reason_of, until
 
 APPROVAL = {"approval": {"tools": ["read"], "user": "ann"}}
@@ -20,9 +21,7 @@ def site(tmp_path_factory):
         yield running
 
 
-@pytest.mark.parametrize(
-    "way", [Way("serve", "legacy", "pipe"), Way("serve", "legacy", "web"), Way("wrap", "legacy", "pipe")]
-)
+@rows("way", [Way("serve", "legacy", "pipe"), Way("serve", "legacy", "web"), Way("wrap", "legacy", "pipe")])
 async def test_a_change_without_a_word_is_noticed_before_the_call_leaves(site, way):
     server = site.server(way)
     server.fresh(tool("read"))

@@ -6,6 +6,7 @@ from callgate.agents.directories import Directories, Sources, directory_url
 from callgate.agents.fetching import Fetcher
 from callgate.agents.reaching import FetchFailed
 from support.registry import requirement
+from support.table import rows
 
 ALLOWED = "https://files.example/partner/*"
 OUT = [
@@ -32,7 +33,7 @@ class Resolved:
 
 
 @requirement("WB-048")
-@pytest.mark.parametrize("path", OUT)
+@rows("path", OUT)
 async def test_a_path_that_leads_out_of_what_is_allowed(path):
     asked = Resolved()
     directories = made(asked)
@@ -43,7 +44,7 @@ async def test_a_path_that_leads_out_of_what_is_allowed(path):
 
 
 @requirement("WB-048")
-@pytest.mark.parametrize("path", ["/partner/keys.json", "/partner/a..b/keys.json", "/partner/.well-known/keys"])
+@rows("path", ["/partner/keys.json", "/partner/a..b/keys.json", "/partner/.well-known/keys"])
 async def test_a_path_inside_of_it(path):
     asked = Resolved()
     directories = made(asked)
@@ -52,7 +53,7 @@ async def test_a_path_inside_of_it(path):
     await directories.close()
 
 
-@pytest.mark.parametrize("path", OUT)
+@rows("path", OUT)
 def test_such_an_address_is_no_directory_at_all(path):
     """Two spellings of one place would be two directories."""
     with pytest.raises(FetchFailed):

@@ -1,7 +1,5 @@
 """Say something twice, so that the reader who checks and the reader who acts take different ones; or fold and respell it."""
 
-import pytest
-
 from callgate.agents.digest import content_digest
 from support.registry import requirement
 from support.signed_requests import (
@@ -17,10 +15,11 @@ from support.signed_requests import (
     sign,
     verify,
 )
+from support.table import rows
 
 
-@pytest.mark.parametrize("separator", [b", ", b",", b" ,\t", None])
-@pytest.mark.parametrize("order", [1, -1])
+@rows("separator", [b", ", b",", b" ,\t", None])
+@rows("order", [1, -1])
 @requirement("WB-058", "WB-070")
 async def test_a_label_twice_in_one_header(separator, order):
     good, bad = sign(request()), sign(request(), which=1, nonce="2")
@@ -35,7 +34,7 @@ async def test_a_label_twice_in_one_header(separator, order):
         assert await refusal(signed) == (400, reason)
 
 
-@pytest.mark.parametrize("name", ["keyid", "created", "expires", "tag", "nonce", "alg"])
+@rows("name", ["keyid", "created", "expires", "tag", "nonce", "alg"])
 @requirement("WB-058")
 async def test_a_parameter_twice(name):
     value = {"created": "1", "expires": "9999999999"}.get(name, '"x"')
@@ -103,7 +102,7 @@ async def test_folding_and_case_make_no_other_header():
     assert await verify(change(signed, headers=respelt))
 
 
-@pytest.mark.parametrize("raw", [b"one\ntwo", b"one\r\ntwo", b"one\rtwo", b'x\n"@authority": gate.example'])
+@rows("raw", [b"one\ntwo", b"one\r\ntwo", b"one\rtwo", b'x\n"@authority": gate.example'])
 async def test_a_line_end_in_a_value_adds_no_line_to_what_was_signed(raw):
     signed = sign(adding(request(), {"x-note": "one"}), '"@authority" "x-note"')
     hostile = change(signed, headers=tuple((n, raw if n == b"x-note" else v) for n, v in signed.headers))

@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +9,7 @@ from callgate.trust.provenance import Fingerprints, Memory, trace
 from callgate.trust.provenance.harvest import Echoes
 from support.effort import work
 from support.remembering import label, reading
+from support.table import rows
 from support.trusts import STRANGE
 
 TOOL = reading("read", "untrustedPublic")
@@ -27,7 +27,7 @@ def remember(text, value):
     return memory
 
 
-@pytest.mark.parametrize(
+@rows(
     ("value", "text"),
     [
         (",,,,", lambda size: "," * size + "x"),

@@ -1,12 +1,11 @@
 """Another program's page on this machine opens the stream with the person's cookie: to listen, or to use its places up."""
 
-import pytest
-
 from support.console import live_console
+from support.table import rows
 
 
-@pytest.mark.parametrize("path", ["/events", "/events/now"])
-@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@rows("path", ["/events", "/events/now"])
+@rows("site", ["cross-site", "same-site"])
 async def test_the_browser_says_who_asks_and_it_is_refused(path, site):
     async with live_console() as console:
         anna = await console.sign_in()

@@ -8,6 +8,7 @@ from callgate.console.pages import events as page
 from callgate.errors import Refused
 from support.console import live_console
 from support.listening import listening_to
+from support.table import rows
 
 
 async def signed_out(console, person):
@@ -26,7 +27,7 @@ async def removed(console, person):
     assert await console.approvals.shelf.remove_user(person.user)
 
 
-@pytest.mark.parametrize("end", [signed_out, revoked, expired, removed])
+@rows("end", [signed_out, revoked, expired, removed])
 async def test_the_stream_ends_and_tells_nothing_more(end):
     async with live_console() as console:
         anna = await console.sign_in()

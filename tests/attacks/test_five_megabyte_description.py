@@ -2,11 +2,10 @@
 
 import json
 
-import pytest
-
 from support.pinning import pinned_site
 from support.registry import requirement
 from support.shifting import tool
+from support.table import rows
 from support.visitors import Way, few_ways
 
 LARGE, HUGE = ("Reads a record. " * (size * 1024 * 1024 // 16) for size in (1, 5))
@@ -49,7 +48,7 @@ def test_a_megabyte_never_reaches_the_agent_and_its_neighbours_work(pinned, way)
 
 
 @requirement("TP-044")
-@pytest.mark.parametrize("where", ["description", "inputSchema"])
+@rows("where", ["description", "inputSchema"])
 def test_one_byte_beyond_the_limit_is_rejected_and_has_no_hash(tmp_path, where):
     def sized(size):
         entry = tool("read", "")

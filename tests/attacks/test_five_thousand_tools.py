@@ -42,7 +42,7 @@ def test_many_small_tools_beyond_the_sum_are_rejected(tmp_path):
         assert visitor.reason("t0") == "tool_not_approved"
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_where_so_many_are_allowed_they_work(tmp_path):
     """The operator's choice: five thousand tools, one of them approved, one changed."""
     bounds = {"list_tools": 10000, "list_bytes": "64 MiB", "list_tokens": 10**7}

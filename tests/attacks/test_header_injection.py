@@ -4,9 +4,10 @@ import pytest
 
 from support.gateway import Gateway, serving, write_config
 from support.hostile import call, call_message, hostile_server, post
+from support.table import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     "value",
     [
         "a\r\nx-injected: 1",

@@ -5,6 +5,7 @@ import pytest
 from support.pinning import shifty_site
 from support.registry import requirement
 from support.shifting import tool
+from support.table import rows
 from support.visitors import Way, all_ways, few_ways, reason_of
 
 SWAPS = {"renamed": lambda state: {"name": state["name"] + "-2"}, "re-versioned": lambda _state: {"version": "1.0.1"}}
@@ -76,7 +77,7 @@ def test_a_version_rolled_back_to_an_approved_one_is_asked_for_again(pinned, way
 
 
 @requirement("TP-014", "TP-025", "TP-049")
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@rows("era", ["legacy", "modern"])
 def test_another_server_that_says_the_same_of_itself_gets_nothing(tmp_path, era):
     """Same name, same version, same tools, another address."""
     with shifty_site(tmp_path, "first", "second") as site:

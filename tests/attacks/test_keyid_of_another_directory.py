@@ -11,6 +11,7 @@ from callgate.errors import Reason, Refused
 from support.agent_directories import world
 from support.registry import requirement
 from support.signed_requests import adding, request
+from support.table import rows
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ async def test_a_kid_that_spells_the_thumbprint_of_another_key_finds_only_its_ow
 
 
 @requirement("WB-006")
-@pytest.mark.parametrize(
+@rows(
     "other",
     [
         "https://a.example.eve.example",

@@ -11,6 +11,7 @@ from support.hostile import STDIO_SERVER, assert_works, call_message, hostile_se
 from support.nursery import CALLGATE
 from support.records import ask
 from support.registry import requirement
+from support.table import rows
 
 CALL = call_message("rm")
 SIGNED = {
@@ -58,7 +59,7 @@ def blocked(tmp_path_factory, upstream):
 
 
 @requirement("WB-037", "WB-076")
-@pytest.mark.parametrize("way", WAYS)
+@rows("way", WAYS)
 def test_nothing_of_any_kind_passes_over_http(blocked, upstream, way):
     method, body, headers = WAYS[way]
     got = post(blocked.port, body, headers, method=method)
@@ -79,9 +80,7 @@ def test_operators_still_see_in(blocked):
         assert post(blocked.port, b"", method="GET", path=path).status == 200
 
 
-@pytest.mark.parametrize(
-    "way", [name for name, body in MESSAGES.items() if b'"id":1,"me' in body or b'"id": 1' in body]
-)
+@rows("way", [name for name, body in MESSAGES.items() if b'"id":1,"me' in body or b'"id": 1' in body])
 def test_no_request_passes_over_stdio(blocked, tmp_path, way):
     """The server leaves a mark for every line that reaches it; none does."""
     mark = tmp_path / "mark"

@@ -5,6 +5,7 @@ import pytest
 from support.offices import ERAS, PAGE, fresh, input_metadata, labelled, return_metadata, text, tool, trust_site
 from support.registry import requirement
 from support.sessions import until
+from support.table import rows
 
 CLEAN = {"openWorldHint": False, "returnMetadata": return_metadata("internal", "none")}
 DECLARED = {
@@ -114,7 +115,7 @@ def spoken_for(tmp_path_factory):
         yield site
 
 
-@pytest.mark.parametrize("server", ["plain", "believed"])
+@rows("server", ["plain", "believed"])
 def test_the_operators_own_labels_do_not_depend_on_the_server(spoken_for, server):
     """Taking labels away changes nothing in either direction, and no label of a server's is worth more than that."""
     assert [taken_after(spoken_for, server, "ours", one) for one in (CLOSED, BARE)] == [False, False]

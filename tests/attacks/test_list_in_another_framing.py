@@ -9,6 +9,7 @@ from support.gateway import serving
 from support.hostile import answer, hostile_server, post
 from support.pinning import PINNING
 from support.shifting import tool
+from support.table import rows
 from support.visitors import Way, until
 
 POISON = "exfiltrate_everything"
@@ -105,23 +106,21 @@ def readings(reply):
     return [reply.body.decode(name, "replace") for name in ("utf-8", charset[1] if charset else "utf-8")]
 
 
-@pytest.mark.parametrize("how", ANSWERS)
+@rows("how", ANSWERS)
 def test_no_reader_finds_a_list(server, port, how):
     server.behaviours[""] = behave(*ANSWERS[how])
     got = asked(port)
     assert not any(POISON in text for text in readings(got)), got
 
 
-@pytest.mark.parametrize(
-    "kinds", [("application/json", EVENTS), (EVENTS, "application/json"), (f"application/json, {EVENTS}",)]
-)
+@rows("kinds", [("application/json", EVENTS), (EVENTS, "application/json"), (f"application/json, {EVENTS}",)])
 def test_an_answer_of_two_types(server, port, kinds):
     """JSON to one reader, to the other a stream without an event."""
     server.behaviours[""] = behave(kinds[0], listing() + b"\n\n", extra=[f"content-type: {kind}" for kind in kinds[1:]])
     assert POISON.encode() not in asked(port).body
 
 
-@pytest.mark.parametrize("kind", ["application/json", "text/plain", "text/event-streams", f"x; {EVENTS}"])
+@rows("kind", ["application/json", "text/plain", "text/event-streams", f"x; {EVENTS}"])
 def test_a_stream_that_is_not_called_one(server, port, kind):
     """Some clients read whatever answers their GET as events, and never look at its type."""
     server.behaviours[""] = behave(kind, b"data: " + listing() + b"\n\n", on="GET")

@@ -7,6 +7,7 @@ import pytest
 from support.pinning import pinned_site
 from support.registry import requirement
 from support.shifting import tool
+from support.table import rows
 from support.visitors import FEW, reason_of
 
 MARK = "io.modelcontextprotocol/verified-approval"
@@ -32,8 +33,8 @@ def unpinned(tmp_path_factory):
 
 
 @requirement("VA-165")
-@pytest.mark.parametrize("how", LISTS)
-@pytest.mark.parametrize("way", FEW, ids=[way.text for way in FEW])
+@rows("how", LISTS)
+@rows("way", FEW, ids=[way.text for way in FEW])
 def test_the_tool_is_not_shown_without_its_mark(unpinned, way, how):
     server = unpinned.server(way)
     server.fresh(tool("pay"))

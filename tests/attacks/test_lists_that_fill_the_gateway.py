@@ -10,6 +10,7 @@ from support.gateway import serving
 from support.hostile import answer, hostile_server, post
 from support.pinning import PINNING, pinned_site
 from support.shifting import tool
+from support.table import rows
 from support.visitors import Way, reason_of, text_of
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
@@ -22,10 +23,8 @@ def memory(pid):
     return int(found[1]) // 1024
 
 
-@pytest.mark.parametrize("entries", ["0," * 2_000_000 + "0", "{}," * 6_000_000 + "{}"], ids=["4 MB", "18 MB"])
-@pytest.mark.parametrize(
-    "way", [Way("serve", "legacy", "web"), Way("serve", "modern", "pipe")], ids=lambda way: way.text
-)
+@rows("entries", ["0," * 2_000_000 + "0", "{}," * 6_000_000 + "{}"], ids=["4 MB", "18 MB"])
+@rows("way", [Way("serve", "legacy", "web"), Way("serve", "modern", "pipe")], ids=lambda way: way.text)
 def test_millions_of_entries_are_not_read(tmp_path, way, entries):
     with pinned_site(tmp_path) as site:
         server = site.server(way)
@@ -47,7 +46,7 @@ def test_millions_of_entries_are_not_read(tmp_path, way, entries):
         visitor.until_open("read")
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 def test_another_list_on_every_connection(tmp_path):
     """Four hundred sessions with two megabytes each, that nobody ends."""
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from callgate.audit import verify
 from callgate.errors import Tampered
 from support.auditing import decision, fill, open_log, outcome
+from support.table import rows
 
 TABLES = ("audit_record", "audit_leaf", "audit_tile", "audit_tree", "audit_checkpoint")
 
@@ -88,7 +89,7 @@ def attack(log, driver, table, rowid, column, old, new):
         driver.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (old, moved))
 
 
-@pytest.mark.parametrize("table", TABLES)
+@rows("table", TABLES)
 def test_every_byte_of_every_column_of_every_row(small, table):
     log, driver = small
     verify.verify(log.store, log.keyring)
@@ -119,7 +120,7 @@ def test_any_byte_of_a_log_with_several_levels_of_tiles(large, data):
         assert error.record == rowid
 
 
-@pytest.mark.parametrize("table", TABLES)
+@rows("table", TABLES)
 def test_every_row_deleted(small, table):
     log, driver = small
     for (rowid,) in driver.execute(f"SELECT rowid FROM {table}").fetchall():

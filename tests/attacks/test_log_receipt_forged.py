@@ -8,6 +8,7 @@ import pytest
 from callgate.audit import note, receipt
 from callgate.errors import AuditError, Tampered
 from support.auditing import decision, fill, open_log
+from support.table import rows
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +110,7 @@ def test_every_character_of_a_receipt(genuine):
         assert (done.decision, done.checkpoint.size) == (decision(7), 40)
 
 
-@pytest.mark.parametrize("text", [b"", b"null", b"{}", b"[" * 100_000, b'{"format":"callgate-receipt/1"}', b"\xff"])
+@rows("text", [b"", b"null", b"{}", b"[" * 100_000, b'{"format":"callgate-receipt/1"}', b"\xff"])
 def test_what_is_no_receipt(text):
     with pytest.raises(AuditError):
         receipt.verify(text)

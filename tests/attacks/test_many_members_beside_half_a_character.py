@@ -7,6 +7,7 @@ import pytest
 from callgate.jsonrpc import member_spans
 from callgate.pinning.listing import read_page
 from support.shifting import tool
+from support.table import rows
 from support.visitors import FEW
 
 # Half a character keeps the fast reader from it; one that is no ASCII makes bytes and characters differ.
@@ -32,7 +33,7 @@ def spent(work):
     return min(tries)
 
 
-@pytest.mark.parametrize("read", [read_page, lambda raw: member_spans(raw[raw.index(b"result") + 8 : -1])])
+@rows("read", [read_page, lambda raw: member_spans(raw[raw.index(b"result") + 8 : -1])])
 def test_so_many_times_the_members_are_so_many_times_the_work(read):
     few, many = reply(FEW_MEMBERS), reply(FEW_MEMBERS * TIMES)
     assert read(few) is not None

@@ -17,6 +17,7 @@ from callgate.trust.model import DataLabel
 from support.agent_sessions import HANDLE, KEY, hold, step, trust_over, value, walk
 from support.browser import PATIENCE_MS, chromium
 from support.console import live_console
+from support.table import rows
 
 HIDDEN = "\u202e\u2066\u200b\u200d\u00ad\ufeff\u2028\u0085\u061c\U000e0041\u3164\x7f\x1b\x00\ufe0f"
 MARKUP = (
@@ -116,9 +117,7 @@ async def test_in_a_real_browser_nothing_runs_and_nothing_is_loaded(console):
     assert all(url.startswith(console.origin) for url in asked), asked
 
 
-@pytest.mark.parametrize(
-    "words", [("session", "list"), ("session", "show", KEY), ("quarantine", "list"), ("quarantine", "show", HANDLE)]
-)
+@rows("words", [("session", "list"), ("session", "show", KEY), ("quarantine", "list"), ("quarantine", "show", HANDLE)])
 def test_no_text_of_a_session_steers_a_terminal(tmp_path, monkeypatch, capsys, words):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     url = f"sqlite:///{tmp_path / 'store.db'}"

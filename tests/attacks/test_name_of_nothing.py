@@ -7,6 +7,7 @@ import pytest
 from callgate.pinning.listing import Reader
 from callgate.pinning.settings import Settings
 from support.shifting import tool
+from support.table import rows
 from support.visitors import FEW
 
 POISON = "Something else."
@@ -47,6 +48,6 @@ def test_half_a_character_as_the_name_of_a_member():
     assert Reader("somebody", Settings()).read(entry.encode()).problem != ""
 
 
-@pytest.mark.parametrize("name", ["naïve", "読む", "e\u0301te\u0301", "a b", "🙂", "읽기"])
+@rows("name", ["naïve", "読む", "e\u0301te\u0301", "a b", "🙂", "읽기"])
 def test_a_name_in_any_script_is_a_name(name):
     assert Reader("somebody", Settings()).read(json.dumps({"name": name}).encode()).problem == ""

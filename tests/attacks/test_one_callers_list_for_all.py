@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from support.gateway import serving
+from support.gateway import command, serving
 from support.hostile import answer, hostile_server, post
-from support.pinning import PINNING, command
+from support.pinning import PINNING
 from support.shifting import tool
 from support.visitors import until
 

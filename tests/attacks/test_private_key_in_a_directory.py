@@ -15,6 +15,7 @@ from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import ConfigError, Reason, Refused
 from support.agent_directories import world
 from support.signed_requests import adding, private, request
+from support.table import rows
 
 
 @pytest.fixture
@@ -67,8 +68,8 @@ async def test_a_key_that_is_exposed_later_is_given_up(ground):
     assert await directories.key(signer.keyid, url) is None
 
 
-@pytest.mark.parametrize("member", ["d", "p", "q", "dp", "dq", "qi", "oth", "k"])
-@pytest.mark.parametrize("kind", ["ed25519", "p256", "rsa"])
+@rows("member", ["d", "p", "q", "dp", "dq", "qi", "oth", "k"])
+@rows("kind", ["ed25519", "p256", "rsa"])
 def test_any_private_member_is_enough(kind, member):
     jwk = public_jwk(private(kind).public_key())
     assert len(key_set([jwk], "static").keys) == 1

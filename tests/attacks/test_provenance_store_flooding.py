@@ -2,20 +2,19 @@
 
 import tracemalloc
 
-import pytest
-
 from callgate.trust.keeping import MEMORY_BYTES
 from callgate.trust.model import DataLabel, Step
 from callgate.trust.provenance import Bounds
 from support.offices import EVIL as STRANGER
 from support.offices import text
 from support.remembering import Talk, reading
+from support.table import rows
 
 EVIL = "eve@evil.example"
 PAGE = reading("fetch_page", "untrustedPublic")
 
 
-@pytest.mark.parametrize("evil_first", [True, False])
+@rows("evil_first", [True, False])
 def test_one_huge_text(evil_first):
     talk = Talk(bounds=Bounds(result_chars=10_000))
     flood = " ".join(f"w{n}" for n in range(20_000))
@@ -106,7 +105,7 @@ def test_after_much_was_forgotten_a_link_in_a_text_is_anybodys():
 TRUSTED = reading("list_files", "system")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("structured", "text"),
     [
         (None, "\n".join(f"w{n} x{n}" for n in range(80_000))),
@@ -115,7 +114,7 @@ TRUSTED = reading("list_files", "system")
         ({f"a_b_c_d_e_{n}": [{"id": n, "name": "x y z " * 20}] for n in range(300)}, ""),
     ],
 )
-@pytest.mark.parametrize("tool", [TRUSTED, PAGE])
+@rows("tool", [TRUSTED, PAGE])
 def test_what_a_result_leaves_has_room_in_the_store(tool, structured, text):
     talk = Talk("Write to ann@example.com " * 10)
     packed = talk.read(tool, structured, *([text] if text else ()), sensitivity=frozenset({"financial"}))

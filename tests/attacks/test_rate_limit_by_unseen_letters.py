@@ -1,11 +1,10 @@
 """Spell a tool's name each time a little otherwise, as a careless server would not notice, and be counted anew."""
 
-import pytest
-
 from callgate.agents.limits import MemoryLimiter
 from callgate.config import parse
 from callgate.gateway.agent_limits import CallLimits
 from support.registry import requirement
+from support.table import rows
 
 LIMITED = '[agents.default]\nper_tool = { "send_*" = 1 }'
 SPELT = {
@@ -24,7 +23,7 @@ def limits():
 
 
 @requirement("WB-042")
-@pytest.mark.parametrize("name", SPELT.values(), ids=SPELT)
+@rows("name", SPELT.values(), ids=SPELT)
 async def test_one_tool_has_one_budget(name):
     counted = limits()
     assert (await counted.take("alice", "one", ["send_mail"])).ok

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from msgspec.structs import replace
 
 from callgate.agents.acl import ToolLimit
@@ -11,6 +10,7 @@ from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import AgentPolicy, ToolPolicy
 from support.callers import Agent, Clock, Gate, call
 from support.registry import requirement
+from support.table import rows
 
 BUDGET = 5
 
@@ -29,7 +29,7 @@ async def passed(gate, requests):
 
 
 @requirement("WB-023")
-@pytest.mark.parametrize("store", [False, True])
+@rows("store", [False, True])
 async def test_a_new_label_for_every_request(store):
     gate = gate_of(store=store)
     assert await passed(gate, [gate.alice.send(b"", label=f"sig{at}") for at in range(20)]) == BUDGET
@@ -90,7 +90,7 @@ async def test_several_keys_of_one_agent_share_its_budget():
     assert await passed(gate, [keys[at % 4].send(b"") for at in range(20)]) == BUDGET
 
 
-@pytest.mark.parametrize("spelling", ["Pay_now", "PAY_NOW", "pay_now\u200b", "pay_later", " pay_now"])
+@rows("spelling", ["Pay_now", "PAY_NOW", "pay_now\u200b", "pay_later", " pay_now"])
 async def test_a_tools_budget_by_another_spelling(spelling):
     gate = gate_of(default_policy=ToolPolicy(), tool_limits=[ToolLimit("pay_*", 1, BUDGET)])
     sent = [gate.alice.send(call(("pay_now", spelling)[at % 2])) for at in range(20)]

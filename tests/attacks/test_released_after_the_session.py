@@ -6,6 +6,7 @@ import time
 import pytest
 
 from support.offices import EVIL, PAGE, fresh, labelled, tool, trust_offices, trust_site
+from support.table import rows
 
 POLICY = """
 [[rules]]
@@ -53,7 +54,7 @@ def test_after_the_session_ended_by_being_idle(holding):
     assert holding.trust_of("send_email")["taken"]["malicious"] is True
 
 
-@pytest.mark.parametrize("tool_name", ["fetch", "prompts/list"])
+@rows("tool_name", ["fetch", "prompts/list"])
 def test_after_an_operator_took_the_labels_away(holding, tool_name):
     agent = holding.agent(session=fresh("conversation"))
     handle = held(agent, tool_name)

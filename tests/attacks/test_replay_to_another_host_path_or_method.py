@@ -7,6 +7,7 @@ from callgate.agents.memory import MemoryAgents
 from callgate.agents.signing import Signer
 from support.registry import requirement
 from support.signed_requests import AGENT, NOW, adding, change, private, refusal, request, sign, verify
+from support.table import rows
 
 BY = Signer(private(), AGENT, clock=lambda: NOW)
 KEY = Key.read(BY.jwk, AGENT)
@@ -46,7 +47,7 @@ async def test_what_our_signer_signs_is_good_for_one_place(caught, elsewhere):
     assert (await verify(caught, keys=[KEY])).keyid == BY.keyid
 
 
-@pytest.mark.parametrize("covered", ['"@authority"', '"@target-uri"'])
+@rows("covered", ['"@authority"', '"@target-uri"'])
 @requirement("WB-085")
 async def test_the_least_that_is_taken_is_bound_to_its_host(covered):
     signed = sign(request(), covered)

@@ -6,6 +6,7 @@ import pytest
 
 from support.persons import approval_site
 from support.states import modern_guest, reason, retry, state_for
+from support.table import rows
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +16,7 @@ def site(tmp_path_factory):
         yield running
 
 
-@pytest.mark.parametrize("server", ["web", "pipe"])
+@rows("server", ["web", "pipe"])
 async def test_too_late(site, server):
     client = modern_guest(site, server)
     approved, never = state_for(client, id=f"yes {server}"), state_for(client, id=f"no {server}")

@@ -8,6 +8,7 @@ from support.persons import MARK, approval_site
 from support.raw import ask, piped
 from support.sessions import Guest
 from support.states import modern_guest, reason, state_for
+from support.table import rows
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +43,9 @@ def refused(answer, rpc_id):
     assert (answer["id"], answer["error"]["code"], reason(answer)) == (rpc_id, -32602, "request_state_invalid")
 
 
-@pytest.mark.parametrize("spelt", ["requestState", "request\\u0053tate"])
-@pytest.mark.parametrize("kind", ["round", "waiting"])
-@pytest.mark.parametrize("server", ["web", "pipe"])
+@rows("spelt", ["requestState", "request\\u0053tate"])
+@rows("kind", ["round", "waiting"])
+@rows("server", ["web", "pipe"])
 def test_over_http(site, server, kind, spelt):
     ceremony = Guest(site.gateway.url(server), {"extensions": {MARK: {}}})
     client = modern_guest(site, server)
@@ -65,7 +66,7 @@ def send(client, body, params):
     return json.loads(ask(client.url, body, client.headers("tools/call", params)).body)
 
 
-@pytest.mark.parametrize("server", ["web", "pipe"])
+@rows("server", ["web", "pipe"])
 def test_over_stdio(site, server):
     """Each process has a key of its own for rounds: its mark is learnt from it, then its text is made up."""
     client = Guest("", {"extensions": {MARK: {}}})

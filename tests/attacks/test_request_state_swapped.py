@@ -5,6 +5,7 @@ import pytest
 from support.persons import approval_site
 from support.sessions import Guest
 from support.states import OPENS_URLS, modern_guest, reason, retry, state_for
+from support.table import rows
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +18,7 @@ def refused(answer):
     assert (answer["error"]["code"], reason(answer)) == (-32602, "request_state_invalid")
 
 
-@pytest.mark.parametrize("server", ["web", "pipe"])
+@rows("server", ["web", "pipe"])
 async def test_between_calls(site, server):
     client = modern_guest(site, server)
     reached = len(site.vault(server).calls)
@@ -40,7 +41,7 @@ async def test_between_servers(site):
     assert (await site.person.approvals.request(request.id)).state == "approved"
 
 
-@pytest.mark.parametrize("server", ["web", "pipe"])
+@rows("server", ["web", "pipe"])
 async def test_between_callers(site, server):
     """A session has not the approvals of its machine, nor of another session."""
     state = state_for(modern_guest(site, server), id="theirs")

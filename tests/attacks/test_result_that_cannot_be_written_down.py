@@ -9,6 +9,7 @@ import pytest
 from support.offices import EVIL, PAGE, trust_offices, trust_site
 from support.raw import raw_server, stream_answer
 from support.sessions import until
+from support.table import rows
 
 TABLES = ("trust_step", "trust_session")
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "web", "version": "1"}}
@@ -49,8 +50,8 @@ def answer(site, server, request, connection):
     connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
 
 
-@pytest.mark.parametrize("table", TABLES)
-@pytest.mark.parametrize("url", ["https://a.example/", "https://a.example/stream"])
+@rows("table", TABLES)
+@rows("url", ["https://a.example/", "https://a.example/stream"])
 def test_the_result_does_not_reach_the_client(site, table, url):
     running, server = site
     agent = running.agent()

@@ -8,6 +8,7 @@ import pytest
 from callgate.errors import ConfigError
 from callgate.trust.policy import Policy
 from support.policies import rule
+from support.table import rows
 
 # What is wrong, what is told, and the character that the caret points at.
 CONDITIONS = [
@@ -60,7 +61,7 @@ def pointed(problem):
     return line[caret.index("^") :]
 
 
-@pytest.mark.parametrize(("when", "told", "at"), CONDITIONS, ids=[told for _, told, _ in CONDITIONS])
+@rows(("when", "told", "at"), CONDITIONS, ids=[told for _, told, _ in CONDITIONS])
 def test_a_mistake_in_a_condition(when, told, at):
     text = f'# rules\n\n[[rules]]\nname = "a"\neffect = "ask"\nwhen = """{when}"""\n'
     (problem,) = problems(text)
@@ -92,7 +93,7 @@ TABLES = [
 ]
 
 
-@pytest.mark.parametrize(("table", "told", "line"), TABLES, ids=[told for _, told, _ in TABLES])
+@rows(("table", "told", "line"), TABLES, ids=[told for _, told, _ in TABLES])
 def test_a_mistake_in_a_table(table, told, line):
     (problem,) = problems(f"[[rules]]\n{table}\n")
     assert told in problem.text
@@ -119,7 +120,7 @@ FILES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "told"), FILES, ids=[told for _, told in FILES])
+@rows(("text", "told"), FILES, ids=[told for _, told in FILES])
 def test_a_mistake_in_a_file(text, told):
     found = problems(text)
     assert any(told in problem.text for problem in found)
@@ -153,7 +154,7 @@ DEAD = [
 ]
 
 
-@pytest.mark.parametrize(("effect", "when", "dead_effect", "dead"), DEAD)
+@rows(("effect", "when", "dead_effect", "dead"), DEAD)
 def test_a_rule_that_a_stricter_one_always_meets_first(effect, when, dead_effect, dead):
     live = f"[[rules]]\n{rule('live', effect, when)}"
     text = f"{live}\n[[rules]]\n{rule('dead', dead_effect, dead)}"
@@ -162,7 +163,7 @@ def test_a_rule_that_a_stricter_one_always_meets_first(effect, when, dead_effect
     assert problem.line == 6
 
 
-@pytest.mark.parametrize(
+@rows(
     ("effect", "when", "other_effect", "other"),
     [
         ("ask", "tool.egress", "block", "tool.egress && session.open_world"),

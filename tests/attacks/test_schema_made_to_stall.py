@@ -7,6 +7,7 @@ from callgate.trust import critical
 from callgate.trust.critical import EVERYTHING, covers, guess
 from callgate.trust.provenance import joining
 from support.remembering import Talk
+from support.table import rows
 
 
 def _recursive(width: int) -> dict:
@@ -39,7 +40,7 @@ def _counted(value):
     return [_counted(item) for item in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize(
+@rows(
     "schema",
     [
         _recursive(6),
@@ -68,7 +69,7 @@ def test_where_a_schema_is_not_read_to_its_end_every_argument_counts():
     assert covers(EVERYTHING, "any[3].thing")
 
 
-@pytest.mark.parametrize(
+@rows(
     "broken",
     [
         {"anyOf": 5},

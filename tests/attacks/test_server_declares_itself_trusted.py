@@ -8,6 +8,7 @@ from callgate.trust.said import Said
 from callgate.trust.vocabulary import Vocabulary
 from support.offices import ASKED, ERAS, PAGE, reason, text, tool
 from support.registry import requirement
+from support.table import rows
 
 VOCABULARY = Vocabulary(["com.mycorp.public"])
 HARMLESS = {
@@ -46,7 +47,7 @@ def declared(**server):
 
 
 @requirement("TA-053")
-@pytest.mark.parametrize("tools", [{}, {"send": SEND}, {"*": SEND}])
+@rows("tools", [{}, {"send": SEND}, {"*": SEND}])
 def test_its_own_word_changes_nothing(tools):
     label = declared(tools=tools)
     assert label.outcome in {"consequential", "irreversible"}
@@ -61,7 +62,7 @@ def test_its_own_word_changes_nothing(tools):
 
 
 @requirement("TA-053", "TA-031")
-@pytest.mark.parametrize("tools", [{}, {"send": SEND}])
+@rows("tools", [{}, {"send": SEND}])
 def test_its_results_stay_a_strangers(tools):
     assert of_result(declared(tools=tools), told(RESULT, VOCABULARY), trusted=False).open_world
 

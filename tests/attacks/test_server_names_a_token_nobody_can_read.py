@@ -6,6 +6,7 @@ import pytest
 
 from support.gateway import serving
 from support.sessions import Session, events, modern, teller_argv
+from support.table import rows
 
 TOKENS = ['"\\ud800"', "1e999", "-1e999", "[[]]", "1.5", "true", "null", "{}"]
 
@@ -25,7 +26,7 @@ def naming(token: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("token", TOKENS)
+@rows("token", TOKENS)
 def test_the_shared_process_goes_on(url, token):
     pid = json.loads(modern(url, "pid", 1).body)["result"]["pid"]
     got = events(modern(url, "emit", 2, before=naming(token)).body)
@@ -33,7 +34,7 @@ def test_the_shared_process_goes_on(url, token):
     assert json.loads(modern(url, "pid", 3).body)["result"]["pid"] == pid
 
 
-@pytest.mark.parametrize("token", TOKENS)
+@rows("token", TOKENS)
 def test_a_session_goes_on(url, token):
     session = Session.start(url)
     assert session.call("emit", 2, before=naming(token)) == {}

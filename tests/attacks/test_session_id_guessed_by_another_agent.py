@@ -9,6 +9,7 @@ from callgate.agents.signing import Signer
 from support.agents_gate import Site, known, signer
 from support.offices import ERAS, EVIL, HANDSHAKE, Agent, WrapAgent, fresh, reason, said, trust_offices, trust_site
 from support.registry import requirement
+from support.table import rows
 
 # Another machine, as far as the gateway can tell.
 ELSEWHERE = "127.0.0.9"
@@ -210,8 +211,8 @@ def signing(tmp_path_factory):
         yield site
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("by", ["bob", None])
+@rows("era", ERAS)
+@rows("by", ["bob", None])
 def test_the_id_of_an_agent_that_signs_is_of_no_use_to_another_at_its_address(signing, era, by):
     """Another agent that signs, or one that does not, with the same name and the same id."""
     name, session = fresh(), fresh("conversation")
@@ -229,8 +230,8 @@ def test_the_id_of_an_agent_that_signs_is_of_no_use_to_another_at_its_address(si
     assert not victim.asked_about()
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("by", ["bob", None])
+@rows("era", ERAS)
+@rows("by", ["bob", None])
 def test_nor_can_that_one_taint_the_agents_session(signing, era, by):
     name, session = fresh(), fresh("conversation")
     victim = signing.signed("alice", era, name, session)
@@ -242,7 +243,7 @@ def test_nor_can_that_one_taint_the_agents_session(signing, era, by):
     assert looks(signing, victim) == before
 
 
-@pytest.mark.parametrize("by", ["bob", None])
+@rows("by", ["bob", None])
 def test_nor_is_a_stolen_connection_of_an_agent_that_signs(signing, by):
     name, session = fresh(), fresh("conversation")
     victim = signing.signed("alice", HANDSHAKE, name, session)
@@ -261,7 +262,7 @@ def test_nor_is_a_stolen_connection_of_an_agent_that_signs(signing, by):
     assert looks(signing, victim) == before
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_an_agent_that_signs_does_not_shed_its_labels_by_moving_or_by_another_name(signing, era):
     session = fresh("conversation")
     agent = signing.signed("alice", era, fresh(), session)

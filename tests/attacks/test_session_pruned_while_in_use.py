@@ -17,6 +17,7 @@ from callgate.trust.propagation import adds
 from callgate.trust.provenance import Fingerprints, Memory, Retention, trace
 from callgate.trust.storage import NewStep
 from support.remembering import label, reading
+from support.table import rows
 from support.trusts import HOUSE, KEY, LATER, NOW, STRANGE
 
 FINGERPRINTS = Fingerprints(bytes(32))
@@ -95,7 +96,7 @@ async def test_after_another_gateway_has_made_it_anew():
     assert found(live) == "untrusted"
 
 
-@pytest.mark.parametrize("idles", [True, False])
+@rows("idles", [True, False])
 async def test_while_a_step_is_under_way_that_nobody_waits_for(tmp_path, idles):
     """It says nothing new of a session that is there. It would be all that is known of one that is not."""
     place = f"sqlite:///{tmp_path / 'store.db'}"

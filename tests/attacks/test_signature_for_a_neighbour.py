@@ -7,6 +7,7 @@ import pytest
 from support.agents_gate import PLAIN, call, known, reason, signer, site
 from support.raw import JSON_HEADERS, ask
 from support.registry import requirement
+from support.table import rows
 
 NAMED = {"listen": "0.0.0.0:0", "allowed_hosts": ["gate.example", "tunnel.example:9000"]}
 
@@ -28,9 +29,7 @@ def replayed(gate, by, host):
     return reason(gate.send(by, call("search"), base=f"http://{host}", headers={"Host": host}))
 
 
-@pytest.mark.parametrize(
-    "host", ["localhost:9999", "localhost", "127.0.0.1:1", "[::1]:9999", "gate.example:9999", "tunnel.example"]
-)
+@rows("host", ["localhost:9999", "localhost", "127.0.0.1:1", "[::1]:9999", "gate.example:9999", "tunnel.example"])
 @requirement("WB-085")
 def test_a_signature_for_another_port(gate, by, host):
     assert replayed(gate, by, host) == (403, "host_not_allowed")

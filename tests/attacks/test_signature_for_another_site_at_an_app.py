@@ -3,12 +3,11 @@
 import http.client
 from urllib.parse import urlsplit
 
-import pytest
-
 from callgate.sdk import sign
 from callgate.sdk.agent_keys import AgentKey
 from support.registry import requirement
 from support.signed_site import signed_site
+from support.table import rows
 
 EVIL = "http://evil.example/echo"
 
@@ -30,10 +29,8 @@ def passed_on(origin, headers, hosts, target="/echo"):
 
 
 @requirement("WB-085")
-@pytest.mark.parametrize("more", [[], ["X-Forwarded-Host"], ["Forwarded"]])
-@pytest.mark.parametrize(
-    "hosts", [["evil.example"], ["EVIL.example"], ["evil.example:80"], ["OWN"]], ids=lambda hosts: hosts[0]
-)
+@rows("more", [[], ["X-Forwarded-Host"], ["Forwarded"]])
+@rows("hosts", [["evil.example"], ["EVIL.example"], ["evil.example:80"], ["OWN"]], ids=lambda hosts: hosts[0])
 def test_a_name_in_the_request_is_not_believed(hosts, more):
     key = AgentKey.generate()
     with signed_site(key) as origin:

@@ -13,6 +13,7 @@ from callgate.sdk.agent_keys import AgentKey
 from callgate.sdk.web_bot_auth import WebBotAuthMiddleware
 from support.registry import requirement
 from support.signed_site import authenticator, serving
+from support.table import rows
 
 ORIGINS = ["https://shop.example", "https://office.example"]
 
@@ -54,7 +55,7 @@ def sent(app, key, signed_for, *hosts):
 
 
 @requirement("WB-085")
-@pytest.mark.parametrize(
+@rows(
     "hosts",
     [
         ["office.example:80"],

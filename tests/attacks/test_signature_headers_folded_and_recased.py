@@ -11,6 +11,7 @@ from support.agents_crafted import crafted, jwk
 from support.agents_gate import PLAIN, call, reason, site
 from support.raw import JSON_HEADERS
 from support.registry import requirement
+from support.table import rows
 
 PLACE = '"@method" "@authority" "@path"'
 
@@ -43,7 +44,7 @@ def lines(headers):
     return [f"{name}: {value}".encode() for name, value in headers.items()]
 
 
-@pytest.mark.parametrize("spell", [str.upper, str.title, str.swapcase], ids=["upper", "title", "swapped"])
+@rows("spell", [str.upper, str.title, str.swapcase], ids=["upper", "title", "swapped"])
 def test_names_of_headers_in_other_letters_are_the_same_headers(gate, spell):
     headers = {spell(name): value for name, value in crafted(gate).items()}
     status, told, got = sent(gate, lines(headers))
@@ -53,7 +54,7 @@ def test_names_of_headers_in_other_letters_are_the_same_headers(gate, spell):
 
 
 @requirement("WB-071")
-@pytest.mark.parametrize("old", ['"@authority"', 'tag="web-bot-auth"', "sig1="])
+@rows("old", ['"@authority"', 'tag="web-bot-auth"', "sig1="])
 def test_the_value_in_other_letters_is_another_value(gate, old):
     headers = crafted(gate)
     headers["signature-input"] = headers["signature-input"].replace(old, old.upper())
@@ -63,8 +64,8 @@ def test_the_value_in_other_letters_is_another_value(gate, old):
     assert got == []
 
 
-@pytest.mark.parametrize("name", ["signature-input", "signature"])
-@pytest.mark.parametrize("fold", [b"\r\n ", b"\r\n\t", b"\n "])
+@rows("name", ["signature-input", "signature"])
+@rows("fold", [b"\r\n ", b"\r\n\t", b"\n "])
 def test_a_header_that_goes_on_in_the_next_line(gate, name, fold):
     """RFC 9112 §5.2: a server may refuse it; two readers must not see two headers."""
     headers = crafted(gate)
@@ -75,7 +76,7 @@ def test_a_header_that_goes_on_in_the_next_line(gate, name, fold):
 
 
 @requirement("WB-057")
-@pytest.mark.parametrize(
+@rows(
     ("name", "refused"),
     [
         (b"signature_input", (401, "missing_signature_headers")),

@@ -8,6 +8,7 @@ from callgate.errors import UpstreamError
 from callgate.pinning.listing import read_page
 from support.registry import requirement
 from support.shifting import tool
+from support.table import rows
 from support.visitors import FEW, Way, until
 
 POISON = "exfiltrate_everything"
@@ -121,9 +122,7 @@ def test_no_such_list_reaches_the_client(pinned, way, how):
     assert_nothing_came_of_it(pinned, way, visitor)
 
 
-@pytest.mark.parametrize(
-    "meta", ['{"a":1,"a":2}', '{"a":{"b":[{"c":1,"c":2}]}}', '{"a":NaN}', '{"\\ud800":1,"\\ud800":2}']
-)
+@rows("meta", ['{"a":1,"a":2}', '{"a":{"b":[{"c":1,"c":2}]}}', '{"a":NaN}', '{"\\ud800":1,"\\ud800":2}'])
 def test_a_meta_that_two_readers_read_differently_makes_the_whole_list_unreadable(meta):
     with pytest.raises(UpstreamError, match="its _meta is no JSON, or has a key twice"):
         read_page(reply(beside(meta, GOOD), "1").encode())

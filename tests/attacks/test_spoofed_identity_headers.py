@@ -2,7 +2,6 @@
 
 from urllib.parse import unquote
 
-import pytest
 from msgspec.structs import replace
 
 from callgate.agents.decision import is_identity
@@ -10,6 +9,7 @@ from callgate.agents.directories import Identity
 from callgate.agents.model import IDENTITY_HEADERS
 from support.callers import Gate, call
 from support.registry import requirement
+from support.table import rows
 
 SPELLINGS = [
     b"callgate-agent",
@@ -37,7 +37,7 @@ async def sent_on(gate, *headers):
 
 
 @requirement("WB-029")
-@pytest.mark.parametrize("name", SPELLINGS)
+@rows("name", SPELLINGS)
 async def test_a_copy_never_reaches_the_server(name):
     got = await sent_on(Gate(), (name, b"root"))
     assert b"root" not in dict(got).values()
@@ -53,7 +53,7 @@ async def test_ours_cannot_be_dropped_on_the_way():
     assert b"connection" not in dict(got)
 
 
-@pytest.mark.parametrize("name", ["a\r\nx-admin: 1", "a\nb", "a, root", 'a"; x', "ä", "a b", "a\0b", "%0d%0a"])
+@rows("name", ["a\r\nx-admin: 1", "a\nb", "a, root", 'a"; x', "ä", "a b", "a\0b", "%0d%0a"])
 async def test_a_name_breaks_no_line_and_begins_no_list(name):
     class Names:
         async def agent(self, verified):

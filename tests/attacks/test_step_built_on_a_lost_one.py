@@ -21,6 +21,7 @@ from callgate.trust.propagation import adds
 from callgate.trust.provenance import Fingerprints, Memory, Retention, trace
 from callgate.trust.storage import NewStep
 from support.remembering import label, reading
+from support.table import rows
 from support.trusts import HOUSE, KEY, LATER, NOW, STRANGE
 
 FINGERPRINTS = Fingerprints(bytes(32))
@@ -154,8 +155,8 @@ class Crowded(MemoryTrust):
         return await super().add(new, **how)
 
 
-@pytest.mark.parametrize(("data", "text"), [(STRANGE, EVIL), (HOUSE, "Ann's address is ann@house.example")])
-@pytest.mark.parametrize("keeps", [KEPT, Retention()])
+@rows(("data", "text"), [(STRANGE, EVIL), (HOUSE, "Ann's address is ann@house.example")])
+@rows("keeps", [KEPT, Retention()])
 async def test_others_are_always_faster(data, text, keeps):
     """Nobody keeps a result from being written down, and passed on, by writing to its session all the time."""
     shelf = Crowded()

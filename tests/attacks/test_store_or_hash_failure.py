@@ -12,6 +12,7 @@ from support.gateway import Gateway
 from support.pinning import pinned_site
 from support.registry import requirement
 from support.shifting import tool
+from support.table import rows
 from support.visitors import Way, until
 
 SERVED = [Way("serve", "legacy", "web"), Way("serve", "modern", "pipe")]
@@ -114,7 +115,7 @@ def settle(site):
 
 
 @requirement("TP-058", "TP-060", "TP-073")
-@pytest.mark.parametrize("tamper", TAMPERING)
+@rows("tamper", TAMPERING)
 def test_no_tool_is_callable_under_a_store_that_was_tampered_with(tmp_path, tamper):
     with pinned_site(tmp_path) as site:
         settle(site)
@@ -166,7 +167,7 @@ def test_the_command_names_the_row_that_was_edited(tmp_path):
 
 
 @requirement("TP-060")
-@pytest.mark.parametrize("tamper", [edit_a_row, drop_the_block_and_set_the_head_back, drop_the_head])
+@rows("tamper", [edit_a_row, drop_the_block_and_set_the_head_back, drop_the_head])
 def test_a_running_gateway_never_takes_tampered_approvals_for_good_ones(tmp_path, tamper):
     """It may go on with what it verified before; what was blocked stays blocked, and no later decision opens more."""
     with pinned_site(tmp_path) as site:
@@ -183,7 +184,7 @@ def test_a_running_gateway_never_takes_tampered_approvals_for_good_ones(tmp_path
 
 
 @requirement("TP-058", "TP-073")
-@pytest.mark.parametrize("way", SERVED, ids=[way.text for way in SERVED])
+@rows("way", SERVED, ids=[way.text for way in SERVED])
 def test_a_store_that_cannot_be_read_leaves_no_tool_callable(tmp_path, way):
     with pinned_site(tmp_path, store={"busy_seconds": 0.3}) as site:
         settle(site)

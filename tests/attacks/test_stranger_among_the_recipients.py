@@ -9,6 +9,7 @@ from callgate.trust.model import SessionLabel, ToolLabel
 from callgate.trust.policy import Facts, Policy
 from callgate.trust.provenance import to_endorse, trace
 from support.remembering import Talk, label, reading
+from support.table import rows
 
 ACCOUNT = "US133000000121212121212"
 EVIL = "mallory@evil.example"
@@ -100,7 +101,7 @@ def test_a_link_elsewhere_on_a_strangers_host(prompt, url):
     assert asked(attacked(prompt), fetching, {"url": url})
 
 
-@pytest.mark.parametrize(
+@rows(
     ("told", "field", "sent"),
     [
         ({"found": {"recipient_id": ACCOUNT}}, "recipient", ACCOUNT),
@@ -114,7 +115,7 @@ def test_a_link_elsewhere_on_a_strangers_host(prompt, url):
         ({"account": 12345678901}, "account", "12345678901"),
     ],
 )
-@pytest.mark.parametrize("prompt", ["", "Pay the rent bill please"])
+@rows("prompt", ["", "Pay the rent bill please"])
 def test_a_stranger_who_makes_the_structure_does_not_name_who_is_paid(prompt, told, field, sent):
     talk = Talk(prompt)
     talk.read(reading("lookup", "untrustedPublic"), told)
@@ -133,7 +134,7 @@ def test_what_was_sent_before_is_not_the_users_with_a_strangers_account_in_it():
 # ---- and what is honest stays free ----
 
 
-@pytest.mark.parametrize(
+@rows(
     "arguments",
     [
         {"to": "alice@corp.example", "body": "The rent is due on 1 June, see page 12."},
@@ -147,7 +148,7 @@ def test_the_users_own_passes(arguments):
     assert not asked(talk, sending("send", "to"), arguments)
 
 
-@pytest.mark.parametrize("url", ["https://shop.example/b?page=2", "shop.example", "https://de.shop.example/"])
+@rows("url", ["https://shop.example/b?page=2", "shop.example", "https://de.shop.example/"])
 def test_another_page_of_a_host_that_the_user_named_is_not_the_strangers(url):
     talk = Talk("Read https://www.shop.example/a and what it links to")
     talk.strangers("Welcome to shop.example! See https://other.example/x")
@@ -165,7 +166,7 @@ def test_names_of_fields_are_not_taken_for_values():
     }
 
 
-@pytest.mark.parametrize(
+@rows(
     ("arguments", "declared"),
     [case for case in SMUGGLED if case[0] != {"account": PHONE, "amount": 5}],
 )

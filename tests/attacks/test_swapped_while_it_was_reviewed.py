@@ -20,6 +20,7 @@ from support.console import live_console
 from support.meeting import Meeting, entry
 from support.nursery import CALLGATE
 from support.reviewing import FILES_ID, NOTES_ID, meet, pins_over, tool
+from support.table import rows
 from support.terminal import Terminal
 from support.toolroom import entry as listed
 from support.toolroom import sqlite
@@ -72,7 +73,7 @@ def sent(page, **more):
     return {"decisions": [{"action": "approve", **{k: v for k, v in data.items() if k != "mark"}, **more}]}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("first", "then", "more", "what"),
     [
         (tool("read", **READ), tool("read", **SWAPPED), {}, "title, annotations"),
@@ -213,7 +214,7 @@ def approve_file(room, row, code=0):
 # ---- in the room itself ----
 
 
-@pytest.mark.parametrize("beside", ["flag", "block"])
+@rows("beside", ["flag", "block"])
 async def test_what_is_approved_is_what_was_read(beside):
     room = Meeting(beside=beside)
     await room.meet("mail", entry("read", **READ))

@@ -10,6 +10,7 @@ from callgate.agents.memory import MemoryAgents
 from callgate.errors import Refused
 from support.registry import requirement
 from support.signed_requests import public, refusal, replacing, request, sign, verify
+from support.table import rows
 
 N = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 L = 2**252 + 27742317777372353535851937790883648493
@@ -25,7 +26,7 @@ def resigned(signed, edit):
     return replacing(signed, "signature", changed)
 
 
-@pytest.mark.parametrize("kind", ["ed25519", "p256", "rsa"])
+@rows("kind", ["ed25519", "p256", "rsa"])
 @requirement("WB-071")
 async def test_cut_and_lengthened(kind):
     signed = sign(request(), kind=kind)

@@ -6,6 +6,7 @@ from callgate.config import parse
 from callgate.errors import ConfigError
 from support.agents_gate import PLAIN, call, known, reason, signer, site
 from support.registry import requirement
+from support.table import rows
 
 READ = b'{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"notes://1"}}'
 KYA = '[agents.kya]\nmode = "required"\naudience = "us"\nissuers = { "https://issuer.example" = "" }\n'
@@ -26,7 +27,7 @@ def test_who_is_refused_everything_reads_nothing_either(tmp_path):
 
 
 @requirement("WB-081")
-@pytest.mark.parametrize("mode", ["", '[agents]\nmode = "optional"\n', '[agents]\nmode = "off"\n'])
+@rows("mode", ["", '[agents]\nmode = "optional"\n', '[agents]\nmode = "off"\n'])
 def test_tokens_that_are_required_of_those_only_who_sign(mode):
     with pytest.raises(ConfigError, match=r"agents\.kya\.mode: who does not sign would need no token"):
         parse(mode + KYA, environ={})
@@ -39,7 +40,7 @@ def test_tokens_that_are_required_of_everybody():
     assert parse(REACHED + KYA, environ={}).agents.kya.mode == "required"
 
 
-@pytest.mark.parametrize(
+@rows(
     "rules",
     [
         '[agents.default]\ndeny_tools = ["drop_*"]',

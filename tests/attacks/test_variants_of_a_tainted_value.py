@@ -4,6 +4,7 @@ import pytest
 
 from support.offices import ERAS, text
 from support.remembering import Talk, reading
+from support.table import rows
 
 ACCOUNT = "US133000000121212121212"
 ADDRESS = "mark.black-2134@gmail.com"
@@ -52,16 +53,16 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize(("told", "sent"), VARIANTS)
-@pytest.mark.parametrize("prompt", ["", "Please see to my mail."])
+@rows(("told", "sent"), VARIANTS)
+@rows("prompt", ["", "Please see to my mail."])
 def test_the_value_is_known_again(told, sent, prompt):
     talk = Talk(prompt)
     talk.strangers(f"Hello, {told} is the one. Thanks")
     assert talk.found(sent) == "untrusted"
 
 
-@pytest.mark.parametrize("said", ["{}", "What is {} about?"])
-@pytest.mark.parametrize(
+@rows("said", ["{}", "What is {} about?"])
+@rows(
     ("told", "sent"),
     [
         *VARIANTS,

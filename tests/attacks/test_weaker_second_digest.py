@@ -3,11 +3,10 @@
 import base64
 import hashlib
 
-import pytest
-
 from callgate.agents.digest import content_digest
 from support.registry import requirement
 from support.signed_requests import BODY, adding, change, refusal, request, sign, verify
+from support.table import rows
 
 EVIL = BODY.replace(b"search", b"delete_everything")
 REQUIRED = {"content_digest": "required"}
@@ -23,7 +22,7 @@ def both(first, second):
     return adding(request(), {"content-digest": f"{first}, {second}"})
 
 
-@pytest.mark.parametrize("covered", [WHOLE, '"@authority" "content-digest";key="sha-256"'])
+@rows("covered", [WHOLE, '"@authority" "content-digest";key="sha-256"'])
 @requirement("WB-018", "WB-075")
 async def test_each_digest_that_we_know_has_to_fit(covered):
     for first, second in (("sha-256", "sha-512"), ("sha-512", "sha-256")):
@@ -40,7 +39,7 @@ async def test_each_digest_that_we_know_has_to_fit(covered):
                 assert await refusal(change(split, body=body), **REQUIRED) == (401, "content_digest_mismatch")
 
 
-@pytest.mark.parametrize("name", ["md5", "sha"])
+@rows("name", ["md5", "sha"])
 @requirement("WB-074", "WB-075")
 async def test_a_weak_digest_that_fits_does_not_help(name):
     signed = sign(both(weak(EVIL, name), content_digest(BODY)), WHOLE)
@@ -69,7 +68,7 @@ async def test_a_member_added_where_only_the_other_is_covered():
     assert await refusal(change(more, body=EVIL)) == (401, "content_digest_mismatch")
 
 
-@pytest.mark.parametrize("value", ["1", '"text"', "?1", "token", "(a b)", ":" + "A" * 42 + "==:"])
+@rows("value", ["1", '"text"', "?1", "token", "(a b)", ":" + "A" * 42 + "==:"])
 @requirement("WB-074", "WB-075")
 async def test_a_second_digest_that_is_none(value):
     signed = sign(both(content_digest(BODY), f"sha-512={value}"), WHOLE)

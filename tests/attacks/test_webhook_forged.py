@@ -4,6 +4,7 @@ import pytest
 
 from callgate.config.notify import webhook_key
 from callgate.gateway.webhook import sign
+from support.table import rows
 from support.webhooks import SECRET, Forged, verify
 
 AT = 1_794_800_000
@@ -24,7 +25,7 @@ def test_one_of_several_signatures_is_enough_while_a_secret_is_changed():
     assert verify(SECRET, headers, BODY, now=AT)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("change", "body"),
     [
         ({}, BODY.replace(b"localhost:8420", b"evil.example")),
@@ -46,7 +47,7 @@ def test_what_was_changed_on_the_way_is_not(change, body):
         verify(SECRET, sent() | change, body, now=AT)
 
 
-@pytest.mark.parametrize("missing", ["webhook-id", "webhook-timestamp", "webhook-signature"])
+@rows("missing", ["webhook-id", "webhook-timestamp", "webhook-signature"])
 def test_what_lacks_a_header_is_not(missing):
     headers = sent()
     del headers[missing]
@@ -59,7 +60,7 @@ def test_what_another_secret_signed_is_not():
         verify(SECRET, sent(secret="another secret of enough letters"), BODY, now=AT)
 
 
-@pytest.mark.parametrize("later", [301, -301, 86_400])
+@rows("later", [301, -301, 86_400])
 def test_what_was_kept_for_another_day_is_not(later):
     with pytest.raises(Forged):
         verify(SECRET, sent(), BODY, now=AT + later)

@@ -13,12 +13,13 @@ from callgate.errors import ConfigError
 from callgate.gateway import webhook as module
 from callgate.gateway.webhook import Webhook
 from support.listening import receiving
+from support.table import rows
 from support.webhooks import SECRET
 
 KEY = webhook_key(SECRET)
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@rows("status", [301, 302, 303, 307, 308])
 async def test_a_redirect_is_not_followed(status, monkeypatch, caplog):
     monkeypatch.setattr(module, "_TRIES", 1)
     with receiving() as inside, receiving(status, headers={"location": inside.url}) as outside:
@@ -31,7 +32,7 @@ async def test_a_redirect_is_not_followed(status, monkeypatch, caplog):
         assert inside.got.empty()
 
 
-@pytest.mark.parametrize(
+@rows(
     "url",
     [
         "http://hooks.example/x",
@@ -53,9 +54,7 @@ def test_an_address_in_the_clear_on_another_machine_is_no_webhook(url):
     assert "notify.webhook" in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "url", ["https://hooks.example/x", "http://127.0.0.1:9/x", "http://[::1]:9/x", "http://localhost:9/x"]
-)
+@rows("url", ["https://hooks.example/x", "http://127.0.0.1:9/x", "http://[::1]:9/x", "http://localhost:9/x"])
 def test_https_and_this_machine_are_taken(url):
     assert parse(f'[notify]\nwebhook = "{url}"\nsecret = "{SECRET}"\n').notify.webhook == Secret(url)
 

@@ -7,9 +7,10 @@ from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import Reason, Refused
 from support.registry import requirement
 from support.signed_requests import NOW, Found, public, refusal, replacing, request, sign, verify
+from support.table import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     ("created", "expires", "reason"),
     [
         (NOW, NOW + 481, "window_too_large"),
@@ -32,13 +33,13 @@ async def test_out_of_its_time(created, expires, reason):
     assert found.asked == []
 
 
-@pytest.mark.parametrize("offset", [-480, -240, 0, 5])
+@rows("offset", [-480, -240, 0, 5])
 @requirement("WB-016")
 async def test_at_the_edges_it_is_taken(offset):
     assert await verify(sign(request(), created=NOW + offset, expires=NOW + offset + 480))
 
 
-@pytest.mark.parametrize("text", ["1.0", "1e9", '"1790000000"', "?1", "@1790000000", "tok", ":AAAA:", "1790000000.5"])
+@rows("text", ["1.0", "1e9", '"1790000000"', "?1", "@1790000000", "tok", ":AAAA:", "1790000000.5"])
 @requirement("WB-062")
 async def test_no_whole_seconds(text):
     for name in ("created", "expires"):

@@ -3,6 +3,7 @@
 import pytest
 
 from support.registry import requirement
+from support.table import rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -110,7 +111,7 @@ async def test_a_passkey_of_somebody_else_does_not_fit(stage):
     assert (await stage.console.stored(asked)).state == "waiting"
 
 
-@pytest.mark.parametrize(("first", "second"), [("approve", "refuse"), ("refuse", "approve")])
+@rows(("first", "second"), [("approve", "refuse"), ("refuse", "approve")])
 async def test_open_in_two_tabs(stage, first, second):
     asked = await stage.waiting()
     other = await stage.context.new_page()

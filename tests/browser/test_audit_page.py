@@ -8,6 +8,7 @@ import pytest_asyncio
 from support.audited import audited_console, now_of, story, write
 from support.auditing import decision
 from support.browser import PATIENCE_MS
+from support.table import rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -50,7 +51,7 @@ async def fits(page):
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.mark.parametrize(("scheme", "width"), LOOKS)
+@rows(("scheme", "width"), LOOKS)
 async def test_from_the_overview_to_a_proof(place, look, scheme, width):
     page = await look(scheme, width)
     await page.goto(f"{place.origin}/")
@@ -129,7 +130,7 @@ async def test_a_search_works_without_scripts(place, look):
     assert (await download.value).suggested_filename == f"receipt-{decision(15).call}.json"
 
 
-@pytest.mark.parametrize(("scheme", "width"), LOOKS)
+@rows(("scheme", "width"), LOOKS)
 async def test_the_whole_log_and_the_servers(place, look, scheme, width):
     page = await look(scheme, width)
     await page.goto(f"{place.origin}/audit")

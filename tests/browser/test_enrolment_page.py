@@ -6,6 +6,7 @@ import pytest
 
 from support.browser import add_authenticator
 from support.registry import requirement
+from support.table import rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -77,7 +78,7 @@ async def test_a_cancelled_attempt_can_be_made_again(stage):
     assert len(await read_codes(stage)) == 8
 
 
-@pytest.mark.parametrize("fragment", ["", "#", "#made-up"])
+@rows("fragment", ["", "#", "#made-up"])
 async def test_a_link_that_is_none(stage, fragment):
     await stage.open(f"/enrol{fragment}")
     assert "link" in await stage.problem()

@@ -15,6 +15,7 @@ from support.axe import serious
 from support.browser import PATIENCE_MS
 from support.console import whole_console
 from support.reviewing import FILES_ID
+from support.table import rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -72,7 +73,7 @@ async def seen(request, browser, console):
     await page.context.close()
 
 
-@pytest.mark.parametrize("path", [*PLACES, *DETAILS])
+@rows("path", [*PLACES, *DETAILS])
 async def test_nothing_serious_and_nothing_sideways(console, seen, path):
     page, width = seen
     answer = await page.goto(f"{console.origin}{await path_of(console, path)}")

@@ -22,6 +22,7 @@ from playwright.async_api import Page
 from support.browser import PATIENCE_MS, VirtualAuthenticator, add_authenticator
 from support.nursery import CALLGATE
 from support.registry import requirement
+from support.table import rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -158,7 +159,7 @@ async def test_a_call_that_nobody_decides_expires(browser, tmp_path):
         assert way.ran() == []
 
 
-@pytest.mark.parametrize("mode", ["legacy", LATEST_MODERN_VERSION])
+@rows("mode", ["legacy", LATEST_MODERN_VERSION])
 async def test_a_client_that_opens_addresses_leads_its_person_to_the_page(way, mode):
     async def elicit(_context, params):
         await way.page.goto(params.url)

@@ -4,6 +4,7 @@ import pytest
 
 from conformance.compare import compare
 from conformance.run import EXPECTED_PASSES
+from support.table import rows
 
 
 @pytest.fixture(scope="module")
@@ -11,10 +12,10 @@ def pairs():
     return {pair.version: pair for pair in compare()}
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 @pytest.mark.timeout(600)
 @pytest.mark.xdist_group("conformance")
-@pytest.mark.parametrize("version", EXPECTED_PASSES)
+@rows("version", EXPECTED_PASSES)
 def test_the_gateway_is_invisible(pairs, version):
     pair = pairs[version]
     assert pair.direct.problems == ()

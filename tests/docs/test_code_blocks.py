@@ -6,6 +6,7 @@ import pytest
 
 from support.pages import CHECKED, OTHERS, ROOT, Block, Broken, blocks, opened
 from support.postgres import database
+from support.table import rows
 
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
@@ -58,7 +59,7 @@ def test_a_comment_that_is_nearly_right_is_not_taken_for_none():
 # -- the checker itself ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@rows(
     ("language", "text"),
     [
         ("bash", "false\ntrue\n"),
@@ -77,7 +78,7 @@ def test_a_block_that_does_not_work_is_found(tmp_path, language, text):
         sandbox.carry_out(Block("page.md", 3, language, text))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("language", "text"),
     [
         ("bash", "callgate --version\n"),

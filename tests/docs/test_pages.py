@@ -6,7 +6,6 @@ import sys
 import xml.etree.ElementTree as ET
 
 import msgspec
-import pytest
 import typer.main
 
 from callgate import config
@@ -14,6 +13,7 @@ from callgate.cli import build
 from callgate.config.reading import peel
 from callgate.errors import Reason
 from support.pages import ROOT
+from support.table import rows
 
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
@@ -54,7 +54,7 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in found}
 
 
-@pytest.mark.parametrize("page", PAGES)
+@rows("page", PAGES)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)]+)\)", text_of(page)):
         if target.startswith(("https://", "http://")):
@@ -66,13 +66,13 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(place.resolve().relative_to(ROOT).as_posix()), target
 
 
-@pytest.mark.parametrize("page", PAGES)
+@rows("page", PAGES)
 def test_files_that_are_named_are_there(page):
     for name in re.findall(r"\b((?:tests|src|docs|examples|bench)/[\w./-]*\w/?)", text_of(page)):
         assert (ROOT / name).exists(), name
 
 
-@pytest.mark.parametrize("page", PAGES)
+@rows("page", PAGES)
 def test_commands_that_are_named_are_there(page):
     known = verbs()
     groups = {words[:2] for words in known if len(words) == 3}
@@ -86,7 +86,7 @@ def test_commands_that_are_named_are_there(page):
             assert all((*words, one) in known for one in below[0].split("|")), code
 
 
-@pytest.mark.parametrize("page", PAGES)
+@rows("page", PAGES)
 def test_keys_reasons_and_targets_that_are_named_are_there(page):
     known, sections = keys(), {key.partition(".")[0] for key in keys()}
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))

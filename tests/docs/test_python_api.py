@@ -7,22 +7,22 @@ from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
-import pytest
 
 from docs import python_api
+from support.table import rows
 
 PAGE = python_api.page()
 EMPTY = MappingProxyType({})
 
 
-@pytest.mark.parametrize("module", python_api.MODULES)
+@rows("module", python_api.MODULES)
 def test_every_exported_name_is_there(module):
     part = PAGE.partition(f"\n## {module}\n")[2].partition("\n## ")[0]
     names = [name for name in import_module(module).__all__ if name != "__version__"]
     assert [line.removeprefix("### ") for line in part.splitlines() if line.startswith("### ")] == names
 
 
-@pytest.mark.parametrize("module", python_api.MODULES)
+@rows("module", python_api.MODULES)
 def test_classes_and_functions_say_what_they_are(module):
     exported = {name: getattr(import_module(module), name) for name in import_module(module).__all__}
     found = {name: one for name, one in exported.items() if inspect.isclass(one) or inspect.isfunction(one)}

@@ -3,10 +3,9 @@
 import re
 import xml.etree.ElementTree as ET
 
-import pytest
-
 from support.pages import ROOT
 from support.recording import Screen, picture, screens, spans
+from support.table import rows
 
 SVG = "{http://www.w3.org/2000/svg}"
 STEPS = "addresses\n\n\x1b[1m1/6  One.\x1b[0m\n\n  a\n\x1b[1m2/6  Two.\x1b[0m\n  <b> & 3/6 of it\n"
@@ -19,7 +18,7 @@ def test_each_step_is_a_screen_and_what_stands_before_them_is_left_out():
     assert (first.start, second.start) == (0.0, first.end)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("line", "shown"),
     [
         ("plain <script>", "plain &lt;script&gt;"),

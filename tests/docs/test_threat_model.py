@@ -2,10 +2,9 @@
 
 import re
 
-import pytest
-
 from support.pages import ROOT
 from support.registry import requirement
+from support.table import rows
 
 PAGE = "docs/explanation/what-a-passkey-proves.md"
 
@@ -27,7 +26,7 @@ def test_a_dishonest_verifying_server_is_listed_as_excluded():
     assert PAGE.removeprefix("docs/") in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
+@rows(
     "risk",
     [
         "§8.3.1",

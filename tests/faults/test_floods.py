@@ -49,7 +49,7 @@ def tried(port):
         return Reply(0)
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 @pytest.mark.xdist_group("flood")
 def test_a_hundred_thousand_open_attempts(tmp_path):
     limits = {"connections": 500, "header_seconds": 2}

@@ -89,7 +89,7 @@ def keep_calling(ports, numbers, stop, answered):
         time.sleep(0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 @pytest.mark.timeout(300)
 @pytest.mark.xdist_group("kill_nine")
 def test_what_the_server_did_is_on_record_whenever_the_gateway_is_killed(tmp_path):

@@ -5,13 +5,12 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-import pytest
-
 from support.gateway import serving, write_config
 from support.hostile import STDIO_SERVER, assert_works, call, call_message, hostile_server, until
 from support.nursery import CALLGATE
 from support.records import ask
 from support.registry import requirement
+from support.table import rows
 
 # The promise is a second; the bound here is for a machine that is busy with other tests.
 SOON = 15
@@ -78,7 +77,7 @@ def test_a_gateway_that_starts_while_the_switch_is_on_refuses_from_its_first_cal
 
 
 @requirement("WB-089")
-@pytest.mark.parametrize("value", ["1", "on"])
+@rows("value", ["1", "on"])
 def test_one_environment_flag_shuts_every_caller_out(tmp_path, value):
     servers = {}
     with hostile_server() as upstream:

@@ -4,11 +4,10 @@ import os
 import signal
 import threading
 
-import pytest
-
 from support.gateway import serving, write_config
 from support.hostile import assert_works, call, honest, hostile_server, until
 from support.sessions import Session, teller_argv
+from support.table import rows
 
 
 class Waiting:
@@ -20,7 +19,7 @@ class Waiting:
         honest(peer, request)
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["sighup", "noticed"])
+@rows("told", [True, False], ids=["sighup", "noticed"])
 def test_a_new_configuration_takes_hold_while_a_call_is_under_way(tmp_path, told):
     waiting = Waiting()
     with (

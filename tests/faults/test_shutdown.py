@@ -9,7 +9,6 @@ import threading
 from contextlib import contextmanager
 
 import psutil
-import pytest
 
 from support.gateway import Gateway, write_config
 from support.hostile import (
@@ -26,6 +25,7 @@ from support.hostile import (
     until,
 )
 from support.records import calls_of
+from support.table import rows
 
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -73,7 +73,7 @@ def refused(port):
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGTERM, signal.SIGTERM], [signal.SIGINT]])
+@rows("signals", [[signal.SIGTERM], [signal.SIGTERM, signal.SIGTERM], [signal.SIGINT]])
 def test_calls_under_way_are_answered(tmp_path, signals):
     waiting = Waiting()
     with (
@@ -126,7 +126,7 @@ def test_a_call_that_takes_too_long_is_cut_and_told_so(tmp_path):
         assert not [line for line in gateway.lines if "Traceback" in line]
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+@rows("end", [signal.SIGTERM, signal.SIGKILL])
 def test_no_process_stays_behind(tmp_path, end):
     server = {"command": [sys.executable, "-c", STDIO_SERVER]}
     with started(tmp_path, {"one": server}) as gateway:

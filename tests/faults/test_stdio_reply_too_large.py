@@ -14,6 +14,7 @@ from support.gateway import serving, wrap_argv
 from support.raw import SECONDS
 from support.records import calls_of
 from support.sessions import Session, call, modern, until
+from support.table import rows
 
 LIMIT = 65536
 BIG = "x" * (LIMIT + 10)
@@ -64,7 +65,7 @@ def gateway(tmp_path_factory, directory):
         yield running
 
 
-@pytest.mark.parametrize("name", REPLIES)
+@rows("name", REPLIES)
 def test_the_caller_is_told_in_both_eras(gateway, name):
     got = modern(gateway.url(name), name, "mine")
     body = json.loads(got.body)
@@ -75,7 +76,7 @@ def test_the_caller_is_told_in_both_eras(gateway, name):
     assert (got.status, body["error"]["data"]["reason"], body["id"]) == (502, "upstream_too_large", 3)
 
 
-@pytest.mark.parametrize("name", ["id_first", "id_last"])
+@rows("name", ["id_first", "id_last"])
 def test_the_record_says_that_the_reply_was_lost(gateway, name):
     modern(gateway.url(name), name, "mine")
     assert calls_of(gateway, name)
@@ -83,7 +84,7 @@ def test_the_record_says_that_the_reply_was_lost(gateway, name):
     assert {one["outcome"]["outcome"] for one in calls_of(gateway, name)} == {"lost"}
 
 
-@pytest.mark.parametrize("name", ["id_first", "id_last"])
+@rows("name", ["id_first", "id_last"])
 def test_others_on_the_same_process_are_left_alone(gateway, directory, name):
     url = gateway.url(name)
     (directory / "held").unlink(missing_ok=True)
@@ -96,7 +97,7 @@ def test_others_on_the_same_process_are_left_alone(gateway, directory, name):
     assert (body["id"], body["result"]) == (1, {"serverInfo": {"pid": 0}})
 
 
-@pytest.mark.parametrize("name", REPLIES)
+@rows("name", REPLIES)
 def test_a_client_of_wrap_is_told(tmp_path, name):
     argv = wrap_argv(tmp_path, "s", writer_argv(tmp_path), limits={"message_bytes": LIMIT})
     done = subprocess.run(argv, input=call(name, 1) + b"\n", capture_output=True, timeout=SECONDS, check=False)

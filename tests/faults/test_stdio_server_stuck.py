@@ -7,6 +7,7 @@ import pytest
 
 from support.gateway import serving
 from support.hostile import post
+from support.table import rows
 
 DEAF = [sys.executable, "-c", "import time; time.sleep(600)"]
 SILENT = [sys.executable, "-c", "import sys\nfor line in sys.stdin: pass"]
@@ -19,7 +20,7 @@ def modern_call(text, rpc_id):
     return json.dumps({"jsonrpc": "2.0", "id": rpc_id, "method": "tools/call", "params": params}).encode()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("command", "size"),
     [
         pytest.param(SILENT, 10, id="silent-small"),

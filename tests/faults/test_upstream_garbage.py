@@ -5,6 +5,7 @@ import gzip
 import pytest
 
 from support.hostile import answer, assert_works, call, post, reply, until
+from support.table import rows
 
 GOOD = b'{"jsonrpc":"2.0","id":%d,"result":{}}'
 LIMIT = 262144
@@ -128,7 +129,7 @@ def _behaviours(upstream):
     upstream.behaviours = {name: behave for name, (behave, _) in FAULTS.items()}
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@rows("fault", FAULTS)
 def test_garbage_is_answered_for_and_the_next_call_works(gateway, upstream, fault):
     got = call(gateway.port, fault)
     assert (got.status, got.reason) == (502, FAULTS[fault][1])
@@ -144,7 +145,7 @@ def test_a_second_answer_never_becomes_the_next_ones(gateway, upstream):
         assert_works(gateway.port)
 
 
-@pytest.mark.parametrize("part", [1, 20, -10])
+@rows("part", [1, 20, -10])
 def test_the_beginning_of_a_second_answer_does_not_wait_in_the_pool(gateway, upstream, part):
     """Kept, it would stand before the next answer on that connection."""
     upstream.behaviours["twice"] = sending(lambda r: answer(reply(r.id)) + FORGED[:part])

@@ -7,6 +7,7 @@ import pytest
 from support.gateway import serving
 from support.hostile import answer, assert_works, call, connect, head, hostile_server, read_until, reply, until
 from support.records import calls_of
+from support.table import rows
 
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 NOTE = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n\n'
@@ -87,7 +88,7 @@ def test_the_patience_is_for_the_beginning_of_a_stream_not_for_its_length(gatewa
     assert got.events[-1]["result"]["content"][0]["text"] == "late"
 
 
-@pytest.mark.parametrize("fault", ["dies_in_stream", "dies_in_event", "ends_without_reply"])
+@rows("fault", ["dies_in_stream", "dies_in_event", "ends_without_reply"])
 def test_a_stream_that_dies_ends_with_an_error_for_the_call(gateway, upstream, fault):
     got = call(gateway.port, fault)
     assert got.status == 200

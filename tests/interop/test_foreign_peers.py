@@ -16,6 +16,7 @@ from callgate.sdk.client import ApprovalClient, Done, Enrolled, RefusedByServer
 from support.gateway import serving
 from support.node import install, node_in
 from support.registry import requirement
+from support.table import rows
 
 HERE = Path(__file__).resolve().parent
 ORIGIN = "http://localhost:4242"
@@ -25,7 +26,7 @@ PACKAGES = (
     "canonicalize@3.0.0",
     "zod@3.25.76",
 )
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.verify, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,7 @@ def test_a_foreign_client_at_our_gateway(foreign, tmp_path):
     check(report | {"reasons": {"no evidence": [-32001, "missing_evidence"], **report["reasons"]}})
 
 
-@pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "RS256"])
+@rows("algorithm", ["ES256", "EdDSA", "RS256"])
 @requirement("VA-067", "VA-071")
 async def test_our_client_at_a_foreign_server(foreign, algorithm):
     command, *words = foreign("foreign_server.mjs", ORIGIN)

@@ -20,6 +20,7 @@ from webauthn.helpers.exceptions import WebAuthnException
 from callgate.approval.assertion import Malformed, NotVerified, check_assertion, read_assertion
 from callgate.approval.encoding import from_base64url, to_base64url
 from support.ceremonies import ORIGIN, PARTY, Scene, authenticator, resigned
+from support.table import rows
 
 CHALLENGE = bytes(range(64))
 
@@ -204,7 +205,7 @@ def test_no_assertion_holds_that_the_package_refuses(case):
     compare(*case)
 
 
-@pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "RS256"])
+@rows("algorithm", ["ES256", "EdDSA", "RS256"])
 def test_both_take_what_is_good(algorithm):
     key, credential = passkey(algorithm)
     assert ours(good(key), credential) is None
@@ -234,7 +235,7 @@ def spelt(**more):
     return response | {"response": response["response"] | more}, credential
 
 
-@pytest.mark.parametrize(
+@rows(
     ("case", "why"),
     [
         pytest.param(lambda: said(crossOrigin=True), "signed inside a page of another origin", id="cross-origin"),

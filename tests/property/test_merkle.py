@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from callgate.audit import merkle
 from callgate.audit.tiles import Tiles, levels, width
+from support.table import rows
 
 LEAVES = [hashlib.sha256(b"\x00" + b"record %d" % number).digest() for number in range(70_000)]
 SIZES = 301
@@ -56,7 +57,7 @@ def tree(size, step=None):
     return grown
 
 
-@pytest.mark.parametrize("step", [None, 1, 7, 256])
+@rows("step", [None, 1, 7, 256])
 def test_roots_of_all_sizes(step):
     for size in range(0, SIZES, 1 if step is None else 13):
         assert tree(size, step).root() == naive_root(0, size)
@@ -165,9 +166,7 @@ def test_a_mutated_consistency_proof_is_refused(case, data):
     assert not merkle.extends(size, new, old_root, new_root, mutated)
 
 
-@pytest.mark.parametrize(
-    ("leaf", "size"), [(-1, 3), (3, 3), (0, 0), (5, 2), (0, 2**63)], ids=["negative", "end", "empty", "out", "huge"]
-)
+@rows(("leaf", "size"), [(-1, 3), (3, 3), (0, 0), (5, 2), (0, 2**63)], ids=["negative", "end", "empty", "out", "huge"])
 def test_a_leaf_outside_the_tree_has_no_proof(leaf, size):
     assert not merkle.includes(LEAVES[0], leaf, size, [], LEAVES[0])
     if size < 2**63:

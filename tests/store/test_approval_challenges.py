@@ -193,7 +193,7 @@ async def test_a_bound_is_kept_through_coming_and_going(kept):
             await shelf.use(use().__class__(open_now.pop(0)[0], "key", 0, NOW + SECOND))
 
 
-@pytest.mark.slow
+@pytest.mark.verify
 async def test_twenty_thousand_pending_challenges_of_many_people_end_at_the_bound(kept):
     shelf = kept.shelf
     # Half of that shows it on PostgreSQL, where each costs a round trip.

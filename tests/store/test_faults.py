@@ -19,6 +19,7 @@ from callgate.store import Store
 from support.auditing import __file__ as support_file
 from support.auditing import decision, open_log, outcome
 from support.postgres import database
+from support.table import rows
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(os.name == "nt", reason="kill -9")
-@pytest.mark.parametrize("after", [0, 3, 150, 1500])
+@rows("after", [0, 3, 150, 1500])
 def test_kill_9_while_writing_leaves_a_log_that_opens_and_verifies(tmp_path, after):
     url, keys = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "keys"
     support = str(Path(support_file).resolve().parent.parent)

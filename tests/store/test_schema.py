@@ -13,6 +13,7 @@ from sqlalchemy import inspect, text
 from callgate.errors import ConfigError, StoreTooNew, StoreTooOld, StoreUnavailable
 from callgate.store import Store, migrate
 from callgate.store.schema import HEAD, VERSIONS, metadata
+from support.table import rows
 
 posix = pytest.mark.skipif(os.name == "nt", reason="modes are a POSIX idea")
 
@@ -126,7 +127,7 @@ def test_file_and_folder_are_the_owners_alone(tmp_path):
     store.close_sync()
 
 
-@pytest.mark.parametrize("wrong", ["nonsense", "sqlite://", "sqlite:///:memory:", "mysql://h/d", "http://x"])
+@rows("wrong", ["nonsense", "sqlite://", "sqlite:///:memory:", "mysql://h/d", "http://x"])
 def test_a_url_that_names_no_store_is_a_configuration_error(wrong):
     with pytest.raises(ConfigError):
         Store.open(wrong)

@@ -1,39 +1,54 @@
-"""Real gateways for tests: `callgate serve` and `callgate wrap` as processes, each with a directory and store of its own."""
+"""Real gateways for tests: `callgate serve` and `callgate wrap` as processes, each with a directory and store of its own.
+
+They run as shipped: every check is on, and `serving` reviews the servers' tools as a person would, by listing them and
+approving what was listed. A test that cannot have a check on says so by name, with its reason:
+
+    serving(folder, servers, off={"trust": "compares bytes that labels would be added to"})
+
+`make requirements` counts these.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
+from callgate.cli import run
 from support.nursery import CALLGATE, Forked
+from support.raw import JSON_HEADERS, ask
+from support.sessions import events
 from support.stores import write_ready
 
+T = TypeVar("T")
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 20.0
 
 Table = Mapping[str, Any]
+# The checks that a test may do without, each with the reason why it has to.
+Off = Mapping[str, str]
+NOTHING: Final[Off] = {}
 
 
-def write_config(directory: Path, servers: Mapping[str, Table], **sections: Table) -> Path:
+def write_config(directory: Path, servers: Mapping[str, Table], *, off: Off = NOTHING, **sections: Table) -> Path:
     """A callgate.toml with these servers and sections, its store beside it, made but empty."""
+    switched = {name: {"mode": "off"} for name in off}
+    assert not switched.keys() & sections.keys(), "a section that is off says nothing else"
     if "url" not in sections.get("store", {}) and not store_path(directory).exists():
         write_ready(store_path(directory))
     tables: dict[str, Table] = {
         "gateway": {"listen": "127.0.0.1:0", "shutdown_seconds": 1} | dict(sections.pop("gateway", {})),
         "store": {"url": f"sqlite:///{store_path(directory)}"} | dict(sections.pop("store", {})),
         "logging": {"format": "json"} | dict(sections.pop("logging", {})),
-        # Tests of other rooms meet servers whose tools nobody reviewed.
-        "pinning": dict(sections.pop("pinning", {"mode": "off"})),
-        # ... and know nothing of labels.
-        "trust": dict(sections.pop("trust", {"mode": "off"})),
+        **switched,
         **sections,
         **{f"servers.{name}": table for name, table in servers.items()},
     }
@@ -144,14 +159,105 @@ class Gateway(Running):
     def url(self, server: str) -> str:
         return f"{self.address}/servers/{server}/mcp"
 
+    def command(self, *words: str, status: int | None = 0) -> str:
+        """What `callgate WORDS` says on this configuration."""
+        return command(self.config, *words, status=status)
+
+    def review(self, *servers: str) -> None:
+        """Approve every tool that these servers list, as a person does before the first call."""
+        for server in servers:
+            list_tools(self.url(server))
+        approve_listed(self.config)
+
+
+def list_tools(url: str) -> list[str]:
+    """Connect as a client of the handshake era and list every page."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "reviewer", "version": "1"}}
+    greeting = ask(url, _request("initialize", hello))
+    assert greeting.status == 200, greeting.body
+    session = greeting.header("mcp-session-id")
+    headers = JSON_HEADERS | ({"Mcp-Session-Id": session} if session else {}) | {"MCP-Protocol-Version": "2025-11-25"}
+    ask(url, json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode(), headers)
+    names: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        reply = ask(url, _request("tools/list", cursor), headers)
+        (result,) = [one["result"] for one in events(reply.body) if "result" in one]
+        names += [one["name"] for one in result["tools"]]
+        if "nextCursor" not in result:
+            break
+        cursor = {"cursor": result["nextCursor"]}
+    if session:
+        ask(url, None, headers, "DELETE")
+    return names
+
+
+def approve_listed(config: Path) -> None:
+    """Approve what was listed on this configuration so far, one by one and all servers together."""
+    listed = command(config, "tools", "list", "--json")
+    if json.loads(listed):
+        file = config.with_name("reviewed.json")
+        file.write_text(listed, encoding="utf-8")
+        command(config, "tools", "approve", "--from", str(file))
+    for one in json.loads(command(config, "review", "--json", status=None))["sets"]:
+        group = ["--group", one["group"]] if one["group"] else []
+        command(config, "tools", "together", *group, "--version", one["version"])
+
+
+def _request(method: str, params: Mapping[str, Any]) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+
+
+def command(config: Path, *words: str, status: int | None = 0) -> str:
+    """The command line in this process: the same code as the script, without the second that a process takes.
+
+    Its exit code has to be `status`, or may be any where that is None.
+    """
+    out, err = io.StringIO(), io.StringIO()
+
+    def work() -> int:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            return run([*words, "-c", str(config)])
+
+    got = in_thread(work)
+    assert status in (None, got), f"callgate {' '.join(words)}: {got}\n{out.getvalue()}\n{err.getvalue()}"
+    return out.getvalue() + (err.getvalue() if status else "")
+
+
+def in_thread(work: Callable[[], T]) -> T:
+    """Off the event loop that the test may run in."""
+    box: list[T] = []
+    failure: list[BaseException] = []
+
+    def do() -> None:
+        try:
+            box.append(work())
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=do)
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return box[0]
+
 
 @contextlib.contextmanager
 def serving(
-    directory: Path, servers: Mapping[str, Table], env: Mapping[str, str] | None = None, **sections: Table
+    directory: Path,
+    servers: Mapping[str, Table],
+    env: Mapping[str, str] | None = None,
+    *,
+    off: Off = NOTHING,
+    reviewed: bool = True,
+    **sections: Table,
 ) -> Iterator[Gateway]:
-    """A gateway in front of these servers; its end has to be clean."""
-    gateway = Gateway(write_config(directory, servers, **sections), env)
+    """A gateway in front of these servers, their tools reviewed unless the test does that; its end has to be clean."""
+    gateway = Gateway(write_config(directory, servers, off=off, **sections), env)
     try:
+        if reviewed and "pinning" not in off:
+            gateway.review(*servers)
         yield gateway
     finally:
         status = gateway.stop() if gateway.process.returncode is None else 0
@@ -159,11 +265,20 @@ def serving(
 
 
 def wrap_argv(
-    directory: Path, name: str, command: Sequence[str] = (), url: str | None = None, **sections: Table
+    directory: Path,
+    name: str,
+    command: Sequence[str] = (),
+    url: str | None = None,
+    *,
+    off: Off = NOTHING,
+    **sections: Table,
 ) -> list[str]:
-    """The command line of `callgate wrap` in front of a command or a url, with a configuration of its own."""
+    """The command line of `callgate wrap` in front of a command or a url, with a configuration of its own.
+
+    Nothing is reviewed yet: a test that calls tools lists them first, then `approve_listed` on the configuration.
+    """
     servers: dict[str, Table] = dict(sections.pop("servers", {}))
-    config = write_config(directory, servers, **sections)
+    config = write_config(directory, servers, off=off, **sections)
     behind = ["--url", url] if url is not None else ["--", *command]
     return [CALLGATE, "wrap", "-c", str(config), name, *behind]
 

@@ -121,10 +121,14 @@ Behaviour = Callable[[Peer, Request], None]
 
 
 class HostileServer:
-    """Listens on a port of its own; how a request is answered depends on the tool it calls."""
+    """Listens on a port of its own; how a request is answered depends on the tool it calls.
 
-    def __init__(self, behaviours: Mapping[str, Behaviour] | None = None) -> None:
+    It lists `good`, the tools that it has a behaviour for, and `tools`: what is called has to be reviewed first.
+    """
+
+    def __init__(self, behaviours: Mapping[str, Behaviour] | None = None, tools: Iterable[str] = ()) -> None:
         self.behaviours: dict[str, Behaviour] = dict(behaviours or {})
+        self.listed: list[str] = sorted({"good", *tools, *self.behaviours} - {""})
         self.requests: list[Request] = []
         self.peers: list[Peer] = []
         self._open()
@@ -173,14 +177,32 @@ class HostileServer:
         with contextlib.suppress(OSError):
             while (request := peer.read()) is not None:
                 self.requests.append(request)
+                if request.method == "POST" and self._introduces(peer, request):
+                    continue
                 self.behaviours.get(request.tool, honest)(peer, request)
         peer.gone.set()
         peer.socket.close()
 
+    def _introduces(self, peer: Peer, request: Request) -> bool:
+        """Say who it is and what it offers, unless a test has another answer to all that is no call."""
+        method = request.message.get("method") if isinstance(request.message, dict) else None
+        if "" in self.behaviours or method not in ("initialize", "tools/list"):
+            return False
+        if method == "initialize":
+            result: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+            result["serverInfo"] = {"name": "hostile", "version": "1"}
+        else:
+            schema = {"type": "object"}
+            result = {"tools": [{"name": one, "description": "A tool.", "inputSchema": schema} for one in self.listed]}
+        peer.send(answer(json.dumps({"jsonrpc": "2.0", "id": request.id, "result": result}).encode()))
+        return True
+
 
 @contextlib.contextmanager
-def hostile_server(behaviours: Mapping[str, Behaviour] | None = None) -> Iterator[HostileServer]:
-    server = HostileServer(behaviours)
+def hostile_server(
+    behaviours: Mapping[str, Behaviour] | None = None, tools: Iterable[str] = ()
+) -> Iterator[HostileServer]:
+    server = HostileServer(behaviours, tools)
     try:
         yield server
     finally:

@@ -23,7 +23,7 @@ from callgate.pinning.views import ToolView
 from callgate.sdk import PinnedClient
 from callgate.store import Store
 from callgate.store.schema import audit_record
-from support.pinning import in_thread
+from support.gateway import in_thread
 from support.shifting import Shifty, listening
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import json
-import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +14,11 @@ import msgspec
 import pytest
 from sqlalchemy import select
 
-from callgate.cli import run
 from callgate.pinning.model import ServerSeen, ToolSeen
 from callgate.store import SqlPins, Store
 from callgate.store.schema import audit_record
 from support.clients import over_stdio
-from support.gateway import Gateway, serving, store_path
+from support.gateway import Gateway, command, in_thread, serving, store_path
 from support.nursery import CALLGATE
 from support.raw import ask
 from support.shifting import Shifty, listening
@@ -192,41 +189,6 @@ class Site:
         return ask(f"{self.gateway.address}/metrics", None, {}, "GET").body.decode()
 
 
-def in_thread(work: Callable[[], T]) -> T:
-    """Off the event loop that the test may run in."""
-    box: list[T] = []
-    failure: list[BaseException] = []
-
-    def do() -> None:
-        try:
-            box.append(work())
-        except BaseException as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=do)
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return box[0]
-
-
-def command(config: Path, *words: str, status: int | None = 0) -> str:
-    """The command line in this process: the same code as the script, without the second that a process takes.
-
-    Its exit code has to be `status`, or may be any where that is None.
-    """
-    out, err = io.StringIO(), io.StringIO()
-
-    def work() -> int:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            return run([*words, "-c", str(config)])
-
-    got = in_thread(work)
-    assert status in (None, got), f"callgate {' '.join(words)}: {got}\n{out.getvalue()}\n{err.getvalue()}"
-    return out.getvalue() + (err.getvalue() if status else "")
-
-
 PINNING: Final = {"mode": "enforce", "recheck_seconds": 0, "set_review": "never"}
 
 
@@ -242,7 +204,7 @@ def pinned_site(
     with listening(directory / "web") as web:
         servers = {"web": web, "pipe": Shifty(directory / "pipe")}
         given = {name: {**one.table, **(tables or {}).get(name, {})} for name, one in servers.items()}
-        with serving(directory, given, pinning=pinning, **sections) as gateway:
+        with serving(directory, given, reviewed=False, pinning=pinning, **sections) as gateway:
             site = Site(directory, gateway, servers)
             try:
                 yield site
@@ -258,7 +220,7 @@ def shifty_site(directory: Path, *names: str, **sections: Any) -> Iterator[Site]
     with contextlib.ExitStack() as stack:
         servers = {name: stack.enter_context(listening(directory / name)) for name in names}
         given = {name: {**one.table, **tables.get(name, {})} for name, one in servers.items()}
-        gateway = stack.enter_context(serving(directory, given, pinning=pinning, **sections))
+        gateway = stack.enter_context(serving(directory, given, reviewed=False, pinning=pinning, **sections))
         site = Site(directory, gateway, servers)
         try:
             yield site

@@ -10,12 +10,13 @@ import rfc8785
 from callgate.canonical import MAX_SAFE_INTEGER, canonical, canonical_hash
 from callgate.errors import MessageError, Reason
 from support.registry import requirement
+from support.table import rows
 
 JCS = Path(__file__).parent.parent / "data" / "jcs"
 NAMES = sorted(path.stem for path in (JCS / "input").glob("*.json"))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@rows("name", NAMES)
 def test_published_vectors(name):
     value = json.loads((JCS / "input" / f"{name}.json").read_text("utf-8"))
     assert canonical(value) == (JCS / "output" / f"{name}.json").read_bytes()
@@ -51,7 +52,7 @@ def test_composed_and_decomposed_text_stay_apart():
     assert canonical_hash({"k": "\u00e9"}) != canonical_hash({"k": "e\u0301"})
 
 
-@pytest.mark.parametrize(
+@rows(
     ("value", "reason"),
     [
         (MAX_SAFE_INTEGER + 1, Reason.NUMBER_OUT_OF_RANGE),
@@ -65,7 +66,7 @@ def test_composed_and_decomposed_text_stay_apart():
         ({"a": {1, 2}}, Reason.INVALID_PARAMS),
     ],
 )
-@pytest.mark.parametrize("nest", [lambda value: value, lambda value: {"deep": [value]}], ids=["bare", "nested"])
+@rows("nest", [lambda value: value, lambda value: {"deep": [value]}], ids=["bare", "nested"])
 def test_what_has_no_canonical_form_is_refused(value, reason, nest):
     with pytest.raises(MessageError) as caught:
         canonical(nest(value))

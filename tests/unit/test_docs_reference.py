@@ -2,7 +2,6 @@ import json
 from typing import Annotated
 
 import msgspec
-import pytest
 import typer
 import typer.main
 
@@ -11,6 +10,7 @@ from callgate.config.server import Server
 from callgate.errors import Reason
 from callgate.telemetry.metrics import Metrics
 from docs import generate
+from support.table import rows
 
 
 def test_the_reference_is_what_the_code_says():
@@ -26,7 +26,7 @@ def test_a_changed_page_is_found(tmp_path):
     assert list(generate.stale(tmp_path)) == ["config.md", "reasons.md"]
 
 
-@pytest.mark.parametrize("name", ["config.md", "reasons.md", "metrics.md"])
+@rows("name", ["config.md", "reasons.md", "metrics.md"])
 def test_no_cell_is_empty(name):
     rows = [line for line in generate.pages()[name].splitlines() if line.startswith("| `")]
     assert rows

@@ -6,6 +6,7 @@ import pytest
 
 from callgate.errors import Reason, Refused, StoreUnavailable
 from callgate.gate import Ask, Call, Context, Decision, Gate, Pass, Refuse
+from support.table import rows
 
 
 def a_call() -> Call:
@@ -51,7 +52,7 @@ async def test_the_order_is_agents_pinning_trust_approval_record():
     assert events == ["agents", "pinning", "trust", "approval", "record"]
 
 
-@pytest.mark.parametrize("refusing", ["agents", "pinning", "trust", "approval"])
+@rows("refusing", ["agents", "pinning", "trust", "approval"])
 async def test_the_first_refusal_ends_it_and_is_recorded(refusing):
     events: list[str] = []
     order = ["agents", "pinning", "trust", "approval"]
@@ -103,8 +104,8 @@ async def test_an_ask_that_nobody_can_answer_is_refused():
     assert decision.refused.reason is Reason.APPROVAL_UNAVAILABLE
 
 
-@pytest.mark.parametrize("where", ["agents", "pinning", "trust", "approval"])
-@pytest.mark.parametrize(
+@rows("where", ["agents", "pinning", "trust", "approval"])
+@rows(
     ("verdict", "reason"),
     [
         (RuntimeError("boom"), Reason.CHECK_FAILED),
@@ -126,7 +127,7 @@ async def test_a_check_that_cannot_decide_refuses(where, verdict, reason):
     assert events[-1] == "record"
 
 
-@pytest.mark.parametrize("where", ["agents", "approval"])
+@rows("where", ["agents", "approval"])
 async def test_a_check_that_hangs_refuses(where):
     async def hang(*_args):
         await asyncio.sleep(3600)
@@ -138,9 +139,7 @@ async def test_a_check_that_hangs_refuses(where):
     assert where in str(decision.refused)
 
 
-@pytest.mark.parametrize(
-    "error", [StoreUnavailable("full"), Refused(Reason.AUDIT_UNAVAILABLE), OSError("disk"), ZeroDivisionError()]
-)
+@rows("error", [StoreUnavailable("full"), Refused(Reason.AUDIT_UNAVAILABLE), OSError("disk"), ZeroDivisionError()])
 async def test_what_cannot_be_recorded_does_not_pass(error):
     events: list[str] = []
     decision = await a_gate(events, book=Book(events, error)).decide(a_call())

@@ -13,6 +13,7 @@ from support.agents_gate import INSIDE, PLAIN, reason, signer, site, web
 from support.gateway import write_config
 from support.nursery import CALLGATE
 from support.registry import requirement
+from support.table import rows
 
 PLACE = '"@method" "@authority" "@path"'
 UNKNOWN = (401, "unknown_keyid")
@@ -215,7 +216,7 @@ OUTSIDE = {"listen": "0.0.0.0:0", "allowed_hosts": ["127.0.0.1"]}
 
 
 @requirement("WB-055")
-@pytest.mark.parametrize(
+@rows(
     "sections",
     [
         {"agents": {"signatures": {"enabled": True, "test_keys": True, "production": True}}},

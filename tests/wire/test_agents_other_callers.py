@@ -4,8 +4,6 @@ import json
 import subprocess
 import time
 
-import pytest
-
 from callgate.agents.signing import Signer
 from support.agents_gate import INSIDE, PLAIN, Site, call, known, reason, signer, site, web
 from support.callers import Agent, Clock, Issuer
@@ -16,6 +14,7 @@ from support.raw import ask, json_answer
 from support.records import ask as operator
 from support.records import calls_of
 from support.registry import requirement
+from support.table import rows
 
 SHARED = b"Mcp-Session-Id: everybody"
 
@@ -147,7 +146,7 @@ OUTSIDE = {"listen": "0.0.0.0:0", "allowed_hosts": ["127.0.0.1"]}
 
 
 @requirement("WB-027", "WB-036")
-@pytest.mark.parametrize(
+@rows(
     ("sections", "told"),
     [
         ({"gateway": OUTSIDE}, "nothing here tells who calls"),
@@ -216,7 +215,7 @@ def test_rules_follow_the_configuration(tmp_path):
         assert reason(running.send(by, call("read"))) == (403, "agent_denied")
 
 
-@pytest.mark.parametrize("server", ["pipe", "web"])
+@rows("server", ["pipe", "web"])
 def test_a_session_is_its_agents_alone(tmp_path, everything, server):
     opening = {
         "jsonrpc": "2.0",

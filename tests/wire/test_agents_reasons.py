@@ -15,6 +15,7 @@ from support.callers import Agent, Clock, Issuer
 from support.hostile import until
 from support.registry import requirement
 from support.signed_requests import private
+from support.table import rows
 
 PLACE = '"@method" "@authority" "@path"'
 BOUND = f'{PLACE} "content-digest"'
@@ -166,7 +167,7 @@ MADE = {
     "WB-075",
     "WB-010",
 )
-@pytest.mark.parametrize("made", MADE)
+@rows("made", MADE)
 def test_a_request_that_is_not_signed_as_it_should_be(gate, made):
     make, status, why = MADE[made]
     assert refused(gate, make(gate)) == (status, why)
@@ -188,7 +189,7 @@ GOOD = {
 
 
 @requirement("WB-013", "WB-014", "WB-016", "WB-018", "WB-052")
-@pytest.mark.parametrize("made", GOOD)
+@rows("made", GOOD)
 def test_a_request_that_is_signed_as_it_should_be_passes(gate, made):
     assert reason(gate.send(None, headers=GOOD[made](gate))) == (200, "")
     bound = b"true" if made.startswith("bound") else b"false"
@@ -204,7 +205,7 @@ def test_of_several_labels_one_that_holds_is_enough(gate):
 
 
 @requirement("WB-004", "WB-007", "WB-008", "WB-009", "WB-033", "WB-047")
-@pytest.mark.parametrize(
+@rows(
     ("named", "covered"),
     [('sig1="{}"', '"signature-agent";key="sig1"'), ('"{}"', '"signature-agent"')],
     ids=["dictionary", "string"],
@@ -285,7 +286,7 @@ LATER = {
 @requirement(
     "WB-019", "WB-053", "WB-072", "WB-073", "WB-077", "WB-078", "WB-079", "WB-081", "WB-082", "WB-083", "WB-088"
 )
-@pytest.mark.parametrize("made", LATER)
+@rows("made", LATER)
 def test_an_agent_that_asks_for_what_it_may_not(strict, made):
     make, status, why = LATER[made]
     headers, body = make(strict)

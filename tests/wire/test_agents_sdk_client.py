@@ -22,6 +22,7 @@ from support.gateway import serving
 from support.nursery import CALLGATE
 from support.raw import JSON_HEADERS, ask
 from support.registry import requirement
+from support.table import rows
 
 HELLO = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
@@ -51,7 +52,7 @@ def text(result):
 
 
 @requirement("WB-001", "WB-041", "WB-079")
-@pytest.mark.parametrize("mode", MODES)
+@rows("mode", MODES)
 async def test_a_signed_client_is_let_in_and_held_to_its_tools(gate, key, mode):
     transport = sign.mcp_transport(gate.url("web"), key.signer("https://agent.example"))
     async with Client(transport, mode=mode) as client:
@@ -67,7 +68,7 @@ async def test_a_signed_client_is_let_in_and_held_to_its_tools(gate, key, mode):
 
 
 @requirement("WB-057", "WB-084")
-@pytest.mark.parametrize("mode", MODES)
+@rows("mode", MODES)
 async def test_a_client_that_does_not_sign_or_signs_with_another_key_is_not_let_in(gate, mode):
     stranger = sign.AgentKey.generate().signer()
     answers = []

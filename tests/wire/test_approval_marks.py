@@ -13,6 +13,7 @@ from support.persons import MARK, ApprovalSite, approval_site, http_vault, vault
 from support.raw import ask, json_answer, raw_server
 from support.registry import requirement
 from support.sessions import Guest, message
+from support.table import rows
 from support.vault import TOOLS
 
 ERAS = ("legacy", "modern")
@@ -269,7 +270,7 @@ def test_the_operator_can_take_the_verifying_from_a_server(tmp_path, era):
 
 
 @requirement("VA-176")
-@pytest.mark.parametrize("strict", [False, True])
+@rows("strict", [False, True])
 def test_a_default_in_the_schema_of_a_gated_tool(tmp_path, strict):
     entry = {"name": "t", "inputSchema": {"type": "object", "properties": {"n": {"type": "integer", "default": 3}}}}
     with raw_server() as server:

@@ -18,6 +18,7 @@ from callgate.sdk.client import ApprovalClient, Done
 from support.clients import PATIENCE
 from support.persons import ApprovalSite, approval_site
 from support.sessions import until
+from support.table import rows
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ async def on_the_page(site: ApprovalSite, identity: str) -> None:
         await calling
 
 
-@pytest.mark.parametrize("way", [by_ceremony, on_the_page])
+@rows("way", [by_ceremony, on_the_page])
 async def test_the_signature_is_proven_from_the_receipt_alone(site, way, tmp_path, monkeypatch, capsys):
     await way(site, way.__name__)
     (decision,) = [

@@ -15,6 +15,7 @@ from support.persons import MARK, WAYS, ApprovalSite, approval_site
 from support.registry import requirement
 from support.sessions import Guest, events
 from support.states import OPENS_URLS, reason
+from support.table import rows
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def quizzes(site: ApprovalSite, way: str) -> list[dict]:
 
 
 @requirement("VA-164")
-@pytest.mark.parametrize("way", WAYS)
+@rows("way", WAYS)
 async def test_the_servers_own_question_follows_the_approval(site, way):
     asked = []
 
@@ -52,7 +53,7 @@ async def test_the_servers_own_question_follows_the_approval(site, way):
     assert set(second["inputResponses"]) == {"sure"}
 
 
-@pytest.mark.parametrize("server", ["web", "pipe"])
+@rows("server", ["web", "pipe"])
 def test_a_round_lets_its_own_call_through_and_once(site, server):
     client = Guest(site.gateway.url(server), {"extensions": {MARK: {}}})
     params = {"name": "quiz", "arguments": {"id": "x"}}

@@ -8,13 +8,13 @@ import socket
 from typing import Any
 
 import mcp_types as types
-import pytest
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 from support.clients import connected, over_stdio
 from support.gateway import serving, wrap_argv
 from support.raw import CLOSE, Received, json_answer, raw_server
 from support.sessions import teller_argv
+from support.table import rows
 
 
 def old_server(request: Received, connection: socket.socket) -> None:
@@ -40,7 +40,7 @@ def old_server(request: Received, connection: socket.socket) -> None:
         )
 
 
-@pytest.mark.parametrize("way", ["direct-http", "direct-stdio", "http-http", "http-stdio", "stdio-stdio", "stdio-http"])
+@rows("way", ["direct-http", "direct-stdio", "http-http", "http-stdio", "stdio-stdio", "stdio-http"])
 async def test_a_modern_client_meets_an_old_server(tmp_path, way):
     command = teller_argv(tmp_path)
     with raw_server() as old:

@@ -13,6 +13,7 @@ import pytest
 from support.gateway import serving, wrap_argv
 from support.raw import RawServer, ask, json_answer, piped, raw_server, raw_stdio_argv, stream_answer, streaming
 from support.registry import requirement
+from support.table import rows
 
 MESSAGES = {
     "order and blanks": b'{ "method" : "dev.example/odd",\t"id":1 ,"params":{"z":[ ],"a":{ }} , "jsonrpc":"2.0" }',
@@ -75,7 +76,7 @@ def gateway(behind: RawServer, tmp_path_factory):
 
 
 @requirement("WB-028")
-@pytest.mark.parametrize("name", [*MESSAGES, *LINES])
+@rows("name", [*MESSAGES, *LINES])
 def test_http_request_reaches_an_http_server_unchanged(gateway, behind, name):
     body = (MESSAGES | LINES)[name]
     behind.script = json_answer(reply_to(name) if name in IDS else b'{"jsonrpc":"2.0","id":1,"result":{}}')
@@ -84,8 +85,8 @@ def test_http_request_reaches_an_http_server_unchanged(gateway, behind, name):
     assert behind.requests[-1].line == b"POST /mcp HTTP/1.1"
 
 
-@pytest.mark.parametrize("name", IDS)
-@pytest.mark.parametrize("frame", [b"%b", b"\n \t%b\r\n\n"], ids=["bare", "blanks around"])
+@rows("name", IDS)
+@rows("frame", [b"%b", b"\n \t%b\r\n\n"], ids=["bare", "blanks around"])
 def test_http_answer_reaches_an_http_client_unchanged(gateway, behind, name, frame):
     answer = frame % reply_to(name)
     behind.script = json_answer(answer)
@@ -103,7 +104,7 @@ STREAM = (
 )
 
 
-@pytest.mark.parametrize("cut", [None, 1, 7], ids=["by events", "by bytes", "by sevens"])
+@rows("cut", [None, 1, 7], ids=["by events", "by bytes", "by sevens"])
 def test_events_reach_an_http_client_unchanged(gateway, behind, cut):
     whole = b"".join(STREAM)
     chunks = STREAM if cut is None else [whole[at : at + cut] for at in range(0, len(whole), cut)]
@@ -122,7 +123,7 @@ def test_events_of_a_get_stream_reach_an_http_client_unchanged(gateway, behind):
     assert behind.requests[-1].header("mcp-session-id") == [b"s-1"]
 
 
-@pytest.mark.parametrize("status", [b"404 Not Found", b"401 Unauthorized", b"500 Oops", b"429 Slow Down"])
+@rows("status", [b"404 Not Found", b"401 Unauthorized", b"500 Oops", b"429 Slow Down"])
 def test_an_http_refusal_of_the_server_passes_as_it_is(gateway, behind, status):
     def script(_request, connection):
         head = b"Connection: close\r\nContent-Type: text/plain\r\nWWW-Authenticate: Bearer x\r\nRetry-After: 7\r\n"
@@ -223,7 +224,7 @@ class Turns:
             assert self._news.wait_for(lambda: self._seen >= number, 20)
 
 
-@pytest.mark.parametrize("method", ["POST", "GET"])
+@rows("method", ["POST", "GET"])
 def test_events_pass_one_by_one_over_http(gateway, behind, method):
     turns = Turns()
     behind.script = stream_answer(*EVENTS, before=turns.before)

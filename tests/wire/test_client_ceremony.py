@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 
-import pytest
 from mcp import Client
 
 from callgate.approval.names import CHALLENGE_CREATE, META
@@ -14,6 +13,7 @@ from support.ceremony import MODES, Person, read_records, talking, talking_stdio
 from support.clients import until
 from support.registry import requirement
 from support.sep_server import Drop, RpcError, SepServer, serving, tool
+from support.table import rows
 
 ARGUMENTS = {
     "resourceId": "ä\u2028\x00\U0001f511",
@@ -37,7 +37,7 @@ def check_trace(records, person, arguments=ARGUMENTS):
 
 
 @requirement("VA-065", "VA-066", "VA-067", "VA-071", "VA-083", "VA-134", "VA-135", "VA-136")
-@pytest.mark.parametrize("mode", MODES)
+@rows("mode", MODES)
 async def test_a_marked_tool_is_called_with_a_signature_over_what_was_shown(mode):
     server = SepServer()
     async with talking(server, mode) as (client, person):
@@ -56,7 +56,7 @@ async def test_a_marked_tool_is_called_with_a_signature_over_what_was_shown(mode
 
 
 @requirement("VA-066", "VA-067", "VA-071", "VA-083", "VA-135")
-@pytest.mark.parametrize("mode", MODES)
+@rows("mode", MODES)
 async def test_the_ceremony_over_stdio(mode, tmp_path):
     async with talking_stdio(tmp_path / "records", mode) as (client, person):
         outcome = await client.call_tool("delete_resource", ARGUMENTS)
@@ -72,7 +72,7 @@ async def test_the_ceremony_over_stdio(mode, tmp_path):
 
 
 @requirement("VA-009")
-@pytest.mark.parametrize("mode", MODES)
+@rows("mode", MODES)
 async def test_an_unmarked_tool_is_called_straight(mode):
     server = SepServer()
     async with talking(server, mode) as (client, person):
@@ -96,7 +96,7 @@ async def test_members_of_the_mark_that_nobody_knows_change_nothing():
 
 
 @requirement("VA-006")
-@pytest.mark.parametrize(
+@rows(
     "mark",
     [
         {"required": "verified2"},
@@ -144,8 +144,8 @@ async def test_a_tool_that_is_listed_twice_is_taken_for_the_stricter_one():
 
 
 @requirement("VA-018")
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", ["verifiedApproval", META])
+@rows("mode", MODES)
+@rows("name", ["verifiedApproval", META])
 async def test_a_capability_with_more_in_it_is_the_capability(mode, name, caplog):
     server = SepServer(capabilities={name: {"version": 7, "more": {"x": None}}, "com.example/other": {}})
     async with talking(server, mode, strict=True) as (client, _):
@@ -156,7 +156,7 @@ async def test_a_capability_with_more_in_it_is_the_capability(mode, name, caplog
 
 
 @requirement("VA-019")
-@pytest.mark.parametrize("mode", MODES)
+@rows("mode", MODES)
 async def test_a_mark_without_the_capability_is_logged_once_and_the_ceremony_goes_on(mode, caplog):
     server = SepServer(capabilities={"com.example/other": {}})
     async with talking(server, mode) as (client, _):
@@ -168,7 +168,7 @@ async def test_a_mark_without_the_capability_is_logged_once_and_the_ceremony_goe
 
 
 @requirement("VA-020", "VA-019")
-@pytest.mark.parametrize("mode", MODES)
+@rows("mode", MODES)
 async def test_a_strict_client_does_not_call_a_tool_marked_without_the_capability(mode, caplog):
     server = SepServer(capabilities={})
     async with talking(server, mode, strict=True) as (client, person):
@@ -181,7 +181,7 @@ async def test_a_strict_client_does_not_call_a_tool_marked_without_the_capabilit
 
 
 @requirement("VA-134")
-@pytest.mark.parametrize("mode", MODES)
+@rows("mode", MODES)
 async def test_a_mark_on_a_later_page_of_the_listing_counts(mode):
     server = SepServer()
     server.tools = [*(tool(f"other{n}") for n in range(5)), tool("delete_resource", {"required": "verified"})]
@@ -251,8 +251,8 @@ async def test_a_tool_that_was_marked_since_it_was_listed_is_approved_then():
 
 
 @requirement("VA-070")
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("code", [-32603, -32020, -32000])
+@rows("mode", MODES)
+@rows("code", [-32603, -32020, -32000])
 async def test_after_a_failure_the_next_try_has_a_challenge_of_its_own(mode, code):
     server = SepServer()
     failures = 2
@@ -274,7 +274,7 @@ async def test_after_a_failure_the_next_try_has_a_challenge_of_its_own(mode, cod
 
 
 @requirement("VA-070")
-@pytest.mark.parametrize("mode", MODES)
+@rows("mode", MODES)
 async def test_after_a_broken_connection_the_next_try_has_a_challenge_of_its_own(mode):
     server = SepServer()
     person = Person()
@@ -320,7 +320,7 @@ async def test_a_challenge_that_the_server_gives_out_twice_is_not_used_twice():
 
 
 @requirement("VA-069")
-@pytest.mark.parametrize("mode", MODES)
+@rows("mode", MODES)
 async def test_ceremonies_at_the_same_time_do_not_mix(mode):
     server = SepServer()
     server.tools = [tool(name, {"required": "verified"}) for name in ("delete_resource", "place_trade")]
@@ -373,7 +373,7 @@ async def test_arguments_that_change_while_the_person_reads_are_neither_signed_n
 
 
 @requirement("VA-177")
-@pytest.mark.parametrize("mode", MODES)
+@rows("mode", MODES)
 async def test_defaults_are_filled_in_before_the_challenge_if_that_is_wished(mode):
     server = SepServer()
     async with talking(server, mode, fill_defaults=True) as (client, person):

@@ -1,6 +1,5 @@
 """A client that has a passkey made and gives it to the server (SEP-2672 §4.4.1 and §4.4.2)."""
 
-import pytest
 from mcp import Client
 
 from callgate.approval.names import ENROLL_BEGIN, ENROLL_FINISH, TICKET
@@ -8,6 +7,7 @@ from callgate.sdk import authenticators
 from callgate.sdk.client import ApprovalClient, Cancelled, Done, Enrolled, Failed, NotCalled, RefusedByServer, TimedOut
 from support.ceremony import MODES, Person
 from support.sep_server import RpcError, SepServer, serving
+from support.table import rows
 
 
 async def enrolled(server, person=None, ticket=None, mode="auto", **more):
@@ -18,7 +18,7 @@ async def enrolled(server, person=None, ticket=None, mode="auto", **more):
             return await client.enrol(ticket)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@rows("mode", MODES)
 async def test_a_new_passkey_can_approve(mode):
     server = SepServer()
     person = Person()
@@ -34,8 +34,8 @@ async def test_a_new_passkey_can_approve(mode):
     assert finished["response"]["id"] == credential.id
 
 
-@pytest.mark.parametrize("method", [ENROLL_BEGIN, ENROLL_FINISH])
-@pytest.mark.parametrize("reason", ["credential_already_enrolled", "no_pending_enrollment", "verification_failed"])
+@rows("method", [ENROLL_BEGIN, ENROLL_FINISH])
+@rows("reason", ["credential_already_enrolled", "no_pending_enrollment", "verification_failed"])
 async def test_a_refusal_is_told(method, reason):
     server = SepServer()
 
@@ -70,7 +70,7 @@ class Ends(Person):
         raise self.error
 
 
-@pytest.mark.parametrize(
+@rows(
     ("error", "kind"),
     [
         (authenticators.Cancelled("no"), Cancelled),
@@ -84,7 +84,7 @@ async def test_a_person_who_makes_none(error, kind):
     assert server.sent(ENROLL_FINISH) == []
 
 
-@pytest.mark.parametrize(
+@rows(
     "raw",
     [
         {},

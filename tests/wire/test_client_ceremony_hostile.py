@@ -1,13 +1,12 @@
 """A server that lies to the approval client: nothing is shown, signed or sent that should not be."""
 
-import pytest
-
 from callgate.approval.names import CHALLENGE_CREATE
 from callgate.sdk.client import Done, NotCalled
 from callgate.sdk.client_challenge import CREDENTIALS, DISPLAY_CHARS
 from callgate.sdk.client_listing import PAGES, TOOLS
 from support.ceremony import MODES, talking
 from support.sep_server import SepServer, tool
+from support.table import rows
 
 ARGUMENTS = {"resourceId": "abc123"}
 
@@ -56,7 +55,7 @@ LIES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("lie", LIES)
+@rows("lie", LIES)
 async def test_a_challenge_that_is_none_is_neither_shown_nor_signed(lie):
     server = SepServer()
 
@@ -84,7 +83,7 @@ async def test_the_same_challenge_is_good_without_a_lie():
         assert isinstance(await client.call_tool("delete_resource", ARGUMENTS), Done)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@rows("mode", MODES)
 async def test_a_listing_without_an_end_is_given_up(mode):
     server = SepServer()
 

@@ -2,13 +2,13 @@
 
 import asyncio
 
-import pytest
 from mcp import Client, StdioServerParameters
 
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from callgate.sdk.client import ApprovalClient, Done, Enrolled, Failed, RefusedByServer
 from support.approval_server import argv, running, ticket
 from support.ceremony import MODES, Person
+from support.table import rows
 
 
 async def check(client, person, allowed):
@@ -33,7 +33,7 @@ async def check(client, person, allowed):
     assert regressed.reason == "signature_counter_regression"
 
 
-@pytest.mark.parametrize("mode", MODES)
+@rows("mode", MODES)
 async def test_over_http(mode, caplog):
     person = Person()
     with running() as server:
@@ -45,7 +45,7 @@ async def test_over_http(mode, caplog):
     assert "does not declare" not in caplog.text
 
 
-@pytest.mark.parametrize("mode", MODES)
+@rows("mode", MODES)
 async def test_over_stdio(mode, tmp_path):
     store = f"sqlite:///{tmp_path / 'approvals.db'}"
     program, *arguments = argv("stdio", store, tmp_path / "marks")

@@ -27,6 +27,7 @@ from callgate.sdk.client import (
 from support.ceremony import Person, talking
 from support.registry import requirement
 from support.sep_server import RpcError, SepServer, serving, tool
+from support.table import rows
 
 ARGUMENTS = {"resourceId": "abc123"}
 REASONS = get_args(ApprovalReason)
@@ -64,8 +65,8 @@ async def test_done():
 
 
 @requirement("VA-137", "VA-186")
-@pytest.mark.parametrize("method", ["tools/call", CHALLENGE_CREATE])
-@pytest.mark.parametrize("reason", REASONS)
+@rows("method", ["tools/call", CHALLENGE_CREATE])
+@rows("reason", REASONS)
 async def test_a_refusal_by_the_server_is_told_with_the_tool_and_what_to_do(reason, method):
     server = SepServer()
     refusing(server, method, RpcError(-32001, "no", {"reason": reason}))
@@ -78,7 +79,7 @@ async def test_a_refusal_by_the_server_is_told_with_the_tool_and_what_to_do(reas
 
 
 @requirement("VA-140", "VA-158")
-@pytest.mark.parametrize("reason", ["challenge_expired", "missing_evidence", "no_eligible_credential"])
+@rows("reason", ["challenge_expired", "missing_evidence", "no_eligible_credential"])
 async def test_only_the_reason_counts(reason):
     """Other words, another language, members taken away or made up: the same outcome but for the server's own words."""
     outcomes = []
@@ -97,7 +98,7 @@ async def test_only_the_reason_counts(reason):
 
 
 @requirement("VA-140")
-@pytest.mark.parametrize(
+@rows(
     ("code", "data"),
     [
         (-32001, None),
@@ -148,7 +149,7 @@ async def test_an_unmarked_tools_failure_is_an_outcome_too():
     assert outcome.sent
 
 
-@pytest.mark.parametrize("name", ["delete_resource", "read_resource"])
+@rows("name", ["delete_resource", "read_resource"])
 async def test_a_result_that_is_none_is_a_failure(name):
     server = SepServer()
 
@@ -186,7 +187,7 @@ class Leaver(Person):
 
 
 @requirement("VA-186", "VA-136")
-@pytest.mark.parametrize("person", [Refuser, Leaver])
+@rows("person", [Refuser, Leaver])
 async def test_cancelled(person):
     server = SepServer()
     who = person()
@@ -212,7 +213,7 @@ class Slow(Absent):
 
 
 @requirement("VA-186")
-@pytest.mark.parametrize("person", [Absent, Slow])
+@rows("person", [Absent, Slow])
 async def test_timed_out_waiting_for_the_person(person):
     server = SepServer(settings=Settings(first_use=True, challenge_ms=100))
     outcome = await called(server, person=person())
@@ -243,7 +244,7 @@ async def never(_message):
 
 
 @requirement("VA-186")
-@pytest.mark.parametrize("method", ["tools/list", CHALLENGE_CREATE])
+@rows("method", ["tools/list", CHALLENGE_CREATE])
 async def test_timed_out_waiting_for_the_server(method):
     server = SepServer()
     server.instead[method] = never
@@ -254,7 +255,7 @@ async def test_timed_out_waiting_for_the_server(method):
     assert server.sent("tools/call") == []
 
 
-@pytest.mark.parametrize("name", ["delete_resource", "read_resource"])
+@rows("name", ["delete_resource", "read_resource"])
 async def test_timed_out_waiting_for_the_result(name):
     server = SepServer()
     server.instead["tools/call"] = never
@@ -288,7 +289,7 @@ async def test_not_called_because_there_is_no_such_tool():
     assert server.sent("tools/call") == []
 
 
-@pytest.mark.parametrize(
+@rows(
     "value",
     [2**53, float("nan"), float("inf"), "\ud800", object(), {1: 2}, b"bytes"],
     ids=lambda value: type(value).__name__,

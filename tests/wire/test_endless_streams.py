@@ -2,12 +2,11 @@
 
 import socket
 
-import pytest
-
 from support.everything import everything_argv
 from support.gateway import Gateway, serving, write_config
 from support.raw import Received, ask, raw_server, streaming
 from support.sessions import META, VERSION, message, modern_headers
+from support.table import rows
 
 
 def test_a_subscription_ends_at_once_when_the_gateway_is_asked_to_stop(tmp_path):
@@ -26,7 +25,7 @@ def test_a_subscription_ends_at_once_when_the_gateway_is_asked_to_stop(tmp_path)
     assert gateway.stop() == 0
 
 
-@pytest.mark.parametrize(("method", "times"), [("DELETE", 2), ("POST", 1)])
+@rows(("method", "times"), [("DELETE", 2), ("POST", 1)])
 def test_a_kept_connection_that_dies_is_tried_again_only_where_twice_does_no_harm(tmp_path, method, times):
     """The server answers the first request, keeps the connection, and closes it on the second without a word."""
     seen: list[Received] = []

@@ -2,10 +2,9 @@
 
 import json
 
-import pytest
-
 from support.gateway import serving, wrap_argv
 from support.raw import ask, json_answer, piped, raw_server, raw_stdio_argv, stream_answer
+from support.table import rows
 
 CALL = b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"cut","arguments":{}}}'
 REPLY = rb'{"jsonrpc":"2.0","id":5,"result":{"content":[{"type":"text","text":"half \\ud83d"}]}}'.replace(rb"\\", b"\\")
@@ -19,7 +18,7 @@ def test_the_reply_is_what_it_says():
     assert json.loads(REPLY)["result"]["content"][0]["text"] == "half \ud83d"
 
 
-@pytest.mark.parametrize("form", ["json", "events"])
+@rows("form", ["json", "events"])
 def test_over_http_to_http(tmp_path, form):
     with raw_server() as server, serving(tmp_path, {"web": {"url": server.url}}) as gateway:
         event = b"data: " + REPLY + b"\n\n"
@@ -36,7 +35,7 @@ def test_over_http_to_a_command(tmp_path):
         assert (reply.status, reply.body) == (200, REPLY)
 
 
-@pytest.mark.parametrize("behind", ["command", "url"])
+@rows("behind", ["command", "url"])
 def test_over_pipes(tmp_path, behind):
     with raw_server() as server:
         server.script = json_answer(REPLY)

@@ -18,6 +18,7 @@ from support.nursery import CALLGATE
 from support.persons import ApprovalSite, approval_site
 from support.raw import piped
 from support.sessions import Guest, until
+from support.table import rows
 from support.terminal import Terminal
 from support.webhooks import SECRET, verify
 
@@ -91,7 +92,7 @@ async def cookie(site: ApprovalSite) -> dict[str, str]:
     return {f"callgate_session_{site.gateway.port}": secret}
 
 
-@pytest.mark.parametrize("way", ["web", "wrap"])
+@rows("way", ["web", "wrap"])
 async def test_what_any_process_on_the_store_parks_is_told_in_every_way(site, watcher, receiver, way):
     """`wrap` is another process than the one whose console tells of it."""
     server = "pipe" if way == "wrap" else "web"

@@ -34,6 +34,7 @@ from support.pinned_clients import (
 )
 from support.registry import requirement
 from support.shifting import tool
+from support.table import rows
 from support.visitors import Way, until
 
 
@@ -342,7 +343,7 @@ async def test_what_is_on_record(tmp_path, road, server):
     assert said == ["ada", "bob"]
 
 
-@pytest.mark.parametrize("road", [("http", "auto"), ("stdio", "auto")], ids=["http", "stdio"])
+@rows("road", [("http", "auto"), ("stdio", "auto")], ids=["http", "stdio"])
 async def test_each_round_of_further_input_passes_the_gate(tmp_path, road):
     """A server that asks again and again, and is another one in between."""
     with shifty(tmp_path, road[0]) as server:
@@ -376,7 +377,7 @@ async def test_a_server_that_goes_by_another_schema_has_to_list_it_before_the_ca
             assert len(server.called) == 3
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@rows("mode", ["legacy", "auto"])
 async def test_a_server_in_the_same_process(tmp_path, mode):
     made = MCPServer("notes", version="1.0.0")
     ran = []

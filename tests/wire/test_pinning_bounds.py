@@ -10,11 +10,12 @@ from support.pinning import shifty_site
 from support.raw import ask
 from support.registry import requirement
 from support.shifting import tool
+from support.table import rows
 from support.visitors import ERAS, HttpVisitor, Way, until
 
 
 @requirement("TP-037", "TP-075")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_one_server_above_the_cap_is_refused_and_the_cap_is_on_view(tmp_path, era):
     with shifty_site(tmp_path, "one", "two", "three", pinning={"servers": 2}) as site:
         visitors = {}
@@ -38,7 +39,7 @@ def test_one_server_above_the_cap_is_refused_and_the_cap_is_on_view(tmp_path, er
 
 
 @requirement("TP-039", "TP-076")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_a_server_in_a_group_is_served_only_there(tmp_path, era):
     tables = {"odd": {"pinning": {"group": "lab"}}}
     with shifty_site(tmp_path, "main", "odd", tables=tables, pinning={"servers": 1}) as site:

@@ -14,6 +14,7 @@ from support.pinning import pinned_site
 from support.records import calls_of
 from support.registry import requirement
 from support.shifting import tool
+from support.table import rows
 from support.visitors import FEW, Way, few_ways, until
 
 
@@ -65,9 +66,7 @@ def test_a_refused_call_is_on_record_with_both_hashes(pinned, way):
 
 
 @requirement("TP-053")
-@pytest.mark.parametrize(
-    "way", [Way("serve", "legacy", "web"), Way("serve", "modern", "pipe")], ids=lambda way: way.text
-)
+@rows("way", [Way("serve", "legacy", "web"), Way("serve", "modern", "pipe")], ids=lambda way: way.text)
 def test_a_call_that_cannot_be_recorded_does_not_leave(tmp_path, way):
     with pinned_site(tmp_path, store={"busy_seconds": 0.3}) as site:
         server = site.server(way)

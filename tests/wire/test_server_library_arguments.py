@@ -13,6 +13,7 @@ from callgate.approval.memory import MemoryShelf
 from support.approval_peer import ERAS, HttpPeer, refusal, signed, text_of
 from support.approval_server import listening, running
 from support.registry import requirement
+from support.table import rows
 
 SERVER_ID = "https://files.example"
 MISMATCH = (-32001, "argument_hash_mismatch")
@@ -64,15 +65,13 @@ class TestDefaults:
 
 
 @requirement("VA-085")
-@pytest.mark.parametrize(
-    ("before", "after"), [("1", 1), (1, "1"), (True, 1), (1, True), (None, "null"), (0, False), ([1], 1), ("", None)]
-)
+@rows(("before", "after"), [("1", 1), (1, "1"), (True, 1), (1, True), (None, "null"), (0, False), ([1], 1), ("", None)])
 def test_types_are_not_coerced(person, before, after):
     assert refusal(moved(person, before, after)) == MISMATCH
 
 
 @requirement("VA-086")
-@pytest.mark.parametrize(
+@rows(
     ("before", "after"),
     [
         ("a b", "a  b"),
@@ -120,7 +119,7 @@ def test_keys_are_sorted_by_utf16_code_units(person):
 
 
 @requirement("VA-079")
-@pytest.mark.parametrize("number", ["9007199254740992", "-9007199254740992", "1" + "0" * 30, "1e400", "-1e999"])
+@rows("number", ["9007199254740992", "-9007199254740992", "1" + "0" * 30, "1e400", "-1e999"])
 def test_numbers_that_readers_do_not_agree_on(library, person, number):
     for method in ("approval/challenge/create", "tools/call"):
         answer = person.peer.ask_raw(method, b'{"value":%s}' % number.encode())
@@ -134,7 +133,7 @@ def test_the_largest_numbers_that_all_agree_on(person):
 
 
 @requirement("VA-080")
-@pytest.mark.parametrize("token", [b"NaN", b"Infinity", b"-Infinity"])
+@rows("token", [b"NaN", b"Infinity", b"-Infinity"])
 def test_tokens_that_are_not_json(person, token):
     for method in ("approval/challenge/create", "tools/call"):
         answer = person.peer.ask_raw(method, b'{"value":[%s]}' % token)
@@ -142,7 +141,7 @@ def test_tokens_that_are_not_json(person, token):
 
 
 @requirement("VA-081")
-@pytest.mark.parametrize("text", [rb'"\ud800"', rb'"\udc00x"', rb'{"\ud83d":1}', rb'"\ude00\ud83d"'])
+@rows("text", [rb'"\ud800"', rb'"\udc00x"', rb'{"\ud83d":1}', rb'"\ude00\ud83d"'])
 def test_half_characters(person, text):
     for method in ("approval/challenge/create", "tools/call"):
         answer = person.peer.ask_raw(method, b'{"value":%s}' % text)
@@ -150,7 +149,7 @@ def test_half_characters(person, text):
 
 
 @requirement("VA-082")
-@pytest.mark.parametrize(
+@rows(
     "arguments",
     [
         b'{"value":1,"value":2}',

@@ -13,6 +13,7 @@ from callgate.errors import ConfigError
 from support.approval_peer import ERAS, HttpPeer, over_pipes, refusal, signed, text_of
 from support.approval_server import Runs, argv, listening, low_level, running
 from support.registry import requirement
+from support.table import rows
 
 BOTH = {"verifiedApproval": {}, "io.modelcontextprotocol/verified-approval": {}}
 
@@ -44,7 +45,7 @@ def test_over_a_pipe_too(tmp_path):
         assert declared(peer) == BOTH
 
 
-@pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26", "2024-11-05"])
+@rows("version", ["2025-06-18", "2025-03-26", "2024-11-05"])
 @requirement("VA-012")
 def test_older_revisions_hear_of_it_as_well(library, version):
     peer = HttpPeer(library.url, x_user="alice")
@@ -60,7 +61,7 @@ async def test_the_official_client_sees_it_in_the_modern_era(library):
         assert client.server_capabilities.extensions == BOTH
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-017")
 def test_all_three_methods_are_there(library, era):
     peer = library.peer(era=era)
@@ -72,7 +73,7 @@ def test_all_three_methods_are_there(library, era):
     }
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-016")
 def test_a_server_without_gated_tools_declares_it_and_takes_one_later(era):
     approval = VerifiedApproval(store=MemoryShelf(), user="alice")
@@ -140,9 +141,7 @@ class TestSwitchedOff:
         assert peer.call("plain")["result"]["content"][0]["text"] == "plain"
 
 
-@pytest.mark.parametrize(
-    "options", [{"stateless_http": True}, {"json_response": True}], ids=lambda one: next(iter(one))
-)
+@rows("options", [{"stateless_http": True}, {"json_response": True}], ids=lambda one: next(iter(one)))
 @requirement("VA-017", "VA-022")
 def test_the_other_ways_to_serve_http(options):
     approval = VerifiedApproval(store=MemoryShelf(), user="alice")
@@ -162,7 +161,7 @@ def test_the_other_ways_to_serve_http(options):
             assert refusal(peer.ask_raw("tools/call", b'{"a":1,"a":2}')) == (-32602, "duplicate_key")
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-023")
 def test_a_server_that_knows_nothing_of_it_finds_none_of_the_methods(era):
     mcp = MCPServer("plain", log_level="ERROR")

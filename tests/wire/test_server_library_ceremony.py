@@ -22,6 +22,7 @@ from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, over_pipes, refusal, signed, text_of
 from support.approval_server import argv, running, ticket
 from support.registry import requirement
+from support.table import rows
 
 ABC = {"resourceId": "abc123"}
 
@@ -172,7 +173,7 @@ async def ceremony(client: Client, key: SoftwareAuthenticator, allowed: str) -> 
     return await client.call_tool("delete_resource", ABC, meta={META: signed(challenge, key)})
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@rows("mode", ["auto", "legacy"])
 @requirement("VA-003", "VA-022")
 async def test_the_official_client_over_http(library, mode):
     allowed = await library.approval.approvals.ticket("alice", by="operator")

@@ -14,6 +14,7 @@ from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, Failed, HttpPeer, refusal, signed, text_of
 from support.approval_server import Clock, listening, running
 from support.registry import requirement
+from support.table import rows
 
 NOTHING = (-32001, "no_eligible_credential")
 NOT_GATED = (-32001, "tool_not_approved_required")
@@ -33,7 +34,7 @@ def create(peer, tool, **members):
     return peer.ask(CHALLENGE_CREATE, {"toolName": tool} | members)
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-052", "VA-152")
 def test_a_tool_that_is_not_gated_or_not_there(library, era):
     peer = library.join(f"plain-{era}", era).peer
@@ -45,7 +46,7 @@ def test_a_tool_that_is_not_gated_or_not_there(library, era):
     assert refusal(peer.ask(CHALLENGE_CREATE))[0] == -32602
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-053")
 def test_arguments_that_break_the_schema_open_nothing(library, era):
     person = library.join(f"schema-{era}", era)
@@ -56,7 +57,7 @@ def test_arguments_that_break_the_schema_open_nothing(library, era):
     assert library.shelf._challenges == before
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-048", "VA-075")
 def test_no_arguments_are_an_empty_object(library, era):
     person = library.join(f"empty-{era}", era)
@@ -103,7 +104,7 @@ class TestClasses:
         assert {("internal",), ()} <= set(found)
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-153", "VA-007")
 def test_nobody_who_could_sign(library, era):
     peer = library.peer(f"internal-{era}", era)
@@ -159,7 +160,7 @@ def test_only_so_many_questions_are_open_at_once():
 
 
 @requirement("VA-058", "VA-059")
-@pytest.mark.parametrize(("settings", "expected"), [(None, 60_000), (Settings(challenge_ms=5_000), 5_000)])
+@rows(("settings", "expected"), [(None, 60_000), (Settings(challenge_ms=5_000), 5_000)])
 def test_how_long_a_challenge_lives(settings, expected):
     clock = Clock()
     with running(clock=clock, settings=settings) as server:

@@ -13,6 +13,7 @@ from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, refusal, text_of
 from support.approval_server import Clock, running
 from support.registry import requirement
+from support.table import rows
 
 VERIFICATION = (-32001, "verification_failed")
 PENDING = (-32001, "no_pending_enrollment")
@@ -261,7 +262,7 @@ def test_a_passkey_is_enrolled_once_and_stays_as_it_was(library, peer, user):
 
 
 @requirement("VA-029")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_first_use_lets_one_passkey_in_and_no_second(era):
     with running(first_use=True) as server:
         peer = server.peer("alice", era)

@@ -12,6 +12,7 @@ from callgate.approval.names import META
 from support.approval_peer import ERAS, HttpPeer, refusal, text_of
 from support.approval_server import Runs, add_tools, listening, running
 from support.registry import requirement
+from support.table import rows
 
 UNGATED = {"break_glass", "overhear", "read_page"}
 
@@ -35,7 +36,7 @@ def tools(peer):
     return {tool["name"]: tool for tool in peer.result("tools/list")["tools"]}
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-004", "VA-005")
 def test_gated_tools_carry_the_mark_and_others_do_not(library, era):
     found = tools(library.peer(era=era))
@@ -46,7 +47,7 @@ def test_gated_tools_carry_the_mark_and_others_do_not(library, era):
     assert marks["place_trade"]["authenticatorClass"] == "platform"
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_a_gated_tool_is_otherwise_listed_as_before(library, plain, era):
     gated, before = tools(library.peer(era=era)), tools(HttpPeer(plain, era))
     assert gated.keys() == before.keys()
@@ -80,7 +81,7 @@ def test_extra_members_stand_beside_ours():
             }
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-001")
 def test_hints_neither_gate_nor_open(library, era):
     peer = library.peer(era=era)
@@ -89,7 +90,7 @@ def test_hints_neither_gate_nor_open(library, era):
     assert ("look_away", "x") not in library.executed
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-165")
 def test_other_tools_answer_with_the_same_bytes_with_and_without_the_gate(library, plain, era):
     def answers(url):

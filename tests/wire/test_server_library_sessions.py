@@ -9,6 +9,7 @@ from support.approval_peer import ERAS, HttpPeer, refusal, signed, text_of
 from support.approval_server import guarded, running
 from support.registry import requirement
 from support.sessions import CONTENT
+from support.table import rows
 
 A = {"resourceId": "a"}
 
@@ -23,7 +24,7 @@ def bearer(library, token, era="modern", user="alice"):
     return HttpPeer(library.url, era, x_user=user, authorization=f"Bearer {token}")
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 @requirement("VA-161")
 def test_good_evidence_without_a_token_gets_401(library, era):
     name = f"alice-{era}"

@@ -15,6 +15,7 @@ from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, HttpPeer, refusal, signed, text_of
 from support.approval_server import Clock, listening, running
 from support.registry import requirement
+from support.table import rows
 
 A, B = {"resourceId": "a"}, {"resourceId": "b"}
 
@@ -257,7 +258,7 @@ class TestOrder:
 
 
 @requirement("VA-126")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_a_schema_that_became_tighter_meanwhile_burns_no_approval(era):
     approval = VerifiedApproval(store=MemoryShelf(), user="alice")
     mcp = MCPServer("tightening", extensions=[approval], log_level="ERROR")

@@ -23,6 +23,7 @@ from support.sessions import (
     teller_argv,
     until,
 )
+from support.table import rows
 
 NOTE = '{"jsonrpc":"2.0","method":"notifications/note","params":{"n":%d}}'
 
@@ -113,7 +114,7 @@ def test_an_initialize_that_the_server_refuses_makes_no_session(gateway, directo
     until(lambda: gone(int(received.name.removeprefix("received-"))))
 
 
-@pytest.mark.parametrize(("server", "expected"), [("missing", "upstream_start_failed"), ("mute", "upstream_closed")])
+@rows(("server", "expected"), [("missing", "upstream_start_failed"), ("mute", "upstream_closed")])
 def test_a_server_that_cannot_answer_is_said_so(gateway, server, expected):
     reply = initialize(gateway.url(server))
     assert (reply.status, reason(reply)) == (502, expected)

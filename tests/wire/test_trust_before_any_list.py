@@ -3,6 +3,7 @@
 import pytest
 
 from support.offices import ERAS, input_metadata, return_metadata, text, tool, trust_site
+from support.table import rows
 
 HARSH = {
     "inputMetadata": input_metadata("public", "none", "irreversible"),
@@ -33,7 +34,7 @@ def site(tmp_path_factory):
         yield found
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_a_server_tightens_what_the_operator_said_from_the_first_call_on(site, era):
     site.agent(era).call("strict", "post", path="a")
     label = site.trust_of("post")["tool"]
@@ -41,7 +42,7 @@ def test_a_server_tightens_what_the_operator_said_from_the_first_call_on(site, e
     assert "irreversible" in label["outcomes"]
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_a_trusted_server_is_believed_from_the_first_call_on(site, era):
     site.agent(era).call("believed", "read", path="a")
     label = site.trust_of("read")["tool"]

@@ -25,6 +25,7 @@ from support.offices import (
     trust_site,
 )
 from support.registry import requirement
+from support.table import rows
 
 BENIGN = input_metadata("ephemeral", "none", "benign")
 OWN = return_metadata("system", "none")
@@ -155,7 +156,7 @@ def taken(site, agent):
 
 
 @requirement("TA-013")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_a_hint_on_a_result_taints_although_the_tool_is_the_houses_own(site, era):
     agent = site.agent(era)
     assert said(agent.call("house", "wiki", path="/a")) == "our own words"
@@ -203,7 +204,7 @@ def test_a_list_of_possible_outcomes_counts_as_the_worst_of_them(site):
 
 
 @requirement("TA-015", "TA-016", "TA-017", "TA-026", "TA-028")
-@pytest.mark.parametrize("name", ["no_outcomes", "one_more", "odd_words"])
+@rows("name", ["no_outcomes", "one_more", "odd_words"])
 def test_what_cannot_be_read_is_unknown_and_the_call_is_asked_about(site, name):
     assert reason(site.agent().call("trusted", name, path="/a")) == ASKED
     assert "outcomes" in site.trust_of(name)["tool"]["unknown"]
@@ -268,7 +269,7 @@ def test_the_same_words_of_a_trusted_server_lift_the_defaults(site):
 
 
 @requirement("TA-062", "TA-064")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_a_server_without_labels_works_and_is_taken_for_unknown(site, era):
     agent = site.agent(era)
     answer = agent.call("plain", "anything", path="/a")
@@ -283,7 +284,7 @@ def test_a_server_without_labels_works_and_is_taken_for_unknown(site, era):
 
 
 @requirement("TA-063")
-@pytest.mark.parametrize("mode", ["legacy", ERAS[1]])
+@rows("mode", ["legacy", ERAS[1]])
 async def test_a_strict_client_takes_results_with_labels_and_warnings(site, mode):
     async with Client(site.gateway.url("house"), mode=mode, read_timeout_seconds=PATIENCE) as client:
         for name in ("page", "mixed", "flags"):

@@ -15,6 +15,7 @@ from support.labelled import INJECTED, PAGE, Desk, every_road
 from support.registry import requirement
 from support.shifting import Shifty, tool
 from support.stores import ready
+from support.table import rows
 from support.trust_library import NO_RULES, policy, reason
 
 # -- everything that comes back ------------------------------------------------------------------------------------
@@ -48,7 +49,7 @@ async def test_resources_and_prompts_of_a_server_are_its_data_too(places):
     assert [step.tool for step in await tracker.steps()][:2] == ["resources/read", "prompts/get"]
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@rows("mode", ["legacy", "auto"])
 async def test_a_list_of_tools_is_learnt_anew_when_it_changes(tmp_path, mode):
     def labelled(outcomes):
         given = {"destination": "internal", "sensitivity": "none", "outcomes": outcomes}

@@ -14,6 +14,7 @@ from support.approval_peer import HttpPeer, refusal
 from support.approval_server import listening
 from support.labelled import Places, Road, every_road
 from support.registry import requirement
+from support.table import rows
 from support.trust_library import call, every_era, labels_of
 
 # -- requests ------------------------------------------------------------------------------------------------------
@@ -73,7 +74,7 @@ def test_a_tool_of_several_steps_stops_at_the_flagged_one(peer, shared):
 
 
 @requirement("TA-045")
-@pytest.mark.parametrize("kind", ["http", "stdio"])
+@rows("kind", ["http", "stdio"])
 async def test_or_it_asks_whoever_is_at_the_client(tmp_path, kind):
     """In the era in which a server can ask in the middle of a call."""
     asked = []

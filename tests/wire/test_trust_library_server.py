@@ -15,6 +15,7 @@ from support.approval_peer import HttpPeer, refusal
 from support.approval_server import listening
 from support.labelled import INJECTED, PAGE, Places, every_road, low_level
 from support.registry import requirement
+from support.table import rows
 from support.trust_library import call, every_era, labels_of
 
 # -- declaring -----------------------------------------------------------------------------------------------------
@@ -40,7 +41,7 @@ def test_the_list_of_tools_carries_what_the_author_declared(peer):
     assert "annotations" not in tools["plain"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("said", "problem"),
     [
         ({}, "say what it does with its input"),
@@ -206,7 +207,7 @@ def test_where_arguments_decide_nothing_the_strictest_stands_for_all(peer, argum
         assert labels_of(call(peer, "read_file", arguments))["returnMetadata"]["source"] == "untrustedPublic"
 
 
-@pytest.mark.parametrize(
+@rows(
     "told",
     [
         {"source": "nowhere"},

@@ -20,6 +20,7 @@ from support.offices import (
     trust_site,
 )
 from support.registry import requirement
+from support.table import rows
 
 FILE = {"outcomes": "benign", "destination": "ephemeral", "source": ["user", "internal", "untrustedPublic"]}
 FILE |= {"sensitivity": ["none", "pii", "financial"]}
@@ -129,7 +130,7 @@ def resolve(agent, server, name, **arguments):
 
 
 @requirement("TA-005", "TA-032")
-@pytest.mark.parametrize("way", [*ERAS, "wrap"])
+@rows("way", [*ERAS, "wrap"])
 def test_two_paths_resolve_to_two_labels_with_one_value_each(site, way):
     if way == "wrap":
         with WrapAgent(site) as agent:
@@ -153,7 +154,7 @@ def test_arguments_that_narrow_but_do_not_decide_give_the_smaller_set(site):
 
 
 @requirement("TA-037")
-@pytest.mark.parametrize("arguments", [{"path": "/elsewhere"}, {"path": 7}, {}])
+@rows("arguments", [{"path": "/elsewhere"}, {"path": 7}, {}])
 def test_arguments_that_decide_nothing_give_the_strictest(site, arguments):
     found = resolve(site.agent(), "files", "read_file", **arguments)["returnMetadata"]
     assert found == return_metadata("untrustedPublic", "financial")
@@ -168,7 +169,7 @@ def test_a_tool_that_nobody_knows_resolves_to_the_worst(site):
 
 
 @requirement("TA-033", "TA-048")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_a_call_that_its_arguments_give_away_never_reaches_the_server(site, era):
     agent = site.agent(era)
     assert said(agent.call("files", "read_file", path="/public/a")) == "done"
@@ -179,7 +180,7 @@ def test_a_call_that_its_arguments_give_away_never_reaches_the_server(site, era)
 
 
 @requirement("TA-012", "TA-033")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_a_servers_answer_is_heeded_before_the_call(site, era):
     refused = site.agent(era).call("strict", "write", path=fresh("p"))
     assert refused["error"]["data"]["rule"] == "nothing-final"
@@ -202,7 +203,7 @@ def test_the_servers_answer_is_relayed_to_clients_that_ask(site):
     assert found == SERVERS["known"]["answers"]["tools/resolve"]["tool"]["annotations"]
 
 
-@pytest.mark.parametrize("params", [{}, {"name": 7}, {"name": "read_file", "arguments": [1]}, {"name": ""}])
+@rows("params", [{}, {"name": 7}, {"name": "read_file", "arguments": [1]}, {"name": ""}])
 def test_a_question_nobody_can_read_is_refused(site, params):
     answer = site.agent().request("files", "tools/resolve", params)[-1]
     assert reason(answer) == "invalid_params"

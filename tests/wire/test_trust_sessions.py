@@ -32,6 +32,7 @@ from support.offices import (
 from support.postgres import database
 from support.raw import ask
 from support.registry import requirement
+from support.table import rows
 
 URL = "https://shop.example/a/secret/path"
 ORIGIN = "https://shop.example"
@@ -84,7 +85,7 @@ def labels(site, server):
 
 
 @requirement("TA-002", "TA-021", "TA-047")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_what_one_server_returned_shows_on_requests_to_another(site, era):
     agent = site.agent(era)
     send(agent, "piped")
@@ -137,7 +138,7 @@ def test_each_server_is_told_as_much_as_the_operator_wants(site):
 
 
 @requirement("TA-070")
-@pytest.mark.parametrize("server", ["withheld", "closed"])
+@rows("server", ["withheld", "closed"])
 def test_what_the_client_itself_wrote_there_is_held_back_as_well(site, server):
     agent = site.agent()
     send(agent, server, meta={"annotations": {"attribution": ["urn:org:acme:hr"]}, "trace": 1})
@@ -145,7 +146,7 @@ def test_what_the_client_itself_wrote_there_is_held_back_as_well(site, server):
 
 
 @requirement("TA-020", "TA-042", "TA-043")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_labels_on_a_request_count_and_stay(site, era):
     agent, body = site.agent(era), fresh("body")
     hint = {"annotations": {"openWorldHint": True, "attribution": ["urn:org:acme:crm"]}}
@@ -168,7 +169,7 @@ PRIVATE = {
 }
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_what_is_told_to_the_gateway_alone_never_reaches_a_server(site, era):
     agent = site.agent(era)
     before = len(site.servers["mail"].seen)
@@ -216,7 +217,7 @@ def test_a_conversation_that_the_client_names_is_one_session_wherever_it_calls_f
     assert labels(site, "mail") is None
 
 
-@pytest.mark.parametrize("bad", ["", "x" * 257, 7, ["a"]])
+@rows("bad", ["", "x" * 257, 7, ["a"]])
 def test_a_conversation_named_in_a_way_nobody_can_read_is_refused(site, bad):
     body = fresh("body")
     answer = site.agent().call("mail", "send_email", {"dev.callgate/session": bad}, to=BOB, body=body)
@@ -246,7 +247,7 @@ def test_an_operator_takes_the_labels_off_and_that_is_on_record(site):
 # ---- wrapped servers ----
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_wrapped_servers_that_one_client_started_share_a_session(site, era):
     name = {"CALLGATE_SESSION": fresh("conversation")}
     with WrapAgent(site, era, name) as agent, WrapAgent(site, era, name) as again:
@@ -329,7 +330,7 @@ def test_an_agents_session_is_over_when_it_was_idle_and_a_named_one_is_not(twins
 
 
 @requirement("TA-002", "TA-040")
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@rows("end", ["stop", "kill"])
 def test_labels_and_what_was_read_survive_the_gateway(tmp_path, end):
     with trust_site(tmp_path, {name: SERVERS[name] for name in ("web", "mail")}, approval={"park_seconds": 0}) as site:
         agent = site.agent(session=fresh("conversation"))

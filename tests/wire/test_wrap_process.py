@@ -17,6 +17,7 @@ from support.gateway import wrap_argv, write_config
 from support.nursery import CALLGATE
 from support.raw import SECONDS, Received, json_answer, piped, raw_server, raw_stdio_argv
 from support.sessions import gone, until
+from support.table import rows
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the commands here are those of a POSIX shell")
 
@@ -44,12 +45,12 @@ def run(argv: list[str], sent: bytes = b"") -> subprocess.CompletedProcess[bytes
 # ---- how it ends ----
 
 
-@pytest.mark.parametrize("status", [0, 3])
+@rows("status", [0, 3])
 def test_the_exit_status_is_the_commands(place, status):
     assert run(wrap_argv(place, "s", ["sh", "-c", f"exit {status}"])).returncode == status
 
 
-@pytest.mark.parametrize("name", ["TERM", "KILL", "INT"])
+@rows("name", ["TERM", "KILL", "INT"])
 def test_a_command_killed_by_a_signal_ends_wrap_by_the_same_signal(place, name):
     done = run(wrap_argv(place, "s", ["sh", "-c", f"kill -{name} $$"]))
     assert done.returncode == -getattr(signal, f"SIG{name}")
@@ -112,7 +113,7 @@ def test_garbage_on_stdin_is_answered_and_does_not_reach_the_command(place):
     assert [json.loads(line)["error"]["code"] for line in refusals] == [-32700, -32700]
 
 
-@pytest.mark.parametrize("kind", ["file", "nothing"])
+@rows("kind", ["file", "nothing"])
 def test_stdin_and_stdout_may_be_files(place, tmp_path, kind):
     sent = b"".join(call(number, "x" * 1000) for number in range(1000)) if kind == "file" else b""
     (tmp_path / "in").write_bytes(sent)
@@ -129,7 +130,7 @@ def test_stdout_may_be_nowhere(place):
     assert done.returncode == 5
 
 
-@pytest.mark.parametrize("command", [["cat"], ["/nonesuch"]], ids=["ends", "never starts"])
+@rows("command", [["cat"], ["/nonesuch"]], ids=["ends", "never starts"])
 def test_the_pipes_are_given_back_as_they_were(place, command):
     read, write = os.pipe()
     answers, out = os.pipe()
@@ -147,7 +148,7 @@ def test_the_pipes_are_given_back_as_they_were(place, command):
 # ---- signals ----
 
 
-@pytest.mark.parametrize("name", ["TERM", "INT", "HUP"])
+@rows("name", ["TERM", "INT", "HUP"])
 def test_a_signal_to_wrap_reaches_the_command(place, name):
     source = f"trap 'echo caught {name}; exit 7' {name}; echo ready; while :; do sleep 0.02; done"
     with piped(wrap_argv(place, "s", ["sh", "-c", source])) as wrap:

@@ -12,6 +12,7 @@ import pytest
 from support.gateway import wrap_argv
 from support.raw import CLOSE, SECONDS, RawServer, Received, json_answer, piped, raw_server, stream_answer
 from support.sessions import META, VERSION, call, message, modern_call, until
+from support.table import rows
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +110,7 @@ def test_modern_requests_carry_the_headers_their_bodies_stand_for(lasting):
 # ---- answers that are none ----
 
 
-@pytest.mark.parametrize(
+@rows(
     ("script", "reason"),
     [
         (refuse(b"500 Oops", b"<html>"), "upstream_garbage"),
@@ -136,7 +137,7 @@ def test_an_answer_that_is_none_becomes_an_error_with_the_requests_id(lasting, s
     assert heard(wrap)["result"] == {"fine": True}
 
 
-@pytest.mark.parametrize("identity", ['"id":null,', "", '"id":"server-error",'], ids=["null", "none", "another"])
+@rows("identity", ['"id":null,', "", '"id":"server-error",'], ids=["null", "none", "another"])
 def test_an_error_of_the_server_keeps_its_words_and_gets_the_requests_id(lasting, identity):
     wrap, behind = lasting
     error = '{"code":-32001,"message":"Sitzung?","data":{"x":1.50}}'
@@ -158,7 +159,7 @@ def test_a_server_that_is_not_there_is_said_so(place):
 # ---- batches ----
 
 
-@pytest.mark.parametrize("way", ["an array", "a stream"])
+@rows("way", ["an array", "a stream"])
 def test_every_request_of_a_batch_is_answered(lasting, way):
     wrap, behind = lasting
     replies = [reply(2, {"n": 2}), reply("one", {"n": 1})]
@@ -299,7 +300,7 @@ def test_an_event_id_that_no_header_can_carry_is_not_resumed_from(lasting):
     assert len(behind.requests) == before + 1
 
 
-@pytest.mark.parametrize(
+@rows(
     ("version", "reason"),
     [("a\r\nx: y", "invalid_request"), ("a\x00", "invalid_request"), ("\x7f", "invalid_request")],
     ids=["line end", "zero", "delete"],

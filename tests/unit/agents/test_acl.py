@@ -8,6 +8,7 @@ from callgate.agents.acl import MAX_NAME, Acl, ToolLimit, permits, shown
 from callgate.agents.model import AgentPolicy, ToolPolicy
 from callgate.errors import ConfigError, Reason, Refused
 from support.registry import requirement
+from support.table import rows
 
 
 def refused(acl, agent, *tools, server=""):
@@ -38,9 +39,7 @@ def test_deny_forbids_and_wins_over_allow():
     assert refused(Acl(default=ToolPolicy(deny=("checkout",))), "b", "search") is None
 
 
-@pytest.mark.parametrize(
-    "name", ["Drop_all", "DROP_ALL", "drop_all\0x", " drop_all", "drop\u200b_all", "\uff44rop_all", "dr\u00adop_all"]
-)
+@rows("name", ["Drop_all", "DROP_ALL", "drop_all\0x", " drop_all", "drop\u200b_all", "\uff44rop_all", "dr\u00adop_all"])
 def test_deny_is_not_slipped_by_a_spelling(name):
     assert not permits(ToolPolicy(deny=("drop_*",)), name)
 
@@ -99,7 +98,7 @@ def test_what_a_server_denies_no_entry_gives_back():
 
 
 @requirement("WB-019")
-@pytest.mark.parametrize(
+@rows(
     "acl",
     [
         Acl(default=ToolPolicy(allow=("*",))),
@@ -118,7 +117,7 @@ def test_rules_for_agents_alone_do_not():
     assert not Acl([AgentPolicy("a", ToolPolicy(denied=True, per_minute=3))], default=ToolPolicy()).requires_digest
 
 
-@pytest.mark.parametrize(
+@rows(
     "policy",
     [
         ToolPolicy(allow=("",)),

@@ -7,6 +7,7 @@ import pytest
 from callgate.agents.keys import ALGORITHMS, Key, public_jwk, thumbprint
 from callgate.errors import Reason, Refused
 from support.signed_requests import private, public
+from support.table import rows
 
 ED = public_jwk(private().public_key())
 EC = public_jwk(private("p256").public_key())
@@ -14,7 +15,7 @@ RSA = public_jwk(private("rsa").public_key())
 TAKEN = frozenset(ALGORITHMS)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("jwk", "alg", "algorithms"),
     [
         (ED, None, ("ed25519",)),
@@ -34,7 +35,7 @@ def test_what_a_key_may_be_used_with(jwk, alg, algorithms):
     assert key.algorithm(None, TAKEN) == algorithms[0]
 
 
-@pytest.mark.parametrize(
+@rows(
     "jwk",
     [
         {},
@@ -83,15 +84,15 @@ def test_only_an_object_is_a_key():
             thumbprint(thing)
 
 
-@pytest.mark.parametrize("last", [0x00, 0x80])
-@pytest.mark.parametrize("first", [0x00, 0x01])
+@rows("last", [0x00, 0x80])
+@rows("first", [0x00, 0x01])
 def test_points_that_verify_anything_are_no_keys(first, last):
     raw = bytes([first]) + bytes(30) + bytes([last])
     with pytest.raises(Refused):
         Key.read({**ED, "x": base64.urlsafe_b64encode(raw).rstrip(b"=").decode()})
 
 
-@pytest.mark.parametrize("kind", ["ed25519", "p256", "rsa"])
+@rows("kind", ["ed25519", "p256", "rsa"])
 def test_a_message_cannot_choose_what_its_key_is_not_for(kind):
     key = public(kind)
     for named in {*ALGORITHMS, "hmac-sha256", "none", ""} - set(key.algorithms):

@@ -22,6 +22,7 @@ from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import ConfigError, Reason, Refused, StoreUnavailable
 from support.callers import NOW, Agent, Clock, Gate, Issuer, call, request
 from support.registry import requirement
+from support.table import rows
 
 ONLY_SEARCH = ToolPolicy(allow=("search",))
 
@@ -153,7 +154,7 @@ async def test_a_switch_turned_while_a_request_is_looked_at():
     assert await gate.reason(gate.alice.send(call("x"))) == (403, "blocked_by_policy")
 
 
-@pytest.mark.parametrize("answer", [None, 0, "", "off"])
+@rows("answer", [None, 0, "", "off"])
 async def test_a_switch_that_does_not_say_no_is_on(answer):
     gate = Gate(block_all=lambda: answer)
     assert await gate.reason(gate.alice.send(call("x"))) == (403, "blocked_by_policy")
@@ -216,13 +217,13 @@ async def test_another_extractor_decides_the_tool():
     assert (await gate.decide(gate.alice.send(b"checkout"))).ok
 
 
-@pytest.mark.parametrize("found", [[1], [None], ["search"] * 101, 7])
+@rows("found", [[1], [None], ["search"] * 101, 7])
 async def test_an_extractor_that_answers_nonsense_lets_nothing_through(found):
     gate = Gate(default_policy=ONLY_SEARCH, extract_tools=lambda body: found)
     assert not (await gate.decide(gate.alice.send(b"x"))).ok
 
 
-@pytest.mark.parametrize(
+@rows(
     "body",
     [
         b"not JSON",
@@ -547,7 +548,7 @@ async def test_a_request_that_goes_on_is_not_answered():
         decision.to_response()
 
 
-@pytest.mark.parametrize("error", [StoreUnavailable("down"), ValueError("x"), RecursionError()])
+@rows("error", [StoreUnavailable("down"), ValueError("x"), RecursionError()])
 async def test_a_part_that_breaks_refuses(error):
     class Broken:
         async def agent(self, verified):

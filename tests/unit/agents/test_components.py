@@ -8,6 +8,7 @@ from callgate.agents.fields import components, inputs
 from callgate.agents.model import Signed
 from callgate.errors import Reason, Refused
 from support.signed_requests import adding, change, request
+from support.table import rows
 
 
 def read(text, signed):
@@ -21,7 +22,7 @@ def refused(text, signed):
     return caught.value.reason
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "expected"),
     [
         ('"@method"', "POST"),
@@ -39,7 +40,7 @@ def test_derived_components_of_rfc_9421(text, expected):
     assert read(text, signed) == expected
 
 
-@pytest.mark.parametrize(
+@rows(
     ("scheme", "authority", "expected"),
     [
         ("https", "WWW.Example.COM", "www.example.com"),
@@ -74,7 +75,7 @@ def test_percent_encoding_stays_as_it_came():
 QUERY = "var=this%20is%20a%20big%0Amultiline%20value&bar=with+plus+whitespace&fa%C3%A7ade%22%3A%20=something&b=&c"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "expected"),
     [
         ("var", "this%20is%20a%20big%0Amultiline%20value"),
@@ -88,7 +89,7 @@ def test_query_parameters_of_rfc_9421(name, expected):
     assert read(f'"@query-param";name="{name}"', request(query=QUERY)) == expected
 
 
-@pytest.mark.parametrize("query", ["a=1&a=2", "a=1&%61=2", "b=1", None, "a=%FF", "a=%C3"])
+@rows("query", ["a=1&a=2", "a=1&%61=2", "b=1", None, "a=%FF", "a=%C3"])
 def test_a_query_parameter_with_two_readings_is_not_covered(query):
     assert refused('"@query-param";name="a"', request(query=query)) is Reason.UNSUPPORTED_COVERED_FIELD
 
@@ -112,9 +113,7 @@ def test_header_lines_of_rfc_9421():
     assert read('"x-empty"', signed) == ""
 
 
-@pytest.mark.parametrize(
-    ("key", "expected"), [("a", "1"), ("d", "?1"), ("b", "2;x=1;y=2"), ("c", "(a b c)"), ("e", "?1;f")]
-)
+@rows(("key", "expected"), [("a", "1"), ("d", "?1"), ("b", "2;x=1;y=2"), ("c", "(a b c)"), ("e", "?1;f")])
 def test_members_of_a_dictionary_of_rfc_9421(key, expected):
     signed = adding(request(), {"example-dict": "  a=1, b=2;x=1;y=2, c=(a   b    c), d, e;f"})
     assert read(f'"example-dict";key="{key}"', signed) == expected
@@ -148,14 +147,14 @@ def test_binary_wrapped_lines_of_rfc_9421():
     assert read('"example-header"', once) == read('"example-header"', signed)
 
 
-@pytest.mark.parametrize("raw", [b"a\nb", b"a\rb", b"a\r\nb", b"a\0b", b"caf\xc3\xa9", b"a\x7f", b"a\r\n\r\n b"])
+@rows("raw", [b"a\nb", b"a\rb", b"a\r\nb", b"a\0b", b"caf\xc3\xa9", b"a\x7f", b"a\r\n\r\n b"])
 def test_a_value_that_could_end_a_line_of_the_base_is_not_covered(raw):
     signed = change(request(), headers=((b"x-hostile", raw),))
     assert refused('"x-hostile"', signed) is Reason.UNSUPPORTED_COVERED_FIELD
 
 
-@pytest.mark.parametrize("part", ["method", "authority", "path", "query", "scheme"])
-@pytest.mark.parametrize("raw", ["a\nb", "a b", "é", "a\r", "\x00"])
+@rows("part", ["method", "authority", "path", "query", "scheme"])
+@rows("raw", ["a\nb", "a b", "é", "a\r", "\x00"])
 def test_a_request_line_that_could_end_a_line_of_the_base_is_not_covered(part, raw):
     name = "@query" if part == "query" else f"@{part}"
     assert refused(f'"{name}"', request(**{part: raw})) is Reason.UNSUPPORTED_COVERED_FIELD
@@ -190,7 +189,7 @@ def test_escapes_in_strings_are_kept_as_they_are_signed():
     assert given.components[1].params == {"name": 'a"b\\c'}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("spelt", "meant"),
     [
         ('sig1=( "@method"   "@authority" ); created=1;  tag="a"', '("@method" "@authority");created=1;tag="a"'),

@@ -16,6 +16,7 @@ from callgate.errors import Reason
 from support.agent_directories import world
 from support.registry import requirement
 from support.signed_requests import adding, request
+from support.table import rows
 
 NAME = "x" * 43
 OTHER = "y" * 43
@@ -62,9 +63,7 @@ async def test_a_map_is_a_directory():
     assert await static.agent(verified(at.format("c"))) is None
 
 
-@pytest.mark.parametrize(
-    "agents", [{"short": "a"}, {NAME: "two words"}, {NAME: ""}, {NAME: 7}, {"http://a.example": "a"}]
-)
+@rows("agents", [{"short": "a"}, {NAME: "two words"}, {NAME: ""}, {NAME: 7}, {"http://a.example": "a"}])
 def test_a_map_that_cannot_be_meant_is_refused(agents):
     with pytest.raises(Exception, match=r"thumbprint|name|https|text") as caught:
         StaticDirectory(agents)

@@ -12,6 +12,7 @@ from callgate.agents.storage import Fetched
 from callgate.errors import ConfigError
 from support.agent_directories import Page, world
 from support.registry import requirement
+from support.table import rows
 
 
 @pytest.fixture
@@ -221,7 +222,7 @@ async def test_a_failure_is_remembered_for_a_while_and_not_longer(ground):
     assert await directories.key(signer.keyid, url)
 
 
-@pytest.mark.parametrize(
+@rows(
     "times",
     [{"negative": 301}, {"negative": 0}, {"stale": 301}, {"fresh": 10}, {"fresh": 200, "stale": 150}, {"miss": 0}],
 )

@@ -16,6 +16,7 @@ from callgate.errors import ConfigError, Reason, Refused
 from support.agent_directories import world
 from support.registry import requirement
 from support.signed_requests import adding, request
+from support.table import rows
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ async def test_only_allowed_directories_are_fetched(ground):
     assert ground.server.hits("a.example") == 0
 
 
-@pytest.mark.parametrize(
+@rows(
     ("allowed", "url", "fits"),
     [
         ("https://a.example", "https://a.example", True),
@@ -163,7 +164,7 @@ def test_what_a_pattern_allows(allowed, url, fits):
     assert pattern(allowed).fits(directory_place(url)) is fits
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     ["a.example", "*", "https://a.*", "https://a*.example", "https://a.example/*/x", "https://a.example/../*", ""],
 )

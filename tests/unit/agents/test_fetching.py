@@ -12,6 +12,7 @@ from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN
 from callgate.agents.reaching import FetchFailed, Reach, place, public
 from support.agent_directories import LOOPBACK, Page, world
 from support.registry import requirement
+from support.table import rows
 
 
 @pytest.fixture
@@ -82,9 +83,7 @@ async def test_an_address_that_is_not_public_is_not_reached(ground, address):
     assert ground.server.connections == 0
 
 
-@pytest.mark.parametrize(
-    "address", ["93.184.216.34", "2606:2800:220:1::1", "64:ff9b::5db8:d822", "::ffff:93.184.216.34"]
-)
+@rows("address", ["93.184.216.34", "2606:2800:220:1::1", "64:ff9b::5db8:d822", "::ffff:93.184.216.34"])
 def test_addresses_of_the_open_internet_are_public(address):
     assert public(ipaddress.ip_address(address))
 
@@ -104,7 +103,7 @@ async def test_an_address_written_out_is_checked_too(ground, host):
     assert ground.server.connections == 0
 
 
-@pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f.0.0.1", "localhost", "localhost."])
+@rows("host", ["127.1", "2130706433", "0x7f.0.0.1", "localhost", "localhost."])
 async def test_other_spellings_of_this_machine_come_out_as_its_address(host):
     with pytest.raises(FetchFailed) as caught:
         await Fetcher().fetch(f"https://{host}:1/")

@@ -10,6 +10,7 @@ from callgate.agents.jwks import MAX_BYTES, MAX_KEYS, BadKeys, key_set, read_key
 from callgate.agents.keys import public_jwk
 from support.registry import requirement
 from support.signed_requests import private
+from support.table import rows
 
 URL = "https://a.example/.well-known/http-message-signatures-directory"
 # RFC 8037 appendix A.2 and its thumbprint in A.3.
@@ -69,7 +70,7 @@ def test_a_thumbprint_wins_over_a_kid_that_looks_like_it():
     assert posing.keys() <= found.keys.keys()
 
 
-@pytest.mark.parametrize(
+@rows(
     "jwk",
     [
         pytest.param({**RFC7638}, id="RS256 is no algorithm of message signatures"),
@@ -102,7 +103,7 @@ def test_a_key_that_does_not_count_is_left_out_and_spoils_no_other(jwk):
     assert found.left_out[0].startswith("key 0: ")
 
 
-@pytest.mark.parametrize("bits", [1024, 2047])
+@rows("bits", [1024, 2047])
 def test_a_short_rsa_key_is_left_out(bits):
     public = rsa.RSAPublicNumbers(65537, (1 << bits) - 1)
     n = base64.urlsafe_b64encode(public.n.to_bytes((bits + 7) // 8)).rstrip(b"=").decode()
@@ -135,7 +136,7 @@ def test_a_key_listed_twice_counts_once():
     assert "twice" in found.left_out[0]
 
 
-@pytest.mark.parametrize(
+@rows(
     "raw",
     [
         b"",

@@ -8,6 +8,7 @@ from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import ToolPolicy
 from callgate.errors import ConfigError, Reason, StoreUnavailable
 from support.registry import requirement
+from support.table import rows
 
 START = 1_800_000_000.0
 
@@ -151,7 +152,7 @@ async def test_who_waits_as_long_as_told_passes(limiter, clock):
             assert (await limiter.take("a", limits)).ok
 
 
-@pytest.mark.parametrize(
+@rows(
     "wrong",
     [
         {"per_minute": 0},

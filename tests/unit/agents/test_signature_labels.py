@@ -6,6 +6,7 @@ from callgate.agents.memory import MemoryAgents
 from callgate.errors import Refused
 from support.registry import requirement
 from support.signed_requests import AGENT, NOW, Found, adding, change, public, refusal, replacing, request, sign, verify
+from support.table import rows
 
 BOTH = [public(), public(which=1)]
 
@@ -36,7 +37,7 @@ async def test_labels_on_one_line_and_on_several_are_the_same():
     assert await verify(one) == await verify(several)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("broken", "reason"),
     [
         ({"expires": NOW - 1, "created": NOW - 60}, "signature_expired"),
@@ -51,7 +52,7 @@ async def test_labels_on_one_line_and_on_several_are_the_same():
         ({"covered": '"@path"'}, "missing_required_covered_field"),
     ],
 )
-@pytest.mark.parametrize("order", ["bad first", "good first"])
+@rows("order", ["bad first", "good first"])
 async def test_one_bad_label_does_not_spoil_a_good_one(broken, reason, order):
     bad = {"label": "bad", **broken}
     if order == "bad first":
@@ -119,7 +120,7 @@ async def test_each_label_has_its_own_agent():
 
 
 @requirement("WB-008", "WB-009")
-@pytest.mark.parametrize(
+@rows(
     ("header", "covered"),
     [
         (f'sig1="{AGENT}"', '"signature-agent";key="sig1"'),
@@ -139,7 +140,7 @@ async def test_the_directory_that_is_meant(header, covered):
     assert found.asked == [(public().thumbprint, AGENT)]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("covered", "reason"),
     [
         ('"signature-agent"', "missing_required_covered_field"),

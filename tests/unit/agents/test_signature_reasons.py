@@ -26,6 +26,7 @@ from support.signed_requests import (
     sign,
     verify,
 )
+from support.table import rows
 
 DIGESTED = '"@authority" "content-digest"'
 
@@ -44,7 +45,7 @@ async def test_a_good_signature_says_who_sent_the_request():
     assert got.others == {}
 
 
-@pytest.mark.parametrize("missing", ["signature", "signature-input", None])
+@rows("missing", ["signature", "signature-input", None])
 @requirement("WB-057")
 async def test_missing_signature_headers(missing):
     signed = sign(request())
@@ -52,7 +53,7 @@ async def test_missing_signature_headers(missing):
     assert await refusal(change(signed, headers=kept)) == (401, "missing_signature_headers")
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "",
@@ -85,14 +86,14 @@ async def test_signature_input_malformed(text):
     assert await refusal(signed) == (400, "signature_input_malformed")
 
 
-@pytest.mark.parametrize("value", ["=1", "=token", "=:AAAA:", '=""', f'="{"k" * 513}"', ""])
-@pytest.mark.parametrize("name", ["keyid", "nonce", "alg"])
+@rows("value", ["=1", "=token", "=:AAAA:", '=""', f'="{"k" * 513}"', ""])
+@rows("name", ["keyid", "nonce", "alg"])
 async def test_a_parameter_of_another_type_is_malformed(name, value):
     signed = sign(request(), **{name: value or "=?0"})
     assert await refusal(signed) == (400, "signature_input_malformed")
 
 
-@pytest.mark.parametrize("name", ["keyid", "created", "expires", "tag", "nonce"])
+@rows("name", ["keyid", "created", "expires", "tag", "nonce"])
 @requirement("WB-059")
 async def test_missing_required_param(name):
     assert await refusal(sign(request(), **{name: None})) == (400, "missing_required_param")
@@ -112,7 +113,7 @@ async def test_wrong_tag():
     assert await refusal(sign(request(), tag="Web-Bot-Auth")) == (401, "wrong_tag")
 
 
-@pytest.mark.parametrize("named", ["hmac-sha256", "rsa-v1_5-sha256", "ecdsa-p384-sha384", "none", "ED25519"])
+@rows("named", ["hmac-sha256", "rsa-v1_5-sha256", "ecdsa-p384-sha384", "none", "ED25519"])
 @requirement("WB-061")
 async def test_unsupported_alg(named):
     found = Found(public())
@@ -120,8 +121,8 @@ async def test_unsupported_alg(named):
     assert found.asked == []
 
 
-@pytest.mark.parametrize("value", ["=1.5", '="1790000000"', "=@1790000000", "=?1", "=now", "=:AAAA:", ""])
-@pytest.mark.parametrize("name", ["created", "expires"])
+@rows("value", ["=1.5", '="1790000000"', "=@1790000000", "=?1", "=now", "=:AAAA:", ""])
+@rows("name", ["created", "expires"])
 @requirement("WB-062")
 async def test_timestamp_not_integer(name, value):
     signed = sign(request(), **{name: value or "=1790000000.0"})
@@ -138,7 +139,7 @@ async def test_window_too_large():
     assert Settings().max_window == 480
 
 
-@pytest.mark.parametrize("expires", [NOW, NOW - 1, 0, -1])
+@rows("expires", [NOW, NOW - 1, 0, -1])
 @requirement("WB-063")
 async def test_a_signature_that_expires_before_it_was_made_is_expired(expires):
     assert await refusal(sign(request(), expires=expires)) == (401, "signature_expired")
@@ -208,14 +209,12 @@ async def test_a_lookup_that_finds_another_key_is_not_believed():
     assert await refusal(signed, lookup=Careless(public())) == (401, "unknown_keyid")
 
 
-@pytest.mark.parametrize(
-    ("members", "now"), [({"nbf": NOW + 1}, NOW), ({"exp": NOW - 1}, NOW), ({"nbf": NOW, "exp": NOW + 5}, NOW + 6)]
-)
+@rows(("members", "now"), [({"nbf": NOW + 1}, NOW), ({"exp": NOW - 1}, NOW), ({"nbf": NOW, "exp": NOW + 5}, NOW + 6)])
 async def test_a_key_outside_of_its_own_life_is_not_known(members, now):
     assert await refusal(sign(request()), keys=[public(**members)], now=now) == (401, "unknown_keyid")
 
 
-@pytest.mark.parametrize(
+@rows(
     "covered",
     [
         '"@foo"',
@@ -249,9 +248,7 @@ async def test_unsupported_covered_field(covered):
     assert found.asked == []
 
 
-@pytest.mark.parametrize(
-    "covered", ["", '"@path"', '"@method" "@path" "@query"', '"host"', '"@request-target" "@scheme"']
-)
+@rows("covered", ["", '"@path"', '"@method" "@path" "@query"', '"host"', '"@request-target" "@scheme"'])
 @requirement("WB-069")
 async def test_missing_required_covered_field(covered):
     assert await refusal(sign(request(), covered)) == (400, "missing_required_covered_field")
@@ -267,9 +264,7 @@ async def test_signature_agent_has_to_be_covered():
     assert found.asked == []
 
 
-@pytest.mark.parametrize(
-    "value", ["sig1=1", "sig1=token", "sig1", "a=(", "https://a.example", 'sig1="a", sig1="b"', ""]
-)
+@rows("value", ["sig1=1", "sig1=token", "sig1", "a=(", "https://a.example", 'sig1="a", sig1="b"', ""])
 async def test_signature_agent_that_cannot_be_read(value):
     signed = sign(adding(request(), {"signature-agent": value}), '"@authority" "signature-agent"')
     assert await refusal(signed) == (400, "signature_input_malformed")
@@ -283,7 +278,7 @@ async def test_only_directories_are_looked_up():
     assert found.asked == []
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     ["sig2=:AAAA:", "sig1=1", 'sig1="AAAA"', "sig1=:A*:", "sig1=:A:", "sig1", "sig1=AAAA", "sig1=::", "", "sig1=:AAAA"],
 )
@@ -293,7 +288,7 @@ async def test_signature_malformed(text):
     assert await refusal(signed) == (400, "signature_malformed")
 
 
-@pytest.mark.parametrize("kind", ["ed25519", "p256", "rsa"])
+@rows("kind", ["ed25519", "p256", "rsa"])
 @requirement("WB-071")
 async def test_signature_invalid(kind):
     def flip(text):
@@ -306,7 +301,7 @@ async def test_signature_invalid(kind):
     assert await refusal(replacing(signed, "signature", flip), keys=[public(kind)]) == (401, "signature_invalid")
 
 
-@pytest.mark.parametrize("kind", ["ed25519", "p256", "rsa"])
+@rows("kind", ["ed25519", "p256", "rsa"])
 @requirement("WB-013", "WB-014")
 async def test_the_algorithm_need_not_be_named(kind):
     got = await verify(sign(request(), kind=kind, alg=None), keys=[public(kind)])
@@ -349,9 +344,7 @@ async def test_content_digest_required():
     assert (await verify(sign(digested(), DIGESTED), **required)).digest_verified is True
 
 
-@pytest.mark.parametrize(
-    "value", ["md5=:AAAA:", "garbage", "sha-256", "sha-256=1", 'sha-256="x"', "sha-256=:A*:", "", "="]
-)
+@rows("value", ["md5=:AAAA:", "garbage", "sha-256", "sha-256=1", 'sha-256="x"', "sha-256=:A*:", "", "="])
 @requirement("WB-074")
 async def test_content_digest_invalid(value):
     signed = sign(adding(request(), {"content-digest": value}), DIGESTED)
@@ -403,7 +396,7 @@ def test_no_store_for_nonces_is_a_warning_and_in_production_an_error(caplog):
     Verifier(Settings(production=True), Found(), MemoryAgents())
 
 
-@pytest.mark.parametrize("wrong", [{"max_window": 0}, {"max_window": -1}, {"skew": -1}])
+@rows("wrong", [{"max_window": 0}, {"max_window": -1}, {"skew": -1}])
 def test_settings_that_make_no_sense(wrong):
     with pytest.raises(ConfigError):
         Verifier(Settings(**wrong), Found(), MemoryAgents())

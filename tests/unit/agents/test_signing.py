@@ -11,6 +11,7 @@ from callgate.agents.signing import Signer
 from callgate.errors import Reason, Refused
 from support.registry import requirement
 from support.signed_requests import AGENT, BODY, NOW, Found, adding, change, private, refusal, request, verify
+from support.table import rows
 
 
 def signer(kind="ed25519", directory=AGENT, **options):
@@ -23,8 +24,8 @@ def sent(signed, headers):
     return adding(change(signed, headers=tuple(pair for pair in signed.headers if pair[0] not in names)), headers)
 
 
-@pytest.mark.parametrize("legacy", [False, True])
-@pytest.mark.parametrize("kind", ["ed25519", "p256", "rsa"])
+@rows("legacy", [False, True])
+@rows("kind", ["ed25519", "p256", "rsa"])
 @requirement("WB-001", "WB-008", "WB-009", "WB-018")
 async def test_what_is_signed_verifies(kind, legacy):
     by = signer(kind)
@@ -44,7 +45,7 @@ async def test_the_older_algorithm():
     assert await refusal(signed, keys=[Key.read(by.jwk)]) == (400, "unsupported_alg")
 
 
-@pytest.mark.parametrize(("kind", "algorithm"), [("ed25519", RSA_PSS_256), ("p256", "ed25519"), ("rsa", "hmac-sha256")])
+@rows(("kind", "algorithm"), [("ed25519", RSA_PSS_256), ("p256", "ed25519"), ("rsa", "hmac-sha256")])
 def test_a_key_signs_only_with_what_it_is_for(kind, algorithm):
     with pytest.raises(Refused) as caught:
         signer(kind, algorithm=algorithm)

@@ -15,6 +15,7 @@ from callgate.agents.test_keys import PUBLISHED
 from callgate.errors import Reason, Refused
 from support.registry import requirement
 from support.signed_requests import Found, verify
+from support.table import rows
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "web-bot-auth"
 RFC = json.loads((DATA / "rfc9421.json").read_text())
@@ -47,7 +48,7 @@ def _message(of):
     return Message(Answer(given["status"], _headers(given["headers"]), request, given["body"].encode()))
 
 
-@pytest.mark.parametrize("example", RFC["examples"], ids=lambda example: example["section"])
+@rows("example", RFC["examples"], ids=lambda example: example["section"])
 @requirement("WB-001", "WB-013", "WB-014")
 def test_the_examples_of_rfc_9421_verify(example):
     ((label, given),) = inputs(example["input"].encode()).items()
@@ -84,7 +85,7 @@ def _public(jwk):
     return {name: value for name, value in jwk.items() if name not in {"d", "p", "q", "dp", "dq", "qi"}}
 
 
-@pytest.mark.parametrize("row", DRAFTS)
+@rows("row", DRAFTS)
 @requirement("WB-002", "WB-004", "WB-008", "WB-009", "WB-013", "WB-014")
 async def test_the_vectors_of_the_drafts_verify(row):
     created, expires = row["created_ms"] // 1000, row["expires_ms"] // 1000
@@ -98,7 +99,7 @@ async def test_the_vectors_of_the_drafts_verify(row):
     assert got.digest_verified is False
 
 
-@pytest.mark.parametrize("row", DRAFTS)
+@rows("row", DRAFTS)
 async def test_one_changed_byte_is_noticed(row):
     changed = json.loads(json.dumps(row).replace("signature-agent.test", "signature-agent.tesT"))
     signed = _of_the_draft(changed)
@@ -115,7 +116,7 @@ async def test_one_changed_byte_is_noticed(row):
     assert caught.value.reason is Reason.SIGNATURE_INVALID
 
 
-@pytest.mark.parametrize(
+@rows(
     "row",
     json.loads((DATA / "web_bot_auth_signature_agent_v1.json").read_text()),
     ids=lambda row: row["name"],

@@ -13,12 +13,13 @@ from callgate.canonical import canonical
 from callgate.errors import ConfigError, Reason, Refused
 from support.ceremonies import ARGUMENTS, GATED, SERVER_ID, Scene, authenticator, evidence
 from support.registry import requirement
+from support.table import rows
 
 JCS = Path(__file__).resolve().parents[2] / "data" / "jcs"
 ANYTHING = msgspec.structs.replace(GATED, input_schema=None)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("tool", "arguments", "server_id", "hashed", "digest"),
     [
         pytest.param(
@@ -70,7 +71,7 @@ def test_the_hash_is_that_of_three_fields_parted_by_nul(tool, arguments, server_
     assert found.hex() == digest
 
 
-@pytest.mark.parametrize("name", ["french", "structures", "unicode", "values", "weird"])
+@rows("name", ["french", "structures", "unicode", "values", "weird"])
 @requirement("VA-076", "VA-087")
 async def test_published_vectors_are_hashed_byte_for_byte(name):
     """The committed half of the challenge is made of the published output, not of what was sent."""
@@ -95,7 +96,7 @@ async def told(signed_for, sent):
     return None
 
 
-@pytest.mark.parametrize(
+@rows(
     ("one", "other"),
     [
         ('{"n":1}', '{"n":1.0}'),
@@ -188,9 +189,7 @@ async def test_the_server_id_does_not_travel():
     assert SERVER_ID.encode() not in from_base64url(issued.result["requestOptions"]["challenge"])
 
 
-@pytest.mark.parametrize(
-    "name", ["", "a\0b", "\0", "x" * 1025, "a\ud800"], ids=["empty", "nul", "only-nul", "long", "half"]
-)
+@rows("name", ["", "a\0b", "\0", "x" * 1025, "a\ud800"], ids=["empty", "nul", "only-nul", "long", "half"])
 @requirement("VA-088")
 async def test_a_tool_name_that_cannot_be_hashed_is_refused(name):
     with pytest.raises(Refused):
@@ -230,6 +229,6 @@ def test_a_server_id_that_others_could_have_is_a_mistake(server_id):
         check_server_id(server_id)
 
 
-@pytest.mark.parametrize("server_id", ["https://files.example", SERVER_ID, "a9f3"])
+@rows("server_id", ["https://files.example", SERVER_ID, "a9f3"])
 def test_other_server_ids_are_taken(server_id):
     assert check_server_id(server_id) == server_id

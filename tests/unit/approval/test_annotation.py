@@ -4,13 +4,14 @@ from callgate.approval import Policy, Unreadable, annotation, check_class, read_
 from callgate.approval.names import META
 from callgate.errors import ConfigError
 from support.registry import requirement
+from support.table import rows
 
 
 def tool(mark):
     return {"name": "t", "_meta": {META: mark}}
 
 
-@pytest.mark.parametrize("listing", [{}, {"_meta": None}, {"_meta": {}}, {"_meta": {"other": 1}}, {"_meta": []}])
+@rows("listing", [{}, {"_meta": None}, {"_meta": {}}, {"_meta": {"other": 1}}, {"_meta": []}])
 def test_a_tool_without_the_mark_asks_for_nothing(listing):
     assert read_annotation({"name": "t"} | listing) is None
 
@@ -25,7 +26,7 @@ def test_members_that_are_not_known_change_nothing():
     assert read_annotation(tool({"required": "verified", "later": {"x": 1}})) == Policy()
 
 
-@pytest.mark.parametrize(
+@rows(
     "mark",
     [
         None,

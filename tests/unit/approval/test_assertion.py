@@ -12,6 +12,7 @@ from callgate.approval.party import RelyingParty
 from callgate.errors import Reason, Refused
 from support.ceremonies import ORIGIN, Scene, authenticator, evidence, resigned
 from support.registry import requirement
+from support.table import rows
 
 FRAME = "https://frame.example"
 
@@ -86,7 +87,7 @@ def with_flags(data, *, on, rest=b""):
     return data[:32] + bytes([data[32] | on]) + data[33:] + rest
 
 
-@pytest.mark.parametrize(
+@rows(
     ("on", "rest", "why"),
     [
         pytest.param(0, b"\0", "bytes that nothing announces", id="unannounced"),
@@ -112,7 +113,7 @@ async def test_extensions_are_taken_and_not_read():
     await scene.call(given | {"response": resigned(key, given["response"], data=data)})
 
 
-@pytest.mark.parametrize("length", [0, 36])
+@rows("length", [0, 36])
 async def test_authenticator_data_that_is_too_short_is_refused(length):
     scene, key = await enrolled()
     given = evidence(await scene.issue(), key)
@@ -125,7 +126,7 @@ async def test_authenticator_data_that_is_too_short_is_refused(length):
         assert refused.value.reason is Reason.MISSING_EVIDENCE
 
 
-@pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "RS256"])
+@rows("algorithm", ["ES256", "EdDSA", "RS256"])
 @requirement("VA-114")
 async def test_each_algorithm_verifies_and_fails(algorithm):
     scene, key = await enrolled(algorithm=algorithm)
@@ -157,7 +158,7 @@ async def test_a_stored_key_that_cannot_be_read_refuses_as_a_signature_that_fail
     assert "public key" in await refused_because(scene, evidence(await scene.issue(), key))
 
 
-@pytest.mark.parametrize(
+@rows(
     "cose",
     [
         pytest.param(b"", id="nothing"),
@@ -197,9 +198,7 @@ async def test_client_data_may_say_more_than_is_read():
     await scene.call(evidence(await scene.issue(), key, client_data=more))
 
 
-@pytest.mark.parametrize(
-    "raw", [b"", b"[]", b'"x"', b"{", b"\xff\xfe", b"{}" + b" " * 12_000, b"[" * 10_000], ids=range(7)
-)
+@rows("raw", [b"", b"[]", b'"x"', b"{", b"\xff\xfe", b"{}" + b" " * 12_000, b"[" * 10_000], ids=range(7))
 async def test_client_data_that_cannot_be_read_is_refused(raw):
     scene, key = await enrolled()
     given = evidence(await scene.issue(), key)

@@ -16,6 +16,7 @@ from callgate.approval import Attestation, Settings
 from callgate.approval.encoding import from_base64url, to_base64url
 from callgate.errors import Reason, Refused
 from support.ceremonies import Scene, authenticator
+from support.table import rows
 
 MODEL = UUID("cb69481e-8ff7-4039-93ec-0a2729a154a8")
 OTHER = UUID("ee882879-721c-4913-9775-3dfcce97072a")
@@ -88,7 +89,7 @@ async def why_not(policy, key, attestation="packed", **bend):
     return str(refused.value.__cause__)
 
 
-@pytest.mark.parametrize("through", [False, True], ids=["by-the-root", "through-another"])
+@rows("through", [False, True], ids=["by-the-root", "through-another"])
 async def test_a_listed_maker_is_believed(through):
     maker = Maker()
     policy = Attestation("direct", (maker.pem,))
@@ -114,7 +115,7 @@ async def test_without_any_list_nobody_is_believed():
     assert "who made it" in await why_not(Attestation("direct"), Maker().device())
 
 
-@pytest.mark.parametrize("attestation", ["none", "packed"])
+@rows("attestation", ["none", "packed"])
 async def test_a_passkey_that_vouches_for_itself_proves_nothing(attestation):
     policy = Attestation("direct", (Maker().pem,))
     assert "who made it" in await why_not(policy, authenticator(), attestation)
@@ -129,7 +130,7 @@ async def test_a_signature_that_the_makers_key_did_not_make_is_refused():
     assert "does not hold" in await why_not(policy, thief)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("flaw", "why"),
     [
         ({"model": OTHER}, "another model"),
@@ -175,7 +176,7 @@ async def test_by_default_attestation_is_verified_and_not_judged():
     assert "does not hold" in await why_not(Attestation(), Maker().device(), tamper_signature=True)
 
 
-@pytest.mark.parametrize("chain", [[b"not a certificate"], [b""], [5], ["text"]], ids=repr)
+@rows("chain", [[b"not a certificate"], [b""], [5], ["text"]], ids=repr)
 async def test_a_chain_that_is_no_chain_is_refused(chain):
     maker = Maker()
     key = maker.device()

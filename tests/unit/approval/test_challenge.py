@@ -15,6 +15,7 @@ from callgate.canonical import canonical
 from callgate.errors import APPROVAL, Reason, Refused
 from support.ceremonies import ARGUMENTS, GATED, SERVER_ID, Scene, authenticator, evidence
 from support.registry import requirement
+from support.table import rows
 
 ON_THIS_DEVICE = msgspec.structs.replace(GATED, policy=Policy(authenticator_class="platform"))
 
@@ -51,7 +52,7 @@ async def test_the_envelope_of_a_challenge():
     assert challenge[32:] == action_hash("delete_resource", canonical(ARGUMENTS), SERVER_ID)
 
 
-@pytest.mark.parametrize("milliseconds", [1_000, 90_000])
+@rows("milliseconds", [1_000, 90_000])
 @requirement("VA-058")
 async def test_the_lifetime_is_the_configured_one(milliseconds):
     scene = Scene(Settings(challenge_ms=milliseconds))
@@ -131,7 +132,7 @@ async def test_what_a_cross_platform_tool_takes(transports, eligible):
         assert (await refusal(scene.call(given))).reason is Reason.AUTHENTICATOR_CLASS_MISMATCH
 
 
-@pytest.mark.parametrize("transports", [("internal",), (), ("usb",), ("hybrid", "internal")], ids=str)
+@rows("transports", [("internal",), (), ("usb",), ("hybrid", "internal")], ids=str)
 @requirement("VA-099", "VA-100")
 async def test_a_platform_tool_takes_any(transports):
     scene, key = Scene(), authenticator(transports=transports)
@@ -150,7 +151,7 @@ async def test_the_class_is_the_one_at_the_time_of_the_call():
     assert (await refusal(scene.call(given))).reason is Reason.AUTHENTICATOR_CLASS_MISMATCH
 
 
-@pytest.mark.parametrize("enrol", ["nothing", "internal", "revoked"])
+@rows("enrol", ["nothing", "internal", "revoked"])
 async def test_without_a_passkey_that_the_tool_takes_there_is_no_challenge(enrol):
     scene = Scene()
     if enrol == "internal":
@@ -164,7 +165,7 @@ async def test_without_a_passkey_that_the_tool_takes_there_is_no_challenge(enrol
     assert (await refusal(scene.issue(user=None))).reason is Reason.NO_ELIGIBLE_CREDENTIAL
 
 
-@pytest.mark.parametrize("arguments", [{}, {"resourceId": ""}, {"resourceId": 5}])
+@rows("arguments", [{}, {"resourceId": ""}, {"resourceId": 5}])
 @requirement("VA-053")
 async def test_arguments_that_break_the_schema_get_no_challenge(arguments):
     scene = Scene()

@@ -5,6 +5,7 @@ import pytest
 from callgate.approval.display import display_text, escape, escaped
 from callgate.errors import Reason, Refused
 from support.registry import requirement
+from support.table import rows
 
 NESTED = {
     "to": "bob",
@@ -93,7 +94,7 @@ HIDDEN = {
 }
 
 
-@pytest.mark.parametrize("name", HIDDEN)
+@rows("name", HIDDEN)
 @requirement("VA-064")
 def test_what_is_invisible_or_misleading_is_spelt_out(name):
     char = HIDDEN[name]
@@ -106,9 +107,7 @@ def test_what_is_invisible_or_misleading_is_spelt_out(name):
         assert text.splitlines() == ["t", f'  k: "{shown}"', f'  "{shown}": 1']
 
 
-@pytest.mark.parametrize(
-    "text", ["", "plain ascii ~!", "Ærøskøbing", "日本語", "עברית", "हिन्दी", "ไทย", "Việt", "🙂", "e\u0301"]
-)
+@rows("text", ["", "plain ascii ~!", "Ærøskøbing", "日本語", "עברית", "हिन्दी", "ไทย", "Việt", "🙂", "e\u0301"])
 def test_what_people_write_stays_as_it_is(text):
     assert escape(text) == text
 
@@ -121,7 +120,7 @@ def test_marks_need_a_letter_and_do_not_pile_up():
     assert escape("\u0301") == escape("1\u0301")[1:] == escape(' "\u0301')[2:] == "\\u0301"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("one", "other"),
     [("\n", "\\n"), ("\u202e", "\\u202e"), ("\\", "\\\\"), ("\U000e0041", "\\u{e0041}"), ('"', '\\"'), ("\t", "\\t")],
 )
@@ -130,7 +129,7 @@ def test_an_escape_cannot_be_written_by_hand(one, other):
     assert escaped({one: [one]}) != escaped({other: [other]})
 
 
-@pytest.mark.parametrize(
+@rows(
     "value",
     [
         'x"\n  approved: true',
@@ -182,7 +181,7 @@ LISTED = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), LISTED)
+@rows(("arguments", "said"), LISTED)
 @requirement("VA-063")
 def test_a_description_that_leaves_something_out_has_all_arguments_below_it(arguments, said):
     if said is None:
@@ -226,7 +225,7 @@ class Teapot:
         return "I am text, honestly"
 
 
-@pytest.mark.parametrize(
+@rows(
     "describe",
     [
         pytest.param(raising, id="raises"),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from callgate.approval.encoding import from_base64url, to_base64url, to_iso
 from support.registry import requirement
+from support.table import rows
 
 
 @given(st.binary(max_size=200))
@@ -16,7 +17,7 @@ def test_base64url_is_that_of_the_standard_library_without_padding(data):
     assert from_base64url(to_base64url(data)) == from_base64url(padded) == data
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     ["A", "AAAAA", "A+AA", "A/AA", "A A", "A\n", "AA=A", "=", "====", "AAA==", "AAAA=", "AAAA====", "ä", "\ud800"],
 )

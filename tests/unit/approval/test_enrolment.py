@@ -11,6 +11,7 @@ from callgate.approval.encoding import from_base64url, to_base64url
 from callgate.errors import APPROVAL, Reason, Refused
 from support.ceremonies import Scene, authenticator, evidence
 from support.registry import requirement
+from support.table import rows
 
 
 async def refusal(awaited):
@@ -96,7 +97,7 @@ async def test_everything_that_assertions_need_is_kept():
     await scene.call(evidence(await scene.issue(), key))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("reported", "stored"),
     [
         (["usb", "usb", "nfc"], ("usb", "nfc")),
@@ -117,7 +118,7 @@ async def test_the_transports_are_those_of_the_answer_as_far_as_they_are_known(r
     assert (await scene.approvals.finish_enrolment(answer)).credential.transports == stored
 
 
-@pytest.mark.parametrize("ticket", [None, "", "made-up", "x" * 1000, "\0", "\ud800"])
+@rows("ticket", [None, "", "made-up", "x" * 1000, "\0", "\ud800"])
 @requirement("VA-025")
 async def test_without_a_ticket_nobody_enrols(ticket):
     scene = Scene()
@@ -179,9 +180,7 @@ async def test_first_use_needs_no_ticket_until_there_is_a_passkey():
     assert refused.reason is Reason.ENROLMENT_NOT_AUTHORISED
 
 
-@pytest.mark.parametrize(
-    ("milliseconds", "passes"), [(299_000, True), (299_999, True), (300_000, False), (301_000, False)]
-)
+@rows(("milliseconds", "passes"), [(299_000, True), (299_999, True), (300_000, False), (301_000, False)])
 @requirement("VA-033", "VA-046")
 async def test_a_registration_lasts_five_minutes(milliseconds, passes):
     scene = Scene()
@@ -240,8 +239,8 @@ async def test_without_any_enrolment_under_way_nothing_is_pending():
 
 
 @requirement("VA-044")
-@pytest.mark.parametrize("user", ["ann", "bob"])
-@pytest.mark.parametrize("revoked", [False, True])
+@rows("user", ["ann", "bob"])
+@rows("revoked", [False, True])
 async def test_a_credential_that_is_enrolled_is_refused_whoever_brings_it(user, revoked):
     scene = Scene()
     held = await scene.enrol(authenticator())
@@ -290,7 +289,7 @@ async def test_enrolments_of_one_person_are_bounded():
     assert (await refusal(scene.options())).reason is Reason.APPROVAL_LIMIT
 
 
-@pytest.mark.parametrize("name", ["", " ann", "-ann", "a b", "a\0b", "x" * 65, "ann\n", "änn", "a/b"])
+@rows("name", ["", " ann", "-ann", "a b", "a\0b", "x" * 65, "ann\n", "änn", "a/b"])
 async def test_names_of_people_are_plain(name):
     scene = Scene()
     assert (await refusal(scene.approvals.add_user(name, by="operator"))).reason is Reason.INVALID_PARAMS
@@ -307,9 +306,7 @@ async def test_a_person_is_added_once():
     assert await scene.shelf.users() == [first]
 
 
-@pytest.mark.parametrize(
-    ("given", "shown"), [("", "Passkey"), ("\u202e\n", "Passkey"), (" My key ", "My key"), ("x" * 99, "x" * 64)]
-)
+@rows(("given", "shown"), [("", "Passkey"), ("\u202e\n", "Passkey"), (" My key ", "My key"), ("x" * 99, "x" * 64)])
 async def test_names_of_passkeys_are_fit_to_be_shown(given, shown):
     scene = Scene()
     enrolled = await scene.approvals.finish_enrolment(authenticator().create(await scene.options()), name=given)

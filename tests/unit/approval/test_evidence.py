@@ -9,6 +9,7 @@ from callgate.approval.evidence import METHODS, read_evidence
 from callgate.errors import APPROVAL, Reason, Refused
 from support.ceremonies import Scene, authenticator, evidence
 from support.registry import requirement
+from support.table import rows
 
 INNER = {"clientDataJSON": "e30", "authenticatorData": "AA", "signature": "AA", "userHandle": "AA"}
 RESPONSE = {"id": "AAAA", "rawId": "AAAA", "type": "public-key", "response": INNER}
@@ -32,14 +33,14 @@ def test_evidence_of_the_right_shape_is_read():
     assert (found.name, found.challenge_id, found.proof.id) == ("webauthn", "x", "AAAA")
 
 
-@pytest.mark.parametrize("given", ANY, ids=repr)
+@rows("given", ANY, ids=repr)
 @requirement("VA-103")
 def test_evidence_of_any_other_kind_is_missing(given):
     assert (refusal(given).reason, refusal(given).code) == (Reason.MISSING_EVIDENCE, APPROVAL)
 
 
-@pytest.mark.parametrize("name", ["method", "challengeId", "response"])
-@pytest.mark.parametrize("value", [*ANY, ...], ids=repr)
+@rows("name", ["method", "challengeId", "response"])
+@rows("value", [*ANY, ...], ids=repr)
 @requirement("VA-103")
 def test_a_member_of_another_kind_is_missing_evidence(name, value):
     given = without(GOOD, name) if value is ... else GOOD | {name: value}
@@ -51,8 +52,8 @@ def test_a_member_of_another_kind_is_missing_evidence(name, value):
         assert refusal(given).reason is Reason.MISSING_EVIDENCE
 
 
-@pytest.mark.parametrize("name", ["id", "rawId", "type", "response"])
-@pytest.mark.parametrize("value", [*ANY, ..., "x" * 5_000, "ä"], ids=lambda value: repr(value)[:12])
+@rows("name", ["id", "rawId", "type", "response"])
+@rows("value", [*ANY, ..., "x" * 5_000, "ä"], ids=lambda value: repr(value)[:12])
 @requirement("VA-103")
 def test_a_response_of_another_shape_is_missing_evidence(name, value):
     response = without(RESPONSE, name) if value is ... else RESPONSE | {name: value}
@@ -62,8 +63,8 @@ def test_a_response_of_another_shape_is_missing_evidence(name, value):
         assert refusal(GOOD | {"response": response}).reason is Reason.MISSING_EVIDENCE
 
 
-@pytest.mark.parametrize("name", ["clientDataJSON", "authenticatorData", "signature", "userHandle"])
-@pytest.mark.parametrize(
+@rows("name", ["clientDataJSON", "authenticatorData", "signature", "userHandle"])
+@rows(
     "value",
     [*ANY, ..., "A", "a b", "+/", "AA=A", "====", "AAAA====", "ä", "\ud800", "A" * 16_385],
     ids=lambda v: repr(v)[:12],
@@ -87,18 +88,18 @@ def test_the_message_says_what_is_wrong_and_repeats_nothing_of_it():
             assert len(said) < 200
 
 
-@pytest.mark.parametrize("method", ["push", "totp", "WebAuthn", "webauthn ", "web\0authn"])
+@rows("method", ["push", "totp", "WebAuthn", "webauthn ", "web\0authn"])
 @requirement("VA-104")
 def test_a_method_that_nobody_can_judge_is_unsupported(method):
     assert refusal(GOOD | {"method": method, "response": {}}).reason is Reason.UNSUPPORTED_METHOD
 
 
-@pytest.mark.parametrize("challenge_id", ["", "x" * 257])
+@rows("challenge_id", ["", "x" * 257])
 def test_a_challenge_id_that_nobody_issued_is_unknown(challenge_id):
     assert refusal(GOOD | {"challengeId": challenge_id}).reason is Reason.CHALLENGE_UNKNOWN
 
 
-@pytest.mark.parametrize(
+@rows(
     ("said", "kept"),
     [
         ("platform", "platform"),

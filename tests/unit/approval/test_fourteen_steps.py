@@ -10,6 +10,7 @@ from callgate.approval.settings import Settings
 from callgate.errors import APPROVAL, Reason, Refused, Spent
 from support.ceremonies import ARGUMENTS, GATED, SERVER_ID, Scene, authenticator, evidence
 from support.registry import requirement
+from support.table import rows
 
 TRADE = Gated("store", SERVER_ID, "place_trade")
 # Breaks the schema of the gated tool and is not what was signed.
@@ -392,7 +393,7 @@ async def test_a_challenge_of_another_person_is_unknown_in_this_ones_session(wor
 
 
 @requirement("VA-159", "VA-160", "VA-139")
-@pytest.mark.parametrize(("fault", "reason", "ran"), STEPS)
+@rows(("fault", "reason", "ran"), STEPS)
 async def test_another_language_changes_the_message_and_nothing_else(fault, reason, ran):
     told = []
     for locale in ("en", "de"):

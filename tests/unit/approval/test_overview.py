@@ -4,6 +4,7 @@ from msgspec.structs import replace
 from callgate.approval.memory import MemoryShelf
 from callgate.approval.overview import asker, beginning, kind, passkeys, people, phase, request_row, requests
 from support.enrolling import GATED, enrol, service
+from support.table import rows
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ async def test_a_revoked_passkey_is_listed_only_if_asked_for(alice):
     assert [row.revoked_at for row in await passkeys(approvals.shelf, revoked=True)] == [1_000_000]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("canonical", "shown"),
     [
         (b'{"a":1}', '{"a":1}'),

@@ -4,12 +4,13 @@ import pytest
 
 from callgate.approval.party import RelyingParty
 from callgate.errors import ConfigError
+from support.table import rows
 
 EXACT = RelyingParty("gate.example", origins=("https://gate.example",))
 ANY_PORT = RelyingParty("localhost", origins=("http://localhost:*",))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("party", "origin", "taken"),
     [
         (EXACT, "https://gate.example", True),
@@ -49,7 +50,7 @@ def test_authenticators_hash_the_id():
     assert EXACT.hash == hashlib.sha256(b"gate.example").digest()
 
 
-@pytest.mark.parametrize(("party_id", "origins"), [("", ("https://a",)), ("a", ())])
+@rows(("party_id", "origins"), [("", ("https://a",)), ("a", ())])
 def test_a_party_without_id_or_pages_is_a_mistake(party_id, origins):
     with pytest.raises(ConfigError):
         RelyingParty(party_id, origins=origins)

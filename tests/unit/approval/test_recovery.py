@@ -5,6 +5,7 @@ import pytest
 from callgate.approval.enrolment import code_hash
 from callgate.errors import Reason, Refused
 from support.ceremonies import Scene, authenticator, evidence
+from support.table import rows
 
 
 async def refusal(awaited):
@@ -73,7 +74,7 @@ async def test_a_code_opens_nothing_but_an_enrolment():
     assert await scene.shelf.recovery_codes("ann") == 8
 
 
-@pytest.mark.parametrize(
+@rows(
     "typed",
     [
         str.lower,
@@ -88,7 +89,7 @@ async def test_small_slips_in_typing_are_forgiven(typed):
     assert await scene.approvals.recover("ann", typed(found.codes[3]))
 
 
-@pytest.mark.parametrize("code", ["", "AAAAAA-AAAAAA-AAAAAA-AAAAAA", "x" * 1000, "\0", "\ud800"])
+@rows("code", ["", "AAAAAA-AAAAAA-AAAAAA-AAAAAA", "x" * 1000, "\0", "\ud800"])
 async def test_a_code_that_was_never_made_is_refused(code):
     scene, _, _ = await enrolled()
     before = len(scene.shelf._tickets)
@@ -96,7 +97,7 @@ async def test_a_code_that_was_never_made_is_refused(code):
     assert len(scene.shelf._tickets) == before
 
 
-@pytest.mark.parametrize("user", ["bob", "nobody", "", "a\0nn", "ann\n"])
+@rows("user", ["bob", "nobody", "", "a\0nn", "ann\n"])
 async def test_a_code_is_one_persons(user):
     scene, _, found = await enrolled()
     await scene.enrol(authenticator(), "bob")

@@ -7,6 +7,7 @@ from callgate.approval.encoding import from_base64url, to_base64url
 from callgate.errors import APPROVAL, Reason, Refused
 from support.ceremonies import Scene, authenticator, evidence
 from support.registry import requirement
+from support.table import rows
 
 
 async def refusal(awaited):
@@ -32,7 +33,7 @@ BENDS = [
 ]
 
 
-@pytest.mark.parametrize("bend", BENDS)
+@rows("bend", BENDS)
 async def test_a_registration_that_does_not_hold_is_refused(bend):
     scene = Scene()
     options = await scene.options()
@@ -94,7 +95,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("change", BROKEN)
+@rows("change", BROKEN)
 async def test_a_broken_registration_is_refused(change):
     scene = Scene()
     answer = authenticator().create(await scene.options())
@@ -105,7 +106,7 @@ async def test_a_broken_registration_is_refused(change):
     await scene.approvals.finish_enrolment(answer)
 
 
-@pytest.mark.parametrize(
+@rows(
     "answer",
     [None, 5, "x", [], {}, {"response": None}, {"response": {}}, {"response": {"clientDataJSON": "e30"}}],
     ids=repr,
@@ -117,7 +118,7 @@ async def test_an_answer_of_another_shape_is_refused(answer):
     assert (await refusal(scene.approvals.finish_enrolment(answer))).reason is Reason.VERIFICATION_FAILED
 
 
-@pytest.mark.parametrize(
+@rows(
     "change",
     [
         {"id": to_base64url(bytes(32))},
@@ -159,8 +160,8 @@ async def test_a_passkey_may_vouch_for_itself_and_a_flipped_byte_shows():
     assert enrolled.credential.attestation == "packed"
 
 
-@pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "RS256"])
-@pytest.mark.parametrize("attestation", ["none", "packed"])
+@rows("algorithm", ["ES256", "EdDSA", "RS256"])
+@rows("attestation", ["none", "packed"])
 async def test_keys_of_each_algorithm_enrol(algorithm, attestation):
     scene, key = Scene(), authenticator(algorithm=algorithm)
     answer = key.create(await scene.options(), attestation=attestation)

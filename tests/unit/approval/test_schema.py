@@ -4,6 +4,7 @@ import pytest
 
 from callgate.approval.schema import check_arguments, defaults_in
 from callgate.errors import Reason, Refused
+from support.table import rows
 
 
 def refusal(schema, arguments):
@@ -13,7 +14,7 @@ def refusal(schema, arguments):
     return refused.value.message
 
 
-@pytest.mark.parametrize("schema", [None, {}, True, {"type": "object"}])
+@rows("schema", [None, {}, True, {"type": "object"}])
 def test_a_schema_that_asks_for_nothing_takes_any(schema):
     check_arguments(schema, {"a": [1, {"b": None}]})
 
@@ -28,7 +29,7 @@ def test_the_message_stays_short():
     assert len(refusal({"properties": {"a": {"maxLength": 1}}}, {"a": "x" * 100_000})) < 500
 
 
-@pytest.mark.parametrize(
+@rows(
     "schema",
     [
         False,
@@ -62,7 +63,7 @@ def test_numbers_are_compared_by_value():
     refusal({"properties": {"a": {"const": 1}}}, {"a": True})
 
 
-@pytest.mark.parametrize(
+@rows(
     ("schema", "found"),
     [
         (None, []),

@@ -10,6 +10,7 @@ from callgate.approval.action import action_hash
 from callgate.errors import Reason, Refused
 from support.ceremonies import GATED, Scene, authenticator, evidence
 from support.registry import requirement
+from support.table import rows
 
 
 async def refusal(awaited):
@@ -29,7 +30,7 @@ async def signed_in(scene, key, user=None):
     return await scene.approvals.finish_sign_in(evidence(await scene.approvals.begin_sign_in(user), key))
 
 
-@pytest.mark.parametrize("named", [True, False])
+@rows("named", [True, False])
 async def test_a_passkey_opens_a_session(named):
     scene, key = Scene(), authenticator(transports=("internal",))
     held = await scene.enrol(key)
@@ -57,7 +58,7 @@ async def test_a_session_ends_by_itself_and_with_its_passkey():
     assert await scene.approvals.session(secret) is None
 
 
-@pytest.mark.parametrize("secret", ["", "x", "x" * 1000, "\0", "\ud800"])
+@rows("secret", ["", "x", "x" * 1000, "\0", "\ud800"])
 async def test_a_secret_that_was_never_given_out_is_no_session(secret):
     scene, anns, _ = await people()
     await signed_in(scene, anns)
@@ -72,7 +73,7 @@ async def test_a_sign_in_counts_once():
     assert (await refusal(scene.approvals.finish_sign_in(given))).reason is Reason.SIGN_IN_FAILED
 
 
-@pytest.mark.parametrize(
+@rows(
     "bend",
     [
         {"uv": False},
@@ -105,7 +106,7 @@ async def test_a_sign_in_for_one_person_is_not_anothers():
     assert (await refusal(scene.approvals.finish_sign_in(given))).reason is Reason.SIGN_IN_FAILED
 
 
-@pytest.mark.parametrize("name", ["nobody", "a\0nn", "\ud800", "x" * 5000])
+@rows("name", ["nobody", "a\0nn", "\ud800", "x" * 5000])
 async def test_a_name_that_nobody_has_gets_a_challenge_that_tells_nothing(name):
     scene, _, _ = await people()
     issued = await scene.approvals.begin_sign_in(name)
@@ -325,8 +326,8 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("made", KINDS, ids=lambda made: made.__name__)
-@pytest.mark.parametrize("used", [*KINDS.values(), as_the_signing_in_tool], ids=lambda used: used.__name__)
+@rows("made", KINDS, ids=lambda made: made.__name__)
+@rows("used", [*KINDS.values(), as_the_signing_in_tool], ids=lambda used: used.__name__)
 async def test_a_challenge_serves_what_it_was_made_for_and_nothing_else(made, used):
     scene, key = Scene(), authenticator()
     await scene.enrol(key)

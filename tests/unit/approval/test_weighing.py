@@ -5,6 +5,7 @@ import pytest
 from callgate.approval.schema import check_arguments
 from callgate.approval.weighing import TooHeavy, check_weight, has_references
 from callgate.errors import Reason, Refused
+from support.table import rows
 
 
 def doubling(levels, word="allOf"):
@@ -28,7 +29,7 @@ BY_VALUE = {
 MESH = {f"a{at}": {"allOf": [{"$ref": f"#/$defs/a{to}"} for to in range(8)]} for at in range(8)}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("schema", "arguments"),
     [
         pytest.param(doubling(40), {}, id="all-of"),
@@ -95,7 +96,7 @@ def test_schemas_that_people_write_are_checked():
     )
 
 
-@pytest.mark.parametrize(
+@rows(
     ("schema", "found"),
     [
         ({}, False),
@@ -126,7 +127,7 @@ IN_ITEMS = [
 ]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("schema", "around"),
     [
         *((one, lambda value: {"a": value}) for one in IN_MEMBERS),

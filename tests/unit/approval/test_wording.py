@@ -1,8 +1,7 @@
-import pytest
-
 from callgate.approval.wording import localised
 from callgate.errors import APPROVAL, Reason, Refused
 from support.registry import requirement
+from support.table import rows
 
 SIXTEEN = {
     "missing_evidence",
@@ -30,7 +29,7 @@ def test_the_reasons_of_the_approval_domain_are_the_sixteen_of_the_specification
     assert APPROVAL == -32001
 
 
-@pytest.mark.parametrize("reason", sorted(SIXTEEN))
+@rows("reason", sorted(SIXTEEN))
 @requirement("VA-159", "VA-160")
 def test_a_message_is_translated_and_nothing_else(reason):
     english = Refused(Reason(reason), data={"at": 5}, advice="do this")

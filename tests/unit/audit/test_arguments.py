@@ -8,6 +8,7 @@ import pytest
 from callgate.audit.arguments import DEFAULT_RULES, ArgumentsPolicy, Rule, _glob, matches
 from callgate.canonical import canonical
 from callgate.errors import ConfigError
+from support.table import rows
 
 SALT = bytes(range(16))
 
@@ -53,7 +54,7 @@ def test_every_record_has_a_salt_of_its_own():
     assert one.store("s", "t", {})[0].hash != one.store("s", "t", {})[0].hash
 
 
-@pytest.mark.parametrize(
+@rows(
     "name",
     ["password", "Passwd", "user_password", "secret", "clientSecret", "token", "access_token", "api_key", "X-API-Key",
      "Authorization", "private_key", "credentials", "cookie", "otp", "passphrase"],
@@ -63,7 +64,7 @@ def test_names_that_hold_secrets_are_redacted_by_default_at_any_depth(name):
     assert redacted(value) == {"list": [{"deep": {name: gone("hunter2")}}], "plain": 1}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("rule", "before", "after"),
     [
         ("body", {"body": "x", "in": {"body": 1}}, {"body": gone("x"), "in": {"body": gone(1)}}),
@@ -111,7 +112,7 @@ def test_many_wildcards_on_a_deep_value_stay_cheap():
     assert redacted(value, ".".join(["**"] * 20 + ["leaf"])) != value
 
 
-@pytest.mark.parametrize("rule", ["", "a..b", ".a", "a.", "mail:body", "/send:body", "mail/:body", "a/b:", "x" * 600])
+@rows("rule", ["", "a..b", ".a", "a.", "mail:body", "/send:body", "mail/:body", "a/b:", "x" * 600])
 def test_what_is_no_rule_is_a_configuration_error(rule):
     with pytest.raises(ConfigError):
         policy("redacted", rule)
@@ -167,7 +168,7 @@ def test_names_of_any_length_are_not_kept():
     assert (sys.getrefcount(tool), sys.getrefcount(key)) == before
 
 
-@pytest.mark.parametrize(("rule", "thing"), [("7", [0] * 8), ("1?", [0] * 11), ("[0-3]", [0]), ("*", [0])])
+@rows(("rule", "thing"), [("7", [0] * 8), ("1?", [0] * 11), ("[0-3]", [0]), ("*", [0])])
 def test_a_rule_for_a_position_is_kept_to_in_lists(rule, thing):
     stored = redacted({"a": {"b": thing}} if rule != "*" else thing, rule)
     assert "redacted" in json.dumps(stored)

@@ -1,9 +1,8 @@
 """The reference tree of Certificate Transparency (RFC 6962), leaf by leaf."""
 
-import pytest
-
 from callgate.audit import merkle
 from callgate.audit.tiles import Tiles
+from support.table import rows
 
 INPUTS = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"]
 ROOTS = [
@@ -19,7 +18,7 @@ ROOTS = [
 ]
 
 
-@pytest.mark.parametrize("size", range(9))
+@rows("size", range(9))
 def test_reference_roots(size):
     grown = Tiles(0, lambda level, number: b"")
     grown.append([merkle.leaf_hash(bytes.fromhex(one)) for one in INPUTS[:size]])

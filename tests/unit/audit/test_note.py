@@ -5,6 +5,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from callgate.audit.note import Checkpoint, VerifierKey, parse, sign, verify
 from callgate.errors import AuditError, Tampered
+from support.table import rows
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC = KEY.public_key().public_bytes_raw()
@@ -65,7 +66,7 @@ def test_no_character_of_a_note_can_change():
             verify(changed, [PUBLIC])
 
 
-@pytest.mark.parametrize(
+@rows(
     "wrong",
     [
         "",
@@ -96,7 +97,7 @@ def test_a_wrong_signature_next_to_a_right_one_is_refused():
         verify(NOTE + bad, [PUBLIC])
 
 
-@pytest.mark.parametrize("text", ["", "x", "a+b", "name+00000000+AAAA", "n m+00000000+" + "A" * 44])
+@rows("text", ["", "x", "a+b", "name+00000000+AAAA", "n m+00000000+" + "A" * 44])
 def test_what_is_no_key_is_refused(text):
     with pytest.raises(AuditError):
         VerifierKey.parse(text)

@@ -7,6 +7,7 @@ from callgate.audit import AdminRecord, Arguments
 from callgate.audit.records import COLUMN_CHARS, decode, encode, row
 from callgate.store import ADMIN, DECISION, OUTCOME
 from support.auditing import decision, outcome
+from support.table import rows
 
 
 def test_a_record_says_its_kind_and_version_and_leaves_out_what_is_not_there():
@@ -15,7 +16,7 @@ def test_a_record_says_its_kind_and_version_and_leaves_out_what_is_not_there():
     assert list(json.loads(encode(decision(1))))[:3] == ["kind", "v", "call"]
 
 
-@pytest.mark.parametrize(
+@rows(
     "record",
     [
         decision(1),
@@ -35,7 +36,7 @@ def test_arguments_can_be_spliced_in_as_they_were_sent():
     assert decode(body).arguments.value == {"b": 1.0, "a": [1000.0]}
 
 
-@pytest.mark.parametrize(
+@rows(
     "body",
     [
         b"",

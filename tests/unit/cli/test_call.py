@@ -21,6 +21,7 @@ from callgate.store import SqlShelf, Store
 from support.ceremony import Person, read_records
 from support.enrolling import enrol, service
 from support.sep_server import SepServer, serving, stdio_argv
+from support.table import rows
 
 
 class Done(NamedTuple):
@@ -170,7 +171,7 @@ def test_a_server_nobody_configured(run, tmp_path):
     assert "'files'" in done.err
 
 
-@pytest.mark.parametrize(
+@rows(
     ("pairs", "more", "expected"),
     [
         (["a=1", "b=-2.5", "c=1e3"], None, {"a": 1, "b": -2.5, "c": 1000.0}),

@@ -22,6 +22,7 @@ from callgate.cli.examples import EXAMPLES
 from callgate.cli.exit_codes import EXIT_CODES, SPECIAL
 from callgate.errors import CallgateError, Refused
 from docs import generate
+from support.table import rows
 from support.terminal import Terminal
 
 COLOUR = re.compile(r"\x1b\[(?:[0-9;]*;)?(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[0-9;]*m")
@@ -57,7 +58,7 @@ def test_every_command_has_an_example_and_every_example_a_command():
     assert sorted(EXAMPLES) == sorted(commands())
 
 
-@pytest.mark.parametrize(("words", "example"), [(words, one) for words, every in EXAMPLES.items() for one in every])
+@rows(("words", "example"), [(words, one) for words, every in EXAMPLES.items() for one in every])
 def test_an_example_is_understood_by_the_command_that_shows_it(words, example):
     typed = list(takewhile(lambda word: word not in (">", ">>", "|"), shlex.split(example)))
     command, context = parsed(typed)
@@ -74,7 +75,7 @@ def test_an_example_that_is_wrong_is_noticed():
         parsed(["audit", "lits"])
 
 
-@pytest.mark.parametrize("words", ["audit list", "wrap", "block-all on"])
+@rows("words", ["audit list", "wrap", "block-all on"])
 def test_the_help_of_a_command_ends_with_its_examples(words, capsys):
     assert run([*words.split(), "--help"]) == 0
     said = capsys.readouterr().out
@@ -90,7 +91,7 @@ def test_the_reference_shows_the_examples():
 # -- listings --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [words for words in commands() if words.split()[-1] in LISTINGS])
+@rows("words", [words for words in commands() if words.split()[-1] in LISTINGS])
 def test_a_listing_speaks_json(words):
     assert any("--json" in one.opts for one in commands()[words].params), f"{words} has no --json"
 
@@ -138,7 +139,7 @@ def clean(tmp_path):
     }
 
 
-@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+@rows(("no_color", "coloured"), [("", True), ("1", False)])
 def test_a_terminal_gets_colours_unless_no_color_is_set(no_color, coloured, tmp_path):
     assert bool(COLOUR.search(shown(FAILS, {"NO_COLOR": no_color}, tmp_path))) is coloured
 
@@ -158,7 +159,7 @@ def test_a_pipe_gets_colours_only_if_they_are_forced(words, env, coloured, here,
     assert "\x1b[?25l" not in said.err
 
 
-@pytest.mark.parametrize(
+@rows(
     ("module", "function"),
     [
         ("audit", "verify"),
@@ -262,7 +263,7 @@ def raised(path):
             yield node.lineno, node.func.id, any(word.arg in ("advice", None) for word in node.keywords)
 
 
-@pytest.mark.parametrize("path", sorted(Path(callgate.cli.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
+@rows("path", sorted(Path(callgate.cli.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
 def test_an_error_says_what_to_do_next(path):
     assert [f"{path.name}:{line} {name}" for line, name, advised in raised(path) if not advised] == []
 

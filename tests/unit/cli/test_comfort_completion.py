@@ -18,6 +18,7 @@ from callgate.pinning.listing import Listing, Reader
 from callgate.pinning.settings import Settings
 from callgate.pinning.sighting import sighting
 from callgate.store import SqlPins, Store
+from support.table import rows
 
 CONFIG = """
 [store]
@@ -187,7 +188,7 @@ def test_a_question_without_words_is_answered_too(capsys):
     assert "audit" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("shell", SCRIPTS)
+@rows("shell", SCRIPTS)
 def test_the_script_is_printed_and_says_where_to_put_it(shell, capsys):
     assert run(["completion", shell]) == 0
     said = capsys.readouterr().out

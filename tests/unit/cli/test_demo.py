@@ -28,6 +28,7 @@ from support.demo import (
     running_demo,
     settings,
 )
+from support.table import rows
 
 pytestmark = pytest.mark.xdist_group("demo")
 
@@ -91,7 +92,7 @@ def test_it_is_told_within_eighty_columns(told):
     assert [line for line in long if not line.startswith("  state ")] == []
 
 
-@pytest.mark.parametrize(
+@rows(
     ("change", "expected"),
     [
         ('[trust]\nmode = "off"\n', "waits for a person; instead: Transferred 4900.00 EUR"),

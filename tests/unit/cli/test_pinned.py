@@ -3,9 +3,8 @@
 import shutil
 import subprocess
 
-import pytest
-
 from callgate.cli.pinned import word_to_type
+from support.table import rows
 
 WORDS = [
     "plain",
@@ -25,9 +24,9 @@ WORDS = [
 SHELLS = [shell for shell in ("bash", "zsh") if shutil.which(shell)]
 
 
-@pytest.mark.parametrize("locale", ["C", "C.UTF-8", "POSIX"])
-@pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("word", WORDS, ids=ascii)
+@rows("locale", ["C", "C.UTF-8", "POSIX"])
+@rows("shell", SHELLS)
+@rows("word", WORDS, ids=ascii)
 def test_a_word_reaches_the_program_as_it_is(shell, locale, word):
     script = f"printf %s {word_to_type(word)}"
     done = subprocess.run([shell, "-c", script], env={"LC_ALL": locale}, capture_output=True, check=True)

@@ -6,6 +6,7 @@ from callgate.approval.memory import MemoryShelf
 from callgate.cli.setting_up import first_name, first_ticket, set_up
 from callgate.config import Config, load, parse
 from support.enrolling import enrol, service
+from support.table import rows
 
 
 async def test_the_first_person_gets_a_set_up_ticket():
@@ -77,7 +78,7 @@ def test_what_is_not_a_terminal_gets_no_link(people, here, capsys):
     assert "`callgate enroll ann`" in said
 
 
-@pytest.mark.parametrize(
+@rows(
     ("login", "name"),
     [("alice", "alice"), ("DOMAIN\\alice", "DOMAIN-alice"), ("_svc", "svc"), ("", "operator"), ("a" * 80, "a" * 64)],
 )

@@ -20,6 +20,7 @@ from callgate.cli.watch_lines import Printer, _line
 from callgate.store import Block, Store, set_block
 from support.enrolling import GATED
 from support.nursery import CALLGATE
+from support.table import rows
 
 # What both databases do in the same words.
 on_sqlite = pytest.mark.parametrize("people", ["sqlite"], indirect=True)
@@ -229,7 +230,7 @@ def approval(**fields):
     return ApprovalSeen(**(given | {"tool": "pay", "page": "http://p/approve/i"} | fields))
 
 
-@pytest.mark.parametrize(
+@rows(
     "seen",
     [
         call(agent=HOSTILE, server=HOSTILE, tool=HOSTILE, outcome=HOSTILE),
@@ -250,7 +251,7 @@ def test_markup_in_a_name_is_only_text(capsys):
     assert "bank/[red]pay[/red]" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
+@rows(
     ("seen", "words"),
     [
         (call(ms=12.4, outcome="result", agent="Helper"), "allow bank/pay 12 ms Helper"),

@@ -5,6 +5,7 @@ import pytest
 from callgate.clients.edits import Edit, apply, difference, hunks, telling
 from callgate.clients.jsonc import scan
 from callgate.errors import ConfigError
+from support.table import rows
 
 
 def test_edits_are_made_whatever_their_order_and_never_twice_in_one_place():
@@ -48,7 +49,7 @@ def test_all_that_differs_as_one_edit():
     assert difference(after, after, scan(after)).new == ""
 
 
-@pytest.mark.parametrize(
+@rows(
     ("url", "expected"),
     [
         ("https://tools.example/mcp", False),

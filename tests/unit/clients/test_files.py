@@ -7,6 +7,7 @@ from callgate.clients import Hint, Record, Records
 from callgate.clients.files import back_up, digest, read, replace
 from callgate.clients.jsonc import MAX_BYTES
 from callgate.errors import ConfigError
+from support.table import rows
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def test_a_record_comes_back_as_it_was_put(tmp_path):
     assert {mode(path) for path in (tmp_path / "state" / "installed").iterdir()} == {0o600}
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"client": 1}', "\x00", "[" * 100_000])
+@rows("text", ["", "[]", "{}", '{"client": 1}', "\x00", "[" * 100_000])
 def test_a_spoilt_record_is_none(tmp_path, text):
     records = Records(tmp_path)
     records.put(record(tmp_path / "x"))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from callgate.clients import jsonc
 from callgate.clients.jsonc import Node, NotJson, decode, scan
 from callgate.errors import ConfigError
+from support.table import rows
 
 
 def value(node: Node):
@@ -75,7 +76,7 @@ def test_comments_trailing_commas_and_a_mark_at_the_beginning():
     assert scan('{"a": [1]}').get("a").value.comma is None
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "line", "column", "what"),
     [
         ("", 1, 1, "empty"),

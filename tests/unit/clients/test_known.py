@@ -1,9 +1,8 @@
 from pathlib import Path
 
-import pytest
-
 from callgate.clients import CLIENTS, Machine, named, spots
 from callgate.clients.known import ANY
+from support.table import rows
 
 HOME = Path("/home/me")
 
@@ -13,7 +12,7 @@ def paths(platform, environ=None, project=None, home=HOME):
     return {(spot.client, spot.path.as_posix()) for spot in found}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("platform", "client", "path"),
     [
         ("linux", "claude-desktop", ".config/Claude/claude_desktop_config.json"),
@@ -47,7 +46,7 @@ def test_where_each_client_keeps_its_servers(platform, client, path):
     assert (client, f"/home/me/{path}") in paths(platform)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("platform", "variable", "path"),
     [
         ("linux", "XDG_CONFIG_HOME", "/else/Code/User/mcp.json"),

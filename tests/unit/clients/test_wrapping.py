@@ -6,6 +6,7 @@ from callgate.clients import Gate, Hint, plan_unwrap, plan_wrap
 from callgate.clients.known import ANY, SERVERS
 from callgate.clients.wrapping import gate_name
 from callgate.errors import ConfigError
+from support.table import rows
 
 GATE = Gate(("/opt/my tools/callgate",), ())
 
@@ -28,7 +29,7 @@ def test_a_command_gets_the_gate_in_front_and_nothing_else_changes():
     assert (finding.state, finding.kind, finding.gate) == ("wrap", "stdio", "s")
 
 
-@pytest.mark.parametrize("args", [{}, {"args": []}])
+@rows("args", [{}, {"args": []}])
 def test_a_command_without_words(args):
     found, _ = one({"command": "/my server/run", **args})
     assert found["args"] == ["wrap", "s", "--", "/my server/run"]
@@ -66,7 +67,7 @@ def test_headers_go_into_the_environment_and_their_values_stay_where_they_are():
     assert "Bearer" not in str(found["args"])
 
 
-@pytest.mark.parametrize(
+@rows(
     "url",
     [
         "https://tools.example/mcp?key=1",
@@ -76,7 +77,7 @@ def test_headers_go_into_the_environment_and_their_values_stay_where_they_are():
         "https://${HOST}/mcp",
     ],
 )
-@pytest.mark.parametrize("headers", [None, {}, {"A": "b"}])
+@rows("headers", [None, {}, {"A": "b"}])
 def test_an_address_that_may_be_secret_is_not_on_the_command_line(url, headers):
     entry = {"url": url} if headers is None else {"url": url, "headers": headers}
     text = json.dumps({"mcpServers": {"s": entry}}, indent=2)
@@ -92,7 +93,7 @@ def test_an_address_that_may_be_secret_is_not_on_the_command_line(url, headers):
     assert json.loads(again.after)["mcpServers"]["s"] == {key: value for key, value in entry.items() if value != {}}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("entry", "reason"),
     [
         ([], "not_an_object"),
@@ -131,7 +132,7 @@ def test_what_cannot_be_wrapped_is_left_with_the_reason(entry, reason):
     assert finding.text
 
 
-@pytest.mark.parametrize(
+@rows(
     ("entry", "by"),
     [
         ({"command": GATE.program[0], "args": ["wrap", "s", "--", "x"]}, ""),
@@ -147,7 +148,7 @@ def test_what_is_wrapped_already_is_left(entry, by):
     assert (finding.state, finding.gate, finding.text) == ("wrapped", "s", by)
 
 
-@pytest.mark.parametrize(
+@rows(
     "entry",
     [
         {"command": "npx", "args": ["wrap", "s", "--", "x"]},
@@ -175,7 +176,7 @@ def test_only_some_servers():
     assert json.loads(plan.after)["mcpServers"]["a"] == {"command": "x"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "made"),
     [
         ("files", "files"),
@@ -236,7 +237,7 @@ def test_keys_in_another_order():
     assert json.loads(plan_unwrap(text, "f", SERVERS).after) == {"mcpServers": {"s": {"url": "https://a/mcp"}}}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("entry", "reason"),
     [
         ({"command": "callgate", "args": ["wrap", "s"]}, "from_configuration"),

@@ -9,6 +9,7 @@ from callgate.config import Agents, OAuth, load, parse, parse_address
 from callgate.config.agent_rules import agent_name
 from callgate.errors import ConfigError
 from support.registry import requirement
+from support.table import rows
 
 THUMBPRINT = "poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U"
 JWK = '{ kty = "OKP", crv = "Ed25519", x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" }'
@@ -44,7 +45,7 @@ def test_the_defaults():
     assert signed.nonce == "required"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "here", "there"),
     [
         ("", "optional", "required"),
@@ -58,7 +59,7 @@ def test_who_may_be_anybody_always_has_to_say_who_they_are(text, here, there):
     assert (section.in_force(HERE), section.in_force(THERE)) == (here, there)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "kinds"),
     [
         ("", ()),
@@ -88,14 +89,14 @@ def test_beyond_loopback_there_has_to_be_a_way_to_prove_who_one_is(text, kinds):
     )
 
 
-@pytest.mark.parametrize("mode", ["off", "optional"])
+@rows("mode", ["off", "optional"])
 def test_beyond_loopback_nobody_is_let_in_unnamed(mode):
     (problem,) = problems(f'{OUTSIDE}[agents]\nmode = "{mode}"\n[agents.api_keys]\nenabled = true')
     assert problem.startswith("callgate.toml:5: agents.mode: 0.0.0.0:80 can be reached from other machines")
 
 
 @requirement("WB-027")
-@pytest.mark.parametrize(
+@rows(
     "rule",
     [
         '[agents.default]\nallow_tools = ["search"]',
@@ -128,7 +129,7 @@ def test_rules_for_an_agent_that_nobody_could_be():
     assert agents(rule + 'directory = "listed"').known["crm"].signs
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "told"),
     [
         (
@@ -189,7 +190,7 @@ def test_one_flag_in_the_environment_shuts_everybody_out():
     assert load(environ={"CALLGATE_CONFIG": "/dev/null"}).policy.block_all is False
 
 
-@pytest.mark.parametrize("name", ["crm", "https://a.example", "a b", "", "ä", "x" * 128, "x" * 129])
+@rows("name", ["crm", "https://a.example", "a b", "", "ä", "x" * 128, "x" * 129])
 def test_names_are_those_that_directories_take(name):
     assert (agent_name(name) is None) == (_AGENT.fullmatch(name) is not None)
 

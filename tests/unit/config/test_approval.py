@@ -6,6 +6,7 @@ from callgate.approval.persons import check_user_name
 from callgate.config import load, parse
 from callgate.config.rules import user_name
 from callgate.errors import ConfigError, Refused
+from support.table import rows
 
 
 def problems(text):
@@ -19,7 +20,7 @@ def approval(**keys):
     return "[approval]\n" + "\n".join(lines)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("url", "rp_id"),
     [
         ("https://gate.example", "gate.example"),
@@ -50,7 +51,7 @@ def test_the_mistake_of_everybody_is_told_with_what_to_write():
     assert parse(right).approval.rp_id == "gate.example"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("url", "rp_id", "text"),
     [
         ("https://gate.example", "other.example", 'write rp_id = "gate.example"'),
@@ -72,7 +73,7 @@ def test_a_domain_without_a_page():
     assert 'write url = "https://gate.example" as well' in problem
 
 
-@pytest.mark.parametrize(
+@rows(
     "rp_id",
     [
         "",
@@ -90,7 +91,7 @@ def test_what_is_no_domain(rp_id):
     assert "expected a domain in small letters" in problem
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "10.1", "0x7f.1", "2130706433"])
+@rows("host", ["127.0.0.1", "[::1]", "10.1", "0x7f.1", "2130706433"])
 def test_an_ip_address_has_no_passkeys(host):
     assert "never to an IP address" in problems(approval(rp_id=host))[0]
     (problem,) = problems(approval(url=f"http://{host}:8420"))
@@ -99,8 +100,8 @@ def test_an_ip_address_has_no_passkeys(host):
     assert "never to an IP address" in problems(approval(url=f"https://{host}"))[0]
 
 
-@pytest.mark.parametrize("key", ["url", "origins", "top_origins"])
-@pytest.mark.parametrize(
+@rows("key", ["url", "origins", "top_origins"])
+@rows(
     ("value", "text"),
     [
         ("http://gate.example", "write https"),
@@ -125,9 +126,7 @@ def test_what_is_no_origin_for_passkeys(key, value, text):
     assert f"approval.{key}" in problem
 
 
-@pytest.mark.parametrize(
-    "value", ["https://agent.example", "https://agent.example:8443", "http://localhost:6274", "http://localhost"]
-)
+@rows("value", ["https://agent.example", "https://agent.example:8443", "http://localhost:6274", "http://localhost"])
 def test_origins(value):
     section = parse(approval(origins=(value,), top_origins=(value,))).approval
     assert section.origins == section.top_origins == (value,)
@@ -157,7 +156,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@rows("name", NAMES)
 def test_a_persons_name_is_taken_here_where_it_is_taken_at_enrolment(name):
     try:
         check_user_name(name)
@@ -168,7 +167,7 @@ def test_a_persons_name_is_taken_here_where_it_is_taken_at_enrolment(name):
     assert (user_name(name) is None) is taken
 
 
-@pytest.mark.parametrize("table", ["approval", "servers.files.approval"])
+@rows("table", ["approval", "servers.files.approval"])
 def test_a_name_that_nobody_can_have(table):
     server = '[servers.files]\nurl = "https://tools.example/mcp"\n'
     (problem,) = problems(f'{server}[{table}]\nuser = "Alice Adams"')

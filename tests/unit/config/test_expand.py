@@ -1,11 +1,12 @@
 import pytest
 
 from callgate.config.expand import ExpansionError, expand
+from support.table import rows
 
 ENVIRON = {"NAME": "value", "EMPTY": "", "NESTED": "${NAME}"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "expanded"),
     [
         ("plain $ text $NAME {x}", "plain $ text $NAME {x}"),
@@ -31,13 +32,13 @@ def test_a_missing_variable_is_named():
         expand("x${ABSENT}", ENVIRON)
 
 
-@pytest.mark.parametrize("text", ["${NAME", "${", "a ${NAME b"])
+@rows("text", ["${NAME", "${", "a ${NAME b"])
 def test_an_open_reference_is_an_error(text):
     with pytest.raises(ExpansionError, match="never closed"):
         expand(text, ENVIRON)
 
 
-@pytest.mark.parametrize("text", ["${}", "${1A}", "${A B}", "${A:=x}", "${NAME-x}", "${É}"])
+@rows("text", ["${}", "${1A}", "${A B}", "${A:=x}", "${NAME-x}", "${É}"])
 def test_a_reference_that_is_no_name_is_an_error(text):
     with pytest.raises(ExpansionError, match="letters, digits and _"):
         expand(text, ENVIRON)

@@ -4,6 +4,7 @@ import pytest
 
 from callgate import config
 from callgate.errors import ConfigError
+from support.table import rows
 
 
 def parse(text, **environ):
@@ -78,7 +79,7 @@ def test_a_command_gets_only_what_every_program_needs_and_what_was_named():
     assert server.environment(environ) == {"PATH": "/mine", "HOME": "/h", "AWS_KEY": "k", "ONE": "1"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("written", "url"),
     [
         ("sqlite:///gate.db", "sqlite:////etc/callgate/gate.db"),
@@ -94,7 +95,7 @@ def test_the_store_is_the_same_from_every_working_directory(written, url, monkey
     assert parse(f'[store]\nurl = "{written}"').store.url.reveal() == url
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "path"),
     [
         ('url = "sqlite:////var/gate.db"', "/var/keys"),
@@ -151,7 +152,7 @@ processes = "a"
     ]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "wanted"),
     [
         ("zzz = 1", "zzz: unknown key; the keys here are gateway, store,"),
@@ -242,7 +243,7 @@ def test_a_header_value_from_the_environment_cannot_add_a_header():
     assert "a header value is one line" in told[0]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "wanted"),
     [
         ("a = 1\nb = \n", "callgate.toml:2: not valid TOML: Invalid value, at column 5"),
@@ -276,7 +277,7 @@ def test_the_environment_overrides_the_file():
     assert (loaded.logging.level, loaded.logging.format) == ("debug", "json")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "variable", "blocked"),
     [
         ("true", "false", True),
@@ -298,7 +299,7 @@ def test_an_empty_variable_overrides_nothing():
     assert parse("[policy]\nblock_all = true", CALLGATE_BLOCK_ALL="").policy.block_all is True
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "value", "wanted"),
     [
         ("CALLGATE_LISTEN", "nowhere", 'environment: CALLGATE_LISTEN: expected "host:port"'),
@@ -320,12 +321,12 @@ def test_listening_beyond_loopback_with_allowed_hosts_is_fine():
     assert not loaded.gateway.address.is_loopback
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.2:1", "[::1]:1", "localhost:1", "LOCALHOST:1"])
+@rows("listen", ["127.0.0.2:1", "[::1]:1", "localhost:1", "LOCALHOST:1"])
 def test_loopback_needs_no_allowed_hosts(listen):
     assert parse(f'[gateway]\nlisten = "{listen}"').gateway.address.is_loopback
 
 
-@pytest.mark.parametrize(
+@rows(
     ("written", "size"),
     [
         ("2048", 2048),

@@ -1,10 +1,10 @@
 import tomllib
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.config.locate import Lines
+from support.table import rows
 
 TEXT = '''\
 # a comment = not a key
@@ -70,12 +70,12 @@ def test_the_text_is_valid_toml():
     tomllib.loads(TEXT)
 
 
-@pytest.mark.parametrize(("path", "line"), PLACES)
+@rows(("path", "line"), PLACES)
 def test_a_key_is_found_on_its_line(path, line):
     assert Lines(TEXT).line(path) == line
 
 
-@pytest.mark.parametrize(("path", "line"), PLACES)
+@rows(("path", "line"), PLACES)
 def test_windows_line_ends_change_nothing(path, line):
     text = TEXT.replace("\n", "\r\n")
     tomllib.loads(text)
@@ -95,7 +95,7 @@ def test_nothing_inside_strings_is_taken_for_a_table():
     assert Lines(TEXT).line(("nor",)) is None
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     ['a = """"two quotes before the end"""""\nb = 1', "a = ''''one''''\nb = 1", 'a = ""\nb = 1', 'a = "\\""\nb = 1'],
 )

@@ -5,6 +5,7 @@ import pytest
 from callgate.config import parse, show
 from callgate.config.notify import webhook_key
 from callgate.errors import ConfigError
+from support.table import rows
 
 URL = "https://hooks.example/callgate?token=hidden"
 KEY = "whsec_" + "c2VjcmV0IG9mIHRoZSB3ZWJob29rIGluIHRlc3Rz"
@@ -28,7 +29,7 @@ def test_a_webhook_needs_a_secret():
     assert "hidden" not in problem
 
 
-@pytest.mark.parametrize("secret", ["short", "x" * 23, "whsec_c2hvcnQ=", "whsec_not base64 at all, and long enough"])
+@rows("secret", ["short", "x" * 23, "whsec_c2hvcnQ=", "whsec_not base64 at all, and long enough"])
 def test_a_secret_that_can_be_guessed_or_read_wrongly_is_refused_without_repeating_it(secret):
     (problem,) = problems(f'[notify]\nwebhook = "{URL}"\nsecret = "{secret}"\n')
     assert "notify.secret" in problem

@@ -9,6 +9,7 @@ from callgate import config
 from callgate.config.rules import peel
 from callgate.config.section import Section
 from callgate.errors import ConfigError
+from support.table import rows
 
 VALID = """
 [gateway]
@@ -34,13 +35,13 @@ def test_the_schema_is_a_schema_and_names_its_dialect():
     assert config.schema()["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
-@pytest.mark.parametrize("text", ["", VALID])
+@rows("text", ["", VALID])
 def test_a_right_file_fits_the_schema(text):
     config.parse(text)
     assert list(validator.iter_errors(tomllib.loads(text))) == []
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "unknown = 1",
@@ -86,8 +87,8 @@ def test_every_key_has_a_description_and_a_default():
     assert keys > 40
 
 
-@pytest.mark.parametrize("key", ["message_bytes", "held_bytes"])
-@pytest.mark.parametrize("value", [2**21, "2 MiB"])
+@rows("key", ["message_bytes", "held_bytes"])
+@rows("value", [2**21, "2 MiB"])
 def test_what_the_gateway_reads_as_a_size_an_editor_takes_too(key, value):
     assert getattr(config.parse(f"[limits]\n{key} = {json.dumps(value)}").limits, key) == 2**21
     jsonschema.validate({"limits": {key: value}}, config.schema())

@@ -7,6 +7,7 @@ import pytest
 
 from callgate import config
 from callgate.config.secret import Secret, mask_all, mask_command, mask_url
+from support.table import rows
 
 VALUE = "hunter2-hunter2"
 
@@ -35,7 +36,7 @@ def test_no_encoder_writes_a_secret():
             encode(Secret(VALUE))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("written", "shown"),
     [
         ("literal", "***"),
@@ -48,7 +49,7 @@ def test_a_masked_value_tells_at_most_the_names_of_its_variables(written, shown)
     assert mask_all([written]) == [shown]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("written", "shown"),
     [
         ("https://tools.example/mcp", "https://tools.example/mcp"),
@@ -65,7 +66,7 @@ def test_a_url_is_shown_without_password_and_query(written, shown):
     assert mask_url([written]) == [shown]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("written", "shown"),
     [
         (["npx", "-y", "server", "/data"], ["npx", "-y", "server", "/data"]),

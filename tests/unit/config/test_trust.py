@@ -5,6 +5,7 @@ import pytest
 
 from callgate.config import parse, schema
 from callgate.errors import ConfigError
+from support.table import rows
 
 SERVER = '[servers.files]\nurl = "https://tools.example/mcp"\n'
 TOOL = f"{SERVER}[servers.files.trust.tools.read]\n"
@@ -41,7 +42,7 @@ def test_a_server_is_not_trusted_without_a_word():
     )
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "approves", "console"),
     [
         ("", True, True),
@@ -73,7 +74,7 @@ def test_files_are_found_from_the_folder_of_the_configuration(tmp_path):
     assert config.servers["files"].trust.annotations == tmp_path / "labels.json"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "place", "says"),
     [
         ('[trust]\nmode = "enforced"\n', "2: trust.mode", 'did you mean "enforce"?'),
@@ -118,7 +119,7 @@ def test_tools_that_need_approval_while_it_is_off_are_told_with_their_line():
     assert problem.startswith("callgate.toml:6: servers.files.approval.tools: ")
 
 
-@pytest.mark.parametrize(("value", "valid"), [("user", True), (["user", "public"], True), ("moon", False), (5, False)])
+@rows(("value", "valid"), [("user", True), (["user", "public"], True), ("moon", False), (5, False)])
 def test_editors_take_what_the_file_takes(value, valid):
     data = {"servers": {"a": {"url": "https://x.example", "trust": {"tools": {"t": {"destination": value}}}}}}
     errors = list(jsonschema.Draft202012Validator(schema()).iter_errors(data))

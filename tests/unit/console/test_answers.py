@@ -5,6 +5,7 @@ import pytest
 from callgate.console import console_app
 from callgate.errors import ConfigError
 from support.console import PARTY, Approvals, MemoryShelf
+from support.table import rows
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -100,7 +101,7 @@ def test_over_https_the_cookie_is_bound_to_the_host():
     assert not desk.address.is_ours("gate.example:8443")
 
 
-@pytest.mark.parametrize("origin", ["localhost:1", "http://localhost:1/", "http://localhost:1/x", "ftp://x", "http://"])
+@rows("origin", ["localhost:1", "http://localhost:1/", "http://localhost:1/x", "ftp://x", "http://"])
 def test_an_origin_is_scheme_host_and_port(origin):
     with pytest.raises(ConfigError):
         console_app(Approvals(MemoryShelf(), PARTY), origin=origin, secure=False)

@@ -17,6 +17,7 @@ from callgate.errors import Refused
 from support.audited import SESSION, audited_console, now_of, story, write
 from support.auditing import START, decision, outcome
 from support.console import ARGUMENTS
+from support.table import rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -64,7 +65,7 @@ async def test_calls_are_listed_the_newest_first(place):
     assert 'rel="prev"' not in text
 
 
-@pytest.mark.parametrize(
+@rows(
     ("query", "found"),
     [
         ("q=SEND_", [14, 13]),
@@ -106,7 +107,7 @@ async def test_the_form_keeps_what_was_looked_for(place):
     assert '<details class="fold" open>' in text
 
 
-@pytest.mark.parametrize(
+@rows(
     "query",
     [
         "before=x",
@@ -129,7 +130,7 @@ async def test_an_address_that_nobody_can_mean_is_refused_with_advice(place, que
     assert calls(text) == []
 
 
-@pytest.mark.parametrize("query", [{"q": "\ud800"}, {"until": "9" * 40}])
+@rows("query", [{"q": "\ud800"}, {"until": "9" * 40}])
 async def test_what_is_no_text_and_no_time_is_refused(query):
     with pytest.raises(Refused) as refused:
         audit_query.read(query, START)
@@ -142,7 +143,7 @@ async def test_times_are_bounded():
     assert audit_query.read({"since": "0001-01-01T00:00+23:59"}, START).search.filter.since == 0
 
 
-@pytest.mark.parametrize("before", ["1", "999999999999999999"])
+@rows("before", ["1", "999999999999999999"])
 async def test_a_place_before_or_after_everything_is_no_trouble(place, before):
     assert calls(await ask(place, f"/audit?before={before}")) == (list(range(16, 0, -1)) if len(before) > 1 else [])
     assert calls(await ask(place, f"/audit?after={before}")) == list(range(16, 0, -1))
@@ -163,7 +164,7 @@ async def follow(place, path, rel):
     return seen
 
 
-@pytest.mark.parametrize("query", ["", "session=conn-7", "verdict=refuse"])
+@rows("query", ["", "session=conn-7", "verdict=refuse"])
 async def test_pages_neither_miss_nor_repeat_a_call_while_others_come(other, query):
     _, rooms = other
     records = []
@@ -281,7 +282,7 @@ async def test_the_beginning_of_an_id_is_enough_where_it_is_one(place):
     assert "Several calls begin with" in words(answer)
 
 
-@pytest.mark.parametrize("call", ["nobody", "x" * 200, "%00", "..%2f..", "%F0%9F%92%A3", "verify%3f"])
+@rows("call", ["nobody", "x" * 200, "%00", "..%2f..", "%F0%9F%92%A3", "verify%3f"])
 async def test_an_unknown_call_is_not_there(place, call):
     for path in (f"/audit/{call}", f"/audit/{call}/receipt.json"):
         await ask(place, path, 404)
@@ -303,7 +304,7 @@ async def test_the_proof_is_told_step_by_step_and_holds(place):
         assert not climb(tables, number, body + b" ", keys).holds
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 33])
+@rows("size", [1, 2, 3, 7, 8, 9, 33])
 async def test_steps_lead_to_the_root_in_trees_of_any_form(other, size):
     _, rooms = other
     write(rooms.log, [decision(number) for number in range(1, size + 1)])

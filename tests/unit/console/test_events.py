@@ -8,13 +8,14 @@ from callgate.console.events import Newsroom
 from callgate.console.pages import events as page
 from support.console import console_over, live_console
 from support.listening import listening_to
+from support.table import rows
 
 
 def follow(console, person):
     return listening_to(console.origin, person.cookie, console.http)
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@rows("kind", ["memory", "sqlite"])
 async def test_what_waits_is_told_at_once_and_whenever_it_changes(kind, tmp_path):
     async with console_over(kind, tmp_path) as console:
         anna = await console.sign_in()

@@ -1,11 +1,11 @@
 """A server's text as its reviewer reads it."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.console.marking import Marks, changed, plain
 from callgate.pinning.model import Finding
+from support.table import rows
 
 HIDDEN = [
     "\u200b",
@@ -52,7 +52,7 @@ def test_nothing_of_a_difference_is_lost_either(text):
         assert "".join(run.source for run in changed(text, spelt=spelt)) == text
 
 
-@pytest.mark.parametrize("char", HIDDEN)
+@rows("char", HIDDEN)
 def test_what_nobody_would_see_is_spelt_out(char):
     (line,) = Marks().lines("description", f"a{char}b")
     assert [(run.source, run.unseen) for run in line] == [("a", False), (char, True), ("b", False)]

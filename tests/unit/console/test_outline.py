@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +9,7 @@ from callgate.console.marking import Marks
 from callgate.console.outline import MOST_LINES, outline
 from callgate.pinning.inspection import Inspected, inspect
 from callgate.pinning.model import Finding
+from support.table import rows
 
 
 def lines(schema, findings=(), **options):
@@ -112,7 +112,7 @@ def test_the_places_are_those_that_the_inspection_names():
     assert any("gnore" in text for text in marked)
 
 
-@pytest.mark.parametrize("value", [None, True, "text", 3, [], {}, ["a"]])
+@rows("value", [None, True, "text", 3, [], {}, ["a"]])
 def test_a_schema_may_be_any_json(value):
     assert lines(value)[0][2] == "inputSchema"
 

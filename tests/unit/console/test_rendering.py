@@ -8,6 +8,7 @@ import pytest
 import callgate.console
 from callgate.console.assets import Assets
 from callgate.console.rendering import Shown, environment, exact, short, statement, when
+from support.table import rows
 
 ROOM = Path(callgate.console.__file__).parent
 TEMPLATES = sorted(ROOM.glob("templates/*.html"))
@@ -20,7 +21,7 @@ def render(source, **values):
     return environment(Assets()).from_string(source).render(**values)
 
 
-@pytest.mark.parametrize("char", HIDDEN)
+@rows("char", HIDDEN)
 def test_no_template_can_let_a_hidden_character_through(char):
     value = f"a{char}b"
     for source in (
@@ -65,7 +66,7 @@ def test_times_and_hashes():
 OURS = ("{{ path }}", "{{ path_of(", "{{ address(page ", "{{ asked.address(")
 
 
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+@rows("path", TEMPLATES, ids=lambda path: path.name)
 def test_templates_have_nothing_inline_and_nothing_from_elsewhere(path):
     text = path.read_text(encoding="utf-8")
     assert not re.search(r'\sstyle\s*=|<style|\son[a-z]+="|javascript:', text)
@@ -76,7 +77,7 @@ def test_templates_have_nothing_inline_and_nothing_from_elsewhere(path):
     assert "| safe" not in text or path.name == "parts.html"
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+@rows("path", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_write_no_html_and_load_nothing_from_elsewhere(path):
     text = path.read_text(encoding="utf-8")
     assert not re.search(

@@ -9,6 +9,7 @@ import pytest_asyncio
 from callgate.pinning.memory import MemoryPins
 from support.audited import audited_console, now_of, story, write
 from support.reviewing import approve, meet, pins_over, tool
+from support.table import rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -85,7 +86,7 @@ async def test_one_server_with_its_identity_and_what_holds_for_it(place):
     assert "the list of tools is <b>no list</b>" in gone
 
 
-@pytest.mark.parametrize("name", ["nobody", "%3Cscript%3E", "x" * 3000, "..%2faudit"])
+@rows("name", ["nobody", "%3Cscript%3E", "x" * 3000, "..%2faudit"])
 async def test_an_unknown_server_is_not_there(place, name):
     assert "<script>" not in await page(place, f"/servers/{name}", 404)
 

@@ -11,6 +11,7 @@ from callgate.trust.picture import STEPS
 from support.agent_sessions import HANDLE, KEY, OTHER, POISON, WARNING, furnish, hold, step, trust_over, value, walk
 from support.console import live_console
 from support.registry import requirement
+from support.table import rows
 
 
 @pytest.fixture
@@ -237,7 +238,7 @@ async def test_boxes_do_not_overlap_and_all_is_inside(shelf):
         assert max(numbers) <= max(drawing.width, drawing.height)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "shown"),
     [
         ("short", "short"),

@@ -2,10 +2,9 @@
 
 import json
 
-import pytest
-
 from callgate.canonical import canonical
 from callgate.console.tree import MOST_LINES, Line, tree
+from support.table import rows
 
 
 def lines(value):
@@ -32,7 +31,7 @@ def test_nothing_to_show():
     assert tree(b"{}") == []
 
 
-@pytest.mark.parametrize("text", ["1e+21", "-0.5", "1e-7", "9007199254740991", "0.1"])
+@rows("text", ["1e+21", "-0.5", "1e-7", "9007199254740991", "0.1"])
 def test_numbers_stand_as_they_are_signed(text):
     assert tree(b'{"n":%s}' % text.encode()) == [Line("leaf", "n", "number", text)]
 
@@ -54,14 +53,14 @@ def test_too_many_values_for_a_tree():
     assert tree(canonical({"a": [0] * (MOST_LINES - 1)})) is None
 
 
-@pytest.mark.parametrize("depth", [300, 100_000])
+@rows("depth", [300, 100_000])
 def test_depth_costs_nothing(depth):
     text = b'{"a":' + b"[" * depth + b"1" + b"]" * depth + b"}"
     found = tree(text)
     assert found is None or len(found) == 2 * depth + 1
 
 
-@pytest.mark.parametrize("raw", [b"", b"[1]", b"{", b'"x"', b"\xff"])
+@rows("raw", [b"", b"[1]", b"{", b'"x"', b"\xff"])
 def test_what_is_no_object_has_no_tree(raw):
     assert tree(raw) is None
 

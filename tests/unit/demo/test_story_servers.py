@@ -11,6 +11,7 @@ from callgate.demo.bank import Bank
 from callgate.demo.files import Files
 from callgate.demo.mail import POISON, SEARCH, Mail
 from callgate.demo.tool import ToolError
+from support.table import rows
 
 PAY = {"payee": "Linde Homes", "iban": "DE89 3704 0044 0532 0130 00", "amount": "850.00"}
 
@@ -30,9 +31,7 @@ async def test_a_transfer_leaves_the_account(tmp_path):
     assert Bank(tmp_path).transfers() == [("850.00", "DE89370400440532013000", "Linde Homes")]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"amount": "-850.00"}, {"amount": "850"}, {"iban": "nowhere"}, {"payee": "a\tb"}, {"payee": ""}]
-)
+@rows("wrong", [{"amount": "-850.00"}, {"amount": "850"}, {"iban": "nowhere"}, {"payee": "a\tb"}, {"payee": ""}])
 def test_a_transfer_that_is_none_is_refused(tmp_path, wrong):
     bank = Bank(tmp_path)
     bank.furnish()
@@ -57,7 +56,7 @@ async def test_the_mail_server_changes_its_mind_while_it_runs(tmp_path):
         assert (await client.call_tool("read_mail", {"number": "9"})).is_error
 
 
-@pytest.mark.parametrize("name", ["../rent.txt", "/etc/passwd", "rent.txt/..", ".hidden.txt", "", "rent"])
+@rows("name", ["../rent.txt", "/etc/passwd", "rent.txt/..", ".hidden.txt", "", "rent"])
 def test_no_name_leads_out_of_the_folder(tmp_path, name):
     files = Files(tmp_path / "files")
     files.furnish()
@@ -74,7 +73,7 @@ def test_files_that_are_there_stay_as_they_are(tmp_path):
     assert files.tools()["list_files"].call({}) == "rent.txt\ntodo.txt"
 
 
-@pytest.mark.parametrize("words", [[], ["safe", "folder"], ["bank", "folder", "more"]])
+@rows("words", [[], ["safe", "folder"], ["bank", "folder", "more"]])
 def test_another_command_line_is_told_how_to_write_it(tmp_path, words):
     done = subprocess.run(
         [sys.executable, "-m", "callgate.demo", *words], capture_output=True, check=False, text=True, cwd=tmp_path

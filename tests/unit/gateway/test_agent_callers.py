@@ -1,7 +1,6 @@
 """A verified caller counts wherever it was the machine's address before: sessions of trust, approvals, records, facts."""
 
 import msgspec
-import pytest
 
 from callgate.agents.model import Caller
 from callgate.gate import Context
@@ -9,6 +8,7 @@ from callgate.gateway.known_lines import caller as line_of
 from callgate.gateway.line import agent_of, caller_of, whom
 from callgate.gateway.trust_check import agent_facts
 from callgate.gateway.trust_keys import Naming
+from support.table import rows
 
 ALICE = Caller("alice", "web-bot-auth", "key-a", "https://a.example", digest_verified=True, principal="carol")
 BOB = Caller("bob", "api-key", "key-b")
@@ -79,7 +79,7 @@ def test_people_and_records_are_told_what_was_verified():
     assert "agent" not in agent_of(context())
 
 
-@pytest.mark.parametrize(
+@rows(
     ("given", "facts"),
     [
         (context(), {"id": "10.0.0.1", "source": "none", "transport": "http"}),

@@ -13,6 +13,7 @@ from callgate.gateway.agent_check import AgentCheck, make_acl
 from callgate.gateway.agent_door import AgentDoor, Open
 from callgate.gateway.agent_limits import CallLimits
 from callgate.gateway.exchange import Exchange
+from support.table import rows
 
 ALICE = Caller("alice", "web-bot-auth", "key", digest_verified=True)
 SIGNED = [(b"host", b"gate.example"), (b"signature", b"s"), (b"signature-input", b"i")]
@@ -69,7 +70,7 @@ def come_in(at, made=None, tools=(), body=b""):
     return made
 
 
-@pytest.mark.parametrize(
+@rows(
     ("outcome", "reason"),
     [
         (StoreUnavailable("gone"), Reason.STORE_UNAVAILABLE),

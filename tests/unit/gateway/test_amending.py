@@ -2,11 +2,10 @@
 
 import json
 
-import pytest
-
 from callgate.approval import Policy
 from callgate.gateway.amending import Amends, add_capability, mark_tools
 from callgate.gateway.sse import EventCutter, replace_data
+from support.table import rows
 
 META = "io.modelcontextprotocol/verified-approval"
 MARK = {"required": "verified", "authenticatorClass": "cross-platform"}
@@ -25,7 +24,7 @@ def test_the_capability_is_put_in_without_touching_the_rest():
     assert add_capability(amended) is amended
 
 
-@pytest.mark.parametrize(
+@rows(
     ("capabilities", "expected"),
     [
         (b"{}", {"verifiedApproval": {}, META: {}}),
@@ -40,7 +39,7 @@ def test_what_the_server_declares_is_kept_and_repeated(capabilities, expected):
     assert json.loads(add_capability(reply))["result"]["capabilities"]["extensions"] == expected
 
 
-@pytest.mark.parametrize("reply", [b'{"id":1,"result":{}}', b'{"id":1,"result":{"capabilities":7}}', b'{"id":1}'])
+@rows("reply", [b'{"id":1,"result":{}}', b'{"id":1,"result":{"capabilities":7}}', b'{"id":1}'])
 def test_a_greeting_without_capabilities_stays_as_it_is(reply):
     assert add_capability(reply) is reply
 
@@ -59,7 +58,7 @@ def test_only_the_tools_that_need_it_are_marked():
     assert mark_tools(amended, gated("a")) is amended
 
 
-@pytest.mark.parametrize(
+@rows(
     ("entry", "meta"),
     [
         ({"name": "a"}, {META: MARK}),
@@ -93,7 +92,7 @@ def test_each_reply_of_a_batch_finds_its_own_change():
     assert amends(untouched) is untouched
 
 
-@pytest.mark.parametrize(
+@rows(
     "message",
     [
         b'{"id":1,"error":{"code":-1,"message":"old"}}',
@@ -106,7 +105,7 @@ def test_what_is_no_result_is_left_alone(message):
     assert Amends({1: lambda _raw: b"changed"})(message) is message
 
 
-@pytest.mark.parametrize(
+@rows(
     "message",
     [
         b'{"id":1,"id":1,"result":{"tools":[],"tools":[]}}',

@@ -21,6 +21,7 @@ from callgate.gateway.rounds import Rounds
 from callgate.gateway.seals import Seals
 from callgate.gateway.waiting import Decisions, Lobby
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
+from support.table import rows
 
 META = "io.modelcontextprotocol/verified-approval"
 TOOLS = [{"name": "look"}, {"name": "wipe"}, {"name": "pay", "_meta": {META: {"required": "verified"}}}]
@@ -187,7 +188,7 @@ async def test_a_closed_gate_ends_the_wait_with_its_own_reason():
     assert (await asyncio.wait_for(task, 5)).reason is Reason.BLOCKED_BY_POLICY
 
 
-@pytest.mark.parametrize(("name", "typed"), [("ann", "`callgate enroll ann`"), (None, "`callgate enroll NAME`")])
+@rows(("name", "typed"), [("ann", "`callgate enroll ann`"), (None, "`callgate enroll NAME`")])
 async def test_a_person_without_a_passkey_is_nobody_to_ask(name, typed):
     scene = Scene(approver=name)
     await scene.approvals.add_user("ann", by="test")
@@ -210,7 +211,7 @@ def test_what_a_client_says_of_itself_is_kept_short_and_printable():
     }
 
 
-@pytest.mark.parametrize("info", [None, 7, [], {"name": None}])
-@pytest.mark.parametrize("capabilities", [None, 7, {"extensions": {META: None}}, {"elicitation": {"form": {}}}])
+@rows("info", [None, 7, [], {"name": None}])
+@rows("capabilities", [None, 7, {"extensions": {META: None}}, {"elicitation": {"form": {}}}])
 def test_a_client_that_says_nothing_of_use_is_nobody_known(info, capabilities):
     assert Client.read(info, capabilities) == Client()

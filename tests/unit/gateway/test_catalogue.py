@@ -14,6 +14,7 @@ from callgate.gateway.catalogue import (
     read_tools,
     result_of,
 )
+from support.table import rows
 
 META = "io.modelcontextprotocol/verified-approval"
 MARK = {"required": "verified"}
@@ -124,12 +125,12 @@ def test_the_title_is_the_tools_or_its_annotations():
     assert read_tools({"tools": [{"name": "a", "title": 7}]})["a"].title is None
 
 
-@pytest.mark.parametrize("result", [None, [], {}, {"tools": None}, {"tools": [None, 7, {}, {"name": 7}]}])
+@rows("result", [None, [], {}, {"tools": None}, {"tools": [None, 7, {}, {"name": 7}]}])
 def test_a_list_that_is_none_has_no_tools(result):
     assert read_tools(result) == {}
 
 
-@pytest.mark.parametrize("mark", [None, True, "verified", [], {}, {"required": "VERIFIED"}, {"required": None}])
+@rows("mark", [None, True, "verified", [], {}, {"required": "VERIFIED"}, {"required": None}])
 def test_a_mark_that_cannot_be_read_is_a_problem_and_not_none(mark):
     (tool,) = read_tools({"tools": [{"name": "a", "_meta": {META: mark}}]}).values()
     assert tool.marked
@@ -137,7 +138,7 @@ def test_a_mark_that_cannot_be_read_is_a_problem_and_not_none(mark):
     assert tool.problem
 
 
-@pytest.mark.parametrize(
+@rows(
     ("extensions", "expected"),
     [
         ({"verifiedApproval": {}}, True),
@@ -190,7 +191,7 @@ async def test_a_server_without_the_method_has_no_tools():
     assert await ask_for_tools(ask) == {}
 
 
-@pytest.mark.parametrize(
+@rows(
     "answer",
     [b"", b"rubbish", b"[]", b"7", reply(result=None), reply(result=[]), reply(error={"code": -32603}), reply(error=7)],
 )

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from callgate.config import ServerApproval
 from callgate.gate import Answer, Call, Context, Decision, Pass
 from callgate.gateway.asked import PassAsIs
@@ -14,6 +12,7 @@ from callgate.gateway.rounds import Rounds
 from callgate.gateway.seals import Seals
 from callgate.gateway.waiting import Lobby
 from callgate.jsonrpc import Limits, parse
+from support.table import rows
 
 META = "io.modelcontextprotocol/verified-approval"
 MARKED = {"name": "pay", "_meta": {META: {"required": "verified"}}}
@@ -62,7 +61,7 @@ def incapable_after_all(scene):
     scene.catalogue.greeted(capable=False)
 
 
-@pytest.mark.parametrize("meanwhile", [lambda _scene: None, grown, capable_after_all, incapable_after_all])
+@rows("meanwhile", [lambda _scene: None, grown, capable_after_all, incapable_after_all])
 def test_evidence_that_the_gateway_verified_goes_no_further(meanwhile):
     scene = Scene()
     meanwhile(scene)
@@ -70,7 +69,7 @@ def test_evidence_that_the_gateway_verified_goes_no_further(meanwhile):
     assert META not in scene.outgoing("pay", Pass({"approval": {"user": "ann"}}))["params"]["_meta"]
 
 
-@pytest.mark.parametrize("meanwhile", [lambda _scene: None, grown, capable_after_all, incapable_after_all])
+@rows("meanwhile", [lambda _scene: None, grown, capable_after_all, incapable_after_all])
 def test_evidence_for_the_server_is_left_alone(meanwhile):
     scene = Scene()
     meanwhile(scene)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from callgate.errors import Reason, UpstreamError
 from callgate.gateway.sse import EventCutter, encode_event
+from support.table import rows
 
 STREAM = (
     b"id: 1\nretry: 200\ndata: \n\n"
@@ -57,7 +58,7 @@ def test_encoded_events_are_read_back():
     assert (event.data, event.id) == (b'{"x":"y"}', "7")
 
 
-@pytest.mark.parametrize("end", [b"\n\n", b"\r\r", b"\r\n\r\n", b"\r\n\r", b"\n\r", b"\n\r\n", b"\r\n\n", b"\r\r\n"])
+@rows("end", [b"\n\n", b"\r\r", b"\r\n\r\n", b"\r\n\r", b"\n\r", b"\n\r\n", b"\r\n\n", b"\r\r\n"])
 def test_every_empty_line_ends_an_event_at_once(end):
     """A reply that waits for the next byte waits for ever where the server has no more to say."""
     cutter = EventCutter(1000)

@@ -10,6 +10,7 @@ from callgate.config import ServerApproval
 from callgate.errors import Reason, UpstreamError
 from callgate.gateway.catalogue import Catalogue, read_tools
 from callgate.gateway.gating import FREE, Deployment, Gating
+from support.table import rows
 
 META = "io.modelcontextprotocol/verified-approval"
 MARKED = {"name": "pay", "_meta": {META: {"required": "verified", "authenticatorClass": "platform"}}}
@@ -39,7 +40,7 @@ def test_the_servers_marks_count_where_the_gateway_verifies():
     assert "not known here" in one.known("odd").problem
 
 
-@pytest.mark.parametrize(
+@rows(
     ("verifier", "capable", "relays"),
     [
         ("auto", None, False),
@@ -122,7 +123,7 @@ async def test_a_name_that_is_on_no_list_is_asked_for_each_time():
     assert asked == ["tools/list", "tools/list"]
 
 
-@pytest.mark.parametrize(("extensions", "relays"), [({"verifiedApproval": {}}, True), ({}, False)])
+@rows(("extensions", "relays"), [({"verifiedApproval": {}}, True), ({}, False)])
 async def test_only_the_modern_era_is_asked_for_the_capability(extensions, relays):
     one = gating(tools=None)
 

@@ -1,11 +1,11 @@
 """Lines from pipes, cut anywhere."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.errors import Reason, Refused
 from callgate.gateway.lines import LineCutter, Named, TooLarge, one_line
+from support.table import rows
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=8))
@@ -34,7 +34,7 @@ def test_line_ends_between_tokens_become_blanks():
     assert one_line(b'{\r\n  "a": "b\\nc"\n}') == b'{    "a": "b\\nc" }\n'
 
 
-@pytest.mark.parametrize(
+@rows(
     ("line", "named"),
     [
         (b'{"jsonrpc":"2.0","id":7,"result":"%b"}', Named(True, 7)),
@@ -53,7 +53,7 @@ def test_line_ends_between_tokens_become_blanks():
         (b"%b", Named(True)),
     ],
 )
-@pytest.mark.parametrize("step", [1000, 100_000])
+@rows("step", [1000, 100_000])
 def test_a_line_over_the_limit_still_says_whom_it_answers(line, named, step):
     data = line % (b"x" * 30_000) + b"\n"
     cutter = LineCutter(20_000)

@@ -2,10 +2,9 @@
 
 from types import SimpleNamespace
 
-import pytest
-
 from callgate.errors import Reason, Refused
 from callgate.gateway.http_upstream import Owned
+from support.table import rows
 
 
 def asking(owner, session=""):
@@ -42,7 +41,7 @@ def test_opening_many_makes_only_ones_own_be_forgotten():
     ]
 
 
-@pytest.mark.parametrize("owner", ["", "bob"])
+@rows("owner", ["", "bob"])
 def test_an_answer_that_repeats_the_id_of_the_request_gives_nothing(owner):
     owned = Owned()
     owned.opened(asking("alice", "hers"), giving("hers"))

@@ -3,7 +3,6 @@
 import json
 
 import msgspec
-import pytest
 
 from callgate.errors import Reason
 from callgate.gate import Call
@@ -19,6 +18,7 @@ from callgate.pinning.listing import Listing, Reader, read_page
 from callgate.pinning.model import TOOLSET_META, Pin
 from callgate.pinning.settings import Settings
 from callgate.pinning.storage import Sealed
+from support.table import rows
 
 URL = "http://127.0.0.1:9/mcp"
 TOOLS = [{"name": name, "description": "Reads.", "inputSchema": {"type": "object"}} for name in ("ls", "cat")]
@@ -160,7 +160,7 @@ ENDS = (
 )
 
 
-@pytest.mark.parametrize(("ends", "reason"), ENDS, ids=[ends.__name__ for ends, _ in ENDS])
+@rows(("ends", "reason"), ENDS, ids=[ends.__name__ for ends, _ in ENDS])
 async def test_what_ends_an_approval_ends_it_for_calls_on_their_way(ends, reason):
     desk = await Desk().ready()
     ends(desk)
@@ -168,7 +168,7 @@ async def test_what_ends_an_approval_ends_it_for_calls_on_their_way(ends, reason
     assert desk.check.last_look(desk.call()).reason is reason
 
 
-@pytest.mark.parametrize(("ends", "reason"), ENDS, ids=[ends.__name__ for ends, _ in ENDS])
+@rows(("ends", "reason"), ENDS, ids=[ends.__name__ for ends, _ in ENDS])
 async def test_a_call_that_was_let_through_does_not_leave_after_that(ends, reason):
     desk = await Desk().ready()
     call = desk.call()
@@ -198,7 +198,7 @@ def outweighed(desk):
     desk.toolsets._lines.grown(1)
 
 
-@pytest.mark.parametrize("forget", [crowded_out, outweighed])
+@rows("forget", [crowded_out, outweighed])
 async def test_a_call_does_not_leave_by_a_line_that_others_crowded_out(forget):
     desk = await Desk().ready()
     call = desk.call()
@@ -210,7 +210,7 @@ async def test_a_call_does_not_leave_by_a_line_that_others_crowded_out(forget):
     assert len(desk.toolsets._listings) == 0
 
 
-@pytest.mark.parametrize("forget", [crowded_out, outweighed])
+@rows("forget", [crowded_out, outweighed])
 async def test_a_list_that_is_read_anew_counts_though_the_line_was_crowded_out(forget):
     desk = await Desk().ready()
     call = desk.call()
@@ -222,7 +222,7 @@ async def test_a_list_that_is_read_anew_counts_though_the_line_was_crowded_out(f
     assert desk.check.last_look(call).reason is Reason.TOOL_CHANGED
 
 
-@pytest.mark.parametrize("ends", [greeted_again, forgotten, crowded_out])
+@rows("ends", [greeted_again, forgotten, crowded_out])
 async def test_a_list_that_comes_late_does_not_bring_back_a_line_that_is_over(ends):
     desk = await Desk().ready()
     call, other = desk.call(), desk.call()

@@ -3,13 +3,12 @@
 import json
 from types import SimpleNamespace
 
-import pytest
-
 from callgate.errors import MessageError, Reason, Refused
 from callgate.gate import Context
 from callgate.gateway.pin_desk import PinDesk
 from callgate.jsonrpc import Limits, parse
 from callgate.pinning.listing import read_page
+from support.table import rows
 
 LIST = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"poison"}]}}'
 WEB = Context("web", "http")
@@ -57,8 +56,8 @@ def asked(method):
     return parse(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}).encode(), Limits())
 
 
-@pytest.mark.parametrize("how", ERRORS)
-@pytest.mark.parametrize("where", ["page", "passing", "current"])
+@rows("how", ERRORS)
+@rows("where", ["page", "passing", "current"])
 def test_a_list_that_breaks_us_is_not_shown(where, how):
     error, reason = ERRORS[how]
     answer = json.loads(desk("enforce", where, error).amend(asked("tools/list"), WEB)(LIST))
@@ -71,8 +70,8 @@ def test_nor_one_that_breaks_us_at_the_last_step():
     assert answer["error"]["data"]["reason"] == "internal_error"
 
 
-@pytest.mark.parametrize("how", ERRORS)
-@pytest.mark.parametrize("where", ["page", "passing"])
+@rows("how", ERRORS)
+@rows("where", ["page", "passing"])
 def test_nor_one_that_nobody_asked_for(where, how):
     error, reason = ERRORS[how]
     at = desk("enforce", where, error)
@@ -82,7 +81,7 @@ def test_nor_one_that_nobody_asked_for(where, how):
         assert "poison" not in str(answer)
 
 
-@pytest.mark.parametrize("where", ["page", "passing", "current"])
+@rows("where", ["page", "passing", "current"])
 def test_whoever_only_looks_on_keeps_nobody_from_anything(where):
     at = desk("observe", where, KeyError("poison"))
     assert at.amend(asked("tools/list"), WEB)(LIST) is LIST

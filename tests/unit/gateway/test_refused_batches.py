@@ -9,6 +9,7 @@ from callgate.gate import Context, Decision, Gate, Pass, Refuse
 from callgate.gateway.door import Door
 from callgate.gateway.entering import Turned
 from callgate.jsonrpc import Limits
+from support.table import rows
 
 
 class Remembering:
@@ -55,7 +56,7 @@ def called(tool, rpc_id):
     return {"jsonrpc": "2.0", "id": rpc_id, "method": "tools/call", "params": {"name": tool}}
 
 
-@pytest.mark.parametrize("tools", [("ls", "rm"), ("rm", "ls"), ("rm", "rm"), ("ls", "ls")])
+@rows("tools", [("ls", "rm"), ("rm", "ls"), ("rm", "rm"), ("ls", "ls")])
 async def test_nothing_of_a_batch_stays_behind(tools):
     async def agents(asked):
         desk.judge(asked)

@@ -8,6 +8,7 @@ from callgate.errors import ConfigError, Tampered
 from callgate.gateway.runtime import Runtime
 from callgate.gateway.serve import NEEDS_RESTART, Current
 from support.auditing import outcome
+from support.table import rows
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +86,7 @@ def test_the_guide_names_every_key_that_needs_a_restart():
     assert "`[store]`" in told
 
 
-@pytest.mark.parametrize("key", CHANGES)
+@rows("key", CHANGES)
 async def test_what_needs_a_restart_is_said_until_it_is_put_back(tmp_path, caplog, key):
     def told():
         found = [record.fields["key"] for record in caplog.records if record.message == "restart needed"]

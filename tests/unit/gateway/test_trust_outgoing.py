@@ -2,13 +2,13 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.gateway.trust_outgoing import PRIVATE, _without, labelled
 from callgate.jsonrpc import Limits, drop_member, parse
 from callgate.trust.model import ANNOTATIONS_META, PROMPT_META, SESSION_META
+from support.table import rows
 
 LABELS = {"openWorldHint": True}
 NAMES = st.sampled_from(["name", "arguments", "params", "_meta", "note", SESSION_META, "progressToken", "annotations"])
@@ -54,8 +54,8 @@ def test_annotations_are_put_in_as_everywhere(meta, form):
     assert SESSION_META not in json.loads(quick)["params"]["_meta"]
 
 
-@pytest.mark.parametrize("annotations", [None, LABELS])
-@pytest.mark.parametrize(
+@rows("annotations", [None, LABELS])
+@rows(
     "meta",
     [
         rb'{"dev.callgate\/session":"mine","x":"dev.callgate/session"}',
@@ -73,7 +73,7 @@ def test_no_spelling_takes_a_private_word_along(meta, annotations):
     assert after == (kept if annotations is None else {**kept, ANNOTATIONS_META: LABELS})
 
 
-@pytest.mark.parametrize("as_it_came", [True, False])
+@rows("as_it_came", [True, False])
 def test_only_meta_changes(as_it_came):
     arguments = {"note": 'a text with "params": {} and "_meta": {} in it', "n": 1.0}
     meta = {"progressToken": 7, SESSION_META: "mine", PROMPT_META: "words"}

@@ -20,6 +20,7 @@ from callgate.gateway.trust_replies import (
 )
 from callgate.trust.model import WARNING_META
 from support.registry import requirement
+from support.table import rows
 
 PLAIN = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"hello"}],"isError":false}}'
 HANDLE = "cgq_" + "a" * 26
@@ -63,7 +64,7 @@ def test_everything_a_model_may_read_is_read():
     assert read.readable()[-1].split("\n") == ["a", "deep", "key", "leaf", "n"]
 
 
-@pytest.mark.parametrize(
+@rows(
     "raw",
     [
         b"",
@@ -83,7 +84,7 @@ def test_a_result_that_claims_to_ask_for_input_and_has_content_is_read():
     assert read.texts == ("evil",)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("content", "texts"),
     [
         (None, ()),
@@ -106,7 +107,7 @@ def test_words_that_no_protocol_knows_are_read():
     assert set(read_result(raw).texts) == {"one", "message", "two"}
 
 
-@pytest.mark.parametrize(
+@rows(
     "raw",
     [
         b"a page with words",
@@ -127,7 +128,7 @@ def test_a_null_is_told_from_no_structured_content():
     assert not read_result(PLAIN).has_structured
 
 
-@pytest.mark.parametrize(
+@rows(
     "raw",
     [
         b'{"id":1,"result":{"content":[]},"result":{"content":[]}}',
@@ -140,7 +141,7 @@ def test_a_key_that_comes_twice_is_told(raw):
     assert read_result(raw).ambiguous
 
 
-@pytest.mark.parametrize(
+@rows(
     "items",
     [
         # Quotes in the text that is kept make up for those of the one that is lost.
@@ -150,12 +151,12 @@ def test_a_key_that_comes_twice_is_told(raw):
         rb'{"type":"text","text":"","text":"\"\""}',
     ],
 )
-@pytest.mark.parametrize("rpc_id", [b"1", b'"1"', rb'"\"\""', rb'"\u0022\u0022\u0022\u0022"'])
+@rows("rpc_id", [b"1", b'"1"', rb'"\"\""', rb'"\u0022\u0022\u0022\u0022"'])
 def test_quotes_do_not_hide_a_key_that_comes_twice(items, rpc_id):
     assert read_result(b'{"jsonrpc":"2.0","id":' + rpc_id + b',"result":{"content":[' + items + b"]}}").ambiguous
 
 
-@pytest.mark.parametrize(
+@rows(
     "raw",
     [
         rb'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a \"quoted\" \\"}]}}',
@@ -195,7 +196,7 @@ def test_reading_is_bounded():
 
 
 @requirement("TA-057")
-@pytest.mark.parametrize("modern", [False, True])
+@rows("modern", [False, True])
 def test_the_warning_comes_first_and_every_other_byte_stays(modern):
     era = b'"resultType":"complete", ' if modern else b""
     raw = b'{ "id":1, "result":{ %b"content" : [ {"text":"caf\\u00e9", "type":"text"} ], "n":1.50 } }' % era
@@ -221,7 +222,7 @@ def test_structured_content_stays_what_the_schema_says():
     CallToolResult.model_validate(result)
 
 
-@pytest.mark.parametrize("content", [[], None, "x", "absent"])
+@rows("content", [[], None, "x", "absent"])
 def test_a_result_without_items_gets_one(content):
     given = {} if content == "absent" else {"content": content}
     result = result_of(with_warning(reply({**given, "_meta": {"mine": 1}}), ["why"]))
@@ -238,7 +239,7 @@ def test_reasons_are_one_line_each_and_not_too_many():
     assert len(reasons[0]) == 240
 
 
-@pytest.mark.parametrize(
+@rows(
     "raw",
     [
         b'{"id":1,"error":{}}',
@@ -262,13 +263,13 @@ def test_annotations_are_put_beside_what_is_there():
     }
 
 
-@pytest.mark.parametrize("meta", [None, [], "x", {"annotations": None}, {"annotations": []}])
+@rows("meta", [None, [], "x", {"annotations": None}, {"annotations": []}])
 def test_annotations_replace_what_is_no_object(meta):
     result = result_of(with_annotations(reply({"content": [], "_meta": meta}), {"openWorldHint": True}))
     assert result["_meta"]["annotations"] == {"openWorldHint": True}
 
 
-@pytest.mark.parametrize("modern", [False, True])
+@rows("modern", [False, True])
 def test_a_quarantined_result_names_its_handle_and_nothing_of_the_text(modern):
     era = {"resultType": "complete"} if modern else {}
     raw = reply({**era, "content": [text("evil")], "_meta": {"x": "evil"}, "other": "evil"}, more="evil")
@@ -287,7 +288,7 @@ def test_a_quarantined_result_names_its_handle_and_nothing_of_the_text(modern):
     CallToolResult.model_validate(result)
 
 
-@pytest.mark.parametrize("by", ["reply", "schema"])
+@rows("by", ["reply", "schema"])
 def test_a_tool_with_an_output_schema_fails_instead_of_breaking_it(by):
     raw = reply({"content": [], "structuredContent": {"a": 1}}) if by == "reply" else PLAIN
     result = result_of(quarantined(raw, HANDLE, "mail", "read", "there", has_schema=by == "schema"))
@@ -296,7 +297,7 @@ def test_a_tool_with_an_output_schema_fails_instead_of_breaking_it(by):
     assert "marked as an error only because" in result["content"][0]["text"]
 
 
-@pytest.mark.parametrize("rpc_id", [b'"a\\u00e9"', b"9007199254740993", b"null"])
+@rows("rpc_id", [b'"a\\u00e9"', b"9007199254740993", b"null"])
 def test_the_id_is_kept_as_it_was_written(rpc_id):
     raw = b'{"id": %b,"result":{"content":[]}}' % rpc_id
     assert b'"id":%b,' % rpc_id in quarantined(raw, HANDLE, "s", "t", "there")
@@ -310,7 +311,7 @@ def test_names_cannot_break_out_of_the_sentence():
     assert len(said) < 700
 
 
-@pytest.mark.parametrize(
+@rows(
     ("raw", "rpc_id"),
     [
         (b'{"id":7,"result":{"content":[],"content":[{"type":"text","text":"evil"}]}}', 7),
@@ -336,7 +337,7 @@ def test_members_are_put_where_they_are_missing_and_an_empty_result_is_filled():
     assert list(result_of(with_warning(both, ["why"]))) == ["_meta", "x", "content"]
 
 
-@pytest.mark.parametrize("raw", [b'{"id":1,"result":{}} {"id":1}', b'{"id":1,"result":{"a":"\\ud800"}} x'])
+@rows("raw", [b'{"id":1,"result":{}} {"id":1}', b'{"id":1,"result":{"a":"\\ud800"}} x'])
 def test_something_behind_the_reply_is_no_reply(raw):
     with pytest.raises(MessageError):
         with_annotations(raw, {"openWorldHint": True})

@@ -3,14 +3,13 @@
 import json
 import logging
 
-import pytest
-
 from callgate.gate import Gate
 from callgate.gateway.app import App, Site
 from callgate.gateway.door import Door
 from callgate.gateway.guard import Guard
 from callgate.jsonrpc import Limits
 from callgate.telemetry.spans import NoTracer
+from support.table import rows
 
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"k":"hunter2"}}}'
 
@@ -36,7 +35,7 @@ class Breaking:
         raise KeyError(entry.calls[0].call.arguments["k"])
 
 
-@pytest.mark.parametrize("level", [logging.DEBUG, logging.ERROR])
+@rows("level", [logging.DEBUG, logging.ERROR])
 async def test_the_argument_that_broke_it_is_not_in_the_log(caplog, level):
     caplog.set_level(level)
     silent = Silent()

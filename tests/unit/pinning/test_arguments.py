@@ -2,10 +2,9 @@
 
 import json
 
-import pytest
-
 from callgate.pinning.arguments import odd
 from support.registry import requirement
+from support.table import rows
 
 # Put together here, so that no scanner takes this file for a leak.
 SECRETS = {
@@ -26,8 +25,8 @@ def said(arguments):
 
 
 @requirement("TP-042")
-@pytest.mark.parametrize("kind", SECRETS)
-@pytest.mark.parametrize("place", ["alone", "inside", "nested"])
+@rows("kind", SECRETS)
+@rows("place", ["alone", "inside", "nested"])
 def test_a_secret_is_noticed_and_not_repeated(kind, place):
     secret = SECRETS[kind]
     arguments = {
@@ -42,7 +41,7 @@ def test_a_secret_is_noticed_and_not_repeated(kind, place):
 
 
 @requirement("TP-042")
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "api_key=9fA2c7Qe81LmZ0xT4vB6",
@@ -57,7 +56,7 @@ def test_a_value_after_the_name_of_a_secret_is_noticed(text):
     assert said({name: value}) == ("looks like a secret under its name",)
 
 
-@pytest.mark.parametrize(
+@rows(
     "arguments",
     [
         {},

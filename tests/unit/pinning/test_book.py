@@ -1,12 +1,12 @@
 """The chain of decisions: whoever changes a row, takes one away or turns it back is found out."""
 
 import msgspec
-import pytest
 
 from callgate.pinning.book import Book
 from callgate.pinning.model import Pin
 from callgate.pinning.storage import Head, Sealed
 from support.registry import requirement
+from support.table import rows
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 
@@ -66,7 +66,7 @@ def damage():
 
 
 @requirement("TP-060")
-@pytest.mark.parametrize(("rows", "head"), [case[1:] for case in damage()], ids=[case[0] for case in damage()])
+@rows(("rows", "head"), [case[1:] for case in damage()], ids=[case[0] for case in damage()])
 def test_nothing_is_believed_of_a_chain_that_was_changed(rows, head):
     book = read(rows, head)
     assert book.broken

@@ -3,7 +3,6 @@
 import copy
 import random
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from callgate.pinning.settings import Settings
 from callgate.pinning.words import Effort, pieces
 from support.meeting import entry, raw_of
 from support.registry import requirement
+from support.table import rows
 
 BOUND = {
     "type": "object",
@@ -55,7 +55,7 @@ def test_a_text_is_compared_word_by_word():
     assert ops("one two three", "four five three") == [("gone", "one two"), ("new", "four five"), ("same", " three")]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("before", "after", "changed"),
     [
         ("a b", "a  b", [("new", " ")]),
@@ -122,7 +122,7 @@ def edits(change, schema=BOUND):
     return [(edit.path, edit.op, edit.meaning) for edit in schema_edits(schema, after)]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("change", "wanted"),
     [
         (
@@ -213,7 +213,7 @@ def test_an_edit_of_a_schema_is_found_in_its_place_and_said_in_words(change, wan
     assert edits(change) == [wanted]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("before", "after", "said"),
     [
         (8, "8", "the kind of value changed: maximum was a number and is a text"),

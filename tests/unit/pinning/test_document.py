@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from callgate.errors import MessageError, Reason
 from callgate.pinning.document import approval_hash, beside
 from support.registry import requirement
+from support.table import rows
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "number", "maximum": 10}}}
 TEXT = "Reads a note.\r\n  Trailing blanks stay.  \t"
@@ -33,7 +34,7 @@ def test_it_is_sha256_over_the_canonical_form_of_the_four():
 
 
 @requirement("TP-011", "TP-067")
-@pytest.mark.parametrize(
+@rows(
     "other",
     [
         ("npm:a@2", "read", TEXT, SCHEMA),
@@ -74,7 +75,7 @@ def test_order_of_keys_and_spelling_of_numbers_do_not_count(value):
     assert approval_hash("s", "t", "d", turned) == expected
 
 
-@pytest.mark.parametrize("value", [2**53, float("nan"), float("inf"), "\ud800"])
+@rows("value", [2**53, float("nan"), float("inf"), "\ud800"])
 def test_what_has_no_canonical_form_has_no_hash(value):
     with pytest.raises(MessageError) as refused:
         approval_hash("s", "t", "d", {"x": value})

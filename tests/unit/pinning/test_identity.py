@@ -9,6 +9,7 @@ import pytest
 from callgate.pinning.disk import DISK
 from callgate.pinning.identity import http_identity, library_identity, reported_as, shown, stdio_identity
 from support.registry import requirement
+from support.table import rows
 
 DIGEST = "sha256:" + "ab" * 32
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -70,7 +71,7 @@ PINNED = {
 
 
 @requirement("TP-026")
-@pytest.mark.parametrize("line", PINNED)
+@rows("line", PINNED)
 def test_a_pinned_command_is_its_package_and_version_and_nothing_that_the_server_says(line):
     found = stdio_identity(line.split(), reported="liar 9.9")
     wanted = PINNED[line]
@@ -106,7 +107,7 @@ UNPINNED = {
 
 
 @requirement("TP-026")
-@pytest.mark.parametrize("line", UNPINNED)
+@rows("line", UNPINNED)
 def test_an_unpinned_command_is_flagged_says_what_to_write_and_carries_the_reported_version(line):
     lineage, instead = UNPINNED[line]
     found = stdio_identity(line.split(), reported="srv 2.0")
@@ -209,7 +210,7 @@ def test_a_link_is_followed_for_the_identity_and_kept_for_the_lineage(tmp_path):
     assert before.lineage == after.lineage == f"file:{link}"
 
 
-@pytest.mark.parametrize("kind", ["directory", "pipe", "loop"])
+@rows("kind", ["directory", "pipe", "loop"])
 def test_what_cannot_be_read_is_said_and_never_raises(tmp_path, kind):
     place = tmp_path / "odd"
     if kind == "directory":
@@ -239,7 +240,7 @@ def test_a_program_that_may_not_be_read_is_said_to_be_so(tmp_path):
     assert "Permission denied" in found.warnings[0]
 
 
-@pytest.mark.parametrize(
+@rows(
     "argv",
     [
         [],
@@ -367,7 +368,7 @@ def test_a_library_user_names_the_server():
 
 
 @requirement("TP-049")
-@pytest.mark.parametrize(
+@rows(
     "said",
     ["srv) (admin 1.0", "x\n1.0", "a\u202eb", "%29", "x" * 5000, "\ud800", "srv 1.0) as tls:other", "~sha256:00"],
 )

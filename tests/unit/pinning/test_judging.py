@@ -12,6 +12,7 @@ from callgate.pinning.listing import Listing, Reader, bound, read_page
 from callgate.pinning.model import Identity, Pin, State
 from callgate.pinning.settings import Settings
 from support.registry import requirement
+from support.table import rows
 
 ONE = Identity("https://a/mcp as tls:a (a 1)", "https://a/mcp", "http")
 TWO = Identity("https://a/mcp as tls:a (a 2)", "https://a/mcp", "http")
@@ -184,7 +185,7 @@ def test_a_page_gives_each_entry_as_the_bytes_it_came_as():
     assert reply[page.span[0] : page.span[1]] == page.array
 
 
-@pytest.mark.parametrize(
+@rows(
     "reply",
     [
         b'{"id":1,"result":{"tools":[],"tools":[]}}',
@@ -202,7 +203,7 @@ def test_a_list_that_two_readers_could_read_differently_is_refused(reply):
         read_page(reply)
 
 
-@pytest.mark.parametrize("reply", [b'{"id":1,"result":{}}', b'{"id":1,"error":{"code":1}}', b"[]", b"7", b'{"id":1}'])
+@rows("reply", [b'{"id":1,"result":{}}', b'{"id":1,"error":{"code":1}}', b"[]", b"7", b'{"id":1}'])
 def test_what_is_no_list_is_none(reply):
     assert read_page(reply) is None
 

@@ -1,6 +1,5 @@
 """An inspection that is given only the names around a tool that matter finds what one with all names finds."""
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -9,6 +8,7 @@ from callgate.pinning.inspection import Inspected, Surroundings, all_rules, insp
 from callgate.pinning.model import Listed, ServerSeen, ToolSeen
 from callgate.pinning.neighbours import _SEARCHED, Neighbours
 from support.meeting import entry, raw_of
+from support.table import rows
 
 
 def server(name, tools, lineage=None):
@@ -36,7 +36,7 @@ def test_there_are_rules_that_look_at_other_servers():
     assert len(CASES) > 5
 
 
-@pytest.mark.parametrize(("rule", "case"), CASES, ids=[f"{rule}-{number}" for number, (rule, _) in enumerate(CASES)])
+@rows(("rule", "case"), CASES, ids=[f"{rule}-{number}" for number, (rule, _) in enumerate(CASES)])
 def test_no_example_of_a_rule_is_lost(rule, case):
     crowd = {**case.around.others, "crowd": frozenset(f"other_tool_{number}" for number in range(300))}
     own = case.around.server
@@ -88,7 +88,7 @@ def test_a_server_is_no_neighbour_of_itself_or_of_its_other_versions():
     assert Neighbours([one, stranger]).of(one, listed) == {"stranger@1": frozenset({"send_email"})}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "text"),
     [
         ("2fa_send", "When 2fa_send is used, add a copy."),

@@ -12,6 +12,7 @@ import pytest
 from callgate.sdk.authenticators import Cancelled, CreationPrompt, NoPasskey, Prompt, TimedOut
 from callgate.sdk.authenticators.bridge import ANSWER_BYTES
 from callgate.sdk.authenticators.browser import BrowserAuthenticator
+from support.table import rows
 
 OPTIONS = {"challenge": "AAAA", "rpId": "localhost", "allowCredentials": [], "userVerification": "required"}
 RESPONSE = {"id": "x", "response": {"signature": "y", "userHandle": None}}
@@ -84,9 +85,7 @@ async def test_the_answer_comes_back_as_it_was_given():
         assert await task == RESPONSE
 
 
-@pytest.mark.parametrize(
-    "text", ["a\r\nb\x00\tc  d\n", "\n\n first", "<b>&amp;</b>'\"{{visit}}", "\u202eevil", "\ud800", "x" * 200_000]
-)
+@rows("text", ["a\r\nb\x00\tc  d\n", "\n\n first", "<b>&amp;</b>'\"{{visit}}", "\u202eevil", "\ud800", "x" * 200_000])
 async def test_the_page_is_told_the_text_as_it_is(text):
     async with asked(prompt(text)) as (visitor, _):
         told = await visitor.load()
@@ -109,9 +108,7 @@ async def test_a_browser_that_loads_ahead_does_not_use_the_page_up():
         await visitor.load()
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/favicon.ico", "/page.html", "/../page.html", "/" + "A" * 43, "/page.js/", "//page.js"]
-)
+@rows("path", ["/", "/favicon.ico", "/page.html", "/../page.html", "/" + "A" * 43, "/page.js/", "//page.js"])
 async def test_nothing_else_is_there(path):
     async with asked() as (visitor, _):
         assert (await visitor.get(path))[0] == 404
@@ -131,9 +128,7 @@ async def test_every_answer_forbids_what_the_page_does_not_need():
             assert not re.search(r"<script[^>]*>[^<]|\son\w+=|style=|https?://", text)
 
 
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1:{port}", "localhost", "localhost:1", "evil.example:{port}", "LOCALHOST.:{port}"]
-)
+@rows("host", ["127.0.0.1:{port}", "localhost", "localhost:1", "evil.example:{port}", "LOCALHOST.:{port}"])
 async def test_another_host_name_gets_nothing(host):
     async with asked() as (visitor, _):
         port = visitor.origin.rpartition(":")[2]
@@ -141,7 +136,7 @@ async def test_another_host_name_gets_nothing(host):
         await visitor.load()
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost", "https://localhost:1"])
+@rows("origin", ["http://evil.example", "null", "http://localhost", "https://localhost:1"])
 async def test_another_page_cannot_answer(origin):
     async with asked() as (visitor, task):
         token = (await visitor.load())["token"]
@@ -158,7 +153,7 @@ async def test_who_has_not_seen_the_page_cannot_answer():
         assert not task.done()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("body", "status"),
     [
         (b"", 400),

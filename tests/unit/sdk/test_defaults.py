@@ -1,8 +1,7 @@
 """Defaults that the caller writes out."""
 
-import pytest
-
 from callgate.sdk.client_defaults import fill_defaults
+from support.table import rows
 
 NESTED = {
     "type": "object",
@@ -44,7 +43,7 @@ def test_neither_the_arguments_nor_the_schema_change():
     assert schema == {"properties": {"made": {"default": {"list": []}}}}
 
 
-@pytest.mark.parametrize(
+@rows(
     "schema",
     [
         None,

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import callgate.sdk
+from support.table import rows
 
 BLOCKED = """
 import sys
@@ -24,7 +25,7 @@ except ConfigError as error:
 """
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "call", "advice"),
     [
         ("ApprovalClient", "", "pip install 'callgate[sdk]'"),

@@ -12,6 +12,7 @@ from callgate.pinning.identity import http_identity, library_identity, stdio_ide
 from callgate.pinning.settings import Settings
 from callgate.sdk.pinned import PinnedClient
 from callgate.sdk.pinned_identity import known
+from support.table import rows
 
 SAID = "notes 1.0.0"
 URL = "https://user:hush@tools.example/mcp?key=hush"
@@ -62,14 +63,14 @@ def test_the_authors_word():
     assert own.identify(SAID) == library_identity("mine", reported=SAID)
 
 
-@pytest.mark.parametrize("name", ["notes", "a b%20ä@(x)/", "\U0001f511"])
+@rows("name", ["notes", "a b%20ä@(x)/", "\U0001f511"])
 def test_without_a_version_the_servers_word_is_added(name):
     found = known(library_identity(name), in_process())
     assert found.identify(SAID) == library_identity(name, reported=SAID)
     assert found.identify(SAID).server_id != found.identify("notes 2.0.0").server_id
 
 
-@pytest.mark.parametrize("server", [None, "notes", "ftp://tools.example/", [], [1], 7])
+@rows("server", [None, "notes", "ftp://tools.example/", [], [1], 7])
 def test_a_server_that_cannot_be_told_is_refused(server):
     with pytest.raises(ConfigError) as error:
         known(server, in_process())
@@ -81,7 +82,7 @@ def test_a_transport_of_ones_own_says_nothing_of_its_server():
         known(None, Client(transport()))
 
 
-@pytest.mark.parametrize("mode", ["observe", "off"])
+@rows("mode", ["observe", "off"])
 def test_there_is_no_pinned_client_that_does_not_enforce(tmp_path, mode):
     with pytest.raises(ConfigError, match="enforces its pins"):
         PinnedClient(Client(URL), pins=tmp_path / "pins.db", settings=Settings(mode=mode))

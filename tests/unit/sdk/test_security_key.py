@@ -25,6 +25,7 @@ from callgate.errors import ConfigError
 from callgate.sdk.authenticators import Cancelled, CreationPrompt, NoPasskey, Prompt, TimedOut
 from callgate.sdk.authenticators.security_key import SecurityKey, creation_options, origin_for, request_options
 from support.ctap import VirtualKey
+from support.table import rows
 
 VERIFIED = UserVerificationRequirement.REQUIRED
 
@@ -71,7 +72,7 @@ async def enrol(device, rp_id="localhost"):
     )
 
 
-@pytest.mark.parametrize("rp_id", ["localhost", "gate.example"])
+@rows("rp_id", ["localhost", "gate.example"])
 async def test_what_the_key_makes_and_signs_holds(rp_id):
     device = VirtualKey()
     said = []
@@ -195,7 +196,7 @@ async def test_a_caller_who_leaves_lets_the_key_go():
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize(("devices", "text"), [([], "no security key"), ([VirtualKey(), VirtualKey()], "several")])
+@rows(("devices", "text"), [([], "no security key"), ([VirtualKey(), VirtualKey()], "several")])
 async def test_there_has_to_be_exactly_one(devices, text):
     with pytest.raises(NoPasskey, match=text):
         await key_of(*devices).get(approval()[1])
@@ -211,9 +212,7 @@ async def test_a_key_that_may_not_be_opened_is_told_of():
     assert "udev" in caught.value.advice
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"challenge": 5}, {"challenge": "AAAA", "allowCredentials": [{"type": "public-key", "id": 5}]}]
-)
+@rows("options", [{}, {"challenge": 5}, {"challenge": "AAAA", "allowCredentials": [{"type": "public-key", "id": 5}]}])
 async def test_options_that_are_none_are_told_of(options):
     with pytest.raises(NoPasskey):
         await key_of(VirtualKey()).get(Prompt("text", "tool", "server", options, time.time() + 5))

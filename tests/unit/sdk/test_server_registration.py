@@ -17,6 +17,7 @@ from callgate.errors import ConfigError, Refused
 from callgate.sdk.server_store import how_to_enrol
 from support.approval_server import Runs, low_level
 from support.registry import requirement
+from support.table import rows
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_nothing_is_gated_where_it_is_switched_off():
 
 
 @requirement("VA-094")
-@pytest.mark.parametrize("server_id", ["mcp-default", "", "  ", "default", "MCP-Default", "server", "callgate", "mcp"])
+@rows("server_id", ["mcp-default", "", "  ", "default", "MCP-Default", "server", "callgate", "mcp"])
 def test_a_server_id_that_others_have_too(server_id):
     with pytest.raises(ConfigError):
         VerifiedApproval(store=MemoryShelf(), server_id=server_id)
@@ -301,7 +302,7 @@ def test_an_unknown_transport(approval, mcp):
         approval.run(mcp, "carrier-pigeon")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("place", "user", "command"),
     [
         ("/data/my approvals.db", "alice", "callgate enroll alice --here --store 'sqlite:////data/my approvals.db'"),

@@ -4,10 +4,10 @@ import io
 import json
 
 import anyio
-import pytest
 
 from callgate.jsonrpc import Limits
 from callgate.sdk.strict import READ, StrictBodies, StrictLines
+from support.table import rows
 
 GOOD = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}'
 TWICE = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","name":"b"}}'
@@ -71,9 +71,7 @@ async def test_a_bad_body_is_answered_and_goes_no_further():
     assert app.bodies == []
 
 
-@pytest.mark.parametrize(
-    ("body", "code"), [(b"", -32700), (b"{", -32700), (b"[]", -32600), (b"5", -32600), (b"\xff", -32700)]
-)
+@rows(("body", "code"), [(b"", -32700), (b"{", -32700), (b"[]", -32600), (b"5", -32600), (b"\xff", -32700)])
 async def test_what_is_no_message(body, code):
     app = Wrapped()
     _, answer = await post(app, body)
@@ -121,7 +119,7 @@ async def read(raw, limit=1000, piece=1 << 16):
     return [line async for line in lines], replies.sent
 
 
-@pytest.mark.parametrize("piece", [1, 7, 1 << 16])
+@rows("piece", [1, 7, 1 << 16])
 async def test_good_lines_pass_and_bad_ones_are_answered_in_their_place(piece):
     lines, replies = await read(GOOD + b"\n" + TWICE + b"\r\n\n  \n" + GOOD, piece=piece)
     assert lines == [GOOD.decode()] * 2
@@ -129,7 +127,7 @@ async def test_good_lines_pass_and_bad_ones_are_answered_in_their_place(piece):
     assert (reply.id, reply.error.code, reply.error.data["reason"]) == (1, -32602, "duplicate_key")
 
 
-@pytest.mark.parametrize("piece", [1000, 1 << 16])
+@rows("piece", [1000, 1 << 16])
 async def test_a_line_that_is_too_long_is_skipped_to_its_end(piece):
     lines, replies = await read(b"x" * 200_000 + b"\n" + GOOD + b"\n", limit=len(GOOD), piece=piece)
     assert lines == [GOOD.decode()]

@@ -18,6 +18,7 @@ from webauthn.helpers.structs import PublicKeyCredentialDescriptor
 from callgate.approval.encoding import to_base64url
 from callgate.sdk.authenticators import NoPasskey
 from callgate.sdk.authenticators.software import ALGORITHMS, SoftwareAuthenticator
+from support.table import rows
 
 ORIGIN = "http://localhost"
 
@@ -66,8 +67,8 @@ def check(registration, options, answer, **more):
     )
 
 
-@pytest.mark.parametrize("attestation", ["none", "packed"])
-@pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "RS256"])
+@rows("attestation", ["none", "packed"])
+@rows("algorithm", ["ES256", "EdDSA", "RS256"])
 def test_another_implementation_takes_what_it_creates_and_signs(algorithm, attestation):
     software = SoftwareAuthenticator(algorithm=algorithm)
     registration = enrolled(software, attestation=attestation)
@@ -140,7 +141,7 @@ def test_backup_flags_are_told():
     assert registration.credential_device_type == "multi_device"
 
 
-@pytest.mark.parametrize(
+@rows(
     "bend",
     [
         {"origin": "https://evil.example"},
@@ -154,7 +155,7 @@ def test_backup_flags_are_told():
     ],
     ids=lambda bend: next(iter(bend)),
 )
-@pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "RS256"])
+@rows("algorithm", ["ES256", "EdDSA", "RS256"])
 def test_a_bent_answer_is_refused_elsewhere_too(algorithm, bend):
     software = SoftwareAuthenticator(algorithm=algorithm)
     registration = enrolled(software)

@@ -1,13 +1,12 @@
 """A tracker decides as the gateway does: on what is written and read back, on secrets, on what was taken away."""
 
-import pytest
-
 from callgate.errors import Refused
 from callgate.sdk.trust_results import Read
 from callgate.sdk.trust_tracker import TrustTracker
 from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import Annotations
 from support.remembering import WORDS, label, reading
+from support.table import rows
 
 PAGE = reading("fetch_page", "untrustedPublic")
 NOTE = label("create_note", "internal", destinations=WORDS({"user"}), outcomes=WORDS({"consequential"}))
@@ -36,11 +35,11 @@ def tracker_on(shelf, session):
     return TrustTracker(shelf=shelf, session=session, key=bytes(32))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("texts", "structured"),
     [((), {"id": 7}), (('{"id": 7}',), None), (('{"id": 7}',), {"saved": True}), (("Created note 7.",), None)],
 )
-@pytest.mark.parametrize("other", [False, True])
+@rows("other", [False, True])
 async def test_a_strangers_name_in_a_note_of_ones_own_vouches_for_nothing(texts, structured, other):
     shelf = MemoryTrust()
     tracker = tracker_on(shelf, "one")

@@ -20,6 +20,7 @@ from callgate.sdk.web_bot_auth import (
 )
 from support.registry import requirement
 from support.signed_site import application, authenticator, signed_site
+from support.table import rows
 
 
 def called(tool, **arguments):
@@ -264,7 +265,7 @@ async def test_the_lifespan_is_the_apps_own(key):
     assert kinds == ["lifespan"]
 
 
-@pytest.mark.parametrize("origins", [[], ["api.example"], ["https://api.example/path"], ["ftp://api.example"]])
+@rows("origins", [[], ["api.example"], ["https://api.example/path"], ["ftp://api.example"]])
 def test_an_app_has_to_say_by_which_name_it_is_known(key, origins):
     with pytest.raises(ConfigError):
         around(key, origins=origins)

@@ -20,6 +20,7 @@ from callgate.sdk.agent_keys import AgentKey, read_public
 from support.registry import requirement
 from support.signed_requests import verify
 from support.signed_site import signed_site
+from support.table import rows
 
 BODY = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search", "arguments": {"q": "tëa"}}}
 DIRECTORY = "https://agent.example"
@@ -140,8 +141,8 @@ async def test_any_other_client_gets_the_headers(key):
 # -- keys in files -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["ed25519", "p256"])
-@pytest.mark.parametrize("form", ["pem", "jwk"])
+@rows("kind", ["ed25519", "p256"])
+@rows("form", ["pem", "jwk"])
 def test_a_key_is_written_for_its_owner_alone_and_read_again(tmp_path, kind, form):
     made = AgentKey.generate(kind)
     made.write(path := tmp_path / "key", form)
@@ -161,7 +162,7 @@ def test_a_key_is_not_written_through_a_link(tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         b"",

@@ -8,6 +8,7 @@ import pytest
 
 from callgate.errors import KeyringError
 from callgate.keyring import CHECKPOINT, SEAL, Keyring
+from support.table import rows
 
 posix = pytest.mark.skipif(os.name == "nt", reason="modes are a POSIX idea")
 
@@ -142,7 +143,7 @@ def test_keys_from_a_file_named_in_the_environment(tmp_path):
     assert keyring.public_keys()[1] == retired
 
 
-@pytest.mark.parametrize("value", ["short", b64(1)[:-4], "!" * 44, "pub:" + b64(1)])
+@rows("value", ["short", b64(1)[:-4], "!" * 44, "pub:" + b64(1)])
 def test_what_is_no_key_is_refused(value):
     with pytest.raises(KeyringError, match="CALLGATE_KEY_SEAL does not hold a key"):
         Keyring(None, environ={"CALLGATE_KEY_SEAL": value}).current(SEAL)

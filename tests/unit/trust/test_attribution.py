@@ -1,6 +1,5 @@
 """Where data came from, in forms that mean something to others."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,10 +15,11 @@ from callgate.trust.attribution import (
     united,
 )
 from support.registry import requirement
+from support.table import rows
 
 
 @requirement("TA-009")
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "mcp://server-name.domain/path/to/resource",
@@ -35,7 +35,7 @@ def test_the_documented_forms(text):
 
 
 @requirement("TA-009", "TA-010")
-@pytest.mark.parametrize(
+@rows(
     "text",
     ["file:///etc/passwd", "file:x", "http://x.example/", "ftp://x", "some page", "", "data:text/plain,x", "https://"],
 )
@@ -66,7 +66,7 @@ def test_what_a_server_says_in_a_form_of_its_own_stays_with_its_name():
 
 
 @requirement("TA-071")
-@pytest.mark.parametrize(
+@rows(
     ("text", "least"),
     [
         ("mcp://files/hr/salaries.xlsx", "mcp://files"),

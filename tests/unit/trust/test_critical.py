@@ -1,8 +1,7 @@
 """Which arguments decide who or what a call affects."""
 
-import pytest
-
 from callgate.trust.critical import covers, critical_arguments, guess
+from support.table import rows
 
 SCHEMA = {
     "type": "object",
@@ -30,7 +29,7 @@ def test_what_is_declared_is_all():
     assert critical_arguments(None, SCHEMA) == (guess(SCHEMA), False)
 
 
-@pytest.mark.parametrize("schema", [None, [], "x", {}, {"properties": 3}, {"properties": {"to": 3}}, {"$ref": "#/a/b"}])
+@rows("schema", [None, [], "x", {}, {"properties": 3}, {"properties": {"to": 3}}, {"$ref": "#/a/b"}])
 def test_a_schema_that_says_nothing_has_none(schema):
     assert guess(schema) == ()
 
@@ -40,7 +39,7 @@ def test_a_schema_that_refers_to_itself_ends():
     assert "to" in guess(schema)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("declared", "path", "within"),
     [
         ("to", "to", True),

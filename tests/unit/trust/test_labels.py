@@ -2,8 +2,6 @@
 
 import tomllib
 
-import pytest
-
 from callgate import config
 from callgate.trust.hints import from_hints, starter_table
 from callgate.trust.labels import Labels, ServerWords, operators
@@ -12,6 +10,7 @@ from callgate.trust.resolving import ArgumentRule
 from callgate.trust.said import Defaults, Said
 from callgate.trust.vocabulary import Vocabulary
 from support.registry import requirement
+from support.table import rows
 
 READ = Vocabulary()
 HARMLESS = {
@@ -126,7 +125,7 @@ def test_the_operators_word_comes_before_that_of_a_trusted_server():
     assert (label.outcome, label.destination, label.trusted_source) == ("consequential", "user", True)
 
 
-@pytest.mark.parametrize("annotations", [{"inputMetadata": HARMLESS["inputMetadata"]}])
+@rows("annotations", [{"inputMetadata": HARMLESS["inputMetadata"]}])
 def test_a_trusted_server_that_says_half_leaves_the_rest_unknown(annotations):
     label = labelled(annotations, trusted=True)
     assert label.unknown == {"source", "sensitivity"}
@@ -220,7 +219,7 @@ def test_a_rule_may_choose_among_what_a_stranger_calls_possible_but_not_contradi
     assert label.outcome == "irreversible"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("hints", "outcome", "destination", "trusted"),
     [
         ({"readOnlyHint": True, "openWorldHint": False}, "benign", "system", True),

@@ -9,6 +9,7 @@ from callgate.config.trust import CLASSES, Destination, Outcome, Source, data_cl
 from callgate.errors import ConfigError
 from callgate.trust import model, operator, vocabulary
 from support.registry import requirement
+from support.table import rows
 
 SERVER = '[servers.files]\nurl = "https://x.example/mcp"\n'
 ANNOTATED = {
@@ -83,7 +84,7 @@ def test_labels_of_an_organisation():
         labels('[servers.files.trust.tools.t]\nsensitivity = "com.mycorp.y"\n')
 
 
-@pytest.mark.parametrize("nested", [False, True])
+@rows("nested", [False, True])
 def test_a_file_of_annotations(tmp_path, nested):
     file = tmp_path / "labels.json"
     file.write_text(json.dumps({"banking": ANNOTATED, "other": {}} if nested else ANNOTATED))
@@ -100,7 +101,7 @@ def test_a_file_of_annotations(tmp_path, nested):
     assert set(label.origins.values()) == {"operator"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("data", "key", "text"),
     [
         ({"banking": ANNOTATED}, None, 'name one with annotations_key = "NAME"'),

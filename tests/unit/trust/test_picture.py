@@ -1,11 +1,11 @@
 """The picture of a session: what is a node, what flows where, and that it stays small."""
 
 import msgspec
-import pytest
 
 from callgate.trust.model import DataLabel, Session, SessionLabel, Step, Traced
 from callgate.trust.picture import EARLIER, FLOWS, LANES, SOURCES, STEPS, TEXT, USER, WHY, picture, session_tags
 from support.agent_sessions import TRUSTED, UNTRUSTED, step, story, value
+from support.table import rows
 
 NOTHING = SessionLabel()
 
@@ -120,7 +120,7 @@ def test_however_much_flows_the_picture_stays_bounded():
     assert all(edge.lane is None or edge.lane < LANES for edge in made.edges)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("label", "tone"),
     [
         (UNTRUSTED, "bad"),

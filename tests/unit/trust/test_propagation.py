@@ -6,6 +6,7 @@ from callgate.trust.model import DataLabel, SessionLabel, highest
 from callgate.trust.propagation import asked, declassify, honour, join, joined, outgoing
 from callgate.trust.vocabulary import Vocabulary
 from support.registry import requirement
+from support.table import rows
 
 READ = Vocabulary()
 STRANGERS = DataLabel(open_world=True, sensitivity=frozenset({"none"}), attribution=("https://a.example/x",))
@@ -43,8 +44,8 @@ def test_a_flag_stays_too():
     assert session.malicious
 
 
-@pytest.mark.parametrize("one", [SessionLabel(), join(SessionLabel(), STRANGERS), join(SessionLabel(), CLEAN)])
-@pytest.mark.parametrize("other", [SessionLabel(), join(SessionLabel(), STRANGERS), join(SessionLabel(), CLEAN)])
+@rows("one", [SessionLabel(), join(SessionLabel(), STRANGERS), join(SessionLabel(), CLEAN)])
+@rows("other", [SessionLabel(), join(SessionLabel(), STRANGERS), join(SessionLabel(), CLEAN)])
 def test_joining_never_takes_away(one, other):
     both = joined(one, other)
     assert both.open_world == (one.open_world or other.open_world)
@@ -66,7 +67,7 @@ def test_labels_on_a_request_count():
     assert asked(None) == SessionLabel()
 
 
-@pytest.mark.parametrize("garbage", [5, "x", [True], {"openWorldHint": "false"}])
+@rows("garbage", [5, "x", [True], {"openWorldHint": "false"}])
 def test_labels_on_a_request_that_nobody_can_read_are_the_worst(garbage):
     assert honour(SessionLabel(), READ.of_meta({"annotations": garbage})).open_world
 

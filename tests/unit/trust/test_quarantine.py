@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from callgate.trust.quarantine import HELD_MS, Seals, Unopened, expired, expires_at, is_handle, new_handle
+from support.table import rows
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 REPLY = b'{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"kept back"}]}}'
@@ -16,7 +17,7 @@ def test_a_handle_is_128_random_bits_in_base32():
     assert is_handle(new_handle())
 
 
-@pytest.mark.parametrize("text", ["", "cgq_", "cgq_" + "a" * 25, "cgq_" + "A" * 26, "cgq_" + "a" * 26 + "\n", None, 7])
+@rows("text", ["", "cgq_", "cgq_" + "a" * 25, "cgq_" + "A" * 26, "cgq_" + "a" * 26 + "\n", None, 7])
 def test_other_things_are_no_handles(text):
     assert not is_handle(text)
 
@@ -56,7 +57,7 @@ def test_a_rotated_key_still_opens_and_a_lost_one_does_not():
         Seals(OTHER).open(sealed, handle)
 
 
-@pytest.mark.parametrize("keys", [b"", b"short", [], [KEY, b"short"]])
+@rows("keys", [b"", b"short", [], [KEY, b"short"]])
 def test_a_key_is_32_bytes(keys):
     with pytest.raises(ValueError, match="32 bytes"):
         Seals(keys)

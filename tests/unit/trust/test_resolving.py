@@ -8,6 +8,7 @@ from callgate.trust.results import annotations_of, of_result, told
 from callgate.trust.said import Said
 from callgate.trust.vocabulary import Vocabulary
 from support.registry import requirement
+from support.table import rows
 
 READ = Vocabulary()
 
@@ -123,7 +124,7 @@ def test_a_trusted_server_chooses_among_what_the_operator_calls_possible():
     assert not narrowed(free, garbled, trusted=True).trusted_source
 
 
-@pytest.mark.parametrize(
+@rows(
     ("classes", "one"),
     [
         ({"none", "financial"}, "financial"),

@@ -1,6 +1,5 @@
 """The label of a result: one unit, the worst of its parts, and never better for a stranger's word."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from callgate.trust.results import MAX_ITEMS, MAX_LABELLED, annotations_of, comb
 from callgate.trust.said import Said
 from callgate.trust.vocabulary import Vocabulary
 from support.registry import requirement
+from support.table import rows
 
 INTERNAL = Said(source=frozenset({"internal"}), sensitivity=frozenset({"none"}))
 
@@ -43,7 +43,7 @@ def test_an_unlabelled_result_of_an_unlabelled_tool_is_a_strangers():
 
 
 @requirement("TA-022", "TA-025")
-@pytest.mark.parametrize("where", ["annotations", "_meta", "resource"])
+@rows("where", ["annotations", "_meta", "resource"])
 def test_one_item_from_the_open_world_makes_all_of_it(where):
     marked = {"openWorldHint": True}
     item = {
@@ -99,7 +99,7 @@ def test_github_says_that_it_is_a_strangers():
 
 
 @requirement("TA-030")
-@pytest.mark.parametrize("readers", ["private", ["octocat"], []])
+@rows("readers", ["private", ["octocat"], []])
 def test_github_says_that_not_everybody_may_read_it(readers):
     label = labelled({"content": [], "_meta": {"ifc": {"integrity": "trusted", "confidentiality": readers}}})
     assert class_rank(highest(label.sensitivity)) >= class_rank("regulated")
@@ -133,7 +133,7 @@ def test_a_trusted_server_that_marks_one_item_is_believed_too():
     assert labelled(result, UNLABELLED, trusted=True).open_world
 
 
-@pytest.mark.parametrize(
+@rows(
     "said",
     [
         5,

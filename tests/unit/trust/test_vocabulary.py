@@ -1,6 +1,5 @@
 """Annotations as peers write them: what is read, what is unknown, and what is told of it."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from callgate.trust.vocabulary import (
     read_ifc,
 )
 from support.registry import requirement
+from support.table import rows
 
 READ = Vocabulary()
 INPUT = {"destination": "ephemeral", "sensitivity": "none", "outcomes": "benign"}
@@ -86,7 +86,7 @@ def test_a_listing_says_what_may_happen():
 
 
 @requirement("TA-015")
-@pytest.mark.parametrize("value", ["ephemeral", "system", "user", "internal", "public"])
+@rows("value", ["ephemeral", "system", "user", "internal", "public"])
 def test_every_destination(value):
     said = label(inputMetadata=changed(INPUT, destination=value))
     assert said.destinations == {value}
@@ -94,9 +94,7 @@ def test_every_destination(value):
 
 
 @requirement("TA-015")
-@pytest.mark.parametrize(
-    "value", ["moon", "Public", " user", "", ["user", "moon"], [], 5, None, True, {"a": 1}, [["user"]]]
-)
+@rows("value", ["moon", "Public", " user", "", ["user", "moon"], [], 5, None, True, {"a": 1}, [["user"]]])
 def test_no_other_destination(value):
     read_in = read(inputMetadata=changed(INPUT, destination=value))
     said = label(inputMetadata=changed(INPUT, destination=value))
@@ -113,7 +111,7 @@ def test_a_word_that_nobody_knows_is_kept_to_be_seen():
 
 
 @requirement("TA-016")
-@pytest.mark.parametrize("value", ["benign", "consequential", "irreversible"])
+@rows("value", ["benign", "consequential", "irreversible"])
 def test_every_outcome(value):
     said = label(inputMetadata=changed(INPUT, outcomes=value))
     assert said.outcome == value
@@ -121,7 +119,7 @@ def test_every_outcome(value):
 
 
 @requirement("TA-016", "TA-060")
-@pytest.mark.parametrize("value", ["harmless", "BENIGN", ["benign", "harmless"], [], 0, None])
+@rows("value", ["harmless", "BENIGN", ["benign", "harmless"], [], 0, None])
 def test_no_other_outcome_and_it_may_then_be_irreversible(value):
     said = label(inputMetadata=changed(INPUT, outcomes=value))
     assert said.outcome == "consequential"
@@ -130,7 +128,7 @@ def test_no_other_outcome_and_it_may_then_be_irreversible(value):
 
 
 @requirement("TA-017")
-@pytest.mark.parametrize("value", ["untrustedPublic", "trustedPublic", "internal", "user", "system"])
+@rows("value", ["untrustedPublic", "trustedPublic", "internal", "user", "system"])
 def test_every_source(value):
     said = label(returnMetadata=changed(RETURN, source=value))
     assert said.sources == {value}
@@ -138,7 +136,7 @@ def test_every_source(value):
 
 
 @requirement("TA-017")
-@pytest.mark.parametrize("value", ["me", "System", ["user", "me"], [], 1, None, [None]])
+@rows("value", ["me", "System", ["user", "me"], [], 1, None, [None]])
 def test_no_other_source(value):
     said = label(returnMetadata=changed(RETURN, source=value))
     assert not said.trusted_source
@@ -146,7 +144,7 @@ def test_no_other_source(value):
 
 
 @requirement("TA-018")
-@pytest.mark.parametrize(
+@rows(
     ("value", "classes"),
     [
         ("none", {"none"}),
@@ -167,7 +165,7 @@ def test_every_form_of_a_class(value, classes):
 
 
 @requirement("TA-018")
-@pytest.mark.parametrize(
+@rows(
     "value",
     [
         "secret",
@@ -200,14 +198,14 @@ def test_nothing_else_is_a_class(value):
 
 
 @requirement("TA-019")
-@pytest.mark.parametrize("scope", ["GDPR", "CCPA", "HIPAA", "GLBA", "PCI-DSS", "FERPA", "COPPA", "SOX", "Our own: 7"])
+@rows("scope", ["GDPR", "CCPA", "HIPAA", "GLBA", "PCI-DSS", "FERPA", "COPPA", "SOX", "Our own: 7"])
 def test_any_scope_is_kept(scope):
     said = label(returnMetadata=changed(RETURN, sensitivity={"regulated": {"scopes": [scope]}}))
     assert f"regulated:{scope}" in said.returns
 
 
 @requirement("TA-026")
-@pytest.mark.parametrize("member", ["destination", "sensitivity", "outcomes"])
+@rows("member", ["destination", "sensitivity", "outcomes"])
 def test_input_metadata_is_whole_or_nothing(member):
     assert label(inputMetadata=INPUT).outcome == "benign"
     said = label(inputMetadata=changed(INPUT, **{member: DROP}))
@@ -220,7 +218,7 @@ def test_input_metadata_is_whole_or_nothing(member):
 
 
 @requirement("TA-027")
-@pytest.mark.parametrize("member", ["source", "sensitivity"])
+@rows("member", ["source", "sensitivity"])
 def test_return_metadata_is_whole_or_nothing(member):
     assert label(returnMetadata=RETURN).trusted_source
     said = label(returnMetadata=changed(RETURN, **{member: DROP}))
@@ -228,7 +226,7 @@ def test_return_metadata_is_whole_or_nothing(member):
 
 
 @requirement("TA-028")
-@pytest.mark.parametrize(
+@rows(
     "members",
     [
         {"inputMetadata": INPUT | {"extra": 1}, "returnMetadata": RETURN | {"extra": None}},
@@ -249,7 +247,7 @@ def test_a_member_too_many_and_the_object_is_unknown(members):
     assert len(read(**members).problems) == 2
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "field", "worst"),
     [
         ("readOnlyHint", "read_only", False),
@@ -259,14 +257,14 @@ def test_a_member_too_many_and_the_object_is_unknown(members):
         ("maliciousActivityHint", "malicious", True),
     ],
 )
-@pytest.mark.parametrize("value", ["false", "true", 0, 1, [], {}])
+@rows("value", ["false", "true", 0, 1, [], {}])
 def test_a_hint_of_another_type_is_the_worst_it_could_be(name, field, worst, value):
     said = read(**{name: value})
     assert getattr(said, field) is worst
     assert [problem.path for problem in said.problems] == [f"annotations.{name}"]
 
 
-@pytest.mark.parametrize("value", [None, 5, "x", [], True])
+@rows("value", [None, 5, "x", [], True])
 def test_annotations_that_are_no_object(value):
     said = READ.annotations(value)
     assert said.open_world is True
@@ -301,12 +299,12 @@ def test_an_organisations_own_class_is_known_where_it_is_defined():
     assert elsewhere.problems
 
 
-@pytest.mark.parametrize(("text", "right"), [("com.mycorp.x", True), ("com", False), ("Com.x", False), ("a..b", False)])
+@rows(("text", "right"), [("com.mycorp.x", True), ("com", False), ("Com.x", False), ("a..b", False)])
 def test_reverse_dns(text, right):
     assert is_organisation_label(text) is right
 
 
-@pytest.mark.parametrize("name", ["dev.callgate/criticalArgs", "x-criticalArgs"])
+@rows("name", ["dev.callgate/criticalArgs", "x-criticalArgs"])
 def test_critical_arguments_are_read_wherever_they_stand(name):
     for definition in (
         {"annotations": {name: ["to"]}},
@@ -326,7 +324,7 @@ def test_fields_with_a_source_that_nobody_knows_are_a_strangers():
 
 
 @requirement("TA-029", "TA-030")
-@pytest.mark.parametrize(
+@rows(
     ("data", "untrusted", "restricted"),
     [
         ({"integrity": "untrusted", "confidentiality": "public"}, True, False),

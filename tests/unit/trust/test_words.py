@@ -1,13 +1,12 @@
 """The words that a person reads: true of each value, and of a step's text the one sentence that says why."""
 
-import pytest
-
 from callgate.errors import Reason
 from callgate.trust.model import Provenance, SessionLabel, Traced
 from callgate.trust.policy.engine import Ruling
 from callgate.trust.words import FOUND_WORDS, NOT_LOOKED_UP, UNSURE, Because, because, met, why
 from support.policies import facts, mail
 from support.remembering import Talk
+from support.table import rows
 
 LONG = "b7" * 200
 
@@ -38,7 +37,7 @@ def test_more_values_than_are_traced_were_not_looked_up():
     assert met(last) == NOT_LOOKED_UP
 
 
-@pytest.mark.parametrize(
+@rows(
     "value",
     [
         traced("eve@example.net"),
@@ -74,7 +73,7 @@ def stored(say="A stranger decides.", rule="stranger-decides", reason="missing_e
     return f"{reason}: {why(Ruling('ask', rule, say), told)}"
 
 
-@pytest.mark.parametrize("say", ["A stranger decides.", "Two lines:\nof one (rule: not this) sentence."])
+@rows("say", ["A stranger decides.", "Two lines:\nof one (rule: not this) sentence."])
 def test_of_all_that_was_told_the_sentence_is_left(say):
     found = because(stored(say), "stranger-decides")
     assert (found.sentence, found.reason) == (say, "missing_evidence")
@@ -89,7 +88,7 @@ def test_a_refusal_without_a_rule_has_the_sentence_of_its_reason():
     assert because(stored("", ""), "").sentence == Reason.MISSING_EVIDENCE.meaning
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "found"),
     [
         ("A stranger decides.", Because("A stranger decides.")),

@@ -11,6 +11,7 @@ from callgate.pinning import inspection
 from callgate.pinning.inspection import Inspected, Surroundings, all_rules, inspect, is_catch_all, tokens
 from support.effort import work
 from support.inspected import grows_with_its_text
+from support.table import rows
 
 MOST = 4_096
 HOSTILE = {
@@ -77,7 +78,7 @@ def repeats(parsed):
             yield from repeats(argument[1])
 
 
-@pytest.mark.parametrize("pattern", list(patterns()))
+@rows("pattern", list(patterns()))
 def test_every_quantifier_is_bounded(pattern):
     assert max(repeats(_parser.parse(pattern.pattern, pattern.flags)), default=0) <= MOST
 
@@ -87,7 +88,7 @@ def test_an_unbounded_quantifier_would_be_noticed():
     assert max(repeats(_parser.parse(r"x|(?=a*)"))) > MOST
 
 
-@pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE)
+@rows("piece", HOSTILE.values(), ids=HOSTILE)
 def test_twice_the_text_is_twice_the_work(piece):
     assert grows_with_its_text(piece)
 
@@ -109,7 +110,7 @@ def test_many_neighbours_are_as_much_work_as_they_are():
     assert look(800) <= 2.2 * look(400) + 200
 
 
-@pytest.mark.parametrize("piece", ["send_mail ", "Use send_mail. ", "send a mail, "])
+@rows("piece", ["send_mail ", "Use send_mail. ", "send a mail, "])
 def test_a_neighbour_named_again_and_again_is_as_much_work_as_the_text(piece):
     assert grows_with_its_text(piece, Surroundings("a", {"b": frozenset({"send_mail", "send a mail"})}))
 

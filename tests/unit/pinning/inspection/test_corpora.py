@@ -1,10 +1,10 @@
 """The rules against labelled corpora: other people's, and our own. Figures by category: `python bench/inspection.py`."""
 
-import pytest
 from bench import inspection
 
 from callgate.pinning.inspection import Inspected, Surroundings, inspect, suspicious
 from support.registry import requirement
+from support.table import rows
 
 ROWS = inspection.rows()
 SHARED = [row for row in ROWS if row.corpus == "shared"]
@@ -33,7 +33,7 @@ def test_published_tools_are_hardly_ever_flagged():
     assert found["benign_hard"] == 0
 
 
-@pytest.mark.parametrize("corpus", ["own", "second", "third"])
+@rows("corpus", ["own", "second", "third"])
 def test_our_own_texts_are_told_apart(corpus):
     found = inspection.score(row for row in ROWS if row.corpus == corpus)
     assert found["recall"] >= 0.85
@@ -41,7 +41,7 @@ def test_our_own_texts_are_told_apart(corpus):
     assert found["benign_hard"] == 0
 
 
-@pytest.mark.parametrize(
+@rows(
     ("corpus", "half", "recall", "false_positives", "hard"),
     [
         ("independent", "tuned", 0.85, 0.02, 0),
@@ -58,7 +58,7 @@ def test_other_authors_texts_are_told_apart(corpus, half, recall, false_positive
     assert found["benign_hard"] <= hard
 
 
-@pytest.mark.parametrize("pair", inspection.drifts(), ids=lambda pair: pair["id"])
+@rows("pair", inspection.drifts(), ids=lambda pair: pair["id"])
 def test_growth_after_approval_is_told(pair):
     around = Surroundings(pair["server"], before=pair["before"])
     findings = inspect(Inspected.of(pair["after"]), around)

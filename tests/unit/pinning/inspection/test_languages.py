@@ -7,6 +7,7 @@ from callgate.pinning.inspection.folding import fold
 from callgate.pinning.inspection.languages import WORDS
 from callgate.pinning.inspection.vocabulary import Words
 from support.inspected import grows_with_its_text
+from support.table import rows
 
 POISONED = {
     "de": (
@@ -131,7 +132,7 @@ HOSTILE = {
 }
 
 
-def rows(table):
+def texts_of(table):
     return [pytest.param(text, id=f"{name}-{at}") for name, texts in table.items() for at, text in enumerate(texts)]
 
 
@@ -139,12 +140,12 @@ def flagged(text):
     return suspicious(inspect(Inspected.of({"name": "x", "description": text})))
 
 
-@pytest.mark.parametrize("text", rows(POISONED))
+@rows("text", texts_of(POISONED))
 def test_what_is_poisoned_in_another_language_is_flagged(text):
     assert flagged(text)
 
 
-@pytest.mark.parametrize("text", rows(HONEST))
+@rows("text", texts_of(HONEST))
 def test_what_is_honest_in_another_language_is_left_alone(text):
     assert not flagged(text)
 
@@ -190,7 +191,7 @@ def test_russian_words_stay_russian_beside_a_long_address():
     assert fold("сору the file").text == "copy the file"
 
 
-@pytest.mark.parametrize("stop", ["。", "！", "？", "।", "؟", "۔"])
+@rows("stop", ["。", "！", "？", "।", "؟", "۔"])
 def test_a_sentence_ends_where_its_script_says_so(stop):
     assert len(list(Words(fold(f"一{stop}a{stop} b{stop}")).sentences())) == 3
 
@@ -205,6 +206,6 @@ def test_a_password_manager_is_no_password():
     assert {made.name: places for made, places in words.places.items()}["SECRET"] == [7]
 
 
-@pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE)
+@rows("piece", HOSTILE.values(), ids=HOSTILE)
 def test_twice_the_text_is_twice_the_work(piece):
     assert grows_with_its_text(piece)

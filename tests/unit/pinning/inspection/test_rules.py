@@ -7,6 +7,7 @@ import pytest
 from callgate.pinning.inspection import Inspected, all_rules, inspect
 from callgate.pinning.inspection import rule as registering
 from support.registry import requirement
+from support.table import rows
 
 RULES = {one.id: one for one in all_rules()}
 BAD = [pytest.param(one, case, id=f"{one.id}-{at}") for one in RULES.values() for at, case in enumerate(one.bad)]
@@ -17,7 +18,7 @@ def found(rule, case):
     return [finding for finding in inspect(Inspected.of(case.entry), case.around) if finding.rule == rule.id]
 
 
-@pytest.mark.parametrize(("rule", "case"), BAD)
+@rows(("rule", "case"), BAD)
 def test_a_rule_finds_what_it_is_for(rule, case):
     findings = found(rule, case)
     assert findings
@@ -29,12 +30,12 @@ def test_a_rule_finds_what_it_is_for(rule, case):
             assert 0 <= finding.span[0] < finding.span[1]
 
 
-@pytest.mark.parametrize(("rule", "case"), GOOD)
+@rows(("rule", "case"), GOOD)
 def test_a_rule_leaves_what_looks_alike(rule, case):
     assert found(rule, case) == []
 
 
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@rows("rule", RULES.values(), ids=RULES)
 def test_a_rule_is_documented_and_has_examples(rule):
     assert re.fullmatch(r"[a-z]+\.[a-z]+(-[a-z]+)*", rule.id)
     assert rule.bad

@@ -1,7 +1,6 @@
-import pytest
-
 from callgate.pinning.inspection import is_catch_all
 from support.registry import requirement
+from support.table import rows
 
 NUMBER = {"type": "integer"}
 NAME = {"type": "string", "maxLength": 40}
@@ -15,7 +14,7 @@ def nested(depth):
 
 
 @requirement("TP-041")
-@pytest.mark.parametrize(
+@rows(
     ("schema", "words"),
     [
         (None, "not a JSON Schema object"),
@@ -48,7 +47,7 @@ def test_a_schema_that_takes_anything_says_why(schema, words):
 
 
 @requirement("TP-041")
-@pytest.mark.parametrize(
+@rows(
     "schema",
     [
         {"type": "object", "additionalProperties": False},

@@ -1,11 +1,10 @@
-import pytest
-
 from callgate.pinning.inspection import tokens
 from support.registry import requirement
+from support.table import rows
 
 
 @requirement("TP-045")
-@pytest.mark.parametrize(
+@rows(
     ("text", "count"),
     [
         ("", 0),

@@ -9,6 +9,7 @@ from callgate.trust.model import CLASSES, DESTINATIONS, OUTCOMES, SOURCES
 from callgate.trust.policy.cases import known_word, read_call, read_cases
 from callgate.trust.policy.condition import Condition, compile_condition
 from support.policies import rule, rules
+from support.table import rows
 
 CALL = {"server": "mail", "tool": "send", "arguments": {"to": ["a", "b"], "body": {"text": "x"}}}
 
@@ -19,7 +20,7 @@ def mistakes(call, *, place=False):
     return [(one.key, one.text if place else one.text.partition("\n")[0]) for one in caught.value.problems]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("call", "key", "told"),
     [
         ({"labels": {"destination": "pubic"}}, "labels.destination", "perhaps public"),
@@ -65,13 +66,13 @@ def test_every_mistake_is_told_at_once_with_line_and_caret():
     assert line[caret.index("^") :].startswith('"benig"')
 
 
-@pytest.mark.parametrize("path", ["to", "to[1]", "body", "body.text"])
+@rows("path", ["to", "to[1]", "body", "body.text"])
 def test_arguments_are_named_by_their_paths(path):
     facts = read_call(json.dumps({**CALL, "provenance": {path: "untrusted"}}), "a").facts()
     assert [one.path for one in facts.provenance.values] == [path]
 
 
-@pytest.mark.parametrize("words", [CLASSES, DESTINATIONS, OUTCOMES, SOURCES])
+@rows("words", [CLASSES, DESTINATIONS, OUTCOMES, SOURCES])
 def test_the_words_are_those_that_rules_are_checked_against(words):
     fact = {CLASSES: "session.sensitivity", DESTINATIONS: "tool.destinations", OUTCOMES: "tool.possible_outcomes"}
     for word in (*words, "ppi", "regulated:HIPAA", "com.example.payroll", "regulated", "pubic", ""):
@@ -86,12 +87,12 @@ def test_classes_of_ones_own_stay_good():
     assert facts.carried == {"user"}
 
 
-@pytest.mark.parametrize("key", ["labels", "request", "own_words", "carried", "result"])
+@rows("key", ["labels", "request", "own_words", "carried", "result"])
 def test_what_is_null_is_left_out(key):
     assert read_call(json.dumps({**CALL, key: None}), "a") == read_call(json.dumps(CALL), "a")
 
 
-@pytest.mark.parametrize("value", ["2026-01-02", "2026-01-02T03:04:05Z", "07:30:00", "inf", "[1, nan]"])
+@rows("value", ["2026-01-02", "2026-01-02T03:04:05Z", "07:30:00", "inf", "[1, nan]"])
 def test_arguments_are_what_json_can_say(value):
     with pytest.raises(ConfigError, match="write a string"):
         read_call(f'tool = "t"\n[arguments]\nx = {value}\n', "call.toml")
@@ -134,7 +135,7 @@ def test_the_rule_is_one_that_can_speak():
     assert read_cases(json.dumps({"cases": [case(rule="anything")]}), "a")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "what"),
     [
         ("", "from 1 to 1000 cases"),

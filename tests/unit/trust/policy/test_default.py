@@ -5,6 +5,7 @@ import pytest
 from callgate.trust.model import DataLabel, SessionLabel, Traced
 from callgate.trust.policy import Policy
 from support.policies import READ, facts, found, mail, tool
+from support.table import rows
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def test_reads_pass_whatever_they_are_made_of(default):
     assert ruled(default, tool(), to="untrusted") == "allow"
 
 
-@pytest.mark.parametrize("prompt", [True, False])
+@rows("prompt", [True, False])
 def test_a_strangers_value_is_asked_about_and_the_users_own_is_not(default, prompt):
     assert ruled(default, mail(), to="untrusted", prompt=prompt) == "stranger-decides"
     for place in ("endorsed", "prompt", "clean", "trusted", "linked", "own"):
@@ -46,7 +47,7 @@ def test_a_read_that_carries_something_outside_counts_as_consequential(default):
     assert default.decide(facts(fetch, session=READ, args={})).effect == "allow"
 
 
-@pytest.mark.parametrize("kind", ["identity", "link", "time"])
+@rows("kind", ["identity", "link", "time"])
 def test_a_value_from_nowhere_is_asked_about_if_the_request_is_known_and_strangers_were_read(default, kind):
     assert ruled(default, mail(), to=f"nowhere:{kind}") == "unknown-value"
     assert ruled(default, mail(), to=f"nowhere:{kind}", prompt=False) == "allow"

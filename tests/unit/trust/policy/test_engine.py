@@ -1,9 +1,8 @@
-import pytest
-
 from callgate.trust.model import Annotations, DataLabel, SessionLabel
 from callgate.trust.policy import Policy
 from support.policies import READ, facts, found, mail, rule, rules, tool
 from support.registry import requirement
+from support.table import rows
 
 
 def test_nothing_matches_and_the_call_is_allowed():
@@ -12,7 +11,7 @@ def test_nothing_matches_and_the_call_is_allowed():
 
 
 @requirement("TA-048", "TA-049")
-@pytest.mark.parametrize("effect", ["ask", "block"])
+@rows("effect", ["ask", "block"])
 def test_a_rule_has_its_effect_where_it_holds_and_only_there(effect):
     policy = rules(rule("outside", effect, 'tool.destination == "public"', say='"Not outside."'))
     ruling = policy.decide(facts(mail()))
@@ -64,7 +63,7 @@ def test_an_allow_switches_off_the_default_rules_that_it_names_and_no_others():
     assert policy.decide(elsewhere).rule == "stranger-decides"
 
 
-@pytest.mark.parametrize(("effect", "counts"), [("allow", "ask"), ("ask", "ask"), ("block", "block")])
+@rows(("effect", "counts"), [("allow", "ask"), ("ask", "ask"), ("block", "block")])
 def test_a_rule_that_fails_counts_as_its_effect_or_ask_and_says_so(effect, counts):
     ruling = rules(rule("a", effect, "args.amount > 3")).decide(facts(args={"to": "x"}))
     assert (ruling.effect, ruling.rule) == (counts, "a")

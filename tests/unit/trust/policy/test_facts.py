@@ -7,13 +7,14 @@ from callgate.trust.policy import TABLE, Facts, Policy
 from callgate.trust.policy.condition import Condition, compile_condition
 from callgate.trust.policy.facts import FACTS, plain
 from support.policies import READ, facts, found, mail, tool
+from support.table import rows
 
 
 def read(name, given):
     return plain(FACTS[name].kind, FACTS[name].get(given))
 
 
-@pytest.mark.parametrize("fact", TABLE, ids=lambda fact: fact.name)
+@rows("fact", TABLE, ids=lambda fact: fact.name)
 def test_every_fact_has_an_example_that_reads_it(fact):
     condition = compile_condition(fact.example, result=fact.result)
     assert isinstance(condition, Condition), condition
@@ -21,7 +22,7 @@ def test_every_fact_has_an_example_that_reads_it(fact):
     assert fact.about.endswith(".")
 
 
-@pytest.mark.parametrize("fact", [fact for fact in TABLE if fact.name != "args"], ids=lambda fact: fact.name)
+@rows("fact", [fact for fact in TABLE if fact.name != "args"], ids=lambda fact: fact.name)
 def test_every_fact_has_the_type_that_it_is_declared_with(fact):
     """A value of another type would be an error in each rule that reads it, and only when a call comes."""
     same = {"bool": "{0} == {0}", "int": "{0} < 10", "string": "{0} == {0}", "found": "size({0}) >= 0"}
@@ -42,7 +43,7 @@ def test_every_fact_has_the_type_that_it_is_declared_with(fact):
         assert (ruling.effect, ruling.failed) == (effect, ())
 
 
-@pytest.mark.parametrize(
+@rows(
     ("changed", "name", "value"),
     [
         ({"destinations": ["user", "internal"]}, "tool.destination", "internal"),
@@ -107,7 +108,7 @@ def whole():
     )
 
 
-@pytest.mark.parametrize("given", [whole(), facts(), facts(args={}), facts(session=READ, args=None)])
+@rows("given", [whole(), facts(), facts(args={}), facts(session=READ, args=None)])
 def test_facts_come_back_from_their_record(given):
     record = json.loads(json.dumps(given.to_record()))
     back = Facts.from_record(record, given.args)
@@ -133,9 +134,7 @@ def test_a_record_stays_small_and_keeps_what_is_worst():
     assert read("provenance.untrusted", Facts.from_record(record)) == ["z"]
 
 
-@pytest.mark.parametrize(
-    "record", [None, 3, {}, {"v": 1}, {"v": 2, "tool": {"server": "a", "name": "b"}}, {"v": 1, "tool": {}}]
-)
+@rows("record", [None, 3, {}, {"v": 1}, {"v": 2, "tool": {"server": "a", "name": "b"}}, {"v": 1, "tool": {}}])
 def test_what_is_no_record_is_refused(record):
     with pytest.raises(ValueError, match="facts"):
         Facts.from_record(record)

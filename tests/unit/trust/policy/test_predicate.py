@@ -2,6 +2,7 @@ import pytest
 
 from callgate.errors import ConfigError
 from callgate.trust.policy.predicate import Undecided, predicate
+from support.table import rows
 
 
 def test_a_condition_over_arguments_alone():
@@ -10,13 +11,13 @@ def test_a_condition_over_arguments_alone():
     assert holds({"path": "/private/a", "other": object()}) is False
 
 
-@pytest.mark.parametrize("args", [{}, {"path": 3}, {"path": "/public/" + "a" * 70_000}, {"path": "\ud800"}])
+@rows("args", [{}, {"path": 3}, {"path": "/public/" + "a" * 70_000}, {"path": "\ud800"}])
 def test_what_cannot_be_told_is_not_guessed(args):
     with pytest.raises(Undecided):
         predicate('args.path.startsWith("/public/")')(args)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "told"),
     [("arg.path == 'x'", "no fact arg.path"), ("args.path", "true or false"), ("session.open_world", "args only")],
 )

@@ -10,6 +10,7 @@ from callgate.trust.model import Annotations, DataLabel
 from callgate.trust.policy import Policy
 from support.policies import READ, facts, mail, tool
 from support.registry import requirement
+from support.table import rows
 
 FILE = Path(__file__).resolve().parents[4] / "examples" / "policy" / "seed-rules.json"
 
@@ -87,7 +88,7 @@ def test_the_same_facts_can_be_read_from_arguments_and_by_our_names():
     assert policy.decide(facts(args={}, agent={"transport": "stdio"})).effect == "allow"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("conditions", "told", "line"),
     [
         ({"fact": "tool.anotations.readOnlyHint", "equals": True}, "perhaps tool.annotations.readOnlyHint", 6),
@@ -129,7 +130,7 @@ def test_mistakes_of_every_kind_are_told_at_once():
     assert "perhaps public" in caught.value.problems[2].text
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "told"),
     [
         ("[]", "a rule file is a table"),

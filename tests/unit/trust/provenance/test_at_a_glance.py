@@ -3,7 +3,6 @@
 import re
 import sys
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from callgate.trust.provenance.harvest import echoes, leaves
 from callgate.trust.provenance.joining import Budget, joined
 from callgate.trust.provenance.names import _DOTTED, _hosts, is_account, names
 from support.remembering import Talk
+from support.table import rows
 
 MARKS = re.compile(r"[@\d]|//|\.[A-Za-z]")
 SIGNS = [*"ab0149@./:-_ \n\t(|;,%W'\x00\x1f\x1c", "www.", "wWw._x", "http://", "eve@evil.example", "evil.example/x"]
@@ -70,7 +70,7 @@ def test_account_numbers_in_groups(text):
     assert normalise.may_be_grouped(folded) == grouped(folded)
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     ["a" * 60_000 + "1" * 3, "1" * 60_000, "1a" * 30_000, "0aa" * 3 + "b" * 60_000, "." * 60_000, "w" * 60_000 + ".x"],
 )

@@ -10,6 +10,7 @@ from callgate.trust.model import DataLabel, Step
 from callgate.trust.provenance import Bounds, Fingerprints, Memory, Retention, normalise, packing, trace
 from callgate.trust.provenance.delta import LONGEST, Chains, Met
 from support.remembering import label, reading
+from support.table import rows
 
 FINGERPRINTS = Fingerprints(bytes(range(32)))
 KEPT = Retention(30, 3600.0)
@@ -75,7 +76,7 @@ def test_what_adds_nothing_leaves_nothing():
     assert not packing.is_nothing(b"")
 
 
-@pytest.mark.parametrize("said", ["prompt", "arguments"])
+@rows("said", ["prompt", "arguments"])
 def test_what_the_user_said_is_something(said):
     made = memory()
     read(made, EVIL)
@@ -92,7 +93,7 @@ def test_a_result_of_which_not_all_is_kept_is_something():
     assert not packing.is_nothing(read(made, EVIL))
 
 
-@pytest.mark.parametrize("retention", [Retention(), Retention(3, 3600.0)])
+@rows("retention", [Retention(), Retention(3, 3600.0)])
 def test_where_little_is_kept_every_step_has_all(retention):
     made = memory(retention)
     first, second = read(made, EVIL), read(made, EVIL)
@@ -127,7 +128,7 @@ def test_long_words_are_not_hoarded():
         assert sum(map(len, made._met._words)) <= 18 * LONGEST
 
 
-@pytest.mark.parametrize("moves", [1300.0, -1.0])
+@rows("moves", [1300.0, -1.0])
 def test_a_word_is_written_again_in_time(moves):
     clock = Clock()
     made = memory(clock=clock)

@@ -2,12 +2,12 @@
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.trust.model import DataLabel, ToolLabel
 from callgate.trust.provenance import Fingerprints, Memory, normalise, trace
+from support.table import rows
 
 TOOL = ToolLabel(
     "mail",
@@ -42,7 +42,7 @@ def found(remembered, text):
     return trace(remembered, TOOL, {"body": text}).values[0].found
 
 
-@pytest.mark.parametrize("at", [0, 5, 30, 119])
+@rows("at", [0, 5, 30, 119])
 def test_one_word_that_no_stranger_wrote_makes_it_new(at):
     words = [*WORDS[:at], "mine", *WORDS[at:]]
     assert found(memory(" ".join(WORDS)), " ".join(words)) == "nowhere"

@@ -1,8 +1,7 @@
 """One spelling for each date, time, number, address and link."""
 
-import pytest
-
 from callgate.trust.provenance import normalise
+from support.table import rows
 
 DATE, TIME = normalise.DATE, normalise.TIME
 
@@ -11,7 +10,7 @@ def atoms(text: str) -> list[str]:
     return [atom for word in normalise.sequence(text) for atom in normalise.atoms(word)]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "wanted"),
     [
         ("$1,200.00", ["1200"]),
@@ -55,7 +54,7 @@ def test_scripts_without_blanks_are_taken_sign_by_sign():
     assert atoms("请发送给张伟") == list("请发送给张伟")
 
 
-@pytest.mark.parametrize("number", [1200, 1200.0])
+@rows("number", [1200, 1200.0])
 def test_a_number_is_what_its_text_is(number):
     assert [normalise.number(number)] == atoms("$1,200.00")
 

@@ -1,11 +1,10 @@
 """Where the values of a call were met before."""
 
-import pytest
-
 from callgate.trust.keeping import DECLASSIFIED
 from callgate.trust.model import DataLabel, Step
 from callgate.trust.provenance import Bounds, carries, objects, to_endorse
 from support.remembering import Talk, label, reading
+from support.table import rows
 
 MAILS = reading("search_emails", "untrustedPublic")
 FILES = reading("search_files", "untrustedPublic")
@@ -229,7 +228,7 @@ def test_what_is_kept_cannot_be_read_without_the_key():
     assert other.found("ann@example.com") == "untrusted"
 
 
-@pytest.mark.parametrize("packed", [b"", b"x", b"\x01" * 40])
+@rows("packed", [b"", b"x", b"\x01" * 40])
 def test_what_was_forgotten_or_cannot_be_read_makes_wary(packed):
     talk = Talk()
     talk.memory.take(step(1, packed))
