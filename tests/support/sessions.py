@@ -50,11 +50,11 @@ def call(tool: str, rpc_id: int | str = 1, meta: Mapping[str, Any] | None = None
 
 
 def events(body: bytes) -> list[Any]:
-    """The messages in an answer, whether a stream or a single one."""
+    """The messages in an answer, whether a stream or a single one; an event without data only has an id."""
     if body.lstrip().startswith(b"{"):
         return [json.loads(body)]
-    lines = body.decode().splitlines()
-    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+    data = [line.removeprefix("data:").strip() for line in body.decode().splitlines() if line.startswith("data:")]
+    return [json.loads(one) for one in data if one]
 
 
 def initialize(url: str, version: str = "2025-11-25") -> Reply:
