@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import re
 import socket
 import threading
 import time
@@ -15,6 +16,10 @@ from typing import Any, Final
 HOST: Final = "127.0.0.1"
 PATIENCE: Final = 30.0
 JSON: Final = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+# What the gateway writes into a call of where its session has read: a member of `_meta`, or all of it.
+_LABELS: Final = re.compile(
+    rb',"_meta":\{"annotations":\{[^{}]*\}\}|"_meta":\{"annotations":\{[^{}]*\}\},|,"annotations":\{[^{}]*\}'
+)
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
@@ -49,6 +54,11 @@ class Request:
     @property
     def headers(self) -> dict[str, str]:
         return dict(self.fields)
+
+    @property
+    def unlabelled(self) -> bytes:
+        """The body but for the labels that the gateway added."""
+        return _LABELS.sub(b"", self.body)
 
     @property
     def message(self) -> Any:
@@ -123,13 +133,15 @@ Behaviour = Callable[[Peer, Request], None]
 class HostileServer:
     """Listens on a port of its own; how a request is answered depends on the tool it calls.
 
-    It lists `good`, the tools that it has a behaviour for, and `tools`: what is called has to be reviewed first.
+    It lists `good`, the tools that it has a behaviour for, and `tools`: what is called has to be reviewed first. When
+    the gateway looks at that list by itself, this is in `looks`, not among the `requests` that clients sent.
     """
 
     def __init__(self, behaviours: Mapping[str, Behaviour] | None = None, tools: Iterable[str] = ()) -> None:
         self.behaviours: dict[str, Behaviour] = dict(behaviours or {})
         self.listed: list[str] = sorted({"good", *tools, *self.behaviours} - {""})
         self.requests: list[Request] = []
+        self.looks: list[Request] = []
         self.peers: list[Peer] = []
         self._open()
 
@@ -145,7 +157,12 @@ class HostileServer:
     @property
     def tools(self) -> list[str]:
         """The tools that were called, in order."""
-        return [request.tool for request in self.requests if request.tool]
+        return [request.tool for request in self.calls]
+
+    @property
+    def calls(self) -> list[Request]:
+        """The requests that call a tool, in order."""
+        return [request for request in self.requests if request.tool]
 
     def open_peers(self) -> list[Peer]:
         return [peer for peer in self.peers if not peer.gone.is_set()]
@@ -176,7 +193,8 @@ class HostileServer:
     def _talk(self, peer: Peer) -> None:
         with contextlib.suppress(OSError):
             while (request := peer.read()) is not None:
-                self.requests.append(request)
+                own = "" not in self.behaviours and str(request.id).startswith("callgate-")
+                (self.looks if own else self.requests).append(request)
                 if request.method == "POST" and self._introduces(peer, request):
                     continue
                 self.behaviours.get(request.tool, honest)(peer, request)
