@@ -1,6 +1,7 @@
 """Directories made to exhaust who fetches them, or to send them inside: 100 MB, 10,000 keys, redirects, a trickle."""
 
 import asyncio
+import itertools
 import json
 
 import pytest
@@ -12,11 +13,13 @@ from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN
 from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import Reason, Refused
 from support.agent_directories import Page, listening, world
+from support.loop_clock import advance
 from support.registry import requirement
 from support.signed_requests import adding, request
+from support.table import rows
 
 HUNDRED_MB = 100 * 1024 * 1024
-QUICK = Sources(caps=Caps(seconds=0.3))
+PATIENT = Sources(caps=Caps(seconds=600))
 HEAD = f"HTTP/1.1 200 OK\r\nContent-Type: {DIRECTORY_TYPE}\r\n"
 
 
@@ -26,14 +29,14 @@ async def ground():
         yield made
 
 
-async def attack(ground, page, sources=None):
+async def attack(ground, page):
     """A request that names such a directory: refused, and how the fetch ended."""
     signer = ground.signer(ground.server.url("eve.example"))
     if isinstance(page, Page):
         ground.server.pages["eve.example", WELL_KNOWN] = page
     else:
         page(signer)
-    directories = ground.directories(sources)
+    directories = ground.directories(PATIENT)
     plain = request()
     verifier = Verifier(Settings(), directories.key, MemoryAgents(), ground.clock)
     with pytest.raises(Refused) as caught:
@@ -71,7 +74,7 @@ def pouring(head, framed):
 
 
 @requirement("WB-011")
-@pytest.mark.parametrize(
+@rows(
     ("head", "framed"),
     [
         (f"{HEAD}Content-Length: {HUNDRED_MB}\r\n\r\n", False),
@@ -104,7 +107,7 @@ async def test_ten_thousand_keys_in_few_bytes_are_not_read_either(ground):
 
 
 @requirement("WB-011")
-@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
+@rows("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
 async def test_a_redirect_to_an_inner_address_is_not_followed(ground, status):
     async with listening() as inner:
         to = f"https://localhost:{inner.port}{WELL_KNOWN}"
@@ -122,15 +125,8 @@ async def test_a_refresh_header_is_no_way_around_either(ground):
         assert inner.connections == 0
 
 
-async def forever(writer, block):
-    while True:
-        writer.write(block)
-        await writer.drain()
-        await asyncio.sleep(0.01)
-
-
 @requirement("WB-011")
-@pytest.mark.parametrize(
+@rows(
     "start",
     [
         f"{HEAD}Content-Length: 100000\r\n\r\n",
@@ -145,17 +141,26 @@ async def test_an_endless_trickle_ends(ground, start):
 
     async def write(writer):
         writer.write(start.encode() + (b"X: " if start == HEAD else b""))
-        await forever(writer, block)
+        for number in itertools.count():
+            writer.write(block)
+            await writer.drain()
+            await asyncio.sleep(0)
+            if number == 20:
+                advance(PATIENT.caps.seconds)
 
-    assert await attack(ground, Page(write=write), QUICK) == "too_slow"
+    assert await attack(ground, Page(write=write)) == "too_slow"
 
 
 @requirement("WB-011")
 async def test_a_server_that_never_speaks_is_left(ground):
-    async def silent(_writer):
-        await asyncio.sleep(3600)
+    stay = asyncio.Event()
 
-    assert await attack(ground, Page(write=silent), QUICK) == "too_slow"
+    async def silent(_writer):
+        advance(PATIENT.caps.seconds)
+        await stay.wait()
+
+    assert await attack(ground, Page(write=silent)) == "too_slow"
+    stay.set()
 
 
 @requirement("WB-011")
@@ -163,13 +168,14 @@ async def test_a_server_that_never_finishes_the_handshake_is_left(ground):
     stay = asyncio.Event()
 
     async def mute(_reader, writer):
+        advance(PATIENT.caps.seconds)
         await stay.wait()
         writer.close()
 
     server = await asyncio.start_server(mute, "127.0.0.1", 0)
     try:
         url = f"https://eve.example:{server.sockets[0].getsockname()[1]}"
-        directories = ground.directories(QUICK)
+        directories = ground.directories(PATIENT)
         assert await directories.key("x" * 43, url) is None
         told = await directories.why("x" * 43, url)
         assert told.steps[-1].text.startswith("too_slow")
@@ -181,9 +187,10 @@ async def test_a_server_that_never_finishes_the_handshake_is_left(ground):
 @requirement("WB-011")
 async def test_a_name_that_is_never_resolved_is_left(ground):
     async def never(_host, _port):
-        await asyncio.sleep(3600)
+        advance(PATIENT.caps.seconds)
+        await asyncio.Event().wait()
 
-    directories = ground.directories(QUICK)
+    directories = ground.directories(PATIENT)
     directories.published._fetcher._resolve = never
     assert await directories.key("x" * 43, "https://eve.example") is None
     assert directories.published.failure(f"https://eve.example{WELL_KNOWN}").reason == "too_slow"
@@ -196,7 +203,7 @@ async def test_compressed_bombs_are_not_unpacked(ground):
 
 
 @requirement("WB-011")
-@pytest.mark.parametrize("document", [b"[" * 200_000, b'{"keys":' * 30_000, b"9" * 200_000])
+@rows("document", [b"[" * 200_000, b'{"keys":' * 30_000, b"9" * 200_000])
 async def test_documents_made_to_break_a_parser_are_refused(ground, document):
     page = Page(document, {"Content-Type": DIRECTORY_TYPE})
     assert await attack(ground, page) == "document_invalid"
