@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -21,7 +21,7 @@ from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN, Signed
 from callgate.agents.signing import Signer
 from callgate.store import SqlAgents, Store
 from support.agent_directories import _contexts
-from support.gateway import Gateway, serving
+from support.gateway import Gateway, review_ahead, serving, write_config
 from support.raw import JSON_HEADERS, RawServer, Received, Reply, ask, raw_server
 
 PLAIN = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -40,17 +40,30 @@ def signer(directory: str | None = None, **options: Any) -> Signer:
     return Signer(Ed25519PrivateKey.generate(), directory, **options)
 
 
-def _echo(request: Received, connection: Any) -> None:
-    """Answers every request in the body; says OK to the rest."""
+# What the servers list; all of it was reviewed before a gateway starts.
+TOOLS: Final = [
+    {"name": name, "description": "Does what it is called.", "inputSchema": {"type": "object"}}
+    for name in (
+        *("search", "read", "write", "buy", "checkout", "look", "never", "anything", "x", "a", "b"),
+        *("get_product", "get_a", "drop_all", "send_mail", "send_fax", "Send_Mail"),
+    )
+]
+
+
+def echo(request: Received, connection: Any) -> None:
+    """Answers every request in the body; says OK to the rest. It does not say who it is: few callers greet it."""
     body = b""
     if request.body:
         asked = json.loads(request.body)
-        replies = [
-            {"jsonrpc": "2.0", "id": one["id"], "result": {}} for one in (asked if isinstance(asked, list) else [asked])
-        ]
+        replies = [_reply(one) for one in (asked if isinstance(asked, list) else [asked])]
         body = json.dumps(replies if isinstance(asked, list) else replies[0]).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
     connection.sendall(head % len(body) + body)
+
+
+def _reply(asked: Mapping[str, Any]) -> dict[str, Any]:
+    listed = {"tools": TOOLS} if asked.get("method") == "tools/list" else {}
+    return {"jsonrpc": "2.0", "id": asked["id"], "result": listed}
 
 
 @dataclass
@@ -95,7 +108,8 @@ class Site:
         return by.sign(plain, **signing)
 
     def got(self, server: str = "one") -> list[Received]:
-        return self.servers[server].requests
+        """What callers sent; the gateway itself asks for lists of tools, too."""
+        return [one for one in self.servers[server].requests if b'"id":"callgate-' not in one.body]
 
     def api_key(self, agent: str, **options: Any) -> str:
         """A new key, made as the command makes it."""
@@ -129,11 +143,12 @@ def known(by: Signer, **rules: Any) -> dict[str, Any]:
 @contextlib.contextmanager
 def site(directory: Path, env: Mapping[str, str] | None = None, **sections: Any) -> Iterator[Site]:
     with raw_server() as one, raw_server() as two:
-        one.script = two.script = _echo
+        one.script = two.script = echo
         servers = {"one": {"url": one.url}, "two": {"url": two.url}}
         behind = sections.pop("behind", {})
         tables = {name: table | behind for name, table in servers.items()}
-        with serving(directory, tables, env, **sections) as gateway:
+        review_ahead(write_config(directory, tables, **sections), dict.fromkeys(tables, TOOLS))
+        with serving(directory, tables, env, reviewed=False, **sections) as gateway:
             yield Site(gateway, {"one": one, "two": two})
 
 

@@ -10,6 +10,7 @@ approving what was listed. A test that cannot have a check on says so by name, w
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import json
@@ -23,6 +24,13 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from callgate.cli import run
+from callgate.config import load
+from callgate.gateway.places import places
+from callgate.keyring import CHECKPOINT, SEAL, Keyring
+from callgate.pinning.listing import Listing, Reader
+from callgate.pinning.settings import Settings
+from callgate.pinning.sighting import sighting
+from callgate.store import SqlPins, Store
 from support.nursery import CALLGATE, Forked
 from support.raw import JSON_HEADERS, ask
 from support.sessions import events
@@ -202,6 +210,33 @@ def approve_listed(config: Path) -> None:
     for one in json.loads(command(config, "review", "--json", status=None))["sets"]:
         group = ["--group", one["group"]] if one["group"] else []
         command(config, "tools", "together", *group, "--version", one["version"])
+
+
+def review_ahead(config: Path, listed: Mapping[str, Sequence[Table]], *, reported: str = "") -> None:
+    """Approve these tools of these servers before anybody lists them here, for gateways that not everybody may ask.
+
+    It leaves what another gateway on the same store would have left; `reported` is what the servers call themselves.
+    """
+    settings = load(config)
+    known = places(settings)
+    Keyring(settings.store.keys_path).make(CHECKPOINT, SEAL, "pinning")
+
+    async def meet() -> None:
+        store = await asyncio.to_thread(Store.open, settings.store.url.reveal())
+        try:
+            for name, entries in listed.items():
+                place = known[name]
+                identity = place.identify(reported)
+                reader = Reader(identity.server_id, Settings())
+                listing = Listing(reader.read(json.dumps(one).encode()) for one in entries)
+                now = round(time.time() * 1000)
+                seen = sighting(identity, listing, now, name=name, group=place.group, target=place.target)
+                await SqlPins(store).saw(seen.server, seen.tools, whole=True)
+        finally:
+            await store.close()
+
+    in_thread(lambda: asyncio.run(meet()))
+    approve_listed(config)
 
 
 def _request(method: str, params: Mapping[str, Any]) -> bytes:

@@ -28,9 +28,10 @@ def get(running, path):
 @pytest.fixture(scope="module")
 def ruled(tmp_path_factory):
     """A gateway with rules for some agents, and others for everybody else."""
-    agents = {name: signer() for name in ("free", "picky", "barred", "shut", "split", "plain", "slow", "tooled")}
+    agents = {name: signer() for name in ("free", "new", "picky", "barred", "shut", "split", "plain", "slow", "tooled")}
     rules = {
         "free": {"allow_tools": ["*"]},
+        "new": {"allow_tools": ["*"]},
         "picky": {"allow_tools": ["search", "get_*"]},
         "barred": {"deny_tools": ["checkout"]},
         "shut": {"denied": True},
@@ -163,7 +164,8 @@ def test_a_signed_request_with_another_body_is_refused(ruled):
 @requirement("WB-028")
 def test_the_server_gets_the_very_bytes_that_were_verified(ruled):
     body = '{ "id" : 3,"jsonrpc":"2.0", "method":"tools/call",\n "params":{"name":"search","arguments":{"q":"é"}} }'
-    assert reason(ruled.send(ruled.free, body.encode())) == (200, "")
+    # Who has read nothing yet has no labels to be told of.
+    assert reason(ruled.send(ruled.new, body.encode())) == (200, "")
     assert ruled.got()[-1].body == body.encode()
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from support.agents_gate import INSIDE, Site, _echo, call, known, reason, signer, web
+from support.agents_gate import INSIDE, Site, echo, call, known, reason, signer, web
 from support.gateway import serving
 from support.hostile import until
 from support.nursery import CALLGATE
@@ -37,7 +37,7 @@ def fleet(directory, store, count, env=None, **agents):
     """So many gateways, in front of one server."""
     with contextlib.ExitStack() as stack:
         upstream = stack.enter_context(raw_server())
-        upstream.script = _echo
+        upstream.script = echo
         sites = []
         for number in range(count):
             (place := directory / f"gateway-{number}").mkdir()
