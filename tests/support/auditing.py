@@ -8,6 +8,7 @@ from typing import Any
 from callgate.audit import Arguments, AuditLog, CheckNote, DecisionRecord, OutcomeRecord
 from callgate.keyring import Keyring
 from callgate.store import Store
+from support.stores import write_ready
 
 START = 1_800_000_000_000
 
@@ -39,6 +40,9 @@ def outcome(number: int, **changes: Any) -> OutcomeRecord:
 
 
 def open_log(url: str, keys: Path, *, busy_seconds: float = 20.0, **options: Any) -> AuditLog:
+    file = Path(url.removeprefix("sqlite:///"))
+    if url.startswith("sqlite:///") and file.parent.is_dir() and not file.exists():
+        write_ready(file)
     store = Store.open(url, busy_seconds=busy_seconds)
     try:
         return AuditLog(store, Keyring(keys, environ={}), **options)
