@@ -1,5 +1,6 @@
-"""Shelves on each kind of store: the same tests in memory, on SQLite and on PostgreSQL."""
+"""Shelves on each kind of store: the same tests on SQLite and on PostgreSQL, and in memory for `make verify`."""
 
+import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,11 +11,12 @@ from callgate.pinning.memory import MemoryPins
 from callgate.store import SqlAgents, SqlPins, SqlShelf, SqlTrust, Store
 from callgate.trust.memory import MemoryTrust
 from support.pins import Shelved
+from support.postgres import standing
 from support.shelves import Kept
-from support.stores import bare, ready
+from support.stores import bare, opened, ready
 
 on_both = pytest.fixture(params=["sqlite", "postgresql"])
-on_all = pytest.fixture(params=["memory", "sqlite", "postgresql"])
+on_all = pytest.fixture(params=[pytest.param("memory", marks=pytest.mark.verify), "sqlite", "postgresql"])
 
 
 @on_both
@@ -32,21 +34,40 @@ def url(request, tmp_path):
 
 
 @asynccontextmanager
-async def opened(url, busy_seconds=30):
-    store = Store.open(url, busy_seconds=busy_seconds)
-    yield store
-    await store.close()
-
-
-@asynccontextmanager
 async def kind_of(request, tmp_path):
     """The store of this kind and where it is; nothing where the shelf is to be in memory."""
     if request.param == "memory":
         yield None, ""
         return
     with ready(request.param, tmp_path) as url:
-        async with opened(url, busy_seconds=10) as store:
+        async with opened(url) as store:
             yield store, url
+
+
+@pytest.fixture(scope="session")
+def postgresql():
+    """One store on PostgreSQL for tests that change nothing but rows: connecting takes longer than most of them."""
+    with standing() as (url, empty):
+        store = Store.open(url, busy_seconds=30)
+        yield store, url, empty
+        store.close_sync()
+
+
+@asynccontextmanager
+async def rows_of(request, tmp_path):
+    """The same where a test leaves nothing but rows behind."""
+    if request.param != "postgresql":
+        async with kind_of(request, tmp_path) as made:
+            yield made
+        return
+    store, url, empty = request.getfixturevalue("postgresql")
+    yield store, url
+    if store._watchdog is not None:
+        # It waits on the event loop of this test.
+        store._watchdog.cancel()
+        store._watchdog = None
+    await asyncio.to_thread(store.flush)
+    empty()
 
 
 # -- shelves that may be in memory ---------------------------------------------------------------------------------
@@ -55,7 +76,7 @@ async def kind_of(request, tmp_path):
 @on_all
 async def kept(request, tmp_path):
     """A shelf of verified approval."""
-    async with kind_of(request, tmp_path) as (store, url):
+    async with rows_of(request, tmp_path) as (store, url):
         yield Kept(SqlShelf(store), store, url) if store else Kept(MemoryShelf())
 
 
@@ -67,7 +88,7 @@ def shelf(kept):
 @on_all
 async def pinned(request, tmp_path):
     """A shelf of tool pinning."""
-    async with kind_of(request, tmp_path) as (store, url):
+    async with rows_of(request, tmp_path) as (store, url):
         yield Shelved(SqlPins(store), store, url) if store else Shelved(MemoryPins())
 
 
@@ -78,7 +99,7 @@ def pins(pinned):
 
 @on_all
 async def trust(request, tmp_path):
-    """A shelf of trust."""
+    """A shelf of trust: it has a connection of its own, which ends with the store."""
     async with kind_of(request, tmp_path) as (store, _):
         yield SqlTrust(store) if store else MemoryTrust()
 
@@ -86,24 +107,24 @@ async def trust(request, tmp_path):
 @on_all
 async def agents(request, tmp_path):
     """A shelf of agents."""
-    async with kind_of(request, tmp_path) as (store, _):
+    async with rows_of(request, tmp_path) as (store, _):
         yield SqlAgents(store) if store else MemoryAgents()
 
 
 # -- shelves that other processes share ------------------------------------------------------------------------------
 
 
-@pytest.fixture
-async def stored(url):
+@on_both
+async def stored(request, tmp_path):
     """A shelf of verified approval."""
-    async with opened(url) as store:
+    async with rows_of(request, tmp_path) as (store, url):
         yield Kept(SqlShelf(store), store, url)
 
 
-@pytest.fixture
-async def shared_pins(url):
+@on_both
+async def shared_pins(request, tmp_path):
     """A shelf of tool pinning."""
-    async with opened(url) as store:
+    async with rows_of(request, tmp_path) as (store, url):
         yield Shelved(SqlPins(store), store, url)
 
 
@@ -114,8 +135,8 @@ async def shared_trust(url):
         yield SqlTrust(store), url
 
 
-@pytest.fixture
-async def shared_agents(url):
+@on_both
+async def shared_agents(request, tmp_path):
     """A shelf of agents, and where it is."""
-    async with opened(url) as store:
+    async with rows_of(request, tmp_path) as (store, url):
         yield SqlAgents(store), url

@@ -7,11 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from callgate.agents import keeping
+from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import ApiKey
 from callgate.agents.storage import Fetched, Listed
 from callgate.errors import Refused
 from callgate.store import SqlAgents, Store
 from support.rush import NOW
+from support.stores import opened
+from support.table import rows
 
 KEY = ApiKey("one", "crawler", b"d" * 32, NOW, "ada")
 AGENT = Listed("crawler", "thumb", "https://a.example", name="Crawler", added_at=NOW, added_by="ada")
@@ -47,14 +50,14 @@ async def test_a_key_is_never_replaced_not_even_a_revoked_one(agents):
     assert (await agents.key("one")).agent == "crawler"
 
 
-@pytest.mark.parametrize("odd", ["", "\x00", "half \ud800", "x" * 5000, "naïve", "' OR 1=1 --"])
-async def test_no_key_is_found_by_an_odd_id(agents, odd):
+async def test_no_key_is_found_by_an_odd_id(agents):
     await agents.add_key(KEY)
-    assert await agents.key(odd) is None
-    assert not await agents.revoke_key(odd, NOW)
+    for odd in ("", "\x00", "half \ud800", "x" * 5000, "naïve", "' OR 1=1 --"):
+        assert await agents.key(odd) is None, odd
+        assert not await agents.revoke_key(odd, NOW), odd
 
 
-@pytest.mark.parametrize(
+@rows(
     "change",
     [
         {"id": ""},
@@ -112,9 +115,7 @@ async def test_a_key_of_a_directory_is_one_agents_only(agents):
     assert [(one.agent, one.name) for one in await agents.agents()] == [("crawler", "Renamed"), ("thief", "Crawler")]
 
 
-@pytest.mark.parametrize(
-    "change", [{"agent": ""}, {"directory": ""}, {"jwk": b"x" * 20_000}, {"name": "x" * 3000}, {"agent": "\ud800"}]
-)
+@rows("change", [{"agent": ""}, {"directory": ""}, {"jwk": b"x" * 20_000}, {"name": "x" * 3000}, {"agent": "\ud800"}])
 async def test_an_agent_that_is_none_is_refused(agents, change):
     with pytest.raises(Refused):
         await agents.add_agent(replace(AGENT, **change))
@@ -207,7 +208,7 @@ async def test_directories_are_bounded_and_the_least_useful_go(agents, monkeypat
     assert await agents.directory("https://flood-8.example") is None
 
 
-@pytest.mark.parametrize("change", [{"url": ""}, {"url": "x" * 3000}, {"body": b"x" * (keeping.DIRECTORY_BYTES + 1)}])
+@rows("change", [{"url": ""}, {"url": "x" * 3000}, {"body": b"x" * (keeping.DIRECTORY_BYTES + 1)}])
 async def test_a_directory_that_is_too_large_is_refused(agents, change):
     with pytest.raises(Refused):
         await agents.keep_directory(replace(PAGE, **change))
@@ -216,19 +217,40 @@ async def test_a_directory_that_is_too_large_is_refused(agents, change):
 # -- several processes -----------------------------------------------------------------------------------------
 
 
-async def test_who_watches_hears_of_every_change_and_not_after_the_end(agents):
-    heard = Event()
-    end = agents.watch(heard.set)
-    try:
-        # A store's watcher tells once when it begins.
-        for change in (agents.add_key(KEY), agents.add_agent(AGENT), agents.flush_directory(None, NOW)):
-            await asyncio.sleep(0.5)
-            heard.clear()
-            await change
-            assert await asyncio.to_thread(heard.wait, 20)
-    finally:
-        end()
+async def watched(shelf, first, second, end):
+    """Two are told of changes; one of them ends it and is not told any more."""
+
+    async def tells(change):
+        second.clear()
+        await change
+        assert await asyncio.to_thread(second.wait, 20)
+
+    for change in (shelf.add_key(KEY), shelf.add_agent(AGENT), shelf.flush_directory(None, NOW)):
+        await tells(change)
+        assert first.is_set()
+        first.clear()
     end()
+    await tells(shelf.add_key(replace(KEY, id="two")))
+    # What was on its way to the first has arrived.
+    first.clear()
+    await tells(shelf.add_key(replace(KEY, id="three")))
+    assert not first.is_set()
+    end()
+
+
+async def test_who_watches_hears_of_every_change_and_not_after_the_end(url):
+    async with opened(url) as store:
+        shelf, first, second = SqlAgents(store), Event(), Event()
+        end, _ = shelf.watch(first.set), shelf.watch(second.set)
+        # A store's watcher tells once when it begins.
+        await asyncio.to_thread(second.wait, 20)
+        await watched(shelf, first, second, end)
+
+
+async def test_who_watches_memory_hears_the_same():
+    shelf, first, second = MemoryAgents(), Event(), Event()
+    end, _ = shelf.watch(first.set), shelf.watch(second.set)
+    await watched(shelf, first, second, end)
 
 
 async def test_another_gateway_sees_a_revoked_key_at_once(shared_agents):

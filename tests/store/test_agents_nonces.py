@@ -13,18 +13,19 @@ from callgate.store.agent_schema import agent_nonce
 from support.pins import witness
 from support.registry import requirement
 from support.rush import NOW, SCOPE
+from support.table import rows
 from support.trusts import add
 
 
-def rows(shelf):
+def counted(shelf):
     with shelf._store.reading() as conn:
         return conn.execute(select(func.count()).select_from(agent_nonce)).scalar_one()
 
 
 @requirement("WB-066", "WB-087")
-@pytest.mark.parametrize("lifetime", [1, 60_000, 480_000, 86_400_000])
+@rows("lifetime", [1, 60_000, 480_000, 86_400_000])
 async def test_it_is_known_for_as_long_as_the_caller_says(agents, lifetime):
-    ends = NOW + lifetime
+    ends, SCOPE = NOW + lifetime, f"{lifetime}"
     assert await agents.take_nonce(SCOPE, "n", ends, NOW)
     for now in (NOW, NOW + lifetime // 2, ends):
         assert not await agents.take_nonce(SCOPE, "n", now + lifetime, now)
@@ -54,7 +55,7 @@ async def test_everybody_has_nonces_of_their_own(agents):
     assert not await agents.take_nonce("https://a.example|k", "n", NOW, NOW)
 
 
-@pytest.mark.parametrize("odd", ["", "\x00", "half \ud800", "x" * 1_000_000, "'; DROP TABLE agent_nonce; --"])
+@rows("odd", ["", "\x00", "half \ud800", "x" * 1_000_000, "'; DROP TABLE agent_nonce; --"])
 async def test_anything_can_be_one(agents, odd):
     assert await agents.take_nonce(odd, odd, NOW, NOW)
     assert not await agents.take_nonce(odd, odd, NOW, NOW)
@@ -81,13 +82,13 @@ async def test_what_ran_out_leaves_the_table_while_others_are_taken(shared_agent
     shelf, _ = shared_agents
     later = NOW + keeping.GRACE_MS + 2
     await asyncio.gather(*(shelf.take_nonce(SCOPE, f"old {number}", NOW, NOW) for number in range(1700)))
-    assert rows(shelf) == 1700
+    assert counted(shelf) == 1700
     *told, gone = await asyncio.gather(
         *(shelf.take_nonce(SCOPE, f"new {number}", later, later) for number in range(300)), shelf.prune(later)
     )
     assert all(told)
     assert gone == 1700
-    assert rows(shelf) == 300
+    assert counted(shelf) == 300
 
 
 @requirement("WB-017")

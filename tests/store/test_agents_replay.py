@@ -1,10 +1,6 @@
 """A captured request, sent again to any gateway on the store, at any time at which its signature would hold."""
 
 import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -16,9 +12,10 @@ from callgate.agents.signing import Signer
 from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import Reason, Refused
 from callgate.store import SqlAgents, Store
-from support import __file__ as support_file
+from support.racing import started
 from support.registry import requirement
 from support.rush import NOW, SCOPE
+from support.table import rows
 
 REQUEST = Signed("POST", "https", "gate.example", "/mcp", None, ((b"content-type", b"application/json"),), b"{}")
 
@@ -50,17 +47,21 @@ class Office:
             return refused.reason, refused.status
 
 
-@pytest.fixture(params=[60, 480, 3600])
-async def office(request, url):
+@pytest.fixture
+async def offices(url):
     stores = [Store.open(url) for _ in range(2)]
-    yield Office(stores, request.param), request.param
+    yield lambda window: Office(stores, window)
     for store in stores:
         await store.close()
 
 
+windows = rows("window", [60, 480, 3600])
+
+
 @requirement("WB-017", "WB-066", "WB-087")
-async def test_it_passes_once_whatever_the_window_is(office):
-    house, window = office
+@windows
+async def test_it_passes_once_whatever_the_window_is(offices, window):
+    house = offices(window)
     captured = house.request("captured", window)
     replayed = (Reason.NONCE_REPLAY, 401)
     assert await house.told(0, captured) == "captured"
@@ -73,8 +74,9 @@ async def test_it_passes_once_whatever_the_window_is(office):
     assert await house.told(1, captured) == (Reason.SIGNATURE_EXPIRED, 401)
 
 
-async def test_a_forged_request_uses_up_nobodys_nonce(office):
-    house, window = office
+@windows
+async def test_a_forged_request_uses_up_nobodys_nonce(offices, window):
+    house = offices(window)
     good = house.request("wanted", window)
     assert await house.told(0, replace(good, path="/other")) == (Reason.SIGNATURE_INVALID, 401)
     assert await house.told(1, good) == "wanted"
@@ -82,7 +84,6 @@ async def test_a_forged_request_uses_up_nobodys_nonce(office):
 
 WRITER = """
 import asyncio, sys
-sys.path.insert(0, sys.argv[2])
 from callgate.store import SqlAgents, Store
 from support.rush import NOW, SCOPE
 
@@ -98,13 +99,11 @@ asyncio.run(main())
 
 @requirement("WB-087")
 @pytest.mark.skipif(os.name == "nt", reason="kill -9")
-@pytest.mark.parametrize("after", [1, 100])
-async def test_a_nonce_that_was_taken_outlives_kill_9(url, after):
-    Store.open(url).close_sync()
-    support = str(Path(support_file).resolve().parent.parent)
-    process = subprocess.Popen([sys.executable, "-c", WRITER, url, support], stdout=subprocess.PIPE, text=True)
+async def test_a_nonce_that_was_taken_outlives_kill_9(url, tmp_path):
+    after = 100
+    process = started(WRITER, tmp_path, url)
     told = [int(process.stdout.readline()) for _ in range(after)]
-    process.send_signal(signal.SIGKILL)
+    process.kill()
     process.communicate()
     store = Store.open(url)
     shelf = SqlAgents(store)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +30,15 @@ def bare(kind: str, folder: Path) -> Iterator[str]:
             yield url
         return
     yield f"sqlite:///{folder / 'state' / 'store.db'}"
+
+
+@asynccontextmanager
+async def opened(url: str, busy_seconds: float = 30) -> AsyncIterator[Store]:
+    store = Store.open(url, busy_seconds=busy_seconds)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 def write_ready(path: Path) -> Path:
