@@ -23,6 +23,7 @@ from support.clients import over_stdio
 from support.gateway import Gateway, serving, store_path
 from support.nursery import CALLGATE
 from support.raw import SECONDS
+from support.stores import write_ready
 
 MARK: Final = "io.modelcontextprotocol/verified-approval"
 PARTY: Final = RelyingParty("localhost", origins=("http://localhost:*",))
@@ -187,7 +188,7 @@ def approval_site(directory: Path, *options: str, **sections: Any) -> Iterator[A
             "web": {"url": web.url, "approval": approval},
             "pipe": {"command": pipe.argv, "approval": approval},
         }
-        store = Store.open(f"sqlite:///{store_path(directory)}")
+        store = Store.open(f"sqlite:///{write_ready(store_path(directory))}")
         try:
             person = asyncio.run(enrolled(store))
             with serving(directory, servers, **sections) as gateway:
