@@ -1,7 +1,8 @@
 """The requirement registry: which behaviour has an id, which test observes it, and why some are not there yet.
 
 A test says `@requirement("VA-012")`; tests/requirements.toml lists every id; tests/not_yet.toml gives the reasons for those
-without a test. Run as a script, this prints the coverage by prefix.
+without a test. A test that needs a check of the gateway off says `off={"trust": "why"}`. Run as a script, this prints the
+coverage by prefix and every check that a test has switched off.
 """
 
 from __future__ import annotations
@@ -55,6 +56,15 @@ class Named:
 
     places: Mapping[str, tuple[str, ...]]
     problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SwitchedOff:
+    """A check of the gateway that a test does without."""
+
+    check: str
+    place: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -112,6 +122,36 @@ def read_tests(root: Path = TESTS) -> Named:
     return Named({one: tuple(found) for one, found in places.items()}, tuple(problems))
 
 
+def read_off(root: Path = TESTS) -> list[SwitchedOff]:
+    """Every `off={"CHECK": "reason"}` under a folder of tests; the reason may be a constant of the module."""
+    found: list[SwitchedOff] = []
+    for path in sorted(root.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        constants = {
+            target.id: node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.keyword) and node.arg == "off":
+                table = constants.get(node.value.id) if isinstance(node.value, ast.Name) else node.value
+                place = f"{path.relative_to(root).as_posix()}:{node.value.lineno}"
+                found += _switched(table, place, constants)
+    return found
+
+
+def _switched(table: ast.expr | None, place: str, constants: Mapping[str, ast.expr]) -> Iterator[SwitchedOff]:
+    """Nothing where a function only hands on what it was given."""
+    if not isinstance(table, ast.Dict):
+        return
+    for key, value in zip(table.keys, table.values, strict=True):
+        told = constants.get(value.id) if isinstance(value, ast.Name) else value
+        check = key.value if isinstance(key, ast.Constant) else "?"
+        yield SwitchedOff(str(check), place, str(told.value) if isinstance(told, ast.Constant) else "")
+
+
 def review(known: Mapping[str, Requirement], named: Named, excuses: Excuses) -> list[str]:
     """Everything on which the registry, the tests and the reasons do not agree."""
     problems = [*named.problems, *excuses.problems]
@@ -167,6 +207,10 @@ def main() -> int:
     named = read_tests()
     problems = review(known, named, read_excuses(known))
     print(coverage(known, named))
+    switched = read_off()
+    print(f"\nChecks of the gateway that tests switch off: {len(switched)}")
+    for one in switched:
+        print(f"  {one.check:<8} {one.place}: {one.reason}")
     for problem in problems:
         print(f"problem: {problem}")
     return 1 if problems else 0

@@ -21,6 +21,30 @@ def test_no_entry_of_the_registry_is_missing():
     assert ids == [f"{prefix}-{number:03}" for prefix, last in counts.items() for number in range(1, last + 1)]
 
 
+def test_every_check_that_a_test_switches_off_has_a_reason():
+    for one in registry.read_off():
+        assert one.check in ("pinning", "trust"), one
+        assert len(one.reason.split()) >= 4, one
+
+
+@rows(
+    ("text", "found"),
+    [
+        ("serving(x, off={'trust': 'because'})", [("trust", "because")]),
+        (
+            "WHY = 'because'\nserving(x, off={'trust': WHY, 'pinning': 'too'})",
+            [("trust", "because"), ("pinning", "too")],
+        ),
+        ("OFF = {'trust': 'because'}\nserving(x, off=OFF)", [("trust", "because")]),
+        ("serving(x, off={'trust': f'{y}'})", [("trust", "")]),
+        ("def site(off): serving(x, off=off)", []),
+    ],
+)
+def test_checks_that_are_off_are_found(tmp_path, text, found):
+    (tmp_path / "test_planted.py").write_text(text)
+    assert [(one.check, one.reason) for one in registry.read_off(tmp_path)] == found
+
+
 def scan(tmp_path, text):
     (tmp_path / "test_planted.py").write_text(text)
     return registry.read_tests(tmp_path)
