@@ -6,6 +6,7 @@ import pytest
 
 from callgate.approval import Bounds, Settings
 from support.approval_server import Clock, running
+from support.console import console_over
 from support.gateway import Gateway, serving
 from support.hostile import HostileServer, Reply, assert_works, connect, hostile_server, post, read_all
 from support.offices import trust_offices, trust_site
@@ -90,6 +91,20 @@ def trusting(_trusting):
         honest = {"before": {}, "raw": {}, "http": {}, "answers": {}, "results": script.get("results", {})}
         _trusting.servers[name].write(**honest, tools=script["tools"])
     return _trusting
+
+
+@pytest.fixture
+async def console(tmp_path):
+    """A console on the store that is shipped."""
+    async with console_over("sqlite", tmp_path) as running:
+        yield running
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+async def console_of_each_store(request, tmp_path):
+    """For attacks that race, repeat or revoke: it is the store that has to notice."""
+    async with console_over(request.param, tmp_path) as running:
+        yield running
 
 
 class KeptBooks:

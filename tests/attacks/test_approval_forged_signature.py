@@ -6,6 +6,7 @@ from callgate.approval.encoding import from_base64url, to_base64url
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement
+from support.table import rows
 
 A = {"resourceId": "a"}
 FAILED = (-32001, "signature_verification_failed")
@@ -44,7 +45,7 @@ def test_a_key_of_the_forgers_own_under_the_persons_credential(alice, challenge)
 
 
 @requirement("VA-114", "VA-149")
-@pytest.mark.parametrize("field", ["signature", "authenticatorData", "clientDataJSON"])
+@rows("field", ["signature", "authenticatorData", "clientDataJSON"])
 def test_any_bit_of_what_was_signed(alice, challenge, field):
     good = alice.signs(challenge)
     raw = from_base64url(good["response"]["response"][field])
@@ -57,9 +58,7 @@ def test_any_bit_of_what_was_signed(alice, challenge, field):
 
 
 @requirement("VA-114")
-@pytest.mark.parametrize(
-    "signature", [b"\0" * 64, b"\x30\x06\x02\x01\0\x02\x01\0", b"\x30\x06\x02\x01\x01\x02\x01\x01", b"\xff" * 4096]
-)
+@rows("signature", [b"\0" * 64, b"\x30\x06\x02\x01\0\x02\x01\0", b"\x30\x06\x02\x01\x01\x02\x01\x01", b"\xff" * 4096])
 def test_a_signature_of_nothing(alice, challenge, signature):
     good = alice.signs(challenge)
     inner = good["response"]["response"] | {"signature": to_base64url(signature)}

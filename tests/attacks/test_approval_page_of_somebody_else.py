@@ -1,15 +1,5 @@
 """Somebody looks at, or decides, a call that waits for another person."""
 
-import pytest
-
-from support.console import console_over
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def console(request, tmp_path):
-    async with console_over(request.param, tmp_path) as running:
-        yield running
-
 
 async def test_without_a_session_nothing_of_the_call_is_shown(console):
     await console.sign_in()

@@ -2,18 +2,11 @@
 
 import asyncio
 
-import pytest
-
-from support.console import console_over
+from support.table import rows
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def console(request, tmp_path):
-    async with console_over(request.param, tmp_path) as running:
-        yield running
-
-
-async def test_twenty_approvals_at_once_make_one(console):
+async def test_twenty_approvals_at_once_make_one(console_of_each_store):
+    console = console_of_each_store
     person = await console.sign_in()
     asked = await console.ask()
     signed = [await console.signed(asked, person) for _ in range(20)]
@@ -25,7 +18,8 @@ async def test_twenty_approvals_at_once_make_one(console):
     assert (await console.stored(asked)).state == "approved"
 
 
-async def test_the_same_answer_twice(console):
+async def test_the_same_answer_twice(console_of_each_store):
+    console = console_of_each_store
     person = await console.sign_in()
     asked = await console.ask()
     body = await console.signed(asked, person)
@@ -37,10 +31,11 @@ async def test_the_same_answer_twice(console):
     assert (lost.status, lost.reason) in ((409, "approval_decided"), (403, "challenge_consumed"))
 
 
-@pytest.mark.parametrize("first", ["approve", "refuse"])
-async def test_the_second_decision_changes_nothing(console, first):
+@rows("first", ["approve", "refuse"])
+async def test_the_second_decision_changes_nothing(console_of_each_store, first):
+    console = console_of_each_store
     person = await console.sign_in()
-    asked = await console.ask()
+    asked = await console.ask({"resourceId": first})
     bodies = {"approve": await console.signed(asked, person), "refuse": {"note": "no"}}
     assert (await console.post(f"/approve/{asked.id}/{first}", bodies[first], person)).status == 200
     before = await console.stored(asked)
@@ -52,7 +47,8 @@ async def test_the_second_decision_changes_nothing(console, first):
     assert await console.stored(asked) == before
 
 
-async def test_after_its_time_nothing_is_decided(console):
+async def test_after_its_time_nothing_is_decided(console_of_each_store):
+    console = console_of_each_store
     person = await console.sign_in()
     asked = await console.ask()
     body = await console.signed(asked, person)

@@ -1,16 +1,8 @@
 """Whoever holds a stolen session, token and all, tries to approve or to enrol without the person's passkey."""
 
-import pytest
-
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
-from support.console import console_over
 from support.registry import requirement
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def console(request, tmp_path):
-    async with console_over(request.param, tmp_path) as running:
-        yield running
+from support.table import rows
 
 
 async def assert_refused(console, asked, body, person, *reasons):
@@ -33,7 +25,7 @@ async def test_a_signature_of_a_key_that_nobody_enrolled(console):
     await assert_refused(console, asked, body, person, "unknown_credential")
 
 
-@pytest.mark.parametrize(
+@rows(
     "bend",
     [
         {"uv": False},
@@ -85,7 +77,8 @@ async def test_the_signature_for_a_call_signs_nobody_in(console):
 
 
 @requirement("VA-028")
-async def test_a_further_device_needs_a_signature_of_an_enrolled_passkey(console):
+async def test_a_further_device_needs_a_signature_of_an_enrolled_passkey(console_of_each_store):
+    console = console_of_each_store
     person = await console.sign_in()
     asked = await console.ask()
     for body in ({"challengeId": "x", "response": {}}, await console.signed(asked, person)):
@@ -110,7 +103,8 @@ async def test_a_session_enrols_nothing_by_itself(console):
 
 
 @requirement("VA-179")
-async def test_a_revoked_passkey_neither_signs_nor_stays_signed_in(console):
+async def test_a_revoked_passkey_neither_signs_nor_stays_signed_in(console_of_each_store):
+    console = console_of_each_store
     person = await console.sign_in()
     asked = await console.ask()
     body = await console.signed(asked, person)

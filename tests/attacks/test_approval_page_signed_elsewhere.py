@@ -1,16 +1,6 @@
 """A page on another local port fetches the console's challenges and has the person sign them there, under any pretext."""
 
-import pytest
-
-from support.console import console_over
-
 ELSEWHERE = "http://localhost:6666"
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def console(request, tmp_path):
-    async with console_over(request.param, tmp_path) as running:
-        yield running
 
 
 def signed(person, issued, origin):

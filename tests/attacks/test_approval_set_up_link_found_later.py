@@ -5,13 +5,12 @@ import pytest
 from callgate.approval import Approvals
 from callgate.errors import Reason, Refused
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
-from support.console import PARTY, console_over
+from support.console import PARTY
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def approvals(request, tmp_path):
-    async with console_over(request.param, tmp_path) as running:
-        yield Approvals(running.approvals.shelf, PARTY)
+@pytest.fixture
+def approvals(console_of_each_store):
+    return Approvals(console_of_each_store.approvals.shelf, PARTY)
 
 
 async def enrol(approvals, ticket):

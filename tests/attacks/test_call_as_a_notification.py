@@ -2,12 +2,12 @@
 
 import json
 
-import pytest
+from support.table import rows
 
 PARAMS = {"name": "rm", "arguments": {"path": "/"}}
 
 
-@pytest.mark.parametrize("rpc_id", ["absent", None, 1.5, True, {}, []])
+@rows("rpc_id", ["absent", None, 1.5, True, {}, []])
 def test_a_call_without_a_proper_id_reaches_nobody(target, rpc_id):
     message = {"jsonrpc": "2.0", "method": "tools/call", "params": PARAMS}
     if rpc_id != "absent":

@@ -10,6 +10,7 @@ from callgate.gateway.door import Door
 from callgate.gateway.entering import Turned
 from callgate.jsonrpc import Limits
 from support.hostile import whole
+from support.table import rows
 
 LIST = '{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
 CALL = '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ls","arguments":{}}}'
@@ -25,8 +26,8 @@ HIDDEN = {
 }
 
 
-@pytest.mark.parametrize("which", HIDDEN)
-@pytest.mark.parametrize("order", ["first", "last"])
+@rows("which", HIDDEN)
+@rows("order", ["first", "last"])
 def test_one_bad_element_stops_the_whole_batch(target, which, order):
     parts = [LIST, CALL, HIDDEN[which]]
     target.refused(f"[{','.join(parts if order == 'last' else parts[::-1])}]".encode())
@@ -38,9 +39,7 @@ def test_a_good_batch_passes_untouched(target):
     assert bodies == [f"[{LIST},{CALL}]".encode()]
 
 
-@pytest.mark.parametrize(
-    "headers", [{"mcp-method": "tools/list"}, {"mcp-name": "ls"}, {"mcp-protocol-version": "2026-07-28"}]
-)
+@rows("headers", [{"mcp-method": "tools/list"}, {"mcp-name": "ls"}, {"mcp-protocol-version": "2026-07-28"}])
 def test_a_batch_behind_the_headers_of_onewhole(target, headers):
     assert target.reasons(f"[{LIST},{CALL}]".encode(), headers)[0] == 400
 

@@ -1,6 +1,6 @@
 """The attacker spells a key so that only readers who ignore case, as Go's do, take it for the protocol's own."""
 
-import pytest
+from support.table import rows
 
 TOP = ["Method", "METHOD", "metHod", "Params", "pArams", "JSONRPC", "Id", "paramſ", "reſult", "RESULT"]
 CALL = [
@@ -23,27 +23,27 @@ def with_key(template, key):
     return template.replace("KEY", key).encode()
 
 
-@pytest.mark.parametrize("key", TOP)
+@rows("key", TOP)
 def test_a_second_spelling_in_the_message(target, key):
     assert target.reasons(with_key(IN_MESSAGE, key)) == (400, -32600, "ambiguous_key")
 
 
-@pytest.mark.parametrize("key", ["Method", "meTHod"])
+@rows("key", ["Method", "meTHod"])
 def test_only_the_second_spelling(target, key):
     assert target.refused(with_key(IN_MESSAGE.replace('"method":"ping",', ""), key)).status == 400
 
 
-@pytest.mark.parametrize("key", CALL)
+@rows("key", CALL)
 def test_a_second_spelling_in_the_call(target, key):
     assert target.reasons(with_key(IN_CALL, key)) == (400, -32602, "ambiguous_key")
 
 
-@pytest.mark.parametrize("key", CALL)
+@rows("key", CALL)
 def test_a_second_spelling_that_is_escaped(target, key):
     escaped = "".join(f"\\u{ord(letter):04x}" for letter in key)
     assert target.reasons(with_key(IN_CALL, escaped)) == (400, -32602, "ambiguous_key")
 
 
-@pytest.mark.parametrize("key", CALL)
+@rows("key", CALL)
 def test_a_second_spelling_in_a_call_of_a_batch(target, key):
     target.refused(with_key(f"[{IN_CALL}]", key))

@@ -2,22 +2,7 @@
 
 import asyncio
 
-import pytest
-
-from support.console import console_over, live_console
-
-
-@pytest.fixture
-async def console():
-    async with live_console() as running:
-        yield running
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def over_stores(request, tmp_path):
-    async with console_over(request.param, tmp_path) as running:
-        yield running
-
+from support.table import rows
 
 PATHS = [
     "/sign-in",
@@ -55,7 +40,7 @@ def fill(path, asked, person):
     return path.format(id=asked.id, key=person.credential.id)
 
 
-@pytest.mark.parametrize("path", PATHS)
+@rows("path", PATHS)
 async def test_what_is_no_json_is_refused(console, path):
     person = await console.sign_in()
     asked = await console.ask()
@@ -69,7 +54,7 @@ async def test_what_is_no_json_is_refused(console, path):
     assert (await console.get("/waiting", person)).status == 200
 
 
-@pytest.mark.parametrize("path", PATHS)
+@rows("path", PATHS)
 async def test_a_body_is_at_most_64_kib(console, path):
     person = await console.sign_in()
     asked = await console.ask()
@@ -91,7 +76,7 @@ async def test_a_body_that_does_not_say_how_long_it_is(console):
         assert answer.status == 413
 
 
-@pytest.mark.parametrize("length", ["-1", "1e3", "x", "+2", "99999999999999999999999"])
+@rows("length", ["-1", "1e3", "x", "+2", "99999999999999999999999"])
 async def test_a_length_that_is_none(console, length):
     reader, writer = await asyncio.open_connection("127.0.0.1", console.port)
     lines = ["POST /sign-in/options HTTP/1.1", f"host: localhost:{console.port}", f"origin: {console.origin}"]
@@ -104,7 +89,7 @@ async def test_a_length_that_is_none(console, length):
     assert got.split(b" ", 2)[1] in (b"400", b"413")
 
 
-@pytest.mark.parametrize(
+@rows(
     "response",
     [
         {},
@@ -143,7 +128,7 @@ async def test_answers_of_an_authenticator_of_no_known_shape(console, response):
     assert (await console.stored(asked)).state == "waiting"
 
 
-@pytest.mark.parametrize("note", ["x" * 501, "\ud800"])
+@rows("note", ["x" * 501, "\ud800"])
 async def test_a_note_is_bounded_text(console, note):
     person = await console.sign_in()
     asked = await console.ask()
@@ -156,41 +141,41 @@ IDENTS = ["%00", "%F0%9F%98%80", "x" * 5000, "%2e%2e%2f", "a%0d%0ab", "%ff", "%E
 NAMES = ["\x00", "a\x00b", "\ud83d\ude00", "x" * 256, "'; drop table approval_user; --", "\u202e"]
 
 
-async def test_strange_names_in_the_path(over_stores):
-    person = await over_stores.sign_in()
+async def test_strange_names_in_the_path(console_of_each_store):
+    console = console_of_each_store
+    person = await console.sign_in()
     for ident in IDENTS:
         for path in (f"/approve/{ident}", f"/approve/{ident}/state"):
-            assert (await over_stores.get(path, person)).status == 404, ident
+            assert (await console.get(path, person)).status == 404, ident
         for path in (f"/approve/{ident}/refuse", f"/passkeys/{ident}/revoke/options"):
-            assert (await over_stores.post(path, {}, person)).status == 404, ident
+            assert (await console.post(path, {}, person)).status == 404, ident
         body = {"challengeId": "x", "response": {}}
-        assert (await over_stores.post(f"/passkeys/{ident}/revoke", body, person)).status == 404, ident
+        assert (await console.post(f"/passkeys/{ident}/revoke", body, person)).status == 404, ident
 
 
-async def test_strange_names_in_the_body(over_stores):
-    person = await over_stores.sign_in()
-    asked = await over_stores.ask()
-    signed = await over_stores.signed(asked, person)
+async def test_strange_names_in_the_body(console_of_each_store):
+    console = console_of_each_store
+    person = await console.sign_in()
+    asked = await console.ask()
+    signed = await console.signed(asked, person)
     for name in NAMES:
         for path in (f"/approve/{asked.id}/approve", "/device", "/sign-in"):
-            answer = await over_stores.post(path, signed | {"challengeId": name}, person)
+            answer = await console.post(path, signed | {"challengeId": name}, person)
             assert answer.status in (401, 403), (path, name, answer.text)
         response = signed["response"] | {"id": name, "rawId": name}
-        answer = await over_stores.post(f"/approve/{asked.id}/approve", signed | {"response": response}, person)
+        answer = await console.post(f"/approve/{asked.id}/approve", signed | {"response": response}, person)
         assert answer.status == 403, (name, answer.text)
-        assert (await over_stores.post("/sign-in/options", {"user": name})).status == 200, name
-        assert (await over_stores.post("/enrol/look", {"ticket": name})).reason == "enrolment_not_authorised", name
-        assert (
-            await over_stores.post("/recover", {"user": name, "code": name})
-        ).reason == "enrolment_not_authorised", name
-    answer = await over_stores.post(f"/approve/{asked.id}/refuse", {"note": "a\x00b"}, person)
+        assert (await console.post("/sign-in/options", {"user": name})).status == 200, name
+        assert (await console.post("/enrol/look", {"ticket": name})).reason == "enrolment_not_authorised", name
+        assert (await console.post("/recover", {"user": name, "code": name})).reason == "enrolment_not_authorised", name
+    answer = await console.post(f"/approve/{asked.id}/refuse", {"note": "a\x00b"}, person)
     assert answer.status == 200
-    assert "\x00" not in (await over_stores.stored(asked)).note
-    answer = await over_stores.post(f"/passkeys/{person.credential.id}/rename", {"name": "a\x00b"}, person)
+    assert "\x00" not in (await console.stored(asked)).note
+    answer = await console.post(f"/passkeys/{person.credential.id}/rename", {"name": "a\x00b"}, person)
     assert answer.status == 200
 
 
-@pytest.mark.parametrize("cookie", ["", "x", "x" * 600, "x" * 3000, "\u00e9", '"', "a b", "%00"])
+@rows("cookie", ["", "x", "x" * 600, "x" * 3000, "\u00e9", '"', "a b", "%00"])
 async def test_cookies_that_are_none(console, cookie):
     headers = {"cookie": f"{console.cookie}={cookie}", "accept": "text/html"}
     async with console.http.get(f"{console.origin}/", headers=headers) as answer:

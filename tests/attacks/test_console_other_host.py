@@ -2,15 +2,7 @@
 
 import asyncio
 
-import pytest
-
-from support.console import live_console
-
-
-@pytest.fixture
-async def console():
-    async with live_console() as running:
-        yield running
+from support.table import rows
 
 
 async def raw(console, *lines, body=b""):
@@ -38,7 +30,7 @@ HOSTS = [
 ]
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@rows("host", HOSTS)
 async def test_another_name_gets_nothing(console, host):
     person = await console.sign_in()
     asked = await console.ask()

@@ -1,14 +1,6 @@
 """Whoever holds a stolen session, token and all, tries to take the person's passkeys away, so that nobody can refuse."""
 
-import pytest
-
-from support.console import console_over
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def console(request, tmp_path):
-    async with console_over(request.param, tmp_path) as running:
-        yield running
+from support.table import rows
 
 
 async def two_passkeys(console):
@@ -33,9 +25,7 @@ async def test_session_and_token_alone(console):
     assert (await console.get("/waiting", first)).status == 200
 
 
-@pytest.mark.parametrize(
-    "bend", [{"uv": False}, {"tamper_signature": True}, {"origin": "http://localhost:6666"}], ids=str
-)
+@rows("bend", [{"uv": False}, {"tamper_signature": True}, {"origin": "http://localhost:6666"}], ids=str)
 async def test_a_signature_that_does_not_hold(console, bend):
     first, second = await two_passkeys(console)
     place = f"/passkeys/{first.credential.id}/revoke"
@@ -56,7 +46,8 @@ async def test_a_signature_for_something_else(console):
     assert first.credential.id in await held(console)
 
 
-async def test_a_signature_to_revoke_one_revokes_no_other(console):
+async def test_a_signature_to_revoke_one_revokes_no_other(console_of_each_store):
+    console = console_of_each_store
     first, second = await two_passkeys(console)
     body = await console.signed_for(f"/passkeys/{first.credential.id}/revoke/options", second)
     answer = await console.post(f"/passkeys/{second.credential.id}/revoke", body, second)
@@ -98,7 +89,8 @@ async def test_passkeys_of_somebody_else(console):
     assert await held(console) == {person.credential.id}
 
 
-async def test_the_only_passkey_signs_for_its_own_end(console):
+async def test_the_only_passkey_signs_for_its_own_end(console_of_each_store):
+    console = console_of_each_store
     person = await console.sign_in()
     answer = await console.revoke(person.credential.id, person)
     assert (answer.status, answer.json) == (200, {"signedOut": True})

@@ -7,16 +7,15 @@ import pytest
 from callgate.approval import Gated, Policy
 from callgate.canonical import canonical
 from callgate.errors import Refused
-from support.console import ARGUMENTS, console_over
+from support.console import ARGUMENTS
 
 GATED = Gated("files", "urn:test:files", "delete_resource", Policy("cross-platform"))
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def console(request, tmp_path):
-    async with console_over(request.param, tmp_path) as running:
-        await running.sign_in("olga")
-        yield running
+async def approver(console):
+    """Somebody who may approve for now, beside the operator that there has to be."""
+    await console.sign_in("olga")
+    return await console.sign_in("vera", role="approver")
 
 
 async def reason_of(work):
@@ -39,13 +38,15 @@ def verify(console, person, issued):
 
 
 async def test_nobody_is_asked_who_may_only_look(console):
+    await console.sign_in("olga")
     await console.sign_in("vera", role="viewer")
     assert await reason_of(console.ask(user="vera")) == "no_eligible_credential"
     assert await reason_of(challenge(console, "vera")) == "no_eligible_credential"
 
 
-async def test_demoted_while_the_page_is_open(console):
-    person = await console.sign_in("vera", role="approver")
+async def test_demoted_while_the_page_is_open(console_of_each_store):
+    console = console_of_each_store
+    person = await approver(console)
     asked = await console.ask(user="vera")
     signed = await console.signed(asked, person)
     await console.approvals.set_role("vera", "viewer", by="olga")
@@ -60,7 +61,7 @@ async def test_demoted_while_the_page_is_open(console):
 
 async def test_a_request_that_is_there_all_the_same(console, monkeypatch):
     """Were one left over, the page itself says no, and has no button."""
-    person = await console.sign_in("vera", role="approver")
+    person = await approver(console)
     asked = await console.ask(user="vera")
     signed = await console.signed(asked, person)
     await console.approvals.set_role("vera", "viewer", by="olga")
@@ -79,8 +80,9 @@ async def test_a_request_that_is_there_all_the_same(console, monkeypatch):
         assert (answer.status, answer.reason) == (403, "role_needed")
 
 
-async def test_evidence_that_was_asked_for_before_the_demotion(console):
-    person = await console.sign_in("vera", role="approver")
+async def test_evidence_that_was_asked_for_before_the_demotion(console_of_each_store):
+    console = console_of_each_store
+    person = await approver(console)
     issued = await challenge(console, "vera")
     other = await challenge(console, "vera")
     await verify(console, person, other)
@@ -88,8 +90,9 @@ async def test_evidence_that_was_asked_for_before_the_demotion(console):
     assert await reason_of(verify(console, person, issued)) == "challenge_unknown"
 
 
-async def test_an_approval_that_was_not_used_yet_ends_with_the_role(console):
-    person = await console.sign_in("vera", role="approver")
+async def test_an_approval_that_was_not_used_yet_ends_with_the_role(console_of_each_store):
+    console = console_of_each_store
+    person = await approver(console)
     asked = await console.ask(user="vera")
     answer = await console.post(f"/approve/{asked.id}/approve", await console.signed(asked, person), person)
     assert answer.json == {"state": "approved"}

@@ -1,15 +1,5 @@
 """Somebody tries names at the sign-in, to learn who is known here and what they sign with."""
 
-import pytest
-
-from support.console import console_over
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def console(request, tmp_path):
-    async with console_over(request.param, tmp_path) as running:
-        yield running
-
 
 def shape(value):
     """Names and types, without what differs from one challenge to the next."""

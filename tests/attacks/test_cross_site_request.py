@@ -1,13 +1,12 @@
 """A web page makes the browser of its visitor call the gateway on that machine."""
 
-import pytest
-
 from support.hostile import call_message
+from support.table import rows
 
 CALL = call_message("rm")
 
 
-@pytest.mark.parametrize(
+@rows(
     "kind",
     [
         "text/plain",
@@ -21,7 +20,7 @@ def test_a_form_that_needs_no_preflight(target, kind):
     assert target.reasons(CALL, {"content-type": kind})[::2] == (415, "unsupported_media_type")
 
 
-@pytest.mark.parametrize(
+@rows(
     "origin",
     [
         "https://evil.example",
@@ -43,7 +42,7 @@ def test_a_page_of_another_origin(target, origin):
     assert target.reasons(CALL, {"origin": origin})[::2] == (403, "origin_not_allowed")
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE", "OPTIONS"])
+@rows("method", ["GET", "DELETE", "OPTIONS"])
 def test_other_methods_from_another_origin(target, method):
     got = target.refused(b"", {"origin": "https://evil.example"}, method=method)
     assert got.status == 403

@@ -30,9 +30,8 @@ from callgate.store import KillSwitch, SqlAgents, SqlShelf, Store
 from callgate.trust.memory import MemoryTrust
 from callgate.trust.service import TrustService
 from support import agent_sessions, reviewing
-from support.postgres import database
 from support.reviewing import pins_over
-from support.stores import write_ready
+from support.stores import ready, write_ready
 
 PARTY: Final = RelyingParty("localhost", origins=("http://localhost:*",))
 AGENT: Final = {"client": "Helper 1.4.2", "transport": "http", "peer": "127.0.0.1", "session": "b0f1c2aa"}
@@ -276,8 +275,7 @@ async def console_over(kind: str, folder: Path) -> AsyncIterator[LiveConsole]:
         async with live_console() as console:
             yield console
         return
-    with contextlib.ExitStack() as stack:
-        url = f"sqlite:///{folder / 'store.db'}" if kind == "sqlite" else stack.enter_context(database())
+    with ready(kind, folder) as url:
         store = Store.open(url, busy_seconds=10)
         try:
             async with live_console(shelf=SqlShelf(store)) as console:
