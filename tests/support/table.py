@@ -5,7 +5,8 @@
 
 Two tables above one test are multiplied. Fixtures are made once for all rows, so a test belongs here only where one row
 cannot disturb the next. The built-in ones that remember something are fresh in every row: `tmp_path` is a folder of
-the row's own, `monkeypatch` is undone after it, `capsys` and `caplog` begin empty.
+the row's own, `monkeypatch` is undone after it, `capsys` and `caplog` begin empty. So is one of ours that has a method
+`begin_row`, which is called ahead of each.
 """
 
 from __future__ import annotations
@@ -77,20 +78,20 @@ def _table(test: Callable[..., Any], axes: list[list[_Row]], marks: list[Any]) -
     if inspect.iscoroutinefunction(test):
 
         @functools.wraps(test)
-        async def table(**given: Any) -> None:
+        async def table(*own: Any, **given: Any) -> None:
             failed = _Failures()
             for label, values in each(given):
                 with failed.noting(label), _undone(values):
-                    await test(**values)
+                    await test(*own, **values)
             failed.tell()
     else:
 
         @functools.wraps(test)
-        def table(**given: Any) -> None:
+        def table(*own: Any, **given: Any) -> None:
             failed = _Failures()
             for label, values in each(given):
                 with failed.noting(label), _undone(values):
-                    test(**values)
+                    test(*own, **values)
             failed.tell()
 
     made: Any = table
@@ -109,6 +110,9 @@ def _fresh(given: Mapping[str, Any], at: int) -> dict[str, Any]:
         fresh["capsys"].readouterr()
     if "caplog" in fresh:
         fresh["caplog"].clear()
+    for value in given.values():
+        if hasattr(value, "begin_row"):
+            value.begin_row()
     return fresh
 
 

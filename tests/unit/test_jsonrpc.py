@@ -18,6 +18,7 @@ from callgate.jsonrpc import (
     replace_member,
     tool_call,
 )
+from support.table import rows
 
 LIMITS = Limits(bytes=100_000, depth=20, batch=5)
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}'
@@ -48,7 +49,7 @@ class TestKinds:
         assert isinstance(message, Message)
         assert message.kind is Kind.NOTIFICATION
 
-    @pytest.mark.parametrize("raw", [b'{"jsonrpc":"2.0","id":"a","result":{}}', b'{"id":1,"jsonrpc":"2.0","error":{}}'])
+    @rows("raw", [b'{"jsonrpc":"2.0","id":"a","result":{}}', b'{"id":1,"jsonrpc":"2.0","error":{}}'])
     def test_response(self, raw):
         message = parse(raw, LIMITS)
         assert isinstance(message, Message)
@@ -75,7 +76,7 @@ class TestKinds:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
+    @rows(
         ("raw", "reason", "code"),
         [
             (b"", Reason.PARSE_ERROR, -32700),
@@ -123,7 +124,7 @@ class TestRefusals:
         error = refused(b"[" + b",".join([b'{"jsonrpc":"2.0","method":"a"}'] * 6) + b"]")
         assert (error.reason, error.status) == (Reason.BATCH_TOO_LARGE, 413)
 
-    @pytest.mark.parametrize("depth", [21, 5_000, 40_000])
+    @rows("depth", [21, 5_000, 40_000])
     def test_depth(self, depth):
         nested = b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":' + b"[" * depth + b"]" * depth + b"}}"
         assert refused(nested).reason is Reason.TOO_DEEP
@@ -178,7 +179,7 @@ class TestSplicing:
         assert replace_member(raw, ("nope",), b"1") == raw
         assert replace_member(rb'{"x":"\ud83d"}', ("id",), b"1") == rb'{"x":"\ud83d"}'
 
-    @pytest.mark.parametrize(
+    @rows(
         "raw",
         [rb'{"id":1,"x":"\ud83d"', rb'{"x":"\ud83d","id":1,"id":2}', b'{"id":1 "x":"\\ud83d"}', b'{"id":1,"x":\xff}'],
     )
@@ -206,7 +207,7 @@ class TestPeek:
         assert notice is not None
         assert not notice.is_reply
 
-    @pytest.mark.parametrize("raw", [b"", b"[]", b"garbage", b"\xff", b'"x"'])
+    @rows("raw", [b"", b"[]", b"garbage", b"\xff", b'"x"'])
     def test_garbage_is_none(self, raw):
         assert peek(raw) is None
 

@@ -16,6 +16,7 @@ from callgate.agents.bearer import Issuer as Trusted
 from callgate.agents.tokens import AGAIN, FRESH
 from callgate.errors import ConfigError, Reason, Refused
 from support.callers import Issuer, compact
+from support.table import rows
 
 RESOURCE = "https://gate.example/mcp"
 
@@ -178,9 +179,7 @@ async def test_a_changed_byte_anywhere(issuer):
             await gate.verify(changed)
 
 
-@pytest.mark.parametrize(
-    "token", ["", ".", "..", "a.b.c", "a.b", "a.b.c.d", "é.b.c", "A" * 20_000, "e30.e30.AA", "W10.W10.AA"]
-)
+@rows("token", ["", ".", "..", "a.b.c", "a.b", "a.b.c.d", "é.b.c", "A" * 20_000, "e30.e30.AA", "W10.W10.AA"])
 async def test_what_is_no_token(issuer, token):
     with pytest.raises(Refused):
         await bearer(issuer).verify(token)
@@ -238,14 +237,15 @@ async def test_without_keys_nothing_is_decided(issuer):
     assert len(issuer.fetched) == 1
 
 
-@pytest.mark.parametrize("place", ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"])
-async def test_the_place_of_the_keys_can_be_asked_for(issuer, place):
+@rows("place", ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"])
+async def test_the_place_of_the_keys_can_be_asked_for(place):
+    issuer = Issuer()
     document = {"issuer": issuer.url, "jwks_uri": f"{issuer.url}/jwks"}
     issuer.documents[f"{issuer.url}{place}"] = json.dumps(document).encode()
     await bearer(issuer, jwks_url="").verify(issuer.access())
 
 
-@pytest.mark.parametrize(
+@rows(
     "document",
     [
         {"issuer": "https://evil.example", "jwks_uri": "https://issuer.example/jwks"},
@@ -284,7 +284,7 @@ def test_challenges(issuer):
     assert scoped == f'Bearer error="insufficient_scope", {where}, scope="a b"'
 
 
-@pytest.mark.parametrize(
+@rows(
     "settings",
     [
         BearerSettings(RESOURCE, ()),

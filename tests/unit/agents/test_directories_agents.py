@@ -42,7 +42,7 @@ async def decide(ground, directories, signer):
 
 
 @requirement("WB-031")
-@pytest.mark.parametrize("keyed", ["directory", "key of a directory"])
+@rows("keyed", ["directory", "key of a directory"])
 async def test_an_agent_of_the_configuration_is_known(ground, keyed):
     signer = ground.signer(ground.server.url("a.example"))
     ground.server.publish("a.example", signer)
@@ -71,7 +71,7 @@ def test_a_map_that_cannot_be_meant_is_refused(agents):
 
 
 @requirement("WB-030")
-@pytest.mark.parametrize("form", ["list", "map"])
+@rows("form", ["list", "map"])
 async def test_agents_are_looked_up_in_a_document(ground, form):
     signer = ground.signer(ground.server.url("a.example"))
     ground.server.publish("a.example", signer)
@@ -96,7 +96,7 @@ async def test_a_document_may_map_keys_of_configured_directories(ground):
 
 
 @requirement("WB-006", "WB-030")
-@pytest.mark.parametrize("alone", [False, True])
+@rows("alone", [False, True])
 async def test_a_document_may_name_a_key_without_its_directory_only_where_that_is_asked_for(ground, alone):
     signer = ground.signer(ground.server.url("a.example"))
     ground.server.publish("a.example", signer)
@@ -216,7 +216,7 @@ async def test_an_agent_that_is_added_or_removed_elsewhere_is_noticed(ground):
     assert not (await decide(ground, directories, signer)).ok
 
 
-@pytest.mark.parametrize(
+@rows(
     "document",
     [
         [],

@@ -45,7 +45,7 @@ async def test_a_directory_that_goes_down_takes_no_key_with_it(ground):
 
 
 @requirement("WB-012")
-@pytest.mark.parametrize("document", [b"garbage", b'{"keys":{}}', b'{"keys":[' + b"1," * 200 + b"1]}"])
+@rows("document", [b"garbage", b'{"keys":{}}', b'{"keys":[' + b"1," * 200 + b"1]}"])
 async def test_a_directory_that_turns_to_garbage_takes_no_key_with_it(ground, document):
     signer = ground.signer()
     url = ground.server.url("a.example")
@@ -231,7 +231,7 @@ def test_times_beyond_five_minutes_are_refused(times):
         Times(**times)
 
 
-@pytest.mark.parametrize(("asked", "fresh"), [("max-age=86400", 120), ("max-age=60", 60), ("no-store", 30), ("", 120)])
+@rows(("asked", "fresh"), [("max-age=86400", 120), ("max-age=60", 60), ("no-store", 30), ("", 120)])
 async def test_a_publisher_may_ask_for_less_and_not_for_more(ground, asked, fresh):
     signer = ground.signer()
     ground.server.put("a.example", {"keys": [dict(signer.jwk)]}, Cache_Control=asked)

@@ -215,7 +215,7 @@ async def test_keys_inside_a_request_are_refused(ground):
 
 
 @requirement("WB-093")
-@pytest.mark.parametrize("b64", [True, False])
+@rows("b64", [True, False])
 async def test_a_key_inside_a_request_counts_where_its_thumbprint_is_allowed(ground, b64):
     allowed, other = ground.signer(), ground.signer()
     directories = ground.directories(Sources(inline_keys=(allowed.keyid,)))
@@ -271,7 +271,7 @@ async def test_a_key_that_was_given_whole_needs_no_directory(ground):
     assert await refused(ground, directories, signer) == (Reason.UNKNOWN_KEYID, 401)
 
 
-@pytest.mark.parametrize(
+@rows(
     "sources",
     [
         lambda: Sources(jwks_urls=("http://a.example",)),

@@ -9,6 +9,7 @@ from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import DIRECTORY_TAG, TAG, WELL_KNOWN, Signed
 from support.agent_directories import Page, world
 from support.registry import requirement
+from support.table import rows
 
 REQUIRED = Sources(signed="required")
 
@@ -94,7 +95,7 @@ async def test_a_document_that_was_changed_under_its_signature_is_refused(ground
 
 
 @requirement("WB-092")
-@pytest.mark.parametrize("sources", [REQUIRED, Sources()])
+@rows("sources", [REQUIRED, Sources()])
 async def test_a_signature_whose_time_is_over_proves_nothing(ground, sources):
     signer = ground.signer()
     ground.server.publish("a.example", signer)
@@ -114,7 +115,7 @@ async def test_a_signature_of_the_future_proves_nothing(ground):
 
 
 @requirement("WB-092")
-@pytest.mark.parametrize(
+@rows(
     ("old", "new"),
     [
         ('tag="http-message-signatures-directory"', 'tag="web-bot-auth"'),
@@ -138,7 +139,7 @@ async def test_a_signature_of_another_kind_proves_nothing(ground, old, new):
 
 
 @requirement("WB-092")
-@pytest.mark.parametrize(
+@rows(
     ("names", "tag", "holds"),
     [
         (['"@authority";req', "content-digest"], DIRECTORY_TAG, True),
@@ -188,7 +189,7 @@ async def test_a_copy_kept_by_laxer_rules_does_not_count_by_stricter_ones(ground
     assert await ground.directories(REQUIRED, shelf=shelf).key(signer.keyid, url) is None
 
 
-@pytest.mark.parametrize("sources", [REQUIRED, Sources()])
+@rows("sources", [REQUIRED, Sources()])
 async def test_a_directory_without_keys_is_one_whose_keys_were_all_withdrawn(ground, sources):
     signer = ground.signer()
     url = ground.server.url("a.example")

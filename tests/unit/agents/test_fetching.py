@@ -41,7 +41,7 @@ async def test_a_document_is_fetched_over_https(ground):
 
 
 @requirement("WB-011")
-@pytest.mark.parametrize(
+@rows(
     "address",
     [
         "127.0.0.1",
@@ -96,7 +96,7 @@ async def test_one_inner_address_among_public_ones_is_enough_to_refuse(ground):
 
 
 @requirement("WB-011")
-@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "169.254.169.254", "[::ffff:127.0.0.1]"])
+@rows("host", ["127.0.0.1", "[::1]", "169.254.169.254", "[::ffff:127.0.0.1]"])
 async def test_an_address_written_out_is_checked_too(ground, host):
     assert await failing(ground.fetcher(Reach()), f"https://{host}:{ground.server.port}/") == "not_public"
     assert ground.looked_up == []
@@ -111,7 +111,7 @@ async def test_other_spellings_of_this_machine_come_out_as_its_address(host):
 
 
 @requirement("WB-011")
-@pytest.mark.parametrize(
+@rows(
     ("url", "reason"),
     [
         ("http://a.example/", "not_https"),
@@ -182,7 +182,7 @@ async def test_proxies_of_the_environment_are_not_used(ground, monkeypatch):
 
 
 @requirement("WB-011")
-@pytest.mark.parametrize(
+@rows(
     ("page", "reason"),
     [
         (Page(status="302 Found", headers={"Location": "https://b.example/"}), "redirected"),
@@ -215,7 +215,7 @@ async def test_a_document_without_a_stated_length_is_cut_off_too(ground):
     assert await failing(ground.fetcher(), ground.server.directory("a.example")) == "too_large"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("value", "age"),
     [
         ("max-age=60", 60),

@@ -10,6 +10,7 @@ from callgate.agents.model import Caller
 from callgate.errors import ConfigError, Reason, Refused, StoreUnavailable
 from support.callers import Agent, Issuer
 from support.registry import requirement
+from support.table import rows
 
 
 @pytest.fixture
@@ -29,6 +30,10 @@ def caller(agent):
 
 @pytest.fixture
 def kyapay(issuer):
+    return verifier(issuer)
+
+
+def verifier(issuer):
     return KyaPay(KyaSettings({issuer.url: ""}, "seller-1"), issuer.fetch, MemoryAgents(), issuer.clock)
 
 
@@ -88,7 +93,7 @@ async def test_optional_takes_none_but_no_bad_one(caller, kyapay):
 
 
 @requirement("WB-083")
-@pytest.mark.parametrize("does", [ValueError("the token is secret"), None, "carol", True])
+@rows("does", [ValueError("the token is secret"), None, "carol", True])
 async def test_a_verifier_that_does_not_work(caller, does, caplog):
     assert await why(KyaPolicy("required", Stub(does)), sent("tok"), caller) == (500, "kya_invalid")
     assert await why(KyaPolicy("optional", Stub(does)), sent("tok"), caller) == (500, "kya_invalid")
@@ -123,7 +128,7 @@ async def test_a_payment_may_stand_beside_it(kyapay, issuer, agent, caller):
 
 
 @requirement("WB-082")
-@pytest.mark.parametrize(
+@rows(
     "claims",
     [
         {"aud": "seller-2"},
@@ -152,15 +157,15 @@ async def test_a_payment_may_stand_beside_it(kyapay, issuer, agent, caller):
         {"cnf": [1]},
     ],
 )
-async def test_claims_that_do_not_hold(kyapay, issuer, agent, caller, claims):
+async def test_claims_that_do_not_hold(issuer, agent, caller, claims):
+    kyapay = verifier(issuer)
     assert await why(KyaPolicy("required", kyapay), sent(issuer.kya(agent, **claims)), caller) == (401, "kya_invalid")
     assert await kyapay.verify(issuer.kya(agent), caller)
 
 
-@pytest.mark.parametrize(
-    "header", [{"typ": "pay+jwt"}, {"typ": "JWT"}, {"typ": None}, {"typ": "at+jwt"}, {"kid": None}]
-)
-async def test_headers_that_do_not_hold(kyapay, issuer, agent, caller, header):
+@rows("header", [{"typ": "pay+jwt"}, {"typ": "JWT"}, {"typ": None}, {"typ": "at+jwt"}, {"kid": None}])
+async def test_headers_that_do_not_hold(issuer, agent, caller, header):
+    kyapay = verifier(issuer)
     assert await why(KyaPolicy("required", kyapay), sent(issuer.kya(agent, header)), caller) == (401, "kya_invalid")
 
 
@@ -202,7 +207,7 @@ async def test_nothing_of_a_token_is_logged(kyapay, issuer, agent, caller, caplo
         assert secret not in caplog.text
 
 
-@pytest.mark.parametrize("issuers", [{}, {"http://i.example": ""}, {"https://i.example": "http://i.example/jwks"}])
+@rows("issuers", [{}, {"http://i.example": ""}, {"https://i.example": "http://i.example/jwks"}])
 def test_settings_that_cannot_be_meant(issuers, issuer):
     with pytest.raises(ConfigError):
         KyaPay(KyaSettings(issuers, "seller-1"), issuer.fetch, MemoryAgents(), issuer.clock)

@@ -116,7 +116,7 @@ async def test_spellings_of_one_value_are_one_call(one, other):
     assert await told(one, other) is None
 
 
-@pytest.mark.parametrize(
+@rows(
     ("one", "other"),
     [
         pytest.param('{"k":"\u00e9"}', '{"k":"e\u0301"}', id="nfc-nfd", marks=requirement("VA-077")),
@@ -210,7 +210,7 @@ def test_a_nul_would_move_the_border_between_the_fields():
     assert action_hash("a", b"{}", "b\0c") == action_hash("a\0{}", b"b", "c")
 
 
-@pytest.mark.parametrize(
+@rows(
     "server_id",
     [
         pytest.param("a\0b", marks=requirement("VA-089")),

@@ -7,6 +7,7 @@ from callgate.approval import Bounds, Policy, Settings
 from callgate.canonical import canonical
 from callgate.errors import Reason, Refused, Spent
 from support.ceremonies import ARGUMENTS, GATED, Scene, authenticator, evidence
+from support.table import rows
 
 CANONICAL = canonical(ARGUMENTS)
 
@@ -19,6 +20,10 @@ async def refusal(awaited):
 
 @pytest.fixture
 async def scene():
+    return await set_up()
+
+
+async def set_up():
     made = Scene()
     made.key, made.bobs = authenticator(), authenticator()
     made.key_id = (await made.enrol(made.key)).id
@@ -66,7 +71,7 @@ async def test_an_approval_lets_one_call_through(scene):
         await scene.shelf.use(scene.approvals.grant_use(grant, "call 2"))
 
 
-@pytest.mark.parametrize(
+@rows(
     "other",
     [
         {"caller": "another agent"},
@@ -77,7 +82,8 @@ async def test_an_approval_lets_one_call_through(scene):
     ],
     ids=lambda other: next(iter(other)),
 )
-async def test_an_approval_is_for_this_call_of_this_caller(scene, other):
+async def test_an_approval_is_for_this_call_of_this_caller(other):
+    scene = await set_up()
     await approve(scene, await ask(scene))
     asked = {"gated": GATED, "canonical": CANONICAL, "caller": "agent"} | other
     assert await scene.approvals.grant(asked["gated"], asked["canonical"], caller=asked["caller"]) is None
@@ -144,7 +150,7 @@ async def test_a_request_that_ran_out_cannot_be_decided(scene):
     assert (await refusal(scene.approvals.refuse(request.id, by="ann", note=""))).reason is Reason.APPROVAL_EXPIRED
 
 
-@pytest.mark.parametrize(
+@rows(
     ("bend", "reason"),
     [
         ({"uv": False}, Reason.SIGNATURE_VERIFICATION_FAILED),
@@ -154,7 +160,8 @@ async def test_a_request_that_ran_out_cannot_be_decided(scene):
     ],
     ids=str,
 )
-async def test_the_pages_signature_is_verified_as_evidence_is(scene, bend, reason):
+async def test_the_pages_signature_is_verified_as_evidence_is(bend, reason):
+    scene = await set_up()
     request = await ask(scene)
     assert (await refusal(approve(scene, request, **bend))).reason is reason
     assert (await scene.approvals.request(request.id)).state == "waiting"

@@ -33,7 +33,7 @@ async def refused_because(scene, given):
     return str(refused.value.__cause__)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("bend", "why"),
     [
         pytest.param({"tamper_signature": True}, "signature", id="signature", marks=requirement("VA-114")),

@@ -105,7 +105,7 @@ async def test_the_list_holds_this_persons_passkeys_and_nobody_elses():
     assert listed(await scene.issue(user="bob")) == [bobs.id]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("transports", "eligible"),
     [
         pytest.param(("internal",), False, marks=requirement("VA-095", "VA-007")),

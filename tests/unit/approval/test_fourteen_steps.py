@@ -219,9 +219,10 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "reason", "ran"), STEPS)
+@rows(("fault", "reason", "ran"), STEPS)
 @requirement("VA-101")
-async def test_a_step_that_fails_gives_its_reason_and_ends_it(world, fault, reason, ran):
+async def test_a_step_that_fails_gives_its_reason_and_ends_it(fault, reason, ran):
+    world = await World().build()
     given, gated = await fault(world)
     world.trace.clear()
     with pytest.raises(Refused) as refused:
@@ -230,9 +231,10 @@ async def test_a_step_that_fails_gives_its_reason_and_ends_it(world, fault, reas
     assert world.trace == ran
 
 
-@pytest.mark.parametrize(("fault", "reason", "ran"), STEPS[5:])
+@rows(("fault", "reason", "ran"), STEPS[5:])
 @requirement("VA-128")
-async def test_what_fails_uses_nothing_up(world, fault, reason, ran):
+async def test_what_fails_uses_nothing_up(fault, reason, ran):
+    world = await World().build()
     given, gated = await fault(world)
     before = await world.scene.shelf.look_up(given["challengeId"], given["response"]["id"])
     with pytest.raises(Refused):
@@ -298,9 +300,10 @@ async def test_14_the_counter_never_goes_down(world):
     assert await world.counter() == 7
 
 
-@pytest.mark.parametrize("counter", [0, 4, 5])
+@rows("counter", [0, 4, 5])
 @requirement("VA-123")
-async def test_a_counter_that_has_begun_has_to_grow(world, counter):
+async def test_a_counter_that_has_begun_has_to_grow(counter):
+    world = await World().build()
     await world.scene.call(evidence(await world.issue(), world.key, counter=5))
     with pytest.raises(Refused) as refused:
         await world.scene.call(evidence(await world.issue(), world.key, counter=counter))

@@ -17,7 +17,7 @@ async def alice():
     return approvals, enrolled.credential, request
 
 
-@pytest.mark.parametrize(
+@rows(
     ("transports", "words"),
     [
         (("internal",), "This phone or computer"),

@@ -3,6 +3,7 @@
 import pytest
 
 from callgate.gateway.connection import _JOINED_BYTES, _Joined
+from support.table import rows
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -35,8 +36,10 @@ def answer(wire):
     return _Joined(wire)
 
 
-@pytest.mark.parametrize("body", [b"{}", b"", bytearray(b"{}"), memoryview(b"{}")])
-def test_head_and_body_are_one_piece(wire, answer, body):
+@rows("body", [b"{}", b"", bytearray(b"{}"), memoryview(b"{}")])
+def test_head_and_body_are_one_piece(body):
+    wire = Wire()
+    answer = _Joined(wire)
     answer.write(HEAD)
     assert not wire.written
     answer.write(body)
@@ -63,16 +66,20 @@ def test_an_invitation_to_go_on_is_no_head(wire, answer):
     assert wire.written == [CONTINUE, HEAD + b"{}"]
 
 
-@pytest.mark.parametrize("first", [STREAM, HEAD])
-def test_a_body_that_looks_like_a_head_is_not_held(wire, answer, first):
+@rows("first", [STREAM, HEAD])
+def test_a_body_that_looks_like_a_head_is_not_held(first):
+    wire = Wire()
+    answer = _Joined(wire)
     answer.write(first)
     for piece in (HEAD, CONTINUE, b"data: \r\ncontent-length: 9\r\n\r\n"):
         answer.write(piece)
     assert b"".join(wire.written) == first + HEAD + CONTINUE + b"data: \r\ncontent-length: 9\r\n\r\n"
 
 
-@pytest.mark.parametrize("first", [STREAM, HEAD, CONTINUE])
-def test_what_was_written_leaves_before_the_end(wire, answer, first):
+@rows("first", [STREAM, HEAD, CONTINUE])
+def test_what_was_written_leaves_before_the_end(first):
+    wire = Wire()
+    answer = _Joined(wire)
     answer.write(first)
     answer.close()
     assert wire.written == [first]

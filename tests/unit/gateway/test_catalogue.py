@@ -58,8 +58,9 @@ def test_a_change_that_the_server_tells_of_makes_everything_old(catalogue):
     assert catalogue.generation == 1
 
 
-@pytest.mark.parametrize("spelt", ["notifications\\/tools\\/list_changed", "notifications/tools/list\\u005fchanged"])
-def test_a_change_is_heard_however_it_is_spelt(catalogue, spelt):
+@rows("spelt", ["notifications\\/tools\\/list_changed", "notifications/tools/list\\u005fchanged"])
+def test_a_change_is_heard_however_it_is_spelt(clock, spelt):
+    catalogue = Catalogue(clock)
     catalogue.learn_all(listed("a"))
     catalogue.hear(f'{{"jsonrpc":"2.0","method":"{spelt}"}}'.encode())
     assert catalogue.tool("a") is None
@@ -90,8 +91,9 @@ def test_marks_are_remembered_within_bounds_and_beyond_them_nothing_is_free(cata
     assert "more tools than can be remembered" in catalogue.tool("x").problem
 
 
-@pytest.mark.parametrize("learn", ["learn", "learn_all"])
-def test_a_mark_stays_whatever_later_lists_say(catalogue, learn):
+@rows("learn", ["learn", "learn_all"])
+def test_a_mark_stays_whatever_later_lists_say(clock, learn):
+    catalogue = Catalogue(clock)
     catalogue.learn(listed("a", "b", mark={"a"}))
     getattr(catalogue, learn)(listed("a", "b"))
     assert catalogue.tool("a").policy == Policy()

@@ -6,6 +6,7 @@ import pytest
 
 from callgate.errors import Reason, Refused
 from callgate.gateway.rounds import Rounds
+from support.table import rows
 
 ACTION, CALLER = b"a" * 32, "caller"
 
@@ -45,7 +46,7 @@ def wrapped(rounds, **more):
     return state_in(rounds.wrap(question(**more), "call", ACTION, CALLER))
 
 
-@pytest.mark.parametrize("inner", ["theirs", 'ü "\\ \u2028', None])
+@rows("inner", ["theirs", 'ü "\\ \u2028', None])
 def test_a_question_of_the_server_is_wrapped_and_its_state_kept(rounds, inner):
     more = {} if inner is None else {"requestState": inner}
     state = wrapped(rounds, inputRequests={"q": {}}, **more)
@@ -54,7 +55,7 @@ def test_a_question_of_the_server_is_wrapped_and_its_state_kept(rounds, inner):
     invalid(rounds, state)
 
 
-@pytest.mark.parametrize(
+@rows(
     "reply",
     [
         b'{"id":1,"result":{"content":[{"text":"input_required"}]}}',

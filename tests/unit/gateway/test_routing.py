@@ -19,6 +19,7 @@ from callgate.gateway.routing import (
     routing_headers,
 )
 from callgate.jsonrpc import Limits, Message, parse
+from support.table import rows
 
 MODERN = "2026-07-28"
 
@@ -55,7 +56,7 @@ class TestAgreement:
         check(message(), *GOOD)
         check(message(), ("MCP-Protocol-Version", MODERN), ("Mcp-Method", " tools/call "), ("Mcp-Name", "  echo  "))
 
-    @pytest.mark.parametrize(
+    @rows(
         "headers",
         [
             (GOOD[0], ("Mcp-Method", "tools/list"), GOOD[2]),
@@ -90,9 +91,7 @@ class TestAgreement:
         check(message(envelope=False))
         check(message(envelope=False), ("MCP-Protocol-Version", "2025-11-25"))
 
-    @pytest.mark.parametrize(
-        ("version", "modern"), [(None, False), ("2025-06-18", False), (MODERN, True), ("v9", True)]
-    )
+    @rows(("version", "modern"), [(None, False), ("2025-06-18", False), (MODERN, True), ("v9", True)])
     def test_era(self, version, modern):
         headers = () if version is None else (("MCP-Protocol-Version", version),)
         assert Routing(exchange(*headers)).modern is modern
@@ -116,7 +115,7 @@ class TestValues:
         assert "\n" not in encoded
         assert decode_value(encoded) == text
 
-    @pytest.mark.parametrize("damaged", ["=?base64?ZWNobw?=", "=?base64?ZWNob===?=", "=?base64?/w==?=", "=?base64?!?="])
+    @rows("damaged", ["=?base64?ZWNobw?=", "=?base64?ZWNob===?=", "=?base64?/w==?=", "=?base64?!?="])
     def test_damaged_wrapping_is_no_text(self, damaged):
         assert decode_value(damaged) is None
 

@@ -11,6 +11,7 @@ from callgate.approval import Policy, Request
 from callgate.errors import Reason, Refused, StoreUnavailable
 from callgate.gateway import waiting
 from callgate.gateway.waiting import Beat, Decisions, End, Lobby, wait
+from support.table import rows
 
 NOW = 1_000_000
 REQUEST = Request(
@@ -80,6 +81,13 @@ def often(monkeypatch):
     monkeypatch.setattr(waiting, "_TICK_SECONDS", 0.02)
 
 
+async def asked(shelf, times):
+    """Until the store was asked so many times more."""
+    wanted = shelf.asked + times
+    while shelf.asked < wanted:
+        await asyncio.sleep(0.001)
+
+
 def waiting_for(decisions, line, place, *, token=None, closed=lambda: None):
     beat = Beat(line, token, "come and look")
     return asyncio.create_task(wait(decisions.of(REQUEST), line, place, beat, closed))
@@ -88,15 +96,15 @@ def waiting_for(decisions, line, place, *, token=None, closed=lambda: None):
 async def test_a_decision_ends_it(shelf, decisions, line):
     with Lobby().enter("vault", "caller", 1, 60) as place:
         task = waiting_for(decisions, line, place)
-        await asyncio.sleep(0.05)
+        await asked(shelf, 3)
         assert not task.done()
         shelf.request_now = replace(REQUEST, state="approved")
-        assert (await asyncio.wait_for(task, 5)).state == "approved"
+        assert (await asyncio.wait_for(task, 60)).state == "approved"
     assert line.stood_aside
     assert line.waited > 0
 
 
-@pytest.mark.parametrize(
+@rows(
     ("change", "end"),
     [
         (lambda line, _lobby, place: line.left.set(), End.LEFT),
@@ -105,35 +113,35 @@ async def test_a_decision_ends_it(shelf, decisions, line):
         (lambda _line, _lobby, place: place.answer("error"), End.ANSWERED),
     ],
 )
-async def test_other_ends(decisions, line, change, end):
-    lobby = Lobby()
+async def test_other_ends(shelf, change, end):
+    decisions, line, lobby = Decisions(shelf, lambda: NOW), Line(), Lobby()
     with lobby.enter("vault", "caller", 1, 60) as place:
         task = waiting_for(decisions, line, place)
-        await asyncio.sleep(0.03)
+        await asked(shelf, 2)
         place.answer("accept") if end is not End.ANSWERED else None
-        await asyncio.sleep(0.03)
+        await asked(shelf, 2)
         assert not task.done()
         change(line, lobby, place)
-        assert await asyncio.wait_for(task, 5) is end
+        assert await asyncio.wait_for(task, 60) is end
 
 
 async def test_time_ends_it(decisions, line):
     with Lobby().enter("vault", "caller", 1, 0.05) as place:
-        assert await asyncio.wait_for(waiting_for(decisions, line, place), 5) is End.TIME
+        assert await asyncio.wait_for(waiting_for(decisions, line, place), 60) is End.TIME
 
 
-async def test_a_closed_gate_and_a_stopping_gateway_end_it(decisions, line):
+async def test_a_closed_gate_and_a_stopping_gateway_end_it(shelf, decisions, line):
     closed = []
     with Lobby().enter("vault", "caller", 1, 60) as place:
         task = waiting_for(decisions, line, place, closed=lambda: closed[0] if closed else None)
-        await asyncio.sleep(0.03)
+        await asked(shelf, 2)
         closed.append(Refused(Reason.BLOCKED_BY_POLICY))
         with pytest.raises(Refused) as caught:
-            await asyncio.wait_for(task, 5)
+            await asyncio.wait_for(task, 60)
         assert caught.value.reason is Reason.BLOCKED_BY_POLICY
         line.stopping = True
         with pytest.raises(Refused) as caught:
-            await asyncio.wait_for(waiting_for(decisions, line, place), 5)
+            await asyncio.wait_for(waiting_for(decisions, line, place), 60)
         assert caught.value.reason is Reason.SHUTTING_DOWN
 
 
@@ -143,31 +151,30 @@ async def test_a_closed_gate_counts_before_a_decision(shelf, decisions, line):
     with Lobby().enter("vault", "caller", 1, 60) as place:
         task = waiting_for(decisions, line, place, closed=lambda: Refused(Reason.BLOCKED_BY_POLICY))
         with pytest.raises(Refused):
-            await asyncio.wait_for(task, 5)
+            await asyncio.wait_for(task, 60)
 
 
 async def test_all_who_wait_for_one_request_ask_the_store_together(shelf, decisions):
     tasks = [asyncio.create_task(decisions.of(REQUEST)) for _ in range(50)]
-    await asyncio.sleep(0.1)
-    assert shelf.asked < 30
+    await asked(shelf, 2)
+    assert shelf.asked < 10
     tasks[0].cancel()
     shelf.request_now = replace(REQUEST, state="refused")
     done = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(done[0], asyncio.CancelledError)
     assert {one.state for one in done[1:]} == {"refused"}
-    asked = shelf.asked
-    await asyncio.sleep(0.05)
-    assert shelf.asked == asked
     assert decisions._polls == {}
+    # Nobody asks any more: no task is left that could.
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_store_that_fails_for_a_moment_ends_nothing(shelf, decisions):
     shelf.broken = True
     task = asyncio.create_task(decisions.of(REQUEST))
-    await asyncio.sleep(0.05)
+    await asked(shelf, 3)
     shelf.broken = False
     shelf.request_now = replace(REQUEST, state="approved")
-    assert (await asyncio.wait_for(task, 5)).state == "approved"
+    assert (await asyncio.wait_for(task, 60)).state == "approved"
 
 
 async def test_news_of_the_store_is_followed_while_somebody_waits(shelf, monkeypatch):
@@ -180,18 +187,18 @@ async def test_news_of_the_store_is_followed_while_somebody_waits(shelf, monkeyp
 
     decisions = Decisions(shelf, lambda: NOW, watch)
     task = asyncio.create_task(decisions.of(REQUEST))
-    await asyncio.sleep(0.02)
+    await asked(shelf, 1)
     shelf.request_now = replace(REQUEST, state="approved")
     await asyncio.to_thread(told[0])
-    assert (await asyncio.wait_for(task, 5)).state == "approved"
+    assert (await asyncio.wait_for(task, 60)).state == "approved"
     assert ended == told
 
 
 async def test_a_request_whose_time_is_over_is_not_waited_for(shelf):
     decisions = Decisions(shelf, lambda: REQUEST.expires_at)
-    assert (await asyncio.wait_for(decisions.of(REQUEST), 5)).state == "waiting"
+    assert (await asyncio.wait_for(decisions.of(REQUEST), 60)).state == "waiting"
     shelf.request_now = None
-    assert await asyncio.wait_for(decisions.of(REQUEST), 5) is None
+    assert await asyncio.wait_for(decisions.of(REQUEST), 60) is None
 
 
 async def test_progress_grows_and_stays_next_to_nothing(line, monkeypatch):
@@ -206,8 +213,9 @@ async def test_progress_grows_and_stays_next_to_nothing(line, monkeypatch):
     assert line.breaths == 0
 
 
-@pytest.mark.parametrize("token", [None, True, 1.5, [], {}])
-async def test_without_a_token_there_are_only_signs_of_life(line, token):
+@rows("token", [None, True, 1.5, [], {}])
+async def test_without_a_token_there_are_only_signs_of_life(token):
+    line = Line()
     beat = Beat(line, token, "come and look")
     await beat()
     await beat()

@@ -136,7 +136,7 @@ def sha(data):
 
 
 @requirement("TP-026")
-@pytest.mark.parametrize(
+@rows(
     ("line", "label"),
     [
         ("python3 {}", "python3"),

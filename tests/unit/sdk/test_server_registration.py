@@ -35,7 +35,7 @@ def names(mcp):
 
 
 @requirement("VA-008")
-@pytest.mark.parametrize("wanted", ["any", "", "Platform", "cross_platform", "platform ", None, 5])
+@rows("wanted", ["any", "", "Platform", "cross_platform", "platform ", None, 5])
 def test_there_are_two_classes_and_no_wider_one(approval, mcp, wanted):
     with pytest.raises(ConfigError, match="is not an authenticator class"):
         approval.gate(mcp, "drop", authenticator_class=wanted)
@@ -49,7 +49,7 @@ def test_there_are_two_classes_and_no_wider_one(approval, mcp, wanted):
 
 
 @requirement("VA-005")
-@pytest.mark.parametrize(
+@rows(
     "extra", [{"required": "maybe"}, {"required": None}, {"required": "Verified"}, {"authenticatorClass": "platform"}]
 )
 def test_required_has_one_value(approval, mcp, extra):
@@ -236,7 +236,7 @@ class TestAttaching:
 class TestWhoApproves:
     """`user`: a name, a function, an asynchronous function, or the only one there is."""
 
-    @pytest.mark.parametrize("kind", ["name", "function", "coroutine"])
+    @rows("kind", ["name", "function", "coroutine"])
     async def test_each_form(self, kind):
         async def later(_ctx):
             return "alice"

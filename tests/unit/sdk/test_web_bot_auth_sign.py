@@ -43,7 +43,7 @@ def signer(key):
 
 
 @requirement("WB-028")
-@pytest.mark.parametrize("how", [{"json": BODY}, {"content": b"\x00\xff" * 5000}, {}, {"data": {"a": "b c"}}])
+@rows("how", [{"json": BODY}, {"content": b"\x00\xff" * 5000}, {}, {"data": {"a": "b c"}}])
 def test_httpx_requests_are_signed_with_their_bodies(site, signer, how):
     with httpx2.Client(auth=sign.Auth(signer)) as client:
         answer = client.post(f"{site}/echo?a=1&b=%20x", **how)
@@ -76,13 +76,13 @@ async def test_a_body_that_only_comes_later_is_not_sent_unsigned(site, signer):
             await client.post(f"{site}/echo", content=later())
 
 
-@pytest.mark.parametrize("how", [{"json": BODY}, {"data": b"\x00\xff"}, {"data": "text"}, {}])
+@rows("how", [{"json": BODY}, {"data": b"\x00\xff"}, {"data": "text"}, {}])
 def test_requests(site, signer, how):
     answer = requests.post(f"{site}/echo?a=1", auth=sign.Auth(signer), timeout=10, **how)
     assert (answer.status_code, answer.json()["agent"], answer.json()["bound"]) == (200, "alice", True)
 
 
-@pytest.mark.parametrize("how", [{"json": BODY}, {"data": b"\x00\xff"}, {"data": {"a": "b"}}, {}])
+@rows("how", [{"json": BODY}, {"data": b"\x00\xff"}, {"data": {"a": "b"}}, {}])
 async def test_aiohttp(site, signer, how):
     async with aiohttp.ClientSession(middlewares=[sign.aiohttp_middleware(signer)]) as session:
         async with session.post(f"{site}/echo?a=1", **how) as answer:

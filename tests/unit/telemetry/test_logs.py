@@ -7,6 +7,7 @@ import pytest
 
 from callgate.config import Secret
 from callgate.telemetry import logs
+from support.table import rows
 
 log = logs.get("callgate.test")
 
@@ -105,7 +106,7 @@ def test_everything_goes_to_stderr_and_nothing_to_stdout(configure, capsys):
     assert json.loads(captured.err)["event"] == "said"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("form", "stream", "pretty"),
     [
         ("auto", io.StringIO, False),
@@ -138,8 +139,8 @@ def test_pretty_is_one_line_for_people(configure):
     assert stream.getvalue()[9:] == 'info    call refused server=files note="two words" seconds=0.123457 many=[1, 2]\n'
 
 
-@pytest.mark.parametrize("hostile", ["a\nforged line", "\x1b[2Jgone", "\r", "\u202eback", "\u2028next", "\ud800"])
-@pytest.mark.parametrize("form", ["pretty", "json"])
+@rows("hostile", ["a\nforged line", "\x1b[2Jgone", "\r", "\u202eback", "\u2028next", "\ud800"])
+@rows("form", ["pretty", "json"])
 def test_a_peer_cannot_forge_a_line_or_move_the_cursor(configure, form, hostile):
     stream = configure(form=form)
     log.info("said", **{"note": hostile, hostile: 1})
@@ -183,8 +184,8 @@ SECRET_FIELDS = [
 ]
 
 
-@pytest.mark.parametrize("fields", SECRET_FIELDS)
-@pytest.mark.parametrize("form", ["pretty", "json"])
+@rows("fields", SECRET_FIELDS)
+@rows("form", ["pretty", "json"])
 def test_secrets_and_arguments_do_not_reach_the_log(configure, form, fields):
     stream = configure(form=form)
     log.error("said", **fields)
@@ -193,7 +194,7 @@ def test_secrets_and_arguments_do_not_reach_the_log(configure, form, fields):
     assert "hunter2" not in stream.getvalue()
 
 
-@pytest.mark.parametrize("form", ["pretty", "json"])
+@rows("form", ["pretty", "json"])
 def test_secrets_in_messages_and_exceptions_do_not_reach_the_log(configure, form):
     stream = configure(form=form)
     other = logging.getLogger("somebody")

@@ -9,6 +9,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from callgate.errors import ConfigError, Reason
 from callgate.telemetry import spans
+from support.table import rows
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
@@ -95,7 +96,7 @@ def test_the_text_of_an_exception_stays_out(tracer, exporter):
     assert "hunter2" not in done.to_json()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("headers", "meta"),
     [
         ({"traceparent": TRACEPARENT}, {}),
@@ -105,6 +106,7 @@ def test_the_text_of_an_exception_stays_out(tracer, exporter):
     ],
 )
 def test_the_callers_trace_goes_on(tracer, exporter, headers, meta):
+    exporter.clear()
     with tracer.call("tools/call", server="files", headers=headers, meta=meta) as span:
         sent = span.headers()["traceparent"]
     done = only(exporter)
@@ -119,8 +121,9 @@ def test_tracestate_is_passed_on(tracer):
         assert span.headers()["tracestate"] == "vendor=1"
 
 
-@pytest.mark.parametrize("bad", ["", "x", "00-0-0-0", TRACEPARENT + "x" * 1000, f"ff-{TRACE}-{PARENT}-01"])
+@rows("bad", ["", "x", "00-0-0-0", TRACEPARENT + "x" * 1000, f"ff-{TRACE}-{PARENT}-01"])
 def test_a_broken_traceparent_begins_a_new_trace(tracer, exporter, bad):
+    exporter.clear()
     with tracer.call("tools/call", server="files", headers={"traceparent": bad}):
         pass
     assert only(exporter).parent is None
@@ -164,9 +167,10 @@ def collector():
     server.server_close()
 
 
-@pytest.mark.parametrize("way", ["config", "base", "traces"])
+@rows("way", ["config", "base", "traces"])
 def test_spans_arrive_at_the_endpoint(collector, way):
     address, received = collector
+    received.clear()
     environ = {
         "config": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"},
         "base": {"OTEL_EXPORTER_OTLP_ENDPOINT": f"{address}/"},

@@ -11,10 +11,15 @@ from callgate.trust.quarantine import Seals
 from callgate.trust.service import TEXT_CHARS, TrustService
 from support.agent_sessions import HANDLE, KEY, OTHER, POISON, SEALS, furnish, hold, story, trust_over, walk
 from support.registry import requirement
+from support.table import rows
 
 
 @pytest.fixture
 async def shelf():
+    return await furnished()
+
+
+async def furnished():
     made = MemoryTrust()
     await furnish(made)
     return made
@@ -66,8 +71,9 @@ async def test_declassifying_leaves_a_record_of_who_and_why(shelf):
     assert (last.kind, last.why) == ("act", "read it [2J all")
 
 
-@pytest.mark.parametrize("note", ["", "   ", "\n\t\x00"])
-async def test_nothing_is_declassified_without_a_reason(shelf, note):
+@rows("note", ["", "   ", "\n\t\x00"])
+async def test_nothing_is_declassified_without_a_reason(note):
+    shelf = await furnished()
     trust = trust_over(shelf, witness=witness)
     await refused(trust.declassify(KEY, by="anna", note=note))
     assert (await trust.find(KEY)).label.open_world
@@ -81,8 +87,9 @@ async def test_a_held_result_is_shown_to_a_person(shelf):
     assert (view.closed, view.beyond) == ("", 0)
 
 
-@pytest.mark.parametrize("state", ["released", "dropped"])
-async def test_a_decision_is_recorded_and_made_once(shelf, state):
+@rows("state", ["released", "dropped"])
+async def test_a_decision_is_recorded_and_made_once(state):
+    shelf = await furnished()
     trust = trust_over(shelf, witness=witness)
     held = await trust.settle(HANDLE, state, by="anna", note="seen")
     assert (held.state, held.decided_by) == (state, "anna")
@@ -126,7 +133,7 @@ async def test_a_huge_reply_is_shown_in_part_and_the_rest_is_counted(shelf):
     assert view.beyond > 230_000
 
 
-@pytest.mark.parametrize("raw", [b"", b"\xff\xfe", b"[1]", b'{"result":7}', b'{"error":{"message":"x"}}', b"[" * 5_000])
+@rows("raw", [b"", b"\xff\xfe", b"[1]", b'{"result":7}', b'{"error":{"message":"x"}}', b"[" * 5_000])
 async def test_a_reply_of_any_shape_can_be_read(shelf, raw):
     held = await shelf.held(HANDLE)
     shelf._held[OTHER] = (type(held)(**{**_members(held), "handle": OTHER, "sealed": SEALS.seal(raw, OTHER)}), 1 << 60)

@@ -43,9 +43,7 @@ def test_open_world_to_external_is_blocked_and_either_alone_is_not(seed):
     assert seed.decide(facts(inside, session=READ)).effect == "allow"
 
 
-@pytest.mark.parametrize(
-    "changed", [{"destinations": ["user", "public"]}, {"destinations": ["moon"]}, {"destinations": []}]
-)
+@rows("changed", [{"destinations": ["user", "public"]}, {"destinations": ["moon"]}, {"destinations": []}])
 def test_a_tool_that_may_be_external_is(seed, changed):
     assert seed.decide(facts(tool(**changed), session=READ)).effect == "block"
     unknown = tool(unknown=["destination"])
@@ -60,7 +58,7 @@ def test_a_flagged_response_is_escalated(seed):
 
 
 @requirement("TA-060")
-@pytest.mark.parametrize(
+@rows(
     ("label", "effect"),
     [
         (tool(outcomes=["irreversible"]), "ask"),
