@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
+from sqlalchemy import text
 
 from callgate.approval.storage import Bounds
 from callgate.errors import Reason, Refused, Spent
@@ -80,9 +81,9 @@ async def test_an_unknown_challenge_is_not_used(issued):
 
 
 @requirement("VA-129")
-@pytest.mark.parametrize("late", [0, 1, MINUTE])
-async def test_expiry_is_looked_at_again_when_the_challenge_is_used(issued, late):
-    await spent(issued, Reason.CHALLENGE_EXPIRED, use(counter=9, at=challenge().expires_at + late))
+async def test_expiry_is_looked_at_again_when_the_challenge_is_used(issued):
+    for late in (0, 1, MINUTE):
+        await spent(issued, Reason.CHALLENGE_EXPIRED, use(counter=9, at=challenge().expires_at + late))
     await issued.shelf.use(use(counter=9, at=challenge().expires_at - 1))
 
 
@@ -99,10 +100,10 @@ async def test_a_revoked_or_unknown_passkey_uses_nothing(issued):
     await spent(issued, Reason.UNKNOWN_CREDENTIAL, use(counter=9))
 
 
-@pytest.mark.parametrize("counter", [5, 4, 1, 0])
 @requirement("VA-130", "VA-131")
-async def test_a_counter_that_does_not_grow_is_refused_and_never_goes_down(issued, counter):
-    await spent(issued, Reason.SIGNATURE_COUNTER_REGRESSION, use(counter=counter))
+async def test_a_counter_that_does_not_grow_is_refused_and_never_goes_down(issued):
+    for counter in (5, 4, 1, 0):
+        await spent(issued, Reason.SIGNATURE_COUNTER_REGRESSION, use(counter=counter))
     await issued.shelf.use(use(counter=6))
     assert (await issued.shelf.credential("key")).counter == 6
 
@@ -242,6 +243,9 @@ async def test_a_challenge_is_forgotten_more_than_ten_minutes_after_it_expired(i
     assert await at(ended + 10 * MINUTE + 1) is None
 
 
+OLD = "SELECT count(*) FROM challenge WHERE id LIKE 'challenge-%'"
+
+
 async def test_old_challenges_go_a_number_at_a_time(kept):
     shelf = kept.shelf
     many = Bounds(per_user=10**6, in_all=10**6)
@@ -251,6 +255,8 @@ async def test_old_challenges_go_a_number_at_a_time(kept):
     async def left():
         new = challenge("x", created_at=later, expires_at=later + MINUTE)
         await shelf.add_challenge(replace(new, id=f"at-{asyncio.get_running_loop().time()}"), many)
+        if kept.store is not None:
+            return await kept.store.read(lambda conn: conn.execute(text(OLD)).scalar_one())
         return len([number for number in range(450) if await shelf.challenge(f"challenge-{number}") is not None])
 
     counts = [await left() for _ in range(3)]

@@ -24,6 +24,8 @@ from support.shelves import (
     user,
     witness,
 )
+from support.stores import opened
+from support.table import rows
 
 
 async def refused(reason, call, *, kind=Refused):
@@ -107,14 +109,17 @@ async def test_a_challenge_used_by_a_removed_user_stays_used(shelf):
 
 
 @requirement("VA-042")
-@pytest.mark.parametrize("transports", [("usb", "hybrid"), (), ("internal", "smart-card", "ünï\x00code")])
-async def test_a_passkey_is_there_whole_after_a_restart(stored, transports):
-    whole = credential(counter=2**32 - 1, transports=transports, backed_up=True, backup_eligible=False)
-    await enrol(stored.shelf, whole)
-    await stored.store.close()
-    again = Store.open(stored.url)
-    assert await SqlShelf(again).credential("key") == whole
-    await again.close()
+async def test_a_passkey_is_there_whole_after_a_restart(url):
+    transports = (("usb", "hybrid"), (), ("internal", "smart-card", "ünï\x00code"))
+    whole = [
+        credential(f"key-{at}", counter=2**32 - 1, transports=one, backed_up=True, backup_eligible=False)
+        for at, one in enumerate(transports)
+    ]
+    async with opened(url) as store:
+        for one in whole:
+            await enrol(SqlShelf(store), one)
+    async with opened(url) as again:
+        assert [await SqlShelf(again).credential(one.id) for one in whole] == whole
 
 
 async def test_passkeys_come_oldest_first_and_revoked_ones_only_if_asked_for(shelf):
@@ -183,15 +188,17 @@ async def test_a_ticket_begins_one_registration(shelf):
     assert await shelf.registration(registration(2).challenge) is None
 
 
-@pytest.mark.parametrize("wrong", ["unknown", "expired", "of another"])
+@rows("wrong", ["unknown", "expired", "of another"])
 async def test_a_ticket_that_does_not_hold_begins_nothing(shelf, wrong):
-    for name in ("ada", "bob"):
+    ada, bob = f"ada {wrong}", f"bob {wrong}"
+    for name in (ada, bob):
         await shelf.add_user(user(name))
-    given = ticket(user="bob" if wrong == "of another" else "ada")
+    given = ticket(wrong, user=bob if wrong == "of another" else ada)
     await shelf.add_ticket(given)
     now = given.expires_at if wrong == "expired" else NOW
     secret = b"unknown" if wrong == "unknown" else given.hash
-    call = shelf.begin_registration(registration(expires_at=now + MINUTE), BOUNDS, ticket=secret, now=now)
+    begun = registration(wrong, user=ada, expires_at=now + MINUTE)
+    call = shelf.begin_registration(begun, BOUNDS, ticket=secret, now=now)
     await refused(Reason.ENROLMENT_NOT_AUTHORISED, call)
     assert (await shelf.ticket(given.hash)).used_at is None
     assert await shelf.open_registrations(now) == 0
@@ -269,21 +276,22 @@ async def test_a_registration_is_finished_once(kept):
     assert kept.witnesses == ["enrolled"]
 
 
-@pytest.mark.parametrize("wrong", ["unknown", "expired", "of another"])
+@rows("wrong", ["unknown", "expired", "of another"])
 async def test_a_registration_that_does_not_hold_enrols_nothing(kept, wrong):
-    shelf = kept.shelf
-    await shelf.add_user(user())
-    await shelf.begin_registration(registration(), BOUNDS, ticket=None, now=NOW)
+    shelf, ada = kept.shelf, f"ada {wrong}"
+    await shelf.add_user(user(ada))
+    begun = registration(wrong, user=ada)
+    await shelf.begin_registration(begun, BOUNDS, ticket=None, now=NOW)
     call = shelf.finish_registration(
-        b"unknown" if wrong == "unknown" else registration().challenge,
-        credential(user="bob" if wrong == "of another" else "ada"),
+        b"unknown" if wrong == "unknown" else begun.challenge,
+        credential(user="bob" if wrong == "of another" else ada),
         [b"code"],
         now=NOW + 5 * MINUTE if wrong == "expired" else NOW,
         witness=witness("enrolled"),
     )
     await refused(Reason.NO_PENDING_ENROLLMENT, call)
     assert list(await shelf.credentials()) == []
-    assert await shelf.recovery_codes("ada") == 0
+    assert await shelf.recovery_codes(ada) == 0
     assert kept.witnesses == []
 
 

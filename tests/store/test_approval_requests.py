@@ -22,6 +22,7 @@ from support.shelves import (
     use,
     witness,
 )
+from support.table import rows
 
 EVIDENCE = {"method": "webauthn", "response": {"id": "key", "flags": [1, None, True], "text": "\x00ü"}}
 WANTED = ("agent", "srv", "tool", b"h" * 32)
@@ -73,7 +74,7 @@ async def test_the_same_call_has_one_open_request(kept):
     assert kept.witnesses == ["opened"]
 
 
-@pytest.mark.parametrize(
+@rows(
     "difference",
     [
         {"user": "bob"},
@@ -86,7 +87,7 @@ async def test_the_same_call_has_one_open_request(kept):
 )
 async def test_another_call_has_its_own_request(shelf, difference):
     await shelf.open_request(request(1), BOUNDS)
-    assert (await shelf.open_request(request(2, **difference), BOUNDS)).id == "request-2"
+    assert (await shelf.open_request(request(difference, **difference), BOUNDS)).id == f"request-{difference}"
 
 
 async def test_an_approved_request_is_open_until_it_is_used(waiting):
@@ -180,7 +181,7 @@ async def test_what_ran_out_is_not_decided(waiting):
     await approve(waiting, at=ended - 1)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("reason", "changes"),
     [
         (Reason.CHALLENGE_UNKNOWN, {"number": 9}),
@@ -219,10 +220,10 @@ async def test_other_processes_are_told_of_a_decision(stored):
     stop = other.watch(told.set)
 
     async def tells(call):
-        await asyncio.to_thread(told.wait, 5)
+        await asyncio.to_thread(told.wait, 30)
         told.clear()
         await call
-        assert await asyncio.to_thread(told.wait, 5)
+        assert await asyncio.to_thread(told.wait, 30)
 
     await tells(stored.shelf.open_request(request(), BOUNDS))
     await tells(stored.shelf.approve_request("request-1", use(), EVIDENCE, "ada"))
