@@ -137,6 +137,7 @@ async def test_a_server_that_renames_itself_all_the_time_pushes_out_nobody_else(
     assert [found.server_id for found in await pins.servers()] == ["loud 11", "loud 10", "loud 9", "quiet"]
 
 
+@pytest.mark.verify
 async def test_five_thousand_tools_of_one_server(pins):
     tools = [tool(f"tool-{number:04}") for number in range(5000)]
     changes = await pins.saw(server(), tools, whole=True)

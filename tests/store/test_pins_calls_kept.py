@@ -22,19 +22,20 @@ async def log(url, tmp_path):
 
 
 @requirement("TP-054", "TP-079")
-@pytest.mark.parametrize("weeks", [8, 12])
-async def test_a_call_of_weeks_ago_is_found_with_the_hash_it_was_made_under(log, weeks):
+async def test_a_call_of_weeks_ago_is_found_with_the_hash_it_was_made_under(log):
     """By default; and pruning has run every week since."""
     assert Config().audit.retention_days >= 90
     await log.decided(decision(1, extra=PIN))
     log.completed(outcome(1))
     log.store.flush()
     log.catch_up()
-    for _ in range(weeks):
+    for week in range(1, 13):
         log.now[0] += WEEK
         assert await log.prune() == 0
         log.catch_up()
-    with log.store.audit_reading() as tables:
-        (found,) = reading.entries(tables, Filter(tool="read"), 10)
-    assert found.decision.extra == PIN
-    assert found.outcome == outcome(1)
+        if week < 8:
+            continue
+        with log.store.audit_reading() as tables:
+            (found,) = reading.entries(tables, Filter(tool="read"), 10)
+        assert found.decision.extra == PIN
+        assert found.outcome == outcome(1)

@@ -13,6 +13,7 @@ from callgate.store import SqlPins, Store
 from callgate.store.schema import pin as pin_table
 from support.pins import NOW, SERVER, decide, keys, pin, read, server, tool, unfit, wanted, witness
 from support.registry import requirement
+from support.table import rows
 
 
 @pytest.fixture
@@ -61,14 +62,14 @@ async def test_decisions_are_a_chain_in_order(pinned, met):
     pins = pinned.shelf
     await decide(pins, pin(met[0]), pin(met[1]), witnesses=[witness("first"), witness("second")])
     await decide(pins, pin(met[0], action="block"), witnesses=[witness("third")])
-    rows = await pins.chain()
-    assert [row.seq for row in rows] == [1, 2, 3]
-    assert await pins.chain(1) == rows[1:]
-    assert await pins.chain(1, 1) == rows[1:2]
+    linked = await pins.chain()
+    assert [row.seq for row in linked] == [1, 2, 3]
+    assert await pins.chain(1) == linked[1:]
+    assert await pins.chain(1, 1) == linked[1:2]
     assert await pins.chain(3) == []
     head = await pins.head()
-    assert (head.seq, head.mac) == (3, rows[-1].mac)
-    assert await pins.since(2) == (head, rows[2:])
+    assert (head.seq, head.mac) == (3, linked[-1].mac)
+    assert await pins.since(2) == (head, linked[2:])
     assert [found.action for found in (await read(pins)).history(SERVER, "read")] == ["approve", "block"]
     assert pinned.witnesses == ["first", "second", "third"]
 
@@ -121,9 +122,7 @@ async def test_an_older_text_that_is_still_kept_cannot_be_approved(pins, met):
     assert refused.value.reason is Reason.TOOL_CHANGED
 
 
-@pytest.mark.parametrize(
-    "unknown", [Wanted(SERVER, "never", ""), Wanted("npm:other@1", "read", ""), Wanted("", "", "")]
-)
+@rows("unknown", [Wanted(SERVER, "never", ""), Wanted("npm:other@1", "read", ""), Wanted("", "", "")])
 async def test_a_tool_that_was_never_met_cannot_be_decided_on(pins, met, unknown):
     with pytest.raises(Refused) as refused:
         await pins.decide([wanted(met[0]), unknown], Book(keys).link([pin(met[0])]))
@@ -152,16 +151,16 @@ def _shifted(pins):
     """A chain whose first row has another number than the next."""
 
     def link(head):
-        rows, end = Book(keys).link(pins)(head)
-        return [replace(row, seq=row.seq + 1) for row in rows], replace(end, seq=end.seq + 1)
+        linked, end = Book(keys).link(pins)(head)
+        return [replace(row, seq=row.seq + 1) for row in linked], replace(end, seq=end.seq + 1)
 
     return link
 
 
 def _foreign_head(pins):
     def link(head):
-        rows, end = Book(keys).link(pins)(head)
-        return rows, replace(end, mac=b"x" * 32)
+        linked, end = Book(keys).link(pins)(head)
+        return linked, replace(end, mac=b"x" * 32)
 
     return link
 
@@ -170,7 +169,7 @@ def _nothing(pins):
     return lambda _: ((), Head(0, b"", b""))
 
 
-@pytest.mark.parametrize("link", [_shifted, _foreign_head, _nothing])
+@rows("link", [_shifted, _foreign_head, _nothing])
 async def test_rows_that_do_not_follow_are_not_written(pins, met, link):
     with pytest.raises(ValueError, match="do not follow"):
         await pins.decide([], link([pin(met[0]), pin(met[1])]))
@@ -178,9 +177,9 @@ async def test_rows_that_do_not_follow_are_not_written(pins, met, link):
 
 
 async def test_a_row_that_is_no_decision_is_not_written(pins):
-    rows = [Sealed(1, b"\xc1", b"m")]
+    sealed = [Sealed(1, b"\xc1", b"m")]
     with pytest.raises(Exception, match=r"[Mm]sg|malformed|truncated|Expected"):
-        await pins.decide([], lambda _: (rows, Head(1, b"m", b"s")))
+        await pins.decide([], lambda _: (sealed, Head(1, b"m", b"s")))
     assert await pins.since() == (None, [])
 
 

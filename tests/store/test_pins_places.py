@@ -1,9 +1,9 @@
 """Places of connected servers: counted over all gateways, given back, and lost by who does not keep them."""
 
-import pytest
 from msgspec.structs import replace
 
 from support.pins import NOW, SECOND, place
+from support.table import rows
 
 MINUTE = 60 * SECOND
 
@@ -84,7 +84,7 @@ async def test_when_fewer_are_allowed_the_right_number_is_left(pins):
     assert [one.name for one in await pins.connected(NOW)] == kept
 
 
-@pytest.mark.parametrize("odd", ["a\x00b", "\udcff", "ü" * 100_000, ""], ids=["nul", "half", "long", "nothing"])
+@rows("odd", ["a\x00b", "\udcff", "ü" * 100_000, ""], ids=["nul", "half", "long", "nothing"])
 async def test_names_may_be_anything(pins, odd):
     strange = replace(place(odd), group=odd, server_id=odd, gateway=odd)
     assert await pins.connect(strange, NOW, 1)

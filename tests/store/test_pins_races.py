@@ -6,30 +6,27 @@ from collections import Counter
 from callgate.store import SqlPins, Store
 from support.pins import NOW, SERVER, decide, pin, place, race, read, server, tool, witness
 
-PROCESSES = 4
+PROCESSES = 2
 
 
 async def test_gateways_that_meet_the_same_change_are_told_of_it_once(shared_pins):
-    texts = [f"Text {number}." for number in range(10)]
-    await shared_pins.shelf.saw(server(), [tool(description=texts[0])], whole=True)
-    for number in range(1, 4):
-        jobs = [[{"do": "saw", "texts": [texts[number]]}] * 3] * PROCESSES
-        ends = await asyncio.to_thread(race, shared_pins.url, jobs)
-        told = [what for share in ends for end in share for what in end]
-        assert told == ["text"]
+    await shared_pins.shelf.saw(server(), [tool(description="Text.")], whole=True)
+    jobs = [[{"do": "saw", "texts": ["Other."]}] * 10] * PROCESSES
+    ends = await asyncio.to_thread(race, shared_pins.url, jobs)
+    assert [what for share in ends for end in share for what in end] == ["text"]
     (newest,) = await shared_pins.shelf.tools(SERVER)
-    assert newest.changes == 3
+    assert newest.changes == 1
 
 
 async def test_gateways_that_meet_a_server_for_the_first_time_do_not_trip_over_each_other(shared_pins):
     jobs = [[{"do": "saw", "texts": ["The first text."]}]] * PROCESSES
     ends = await asyncio.to_thread(race, shared_pins.url, jobs)
-    assert sorted(end for share in ends for end in share) == [[], [], [], ["new"]]
+    assert sorted(end for share in ends for end in share) == [[], ["new"]]
 
 
 async def test_reviewers_at_once_make_one_chain(shared_pins):
     await shared_pins.shelf.saw(server(), [tool(description="Text.")], whole=True)
-    jobs = [[{"do": "approve", "text": "Text."}] * 10] * PROCESSES
+    jobs = [[{"do": "approve", "text": "Text."}] * 20] * PROCESSES
     ends = await asyncio.to_thread(race, shared_pins.url, jobs)
     assert Counter(end for share in ends for end in share) == {"done": 40}
     book = await read(shared_pins.shelf)
@@ -39,7 +36,7 @@ async def test_reviewers_at_once_make_one_chain(shared_pins):
 
 async def test_places_are_counted_over_all_processes(shared_pins):
     jobs = [
-        [{"do": "connect", "name": f"{share}-{number}", "gateway": f"{share}", "most": 7} for number in range(10)]
+        [{"do": "connect", "name": f"{share}-{number}", "gateway": f"{share}", "most": 7} for number in range(20)]
         for share in range(PROCESSES)
     ]
     ends = await asyncio.to_thread(race, shared_pins.url, jobs)
@@ -77,7 +74,7 @@ async def test_others_on_the_store_are_told(shared_pins):
     stop = other.watch(lambda: loop.call_soon_threadsafe(poked.set))
     try:
         # Watching begins with one call that nothing caused.
-        await asyncio.wait_for(poked.wait(), 10)
+        await asyncio.wait_for(poked.wait(), 30)
         for act in (
             lambda: decide(pins, pin(tool())),
             lambda: pins.saw(server(), [tool(description="Other.")], whole=True),
@@ -87,7 +84,7 @@ async def test_others_on_the_store_are_told(shared_pins):
         ):
             poked.clear()
             await act()
-            await asyncio.wait_for(poked.wait(), 10)
+            await asyncio.wait_for(poked.wait(), 30)
     finally:
         stop()
         await other.close()

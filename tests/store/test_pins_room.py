@@ -53,8 +53,8 @@ async def test_versions_in_turn_are_new_once(pins):
             assert [one.what for one in changes] == ([] if round_ else ["new"])
 
 
-async def test_a_version_with_a_decision_stays_and_so_does_its_record(pins):
-    bounds = Bounds(versions=2)
+async def test_a_version_with_a_decision_stays_and_so_does_its_record(pinned):
+    pins, bounds = pinned.shelf, Bounds(versions=2)
     await flap(pins, [0], bounds=bounds)
     approved = big(0, server_id="evil@0")
     await decide(pins, pin(approved, lineage="evil"), witnesses=[witness("approved")])
@@ -62,10 +62,6 @@ async def test_a_version_with_a_decision_stays_and_so_does_its_record(pins):
     assert await met(pins) == ["evil@8", "evil@7", "evil@0"]
     assert [found.raw for found in await pins.tools("evil@0")] == [approved.raw]
     assert (await read(pins)).pin("evil@0", "read").raw == approved.raw
-
-
-async def test_audit_of_a_decision_stays(pinned):
-    await test_a_version_with_a_decision_stays_and_so_does_its_record(pinned.shelf)
     assert pinned.witnesses == ["approved"]
 
 

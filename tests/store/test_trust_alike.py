@@ -72,7 +72,7 @@ def running(tmp_path_factory):
     loop.close()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches)
 def test_a_store_and_memory_come_to_the_same(running, given_batches):
     stored, loop = running

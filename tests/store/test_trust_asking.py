@@ -24,6 +24,12 @@ class Database:
             raise self.error
         return found
 
+    async def was_asked(self):
+        """Until a question is under way."""
+        async with asyncio.timeout(30):
+            while not self.asked:
+                await asyncio.sleep(0)
+
 
 async def test_those_who_come_together_are_asked_for_together():
     database = Database()
@@ -37,10 +43,10 @@ async def test_who_comes_while_a_question_is_under_way_gets_an_answer_of_after()
     asking = Asking(database.ask)
     database.slow.clear()
     first = asyncio.create_task(asking.version("a"))
-    await asyncio.sleep(0.01)
+    await database.was_asked()
     database.versions["a"] = 5
     second = asyncio.create_task(asking.version("a"))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
     database.slow.set()
     assert (await first, await second) == (1, 5)
     assert len(database.asked) == 2
@@ -51,13 +57,12 @@ async def test_who_gives_up_takes_no_other_with_it():
     asking = Asking(database.ask)
     database.slow.clear()
     first, second = (asyncio.create_task(asking.version("a")) for _ in range(2))
-    await asyncio.sleep(0.01)
+    await database.was_asked()
     first.cancel()
-    await asyncio.sleep(0.01)
-    database.slow.set()
-    assert await second == 1
     with pytest.raises(asyncio.CancelledError):
         await first
+    database.slow.set()
+    assert await second == 1
 
 
 async def test_a_question_that_fails_fails_for_all_and_the_next_does_not():

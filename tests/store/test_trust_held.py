@@ -6,6 +6,7 @@ import pytest
 
 from callgate.errors import Reason, Refused, Spent
 from callgate.trust import keeping
+from support.table import rows
 from support.trusts import LATER, NOW, result
 
 
@@ -27,15 +28,16 @@ async def test_of_a_dropped_result_nothing_is_left_to_read(trust):
     assert await trust.held("cgq_one") == dropped
 
 
-@pytest.mark.parametrize("first", ["released", "dropped"])
-@pytest.mark.parametrize("second", ["released", "dropped"])
+@rows("first", ["released", "dropped"])
+@rows("second", ["released", "dropped"])
 async def test_the_first_decision_stands(trust, first, second):
-    await trust.hold(result(), LATER)
-    before = await trust.settle("cgq_one", first, "ada", NOW)
+    handle = f"cgq_{first}_{second}"
+    await trust.hold(result(handle), LATER)
+    before = await trust.settle(handle, first, "ada", NOW)
     with pytest.raises(Spent) as spent:
-        await trust.settle("cgq_one", second, "eve", NOW + 1)
+        await trust.settle(handle, second, "eve", NOW + 1)
     assert spent.value.reason is Reason.APPROVAL_DECIDED
-    assert await trust.held("cgq_one") == before
+    assert await trust.held(handle) == before
 
 
 async def test_of_many_who_decide_at_once_one_does(trust):
@@ -58,12 +60,12 @@ async def test_a_result_whose_time_is_over_is_not_released(trust):
     assert await trust.held("cgq_one") is None
 
 
-@pytest.mark.parametrize("handle", ["cgq_other", "", "nul \x00", "half \ud800", "x" * 5000])
-async def test_a_handle_that_nobody_has_is_nothing(trust, handle):
+async def test_a_handle_that_nobody_has_is_nothing(trust):
     await trust.hold(result(), LATER)
-    assert await trust.held(handle) is None
-    with pytest.raises(Spent):
-        await trust.settle(handle, "released", "ada", NOW)
+    for handle in ("cgq_other", "", "nul \x00", "half \ud800", "x" * 5000):
+        assert await trust.held(handle) is None, handle
+        with pytest.raises(Spent):
+            await trust.settle(handle, "released", "ada", NOW)
 
 
 async def test_a_state_that_is_none_is_refused(trust):

@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from callgate.store import SqlTrust, Store, migrate
 from callgate.trust.memory import MemoryTrust
+from support.table import rows
 from support.trusts import KEY, NOW, add
 
 
@@ -29,7 +30,7 @@ def shelf(store):
     return SqlTrust(store)
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@rows("kind", ["memory", "sqlite"])
 async def test_the_version_is_there_at_once(shelf, kind):
     one = shelf if kind == "sqlite" else MemoryTrust()
     assert one.peek(KEY) == 0

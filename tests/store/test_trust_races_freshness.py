@@ -20,7 +20,7 @@ def start(tmp_path):
 
 def test_what_one_read_the_other_knows_at_its_next_call(start):
     first, second = start(), start()
-    for number in range(60):
+    for number in range(20):
         one, other = (first, second) if number % 2 else (second, first)
         one.reads(f"word{number}x")
         known, overflowed = other.knows(f"word{number}x")

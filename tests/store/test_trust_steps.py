@@ -5,6 +5,7 @@ import pytest
 from callgate.errors import Refused
 from callgate.trust import keeping
 from callgate.trust.model import DataLabel, Traced
+from support.table import rows
 from support.trusts import HOUSE, KEY, LATER, NOW, add, step
 
 WHOLE = step(
@@ -37,13 +38,14 @@ async def test_steps_are_read_from_where_one_stopped(trust):
     assert await trust.steps(KEY, limit=0) == []
 
 
-@pytest.mark.parametrize("keep", [0, 1, 3, 40])
+@rows("keep", [0, 1, 3, 40])
 async def test_only_the_newest_are_remembered(trust, keep):
-    await trust.open(KEY, "stdio", NOW, 0)
+    key = f"{keep}"
+    await trust.open(key, "stdio", NOW, 0)
     for number in range(75):
-        await add(trust, step=step(label=HOUSE), keep=keep)
+        await add(trust, key, step=step(label=HOUSE), keep=keep)
         if number in (0, 2, 40, 74):
-            found = await trust.steps(KEY)
+            found = await trust.steps(key)
             kept = [one.seq for one in found if one.memory]
             assert kept == [one.seq for one in found][max(0, len(found) - keep) :]
             assert all(one.label == HOUSE for one in found)
