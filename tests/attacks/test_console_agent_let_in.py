@@ -6,6 +6,7 @@ import pytest
 
 from callgate.agents.apikeys import ApiKeys
 from support.console import whole_console
+from support.table import rows
 
 CONFIG = '[agents.api_keys]\nenabled = true\n[agents.known.shop]\ndirectory = "https://shop.example"\n'
 SHOP = "https://shop.example/.well-known/http-message-signatures-directory"
@@ -38,7 +39,7 @@ async def assert_untouched(console, key):
     assert [(one.id, one.revoked_at) for one in await console.rooms.agents.keys()] == [(key.id, None)]
 
 
-@pytest.mark.parametrize("name", ["bert", "vera"])
+@rows("name", ["bert", "vera"])
 async def test_by_who_may_only_approve_or_look(console, key, name):
     person = console.people[name]
     for path, body in acts(key).items():
@@ -73,7 +74,7 @@ async def test_with_a_signature_for_another_agent(console, key):
     await assert_untouched(console, key)
 
 
-@pytest.mark.parametrize(
+@rows(
     "headers",
     [{"x-callgate-csrf": "guessed"}, {"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}],
     ids=str,
@@ -112,7 +113,7 @@ async def test_a_key_of_another_agent_under_this_ones_name(console, key):
     await assert_untouched(console, key)
 
 
-@pytest.mark.parametrize(
+@rows(
     "url",
     ["https://evil.example/", "http://169.254.169.254/latest/meta-data", "file:///etc/passwd", f"{SHOP}#", "static"],
 )
@@ -121,7 +122,7 @@ async def test_an_address_that_nobody_named_is_not_fetched(console, url):
     assert (answer.status, answer.reason) == (409, "page_outdated")
 
 
-@pytest.mark.parametrize(
+@rows(
     "body",
     [
         {"agent": "two words"},

@@ -13,6 +13,7 @@ from callgate.trust.policy import Policy
 from support.console import whole_console
 from support.past_calls import NO_MAIL, RULES
 from support.policies import rule
+from support.table import rows
 
 SAVE = "/policy/save"
 LOOSER = '[[rules]]\nname = "anything"\neffect = "allow"\noverride = ["stranger-decides"]\nwhen = "tool.egress"\n'
@@ -62,7 +63,7 @@ def assert_untouched(file, text=RULES):
     assert [one.name for one in file.parent.iterdir() if one.name.startswith((".rules", "rules.toml."))] == []
 
 
-@pytest.mark.parametrize("name", ["bert", "vera"])
+@rows("name", ["bert", "vera"])
 async def test_by_who_may_only_approve_or_look(console, file, name):
     person = console.people[name]
     for path, sent in (
@@ -99,7 +100,7 @@ async def test_with_a_signature_for_other_rules(console, file):
     assert (await console.post(SAVE, signed, anna)).reason == "page_outdated"
 
 
-@pytest.mark.parametrize(
+@rows(
     "headers",
     [
         {"x-callgate-csrf": "guessed"},
@@ -196,8 +197,13 @@ async def test_the_backup_does_not_follow_a_link(console, file, tmp_path):
     assert (tmp_path / "rules.toml.bak").read_text() == RULES
 
 
-@pytest.mark.parametrize("what", ["a folder", "a pipe", "gone", "read-only", "in a read-only folder", "no text"])
+@rows("what", ["a folder", "a pipe", "gone", "read-only", "in a read-only folder", "no text"])
 async def test_a_file_that_is_not_to_be_written(console, file, what):
+    if file.is_dir():
+        file.rmdir()
+    else:
+        file.unlink(missing_ok=True)
+    file.write_text(RULES)
     if what == "read-only":
         file.chmod(0o444)
     elif what == "in a read-only folder":

@@ -8,6 +8,7 @@ from callgate.console.cards import key_of, seen_of
 from support.agent_sessions import HANDLE
 from support.console import whole_console
 from support.reviewing import FILES_ID
+from support.table import rows
 
 ROLE = {"role": "operator", "before": "approver"}
 
@@ -54,7 +55,7 @@ async def everything(console):
     return people, states, held.state, passkeys
 
 
-@pytest.mark.parametrize("name", ["bert", "vera"])
+@rows("name", ["bert", "vera"])
 async def test_by_address(console, name):
     person, before = console.people[name], await everything(console)
     signed, plain = await acts(console)

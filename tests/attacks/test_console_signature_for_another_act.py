@@ -6,6 +6,7 @@ from callgate.console.cards import key_of, seen_of
 from support.agent_sessions import HANDLE
 from support.console import whole_console
 from support.reviewing import FILES_ID
+from support.table import rows
 
 OFF = "/switch/off"
 ROLE = {"role": "viewer", "before": "approver"}
@@ -67,9 +68,7 @@ async def test_a_session_and_its_token_alone(console):
     assert await console.approvals.shelf.user("eve") is None
 
 
-@pytest.mark.parametrize(
-    "bend", [{"uv": False}, {"tamper_signature": True}, {"origin": "http://localhost:6666"}], ids=str
-)
+@rows("bend", [{"uv": False}, {"tamper_signature": True}, {"origin": "http://localhost:6666"}], ids=str)
 async def test_a_signature_that_does_not_hold(console, bend):
     anna = console.people["anna"]
     answer = await console.act("/tools/approve", await decisions(console), anna, **bend)

@@ -24,22 +24,20 @@ def test_credentials_end_at_the_gateway(target):
 
 
 def test_authorization_travels_on_only_where_configured(tmp_path):
-    with hostile_server() as trusted, hostile_server() as other:
-        tables = {"trusted": {"url": trusted.url, "forward_authorization": True}, "other": {"url": other.url}}
+    with hostile_server() as trusted, hostile_server() as other, hostile_server() as ours:
+        tables = {
+            "trusted": {"url": trusted.url, "forward_authorization": True},
+            "other": {"url": other.url},
+            # What the operator configured takes the place of the client's.
+            "ours": {"url": ours.url, "headers": {"Authorization": "Bearer ours"}, "forward_authorization": True},
+        }
         with serving(tmp_path, tables) as gateway:
             for name in tables:
-                assert call(gateway.port, "ls", path=f"/servers/{name}/mcp", headers=CREDENTIALS).status == 200
-        assert trusted.requests[0].headers["authorization"] == "Bearer client-secret"
-        assert trusted.requests[0].head.count(b"client-secret") == 1
-        assert b"client-secret" not in other.requests[0].head
-
-
-def test_configured_headers_take_the_place_of_the_clients(tmp_path):
-    with hostile_server() as upstream:
-        table = {"url": upstream.url, "headers": {"Authorization": "Bearer ours"}, "forward_authorization": True}
-        with serving(tmp_path, {"one": table}) as gateway:
-            assert call(gateway.port, "ls", headers=CREDENTIALS).status == 200
-        assert [v for k, v in upstream.requests[0].fields if k == "authorization"] == ["Bearer ours"]
+                assert call(gateway.port, "good", path=f"/servers/{name}/mcp", headers=CREDENTIALS).status == 200
+        assert trusted.calls[0].headers["authorization"] == "Bearer client-secret"
+        assert trusted.calls[0].head.count(b"client-secret") == 1
+        assert b"client-secret" not in other.calls[0].head
+        assert [value for name, value in ours.calls[0].fields if name == "authorization"] == ["Bearer ours"]
 
 
 def test_cookies_of_a_server_do_not_reach_the_client(target):

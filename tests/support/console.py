@@ -41,13 +41,18 @@ HTML: Final = {"accept": "text/html"}
 
 
 class Clock:
-    """The time of day, which a test can move on."""
+    """The time of day, which a test can move on, or stop."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
+        self._stopped: float | None = None
+
+    def stop(self) -> None:
+        """From now on only a test moves it."""
+        self._stopped = time.time()
 
     def __call__(self) -> float:
-        return time.time() + self.ahead
+        return (time.time() if self._stopped is None else self._stopped) + self.ahead
 
 
 class _Server(uvicorn.Server):
