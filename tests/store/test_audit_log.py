@@ -62,7 +62,7 @@ async def test_decision_and_outcome_are_paired(log):
 async def test_the_running_sequencer_brings_records_into_the_tree(log):
     await log.start()
     await log.decided(decision(1))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while (now := await asyncio.to_thread(head, log)) is None or now.size < 1:
             await asyncio.sleep(0.02)
     log.completed(outcome(1))
@@ -72,23 +72,25 @@ async def test_the_running_sequencer_brings_records_into_the_tree(log):
     assert (report.records, report.pending) == (2, 0)
 
 
-@pytest.mark.parametrize("count", [0, 1, 128, 129, 700])
-def test_any_number_of_records_integrates_and_verifies(log, count):
-    fill(log, count)
-    assert log.catch_up() == 2 * count
-    report = check(log)
-    assert (report.size, report.records, report.pending) == (2 * count, 2 * count, 0)
-    assert log.catch_up() == 0
+def test_any_number_of_records_integrates_and_verifies(log):
+    before = 0
+    for count in (0, 1, 128, 129, 500):
+        fill(log, count - before, first=before + 1)
+        assert log.catch_up() == 2 * (count - before)
+        report = check(log)
+        assert (report.size, report.records, report.pending) == (2 * count, 2 * count, 0)
+        assert log.catch_up() == 0
+        before = count
 
 
 def test_the_tree_grows_the_same_in_small_steps_and_at_once(log, monkeypatch):
     monkeypatch.setattr("callgate.audit.sequencer.BATCH", 7)
-    fill(log, 300)
+    fill(log, 100)
     log.catch_up()
-    assert check(log).records == 600
+    assert check(log).records == 200
     with log.store.reading() as conn:
         mapping = conn.execute(select(audit_leaf).order_by(audit_leaf.c.leaf)).all()
-    assert [leaf for leaf, _ in mapping] == list(range(600))
+    assert [leaf for leaf, _ in mapping] == list(range(200))
 
 
 def test_two_sequencers_do_not_get_in_each_others_way(log, url, tmp_path):

@@ -7,6 +7,7 @@ from callgate.audit.searching import Search, search
 from callgate.audit.storage import Counted, Filter
 from callgate.store.approval_counts import asked_by_hour
 from support.auditing import START, decision, open_log, outcome
+from support.table import rows
 
 HOUR = 3_600_000
 FIRST = START // HOUR
@@ -41,7 +42,7 @@ async def test_pages_follow_each_other_both_ways(log):
     assert numbers(back) == numbers(second)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("wanted", "found"),
     [
         (Filter(text="50%_OFF"), [12, 8, 4]),

@@ -20,7 +20,7 @@ def turn(log, on, note=""):
     set_block(log.store, Block(on=on, at=1, by="alice", note=note), log.admin(action, "alice"))
 
 
-async def until(condition, seconds=5.0):
+async def until(condition, seconds=30.0):
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.01)
@@ -78,12 +78,15 @@ async def test_a_store_that_fails_makes_it_stale_and_comes_back(log, monkeypatch
     await switch.start()
     working = log.store.read
 
+    tried = []
+
     async def broken(query):
+        tried.append(query)
         raise RuntimeError("boom")
 
     monkeypatch.setattr(log.store, "read", broken)
     now[0] = STALE_SECONDS + 1
-    await asyncio.sleep(0.6)
+    await until(lambda: len(tried) > 1)
     assert switch.stale
     monkeypatch.setattr(log.store, "read", working)
     await until(lambda: not switch.stale)

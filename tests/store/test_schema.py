@@ -1,7 +1,5 @@
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from sqlalchemy import inspect, text
 from callgate.errors import ConfigError, StoreTooNew, StoreTooOld, StoreUnavailable
 from callgate.store import Store, migrate
 from callgate.store.schema import HEAD, VERSIONS, metadata
+from support.racing import started
 from support.table import rows
 
 posix = pytest.mark.skipif(os.name == "nt", reason="modes are a POSIX idea")
@@ -93,14 +92,11 @@ def test_a_failed_upgrade_leaves_the_store_as_it_was(url):
     store.close_sync()
 
 
-def test_many_processes_create_one_store_at_once(url):
-    script = "import sys; from callgate.store import Store; Store.open(sys.argv[1], busy_seconds=20).close_sync()"
-    started = [
-        subprocess.Popen([sys.executable, "-c", script, url], stderr=subprocess.PIPE, text=True) for _ in range(4)
-    ]
-    for process in started:
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode == 0, errors
+def test_many_processes_create_one_store_at_once(url, tmp_path):
+    script = "import sys; from callgate.store import Store; Store.open(sys.argv[1], busy_seconds=60).close_sync()"
+    for process in [started(script, tmp_path, url) for _ in range(4)]:
+        process.communicate(timeout=100)
+        assert process.returncode == 0
     store = Store.open(url)
     with store.reading() as conn:
         assert conn.execute(text("SELECT count(*) FROM alembic_version")).scalar_one() == 1
