@@ -7,17 +7,16 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
-
-import pytest
 
 from callgate.gateway.routing import encode_value
 from callgate.pinning.model import PENDING_TOOL
 from support.nursery import Forked
 from support.raw import SECONDS, ask, streaming
 from support.sessions import META, VERSION, Guest, message
+from support.table import Test, rows
 
 T = TypeVar("T")
 ERAS: Final = ("legacy", "modern")
@@ -39,9 +38,23 @@ WAYS: Final = [Way(front, era, server) for front in ("serve", "wrap") for era in
 # Each front, era and kind of server at least once.
 FEW: Final = [Way("serve", "modern", "web"), Way("serve", "legacy", "pipe"), Way("wrap", "legacy", "web")]
 FEW_SERVED: Final = FEW[:2]
-all_ways: Final = pytest.mark.parametrize("way", WAYS, ids=[way.text for way in WAYS])
-few_ways: Final = pytest.mark.parametrize("way", FEW, ids=[way.text for way in FEW])
-served_ways: Final = pytest.mark.parametrize("way", WAYS[:4], ids=[way.text for way in WAYS[:4]])
+
+
+def over_ways(ways: Sequence[Way]) -> Callable[[Test], Test]:
+    """A table with a row for each of these ways."""
+    return rows("way", ways, ids=[way.text for way in ways])
+
+
+# Each front with each era and each kind of server, and each era with each kind of server.
+PAIRED: Final = [
+    Way("serve", "legacy", "web"),
+    Way("serve", "modern", "pipe"),
+    Way("wrap", "legacy", "pipe"),
+    Way("wrap", "modern", "web"),
+]
+all_ways: Final = over_ways(PAIRED)
+few_ways: Final = over_ways(FEW)
+served_ways: Final = over_ways(WAYS[:4])
 
 
 def until(true: Callable[[], T], what: str, seconds: float = SECONDS) -> T:
@@ -110,7 +123,10 @@ class Visitor:
     def until_open(self, *tools: str) -> None:
         """Wait until calls pass: a decision of another process takes a moment to get around."""
         for tool in tools:
-            until(lambda tool=tool: self.reason(tool) == "", f"{tool} can be called")  # type: ignore[misc]
+            deadline = time.monotonic() + SECONDS
+            while (answer := self.call(tool)).get("error") is not None:
+                assert time.monotonic() < deadline, f"{tool} was never open: {answer}"
+                time.sleep(0.02)
 
     def until_closed(self, tool: str, reason: str) -> None:
         """Wait until a call is refused for this reason."""
