@@ -28,6 +28,7 @@ from callgate.config import load
 from callgate.gateway.places import places
 from callgate.keyring import CHECKPOINT, SEAL, Keyring
 from callgate.pinning.listing import Listing, Reader
+from callgate.pinning.model import PENDING_TOOL
 from callgate.pinning.settings import Settings
 from callgate.pinning.sighting import sighting
 from callgate.store import SqlPins, Store
@@ -179,6 +180,12 @@ class Gateway(Running):
         for server in servers:
             list_tools(self.url(server))
         approve_listed(self.config)
+        # A decision of another process takes a moment to get around.
+        deadline = time.monotonic() + START_SECONDS
+        for server in servers:
+            while PENDING_TOOL in list_tools(self.url(server)):
+                assert time.monotonic() < deadline, f"the gateway never heard that the tools of {server} are approved"
+                time.sleep(0.02)
 
 
 def list_tools(url: str) -> list[str]:
