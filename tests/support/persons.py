@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -39,19 +39,20 @@ class Person:
 
     async def waiting(self, tool: str | None = None) -> Request:
         """The request that waits for this person, once there is one."""
+        return await self._once(lambda one: tool in (None, one.tool))
+
+    async def waiting_for(self, identity: str) -> Request:
+        """The waiting request of the call with this argument, once there is one."""
+        return await self._once(lambda one: json.loads(one.canonical).get("id") == identity)
+
+    async def _once(self, wanted: Callable[[Request], bool]) -> Request:
         deadline = time.monotonic() + SECONDS
         while True:
-            found = await self.approvals.shelf.requests(self.name, states=("waiting",))
-            mine = [one for one in found if tool in (None, one.tool)]
+            mine = [one for one in await self.open_requests() if wanted(one)]
             if mine:
                 return mine[0]
             assert time.monotonic() < deadline, "nobody was asked"
             await asyncio.sleep(0.02)
-
-    async def waiting_for(self, identity: str) -> Request:
-        """The waiting request of the call with this argument."""
-        (found,) = [one for one in await self.open_requests() if json.loads(one.canonical).get("id") == identity]
-        return found
 
     async def approve(self, request: Request | None = None) -> Request:
         """Sign on the page."""
@@ -59,8 +60,9 @@ class Person:
         issued = await self.approvals.page_challenge(request)
         return await self.approvals.approve(request.id, self.evidence(issued.result), by=self.name)
 
-    async def refuse(self, note: str = "not today") -> Request:
-        return await self.approvals.refuse((await self.waiting()).id, by=self.name, note=note)
+    async def refuse(self, note: str = "not today", request: Request | None = None) -> Request:
+        request = request or await self.waiting()
+        return await self.approvals.refuse(request.id, by=self.name, note=note)
 
     async def open_requests(self) -> list[Request]:
         return list(await self.approvals.shelf.requests(self.name, states=("waiting",)))

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-SECONDS: Final = 20.0
+from support.nursery import CALLGATE, Forked
+
+SECONDS: Final = 60.0
 JSON_HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
 
@@ -166,7 +168,8 @@ def raw_stdio_argv(directory: Path, answers: Sequence[bytes] = ()) -> list[str]:
 @contextlib.contextmanager
 def piped(argv: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
     """A process with pipes for stdin and stdout; it is ended with the block."""
-    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    start = Forked if argv[0] == CALLGATE else subprocess.Popen
+    process: subprocess.Popen[bytes] = start(list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
     try:

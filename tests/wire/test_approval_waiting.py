@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import itertools
 import json
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,24 +19,25 @@ from support.persons import MARK, ApprovalSite, approval_site, http_vault, perso
 from support.raw import SECONDS, ask, piped, streaming
 from support.registry import requirement
 from support.sessions import Guest, events, until
+from support.table import rows
 
-ERAS = ("legacy", "modern")
-SERVERS = ("web", "pipe")
-both_eras = pytest.mark.parametrize("era", ERAS)
-both_servers = pytest.mark.parametrize("server", SERVERS)
+both_eras = rows("era", ["legacy", "modern"])
+both_servers = rows("server", ["web", "pipe"])
+each_once = rows(("server", "era"), [("web", "legacy"), ("pipe", "modern")])
+_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovalSite]:
     """Waiting ends soon: what is left then is what these tests look at."""
-    with approval_site(tmp_path_factory.mktemp("short"), approval={"park_seconds": 0.6}) as running:
+    with approval_site(tmp_path_factory.mktemp("short"), approval={"park_seconds": 0.1}) as running:
         yield running
 
 
-@pytest.fixture
-def patient(tmp_path: object) -> Iterator[ApprovalSite]:
-    """One that a test may close, block or stop."""
-    with approval_site(tmp_path) as running:
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovalSite]:
+    """Waiting does not end by itself. No test stops this one, and each calls with an id of its own."""
+    with approval_site(tmp_path_factory.mktemp("patient")) as running:
         yield running
 
 
@@ -46,6 +47,23 @@ def talkative(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovalSite
     directory = tmp_path_factory.mktemp("talkative")
     with approval_site(directory, "events", servers_approval={"tools": ["grow"]}) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovalSite]:
+    """Nobody is asked about more than three calls."""
+    approval = {"park_seconds": 0, "pending_per_user": 3}
+    with approval_site(tmp_path_factory.mktemp("small"), approval=approval) as running:
+        yield running
+
+
+def fresh() -> str:
+    return f"r{next(_numbers)}"
+
+
+def arrivals(site: ApprovalSite, server: str, identity: str) -> int:
+    """How many calls with this argument reached the server."""
+    return sum(call["params"]["arguments"].get("id") == identity for call in site.vault(server).calls)
 
 
 def reason(answer: dict) -> str:
@@ -71,12 +89,13 @@ async def test_the_error_names_the_page_and_an_approval_lets_the_same_call_throu
     client = Guest.arrive(site.gateway.url(server), era)
     vault = site.vault(server)
     before = len(vault.calls)
-    arguments = {"id": f"{server}-{era}", "n": 1}
+    identity = fresh()
+    arguments = {"id": identity, "n": 1}
     told = await aside(client.call, "wipe", **arguments)
     assert told["error"]["code"] == -32001
     assert reason(told) == "missing_evidence"
     page = told["error"]["data"]["approval"]
-    request = await site.person.waiting()
+    request = await site.person.waiting_for(identity)
     assert page["request"] == request.id
     assert page["url"] == f"http://localhost:{site.gateway.port}/approve/{request.id}"
     assert page["url"] in told["error"]["message"]
@@ -96,116 +115,130 @@ async def test_the_error_names_the_page_and_an_approval_lets_the_same_call_throu
     assert reason(again) == "missing_evidence"
     assert again["error"]["data"]["approval"]["request"] != request.id
     assert len(vault.calls) == before + 1
-    for waiting in await site.person.open_requests():
-        await site.person.approvals.refuse(waiting.id, by="test", note="")
 
 
 @both_servers
 async def test_an_approval_is_for_the_session_that_asked(site, server):
     one, other = (Guest.arrive(site.gateway.url(server), "legacy") for _ in range(2))
-    reached = len(site.vault(server).calls)
-    assert reason(await aside(one.call, "wipe", id="mine")) == "missing_evidence"
-    await site.person.approve()
-    assert reason(await aside(other.call, "wipe", id="mine")) == "missing_evidence"
-    assert len(site.vault(server).calls) == reached
-    assert ran(await aside(one.call, "wipe", id="mine")) == "wipe"
-    for waiting in await site.person.open_requests():
-        await site.person.approvals.refuse(waiting.id, by="test", note="")
+    identity = fresh()
+    assert reason(await aside(one.call, "wipe", id=identity)) == "missing_evidence"
+    await site.person.approve(await site.person.waiting_for(identity))
+    assert reason(await aside(other.call, "wipe", id=identity)) == "missing_evidence"
+    assert arrivals(site, server, identity) == 0
+    assert ran(await aside(one.call, "wipe", id=identity)) == "wipe"
+
+
+@contextlib.contextmanager
+def parked(client: Guest, identity: str, rpc_id: int = 1) -> Iterator[http.client.HTTPResponse]:
+    """The stream of a call that waits for a person by now."""
+    params = {"name": "wipe", "arguments": {"id": identity}}
+    body, headers = client.body("tools/call", params, rpc_id), client.headers("tools/call", params)
+    with streaming(client.url, body, headers) as response:
+        assert response.status == 200
+        assert response.headers["content-type"] == "text/event-stream"
+        assert response.read1() == b": waiting for a person\n\n"
+        yield response
 
 
 @both_eras
-async def test_two_calls_at_once_share_an_approval_that_lets_one_through(patient, era):
-    client = Guest.arrive(patient.gateway.url("web"), era)
-    tasks = [asyncio.create_task(aside(client.call, "wipe", rpc_id=number, id="x")) for number in range(5)]
-    request = await patient.person.waiting()
-    await asyncio.sleep(0.3)
-    assert [one.id for one in await patient.person.open_requests()] == [request.id]
-    await patient.person.approve(request)
-    answers = await asyncio.gather(*tasks)
+async def test_calls_that_wait_together_share_an_approval_that_lets_one_through(patient, era):
+    client, identity = Guest.arrive(patient.gateway.url("web"), era), fresh()
+    with contextlib.ExitStack() as stack:
+        streams = [stack.enter_context(parked(client, identity, number)) for number in range(5)]
+        request = await patient.person.waiting_for(identity)
+        assert [one.id for one in await patient.person.open_requests()] == [request.id]
+        await patient.person.approve(request)
+        answers = [events(await aside(one.read))[-1] for one in streams]
     assert sum("result" in answer for answer in answers) == 1
     assert {reason(answer) for answer in answers if "error" in answer} == {"approval_expired"}
-    assert len(patient.vault("web").calls) == 1
+    assert arrivals(patient, "web", identity) == 1
 
 
 @both_eras
 async def test_the_record_of_the_call_holds_the_approval(patient, era):
-    client = Guest.arrive(patient.gateway.url("web"), era)
-    task = asyncio.create_task(aside(client.call, "wipe", id="x"))
-    request = await patient.person.approve()
-    answer = await task
-    assert ran(answer) == "wipe"
-    patient.gateway.stop()
-    (record,) = patient.decisions
+    client, identity = Guest.arrive(patient.gateway.url("web"), era), fresh()
+    task = asyncio.create_task(aside(client.call, "wipe", id=identity))
+    request = await patient.person.approve(await patient.person.waiting_for(identity))
+    assert ran(await task) == "wipe"
+    used = await patient.person.approvals.shelf.request(request.id)
+    assert used.state == "used"
+    (record,) = [one for one in patient.decisions if one["call"] == used.call]
     approval = record["extra"]["approval"]
     assert (record["verdict"], approval["request"], approval["user"]) == ("allow", request.id, "ann")
     assert approval["credential"] == (await patient.person.approvals.shelf.credentials("ann"))[0].id
     assert approval["assertion"]["signature"]
-    used = await patient.person.approvals.shelf.request(request.id)
-    assert (used.state, used.call) == ("used", record["call"])
 
 
 @both_eras
 @both_servers
 async def test_a_client_that_leaves_ends_the_wait_and_finds_its_request_again(patient, server, era):
-    client = Guest.arrive(patient.gateway.url(server), era)
-    params = {"name": "wipe", "arguments": {"id": "x"}}
-    with streaming(client.url, client.body("tools/call", params), client.headers("tools/call", params)) as response:
-        assert response.status == 200
-        assert response.headers["content-type"] == "text/event-stream"
-        request = await patient.person.waiting()
-        assert response.read1() == b": waiting for a person\n\n"
-    until(lambda: patient.decisions)
-    assert patient.decisions[0]["verdict"] == "refuse"
+    client, identity = Guest.arrive(patient.gateway.url(server), era), fresh()
+    before = len(patient.decisions)
+    with parked(client, identity):
+        request = await patient.person.waiting_for(identity)
+    until(lambda: len(patient.decisions) > before)
+    assert patient.decisions[before]["verdict"] == "refuse"
     await patient.person.approve(request)
-    assert ran(await aside(client.call, "wipe", id="x")) == "wipe"
-    assert len(patient.vault(server).calls) == 1
+    assert ran(await aside(client.call, "wipe", id=identity)) == "wipe"
+    assert arrivals(patient, server, identity) == 1
 
 
 @both_servers
 async def test_a_call_that_is_taken_back_gets_no_answer(patient, server):
-    client = Guest.arrive(patient.gateway.url(server), "legacy")
-    task = asyncio.create_task(aside(client.request, "tools/call", {"name": "wipe", "arguments": {"id": "x"}}, 7))
-    await patient.person.waiting()
-    stranger = Guest.arrive(patient.gateway.url(server), "legacy")
+    client, identity = Guest.arrive(patient.gateway.url(server), "legacy"), fresh()
     cancel = {"requestId": 7, "reason": "changed my mind"}
-    stranger.request("notifications/cancelled", cancel, None)
-    client.request("notifications/cancelled", {"requestId": "7"}, None)
-    await asyncio.sleep(0.2)
-    assert not task.done()
-    assert client.request("notifications/cancelled", cancel, None).status == 202
-    reply = await task
-    assert events(reply.body) == []
-    seen = [m["params"] for m in patient.vault(server).received if m.get("method") == "notifications/cancelled"]
-    assert cancel not in [one for one in seen if one.get("requestId") == 7][1:]
-    assert patient.vault(server).calls == []
+    with parked(client, identity, 7) as stream:
+        await patient.person.waiting_for(identity)
+        assert client.request("notifications/cancelled", cancel, None).status == 202
+        assert events(await aside(stream.read)) == []
+    assert cancel not in cancellations(patient, server)
+    assert arrivals(patient, server, identity) == 0
 
 
-@both_eras
 @both_servers
+async def test_nobody_takes_back_the_call_of_another(patient, server):
+    client, identity = Guest.arrive(patient.gateway.url(server), "legacy"), fresh()
+    with parked(client, identity, 8) as stream:
+        request = await patient.person.waiting_for(identity)
+        stranger = Guest.arrive(patient.gateway.url(server), "legacy")
+        assert stranger.request("notifications/cancelled", {"requestId": 8}, None).status == 202
+        # Nor is the text of a number that number.
+        assert client.request("notifications/cancelled", {"requestId": "8"}, None).status == 202
+        # They have been dealt with: both are at the server.
+        until(lambda: {8, "8"} <= {one["requestId"] for one in cancellations(patient, server)})
+        await patient.person.approve(request)
+        assert ran(events(await aside(stream.read))[-1]) == "wipe"
+
+
+def cancellations(site: ApprovalSite, server: str) -> list[dict]:
+    return [one["params"] for one in site.vault(server).received if one.get("method") == "notifications/cancelled"]
+
+
+@each_once
 async def test_the_kill_switch_ends_every_wait(patient, server, era):
-    client = Guest.arrive(patient.gateway.url(server), era)
-    task = asyncio.create_task(aside(client.call, "wipe", id="x"))
-    request = await patient.person.waiting()
-    store = patient.store
-    set_block(store, Block(on=True, at=1, by="test"), None)
-    assert reason(await task) == "blocked_by_policy"
-    # What is approved while it is on stays unused.
-    await patient.person.approve(request)
-    assert reason(await aside(client.call, "wipe", id="x")) == "blocked_by_policy"
-    assert patient.vault(server).calls == []
-    set_block(store, Block(on=False, at=2, by="test"), None)
+    client, identity = Guest.arrive(patient.gateway.url(server), era), fresh()
+    task = asyncio.create_task(aside(client.call, "wipe", id=identity))
+    request = await patient.person.waiting_for(identity)
+    set_block(patient.store, Block(on=True, at=1, by="test"), None)
+    try:
+        assert reason(await task) == "blocked_by_policy"
+        # What is approved while it is on stays unused.
+        await patient.person.approve(request)
+        assert reason(await aside(client.call, "wipe", id=identity)) == "blocked_by_policy"
+        assert arrivals(patient, server, identity) == 0
+    finally:
+        set_block(patient.store, Block(on=False, at=2, by="test"), None)
     until(lambda: "result" in client.call("look"))
-    assert ran(await aside(client.call, "wipe", id="x")) == "wipe"
+    assert ran(await aside(client.call, "wipe", id=identity)) == "wipe"
 
 
-@both_eras
-async def test_a_gateway_that_stops_says_so_to_who_waits(patient, era):
-    client = Guest.arrive(patient.gateway.url("web"), era)
-    task = asyncio.create_task(aside(client.call, "wipe", id="x"))
-    await patient.person.waiting()
-    assert patient.gateway.stop() == 0
-    assert reason(await task) == "shutting_down"
-    assert patient.vault("web").calls == []
+def test_a_gateway_that_stops_says_so_to_who_waits(tmp_path):
+    with approval_site(tmp_path) as site:
+        old, new = (Guest.arrive(site.gateway.url("web"), era) for era in ("legacy", "modern"))
+        with parked(old, "x") as one, parked(new, "y") as two:
+            assert site.gateway.stop() == 0
+            assert [reason(events(stream.read())[-1]) for stream in (one, two)] == ["shutting_down"] * 2
+        assert site.vault("web").calls == []
 
 
 @both_eras
@@ -243,11 +276,11 @@ async def test_an_answer_of_the_server_that_is_no_reply_becomes_an_error_on_the_
 
 @both_eras
 async def test_a_client_that_takes_no_stream_is_answered_as_it_can_be(patient, era):
-    client = Guest.arrive(patient.gateway.url("pipe"), era)
-    params = {"name": "wipe", "arguments": {"id": "x"}}
+    client, identity = Guest.arrive(patient.gateway.url("pipe"), era), fresh()
+    params = {"name": "wipe", "arguments": {"id": identity}}
     headers = client.headers("tools/call", params) | {"Accept": "application/json"}
     task = asyncio.create_task(aside(ask, client.url, client.body("tools/call", params), headers))
-    await patient.person.approve()
+    await patient.person.approve(await patient.person.waiting_for(identity))
     reply = await task
     assert reply.header("content-type") == "application/json"
     assert ran(json.loads(reply.body)) == "wipe"
@@ -280,14 +313,15 @@ async def test_with_several_people_one_has_to_be_named(tmp_path):
 
 @requirement("VA-178")
 @both_eras
-def test_nobody_is_asked_more_than_they_can_look_at(tmp_path, era):
-    with approval_site(tmp_path, approval={"park_seconds": 0, "pending_per_user": 3}) as site:
-        client = Guest.arrive(site.gateway.url("web"), era)
-        told = [client.call("wipe", id=str(number)) for number in range(5)]
-        assert [reason(one) for one in told] == ["missing_evidence"] * 3 + ["approval_limit"] * 2
-        # The same call is the same request, and takes no further place.
-        assert client.call("wipe", id="0")["error"]["data"]["approval"] == told[0]["error"]["data"]["approval"]
-        assert site.vault("web").calls == []
+async def test_nobody_is_asked_more_than_they_can_look_at(small, era):
+    client = Guest.arrive(small.gateway.url("web"), era)
+    told = [client.call("wipe", id=str(number)) for number in range(5)]
+    assert [reason(one) for one in told] == ["missing_evidence"] * 3 + ["approval_limit"] * 2
+    # The same call is the same request, and takes no further place.
+    assert client.call("wipe", id="0")["error"]["data"]["approval"] == told[0]["error"]["data"]["approval"]
+    assert small.vault("web").calls == []
+    for request in await small.person.open_requests():
+        await small.person.refuse(request=request)
 
 
 def test_tools_that_a_reload_lists_need_a_person_from_then_on(tmp_path):
@@ -363,55 +397,60 @@ def wrapping(site: ApprovalSite, server: str) -> Iterator[Pipe]:
 
 @both_servers
 async def test_over_stdio_a_waiting_call_holds_nobody_up(patient, server):
+    identity = fresh()
     with wrapping(patient, server) as pipe:
-        pipe.call("wipe", 1, id="x")
+        pipe.call("wipe", 1, id=identity)
         for number in range(2, 6):
             pipe.call("look", number, id=str(number))
         pipe.send("tools/list", {}, 6)
         answers = [await aside(pipe.read) for _ in range(5)]
         assert sorted(answer["id"] for answer in answers) == [2, 3, 4, 5, 6]
-        await patient.person.approve()
+        await patient.person.approve(await patient.person.waiting_for(identity))
         answer = await aside(pipe.read)
         assert (answer["id"], ran(answer)) == (1, "wipe")
 
 
 @both_servers
 async def test_over_stdio_a_waiting_call_can_be_taken_back(patient, server):
+    identity = fresh()
+    before, passed = len(patient.decisions), len(cancellations(patient, server))
     with wrapping(patient, server) as pipe:
-        pipe.call("wipe", 1, id="x")
+        pipe.call("wipe", 1, id=identity)
         # At once: it must not overtake what it cancels.
         pipe.send("notifications/cancelled", {"requestId": 1}, None)
         pipe.call("look", 2)
         assert (await aside(pipe.read))["id"] == 2
-        until(lambda: patient.decisions)
-        await asyncio.sleep(0.1)
+        until(lambda: any(one["verdict"] == "refuse" for one in patient.decisions[before:]))
         pipe.call("look", 3)
         assert (await aside(pipe.read))["id"] == 3
         # The id is free again, and the request is still there.
-        pipe.call("wipe", 1, id="x")
-        await patient.person.approve()
+        pipe.call("wipe", 1, id=identity)
+        await patient.person.approve(await patient.person.waiting_for(identity))
         answer = await aside(pipe.read)
         assert (answer["id"], ran(answer)) == (1, "wipe")
-    assert "notifications/cancelled" not in patient.vault(server).methods()
+    assert len(cancellations(patient, server)) == passed
 
 
 async def test_over_stdio_a_client_that_closes_its_end_is_told_of_the_page(patient):
+    identity = fresh()
     with piped(patient.wrap_argv("pipe")) as process:
         pipe = Pipe(process)
         pipe.greet()
-        pipe.call("wipe", 1, id="x")
-        await patient.person.waiting()
+        pipe.call("wipe", 1, id=identity)
+        await patient.person.waiting_for(identity)
         process.stdin.close()
         answer = await aside(pipe.read)
         assert reason(answer) == "missing_evidence"
         url = answer["error"]["data"]["approval"]["url"]
         assert url.startswith("http://localhost:")
-    assert patient.vault("pipe").calls == []
+    assert arrivals(patient, "pipe", identity) == 0
 
 
 async def test_wrap_shows_the_page_on_a_port_of_its_own_to_this_machine_only(patient):
+    identity = fresh()
     with wrapping(patient, "pipe") as pipe:
-        pipe.send("tools/call", {"name": "wipe", "arguments": {"id": "x"}, "_meta": {"progressToken": "t"}}, 1)
+        params = {"name": "wipe", "arguments": {"id": identity}, "_meta": {"progressToken": "t"}}
+        pipe.send("tools/call", params, 1)
         told = await aside(pipe.read)
         assert told["params"]["progressToken"] == "t"
         url = told["params"]["message"].rpartition(" ")[2]
@@ -428,7 +467,7 @@ async def test_wrap_shows_the_page_on_a_port_of_its_own_to_this_machine_only(pat
         # The page itself is for whoever signs in.
         assert await aside(look, host) == (401, "text/html")
         assert await aside(look, "evil.example") == (403, "application/json")
-        await patient.person.approve()
+        await patient.person.approve(await patient.person.waiting_for(identity))
         while "result" not in (answer := await aside(pipe.read)):
             assert answer["method"] == "notifications/progress"
         assert ran(answer) == "wipe"
@@ -436,10 +475,11 @@ async def test_wrap_shows_the_page_on_a_port_of_its_own_to_this_machine_only(pat
 
 async def test_over_stdio_many_calls_wait_side_by_side(patient):
     with wrapping(patient, "pipe") as pipe:
-        for number in range(10):
-            pipe.call("wipe", number, id=str(number))
-        for _ in range(10):
-            await patient.person.approve()
+        calls = [fresh() for _ in range(10)]
+        for number, identity in enumerate(calls):
+            pipe.call("wipe", number, id=identity)
+        for identity in calls:
+            await patient.person.approve(await patient.person.waiting_for(identity))
         answers = [await aside(pipe.read) for _ in range(10)]
         assert sorted(answer["id"] for answer in answers) == list(range(10))
         assert all(ran(answer) == "wipe" for answer in answers)
@@ -464,9 +504,7 @@ def test_a_parked_call_holds_only_the_bytes_that_it_has(tmp_path):
         waiting = []
         for number, guest in enumerate(guests):
             waiting.append(pool.submit(chunked, guest, number))
-            while len(asyncio.run(site.person.open_requests())) <= number:
-                assert not waiting[-1].done(), waiting[-1].result()
-                time.sleep(0.02)
+            asyncio.run(site.person.waiting_for(str(number)))
         for _ in guests:
             asyncio.run(site.person.approve())
         assert all(ran(events(one.result(SECONDS))[-1]) == "wipe" for one in waiting)
