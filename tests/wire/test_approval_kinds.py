@@ -18,10 +18,20 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from callgate.sdk.authenticators.software import Unattended
 from callgate.sdk.client import ApprovalClient, Done
 from support.clients import PATIENCE
-from support.persons import MARK, WAYS, ApprovalSite, approval_site
+from support.persons import MARK, ApprovalSite, approval_site
 from support.registry import requirement
+from support.table import rows
 
-ERAS = ("legacy", LATEST_MODERN_VERSION)
+# Each pair of front, transport behind it and era is met once.
+each_way = rows(
+    ("way", "era"),
+    [
+        ("web", "legacy"),
+        ("pipe", LATEST_MODERN_VERSION),
+        ("wrap-web", LATEST_MODERN_VERSION),
+        ("wrap-pipe", "legacy"),
+    ],
+)
 _numbers = itertools.count(1)
 
 
@@ -40,7 +50,8 @@ class Caller:
         self.asked: list[types.ElicitRequestURLParams] = []
         self.completed: list[str] = []
         self.progress: list[tuple[float, str | None]] = []
-        self._action = action
+        # What the client answers when it is asked.
+        self.action = action
         callback = {} if action is None else {"elicitation_callback": self._elicit}
         self.client = Client(
             site.transport(way),
@@ -54,7 +65,7 @@ class Caller:
     async def _elicit(self, _context: object, params: types.ElicitRequestParams) -> types.ElicitResult:
         assert isinstance(params, types.ElicitRequestURLParams)
         self.asked.append(params)
-        return types.ElicitResult(action=self._action)
+        return types.ElicitResult(action=self.action)
 
     async def _message(self, message: object) -> None:
         if isinstance(message, types.ElicitCompleteNotification):
@@ -87,13 +98,15 @@ def arrivals(site: ApprovalSite, way: str, identity: str) -> list[dict]:
     return [call["params"] for call in site.vault(way).calls if call["params"]["arguments"].get("id") == identity]
 
 
-both_eras = pytest.mark.parametrize("era", ERAS)
-every_way = pytest.mark.parametrize("way", WAYS)
+async def refusal(task: asyncio.Task) -> MCPError:
+    with pytest.raises(MCPError) as caught:
+        await task
+    assert caught.value.error.data["reason"] == "approval_refused"
+    return caught.value
 
 
 @requirement("VA-002", "VA-003")
-@both_eras
-@every_way
+@each_way
 async def test_a_client_that_does_the_ceremony_gets_its_call_through(site, way, era):
     identity = fresh()
     signing = Unattended(site.person.key)
@@ -115,8 +128,7 @@ async def test_a_client_that_does_the_ceremony_gets_its_call_through(site, way, 
 
 
 @requirement("VA-022", "VA-141")
-@both_eras
-@every_way
+@each_way
 async def test_a_client_that_could_do_the_ceremony_and_does_not_is_refused_at_once(site, way, era):
     identity = fresh()
     async with calling(site, way, era, extensions=[advertise(MARK, {})]) as caller:
@@ -129,75 +141,46 @@ async def test_a_client_that_could_do_the_ceremony_and_does_not_is_refused_at_on
     assert await site.person.open_requests() == []
 
 
-@both_eras
-@every_way
-async def test_a_client_that_opens_urls_is_sent_to_the_page_and_its_call_goes_on(site, way, era):
-    identity = fresh()
+@each_way
+async def test_a_client_that_opens_urls_is_sent_to_the_page(site, way, era):
+    approved, refused, declined, cancelled = (fresh() for _ in range(4))
     async with calling(site, way, era, action="accept") as caller:
-        task = caller.call("wipe", id=identity)
-        request = await site.person.approve()
+        task = caller.call("wipe", id=approved)
+        request = await site.person.approve(await site.person.waiting_for(approved))
         assert said(await task) == "wipe"
-    (asked,) = caller.asked
-    assert asked.url.endswith(f"/approve/{request.id}")
-    assert "://localhost:" in asked.url
-    assert "://" not in asked.message
-    assert len(arrivals(site, way, identity)) == 1
-    if era == "legacy":
-        assert asked.elicitation_id == request.id
-        assert caller.completed == [request.id]
+        (asked,) = caller.asked
+        assert asked.url.endswith(f"/approve/{request.id}")
+        assert "://localhost:" in asked.url
+        assert "://" not in asked.message
+        if era == "legacy":
+            assert asked.elicitation_id == request.id
+            assert caller.completed == [request.id]
+
+        task = caller.call("wipe", id=refused)
+        await site.person.refuse("not on a Friday", await site.person.waiting_for(refused))
+        assert "not on a Friday" in (await refusal(task)).error.message
+
+        # A no in the client ends the request.
+        for caller.action, identity in (("decline", declined), ("cancel", cancelled)):
+            await refusal(caller.call("wipe", id=identity))
+        assert await site.person.open_requests() == []
+    assert [len(arrivals(site, way, one)) for one in (approved, refused, declined, cancelled)] == [1, 0, 0, 0]
 
 
-@both_eras
-@every_way
-async def test_a_refusal_on_the_page_reaches_a_client_that_opens_urls(site, way, era):
-    identity = fresh()
-    async with calling(site, way, era, action="accept") as caller:
-        task = caller.call("wipe", id=identity)
-        await site.person.refuse("not on a Friday")
-        with pytest.raises(MCPError) as caught:
-            await task
-    assert caught.value.error.data["reason"] == "approval_refused"
-    assert "not on a Friday" in caught.value.error.message
-    assert arrivals(site, way, identity) == []
-
-
-@pytest.mark.parametrize("action", ["decline", "cancel"])
-@both_eras
-@every_way
-async def test_a_no_in_the_client_ends_the_request(site, way, era, action):
-    identity = fresh()
-    async with calling(site, way, era, action=action) as caller:
-        with pytest.raises(MCPError) as caught:
-            await caller.call("wipe", id=identity)
-    assert caught.value.error.data["reason"] == "approval_refused"
-    assert arrivals(site, way, identity) == []
-    assert await site.person.open_requests() == []
-
-
-@both_eras
-@every_way
-async def test_a_client_that_knows_nothing_waits_and_its_call_goes_on(site, way, era):
-    identity = fresh()
+@each_way
+async def test_a_client_that_knows_nothing_waits(site, way, era):
+    approved, refused = fresh(), fresh()
     async with calling(site, way, era) as caller:
-        task = caller.call("wipe", id=identity)
-        request = await site.person.approve()
+        task = caller.call("wipe", id=approved)
+        request = await site.person.approve(await site.person.waiting_for(approved))
         assert said(await task) == "wipe"
-    assert caller.asked == []
-    assert len(arrivals(site, way, identity)) == 1
-    values = [value for value, _ in caller.progress]
-    assert values
-    assert values == sorted(set(values))
-    assert request.id in caller.progress[0][1]
+        assert caller.asked == []
+        values = [value for value, _ in caller.progress]
+        assert values
+        assert values == sorted(set(values))
+        assert request.id in caller.progress[0][1]
 
-
-@both_eras
-@every_way
-async def test_a_refusal_on_the_page_reaches_a_client_that_knows_nothing(site, way, era):
-    identity = fresh()
-    async with calling(site, way, era) as caller:
-        task = caller.call("wipe", id=identity)
-        await site.person.refuse("no")
-        with pytest.raises(MCPError) as caught:
-            await task
-    assert caught.value.error.data["reason"] == "approval_refused"
-    assert arrivals(site, way, identity) == []
+        task = caller.call("wipe", id=refused)
+        await site.person.refuse("no", await site.person.waiting_for(refused))
+        await refusal(task)
+    assert [len(arrivals(site, way, one)) for one in (approved, refused)] == [1, 0]
