@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 WORKERS ?= 2
+# Compiled tests are kept, also where the environment says otherwise: collecting them costs half the time.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup demo browser test verify lint conformance bench docs screenshots requirements lock clean
 
