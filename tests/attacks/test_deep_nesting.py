@@ -1,19 +1,19 @@
 """The attacker nests so deeply that a reader runs out of stack, or of time."""
 
-import pytest
+from support.table import rows
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":%b}}}'
 
 
-@pytest.mark.parametrize("depth", [101, 1_000, 100_000, 1_000_000])
-@pytest.mark.parametrize("pair", [(b"[", b"]"), (b'{"a":', b"}")])
+@rows("depth", [101, 1_000, 100_000, 1_000_000])
+@rows("pair", [(b"[", b"]"), (b'{"a":', b"}")])
 def test_too_deep_is_refused(target, depth, pair):
     middle = pair[0] * depth + b"1" + pair[1] * depth
     got = target.refused(CALL % middle)
     assert (got.status, got.reason) == (400, "too_deep")
 
 
-@pytest.mark.parametrize("depth", [100_000, 1_000_000])
+@rows("depth", [100_000, 1_000_000])
 def test_too_deep_and_never_closed(target, depth):
     assert target.refused(b"[" * depth).status == 400
     assert target.refused(b'{"a":' * depth).status == 400

@@ -1,13 +1,12 @@
 """A page's own name is made to point at 127.0.0.1: the browser then calls the gateway and says so in Host only."""
 
-import pytest
-
 from support.hostile import call_message, head, status_of
+from support.table import rows
 
 CALL = call_message("rm")
 
 
-@pytest.mark.parametrize(
+@rows(
     "host",
     [
         "evil.example",
@@ -45,11 +44,11 @@ def test_the_host_of_the_target_does_not_count(target):
     assert bodies == []
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
+@rows("method", ["GET", "DELETE"])
 def test_other_methods(target, method):
     assert target.reasons(b"", {"host": "evil.example"}, method=method)[::2] == (403, "host_not_allowed")
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/nowhere"])
+@rows("path", ["/metrics", "/nowhere"])
 def test_other_places(target, path):
     assert target.refused(b"", {"host": "evil.example"}, method="GET", path=path).status == 403

@@ -1,6 +1,6 @@
 """The attacker names a key twice: the gate would check the first call, the server run the second."""
 
-import pytest
+from support.table import rows
 
 INVALID_REQUEST, INVALID_PARAMS = -32600, -32602
 
@@ -22,18 +22,18 @@ INNER = {
 }
 
 
-@pytest.mark.parametrize("which", OUTER)
+@rows("which", OUTER)
 def test_twice_in_the_message(target, which):
     assert target.reasons(OUTER[which]) == (400, INVALID_REQUEST, "duplicate_key")
 
 
-@pytest.mark.parametrize("which", INNER)
+@rows("which", INNER)
 def test_twice_in_the_call(target, which):
     body = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":%b}' % INNER[which]
     assert target.reasons(body) == (400, INVALID_PARAMS, "duplicate_key")
 
 
-@pytest.mark.parametrize("which", INNER)
+@rows("which", INNER)
 def test_twice_in_a_call_of_a_batch(target, which):
     good = b'{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"ls"}}'
     body = b'[%b,{"jsonrpc":"2.0","id":7,"method":"tools/call","params":%b}]' % (good, INNER[which])

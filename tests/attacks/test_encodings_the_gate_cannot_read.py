@@ -3,12 +3,12 @@
 import gzip
 import zlib
 
-import pytest
+from support.table import rows
 
 BODY = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rm","arguments":{}}}'
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-7", "utf-8-sig"])
+@rows("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-7", "utf-8-sig"])
 def test_another_encoding(target, encoding):
     body = BODY.replace("rm", "r+m").encode(encoding) if encoding == "utf-7" else BODY.encode(encoding)
     if encoding == "utf-7":
@@ -16,14 +16,12 @@ def test_another_encoding(target, encoding):
     assert target.reasons(body)[2] == "parse_error"
 
 
-@pytest.mark.parametrize(
-    ("name", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("br", bytes), ("GZIP", bytes)]
-)
+@rows(("name", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("br", bytes), ("GZIP", bytes)])
 def test_a_compressed_body(target, name, pack):
     assert target.reasons(pack(BODY.encode()), {"content-encoding": name})[::2] == (415, "unsupported_media_type")
 
 
-@pytest.mark.parametrize(
+@rows(
     "kind",
     [
         "application/json; charset=utf-16",
@@ -41,9 +39,7 @@ def test_a_charset_or_type_that_another_reader_would_follow(target, kind):
     assert target.reasons(BODY.encode(), {"content-type": kind})[::2] == (415, "unsupported_media_type")
 
 
-@pytest.mark.parametrize(
-    "body", [b"\xff\xfe", b"\x00" + BODY.encode(), BODY.encode() + b"\x00", BODY.encode() * 2, b"", b" "]
-)
+@rows("body", [b"\xff\xfe", b"\x00" + BODY.encode(), BODY.encode() + b"\x00", BODY.encode() * 2, b"", b" "])
 def test_bytes_around_the_message(target, body):
     assert target.reasons(body)[2] == "parse_error"
 

@@ -1,9 +1,8 @@
 """A stream whose events a careless reader would cut elsewhere than a client: one reply each, and the record says so."""
 
-import pytest
-
 from support.hostile import answer, call, reply, until
 from support.records import calls_of
+from support.table import rows
 
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
 STREAMS = {
@@ -16,7 +15,7 @@ STREAMS = {
 }
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@rows("name", STREAMS)
 def test_the_client_gets_one_reply_and_the_record_says_result(target, name):
     def behave(peer, request):
         peer.send(answer(STREAMS[name].replace(b"%b", reply(request.id)), kind="text/event-stream"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support import table
 from support.toolroom import entry, sqlite
 
 CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -20,7 +21,11 @@ SEND = entry("send_email", "Sends a mail.", CLOSED)
 @pytest.fixture
 def room(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    made = sqlite(tmp_path, capsys)
+    return fresh_room(tmp_path, capsys)
+
+
+def fresh_room(folder, capsys):
+    made = sqlite(folder, capsys)
     made.met("evil", FACT, OTHER)
     made.met("mail", READ, SEND)
     return made
@@ -41,7 +46,7 @@ def held(room):
     return {row["tool"] for row in room.json("tools", "list") if row["held"]}
 
 
-@pytest.mark.parametrize(
+@table.rows(
     ("tools", "parted"),
     [
         (("fact", "read_mail"), "evil, mail"),
@@ -49,7 +54,9 @@ def held(room):
         (("fact", "read_mail", "send_email"), "evil"),
     ],
 )
-def test_a_part_of_a_server_is_not_the_server(room, tools, parted):
+def test_a_part_of_a_server_is_not_the_server(tmp_path, monkeypatch, capsys, tools, parted):
+    monkeypatch.chdir(tmp_path)
+    room = fresh_room(tmp_path, capsys)
     said = approve(room, *tools)
     assert f"that the file leaves out: {parted}." in said
     assert "Reviewed together" not in said

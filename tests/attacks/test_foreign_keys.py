@@ -2,7 +2,7 @@
 
 import shutil
 import sqlite3
-import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +11,11 @@ from callgate.cli import run
 from callgate.errors import KeyringError
 from callgate.keyring import CHECKPOINT, SEAL, Keyring
 from callgate.store import Store, read_block
+from support import nursery
 from support.auditing import fill, open_log
 from support.gateway import serving, write_config
 from support.hostile import assert_works, hostile_server
-from support.nursery import CALLGATE
+from support.table import rows
 
 
 @pytest.fixture
@@ -44,27 +45,28 @@ def store_url(tmp_path):
     return f"sqlite:///{tmp_path / 'store.db'}"
 
 
-def rows(url):
+def count(url):
     with sqlite3.connect(url.removeprefix("sqlite:///")) as conn:
         found = conn.execute("SELECT count(*) FROM audit_record").fetchone()[0]
     conn.close()
     return found
 
 
-@pytest.mark.parametrize(
+@rows(
     "words", [["block-all", "off"], ["keys", "rotate"], ["keys", "rotate", "seal"], ["keys", "export"],
               ["audit", "prune", "--days", "1"], ["audit", "verify"], ["audit", "checkpoint"]],
 )  # fmt: skip
-@pytest.mark.parametrize("others", [False, True], ids=["no keys", "another log's keys"])
-def test_a_command_with_other_keys_writes_nothing(elsewhere, log, store_url, tmp_path, words, others, capsys):
-    keys = tmp_path / "keys"
+@rows("others", [False, True], ids=["no keys", "another log's keys"])
+def test_a_command_with_other_keys_writes_nothing(elsewhere, log, store_url, words, others, capsys):
+    keys = Path(store_url.removeprefix("sqlite:///")).with_name("keys")
+    shutil.rmtree(keys, ignore_errors=True)
     if others:
         Keyring(keys, environ={}).make(SEAL, CHECKPOINT)
-    before = rows(store_url), sorted(keys.glob("*"))
+    before = count(store_url), sorted(keys.glob("*"))
     assert run([*words, "--store", store_url]) == 1
     said = capsys.readouterr().err
     assert "store.keys_dir" in said or "keys folder" in said
-    assert (rows(store_url), sorted(keys.glob("*"))) == before
+    assert (count(store_url), sorted(keys.glob("*"))) == before
     assert verify.verify(log.store, log.keyring).records == 6
 
 
@@ -76,7 +78,7 @@ def test_the_switch_turned_on_with_other_keys_is_on_and_leaves_the_log_whole(els
     assert verify.verify(log.store, log.keyring).records == 6
 
 
-@pytest.mark.parametrize("name", [SEAL, CHECKPOINT])
+@rows("name", [SEAL, CHECKPOINT])
 def test_one_foreign_key_is_enough_to_be_refused(log, store_url, tmp_path, name):
     mixed = tmp_path / "mixed"
     shutil.copytree(log.keyring.directory, mixed)
@@ -113,8 +115,7 @@ def test_a_gateway_whose_keys_were_moved_away_does_not_start(tmp_path):
         with serving(tmp_path, servers) as gateway:
             assert_works(gateway.port)
         (tmp_path / "keys").rename(tmp_path / "lost")
-        argv = [CALLGATE, "serve", "-c", str(write_config(tmp_path, servers))]
-        started = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=30)
+        started = nursery.run([nursery.CALLGATE, "serve", "-c", str(write_config(tmp_path, servers))])
         assert started.returncode == 1
         assert "store.keys_dir" in started.stderr
         assert not (tmp_path / "keys").exists()

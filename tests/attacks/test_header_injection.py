@@ -3,7 +3,7 @@
 import pytest
 
 from support.gateway import Gateway, serving, write_config
-from support.hostile import call, call_message, hostile_server, post
+from support.hostile import call, call_message, hostile_server
 from support.table import rows
 
 
@@ -26,15 +26,17 @@ def test_such_a_value_is_refused_at_the_start(tmp_path, value):
             Gateway(config, {"TRICKY": value})
 
 
-def test_a_plain_value_arrives_as_it_is(tmp_path):
-    with hostile_server() as upstream:
+def test_a_plain_value_arrives_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRICKY", "a b,c")
+    with hostile_server(tools=["ls"]) as upstream:
         table = {"url": upstream.url, "headers": {"x-key": "k-${TRICKY}"}}
-        with serving(tmp_path, {"one": table}, env={"TRICKY": "a b,c"}) as gateway:
-            assert call(gateway.port, "ls", headers={"x-key": "the client's own"}).status == 200
-            assert [pair for pair in upstream.requests[0].fields if pair[0] == "x-key"] == [("x-key", "k-a b,c")]
+        with serving(tmp_path, {"one": table}) as gateway:
+            assert "result" in call(gateway.port, "ls", headers={"x-key": "the client's own"}).json
+            assert upstream.requests[-1].tool == "ls"
+            assert [pair for pair in upstream.requests[-1].fields if pair[0] == "x-key"] == [("x-key", "k-a b,c")]
 
 
-@pytest.mark.parametrize("value", [b"a\x0bb", b"\x7f", b"a\x01"])
+@rows("value", [b"a\x0bb", b"\x7f", b"a\x01"])
 def test_control_characters_of_a_client_do_not_reach_the_server(target, value):
     before = len(target.upstream.requests)
     lines = (
@@ -48,9 +50,11 @@ def test_control_characters_of_a_client_do_not_reach_the_server(target, value):
 
 def test_a_header_value_in_a_url_is_only_a_url(tmp_path):
     """User information in the address becomes a header; line ends in it stay encoded."""
-    with hostile_server() as upstream:
+    with hostile_server(tools=["ls"]) as upstream:
         url = upstream.url.replace("http://", "http://us%0d%0ax-injected:1:pa%0d%0ass@")
         with serving(tmp_path, {"one": {"url": url}}) as gateway:
-            assert post(gateway.port, call_message("ls")).status == 200
-            assert "x-injected" not in upstream.requests[0].headers
-            assert upstream.requests[0].headers["authorization"].startswith("Basic ")
+            assert "result" in call(gateway.port, "ls").json
+            assert upstream.tools == ["ls"]
+            for request in upstream.requests:
+                assert "x-injected" not in request.headers
+                assert request.headers["authorization"].startswith("Basic ")

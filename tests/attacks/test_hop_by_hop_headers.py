@@ -1,9 +1,8 @@
 """The attacker names headers in Connection, which a relay has to drop, or sends ones meant for the relay itself."""
 
-import pytest
-
 from support.gateway import serving
 from support.hostile import answer, call, call_message, head, hostile_server, reply, status_of
+from support.table import rows
 
 CALL = call_message("ls")
 HOP = [
@@ -25,14 +24,12 @@ def sent(target, *lines):
     return target.upstream.requests[before]
 
 
-@pytest.mark.parametrize("line", HOP + ABOUT_US)
+@rows("line", HOP + ABOUT_US)
 def test_what_is_for_the_relay_ends_there(target, line):
     assert line.partition(":")[0] not in sent(target, "connection: close", line).headers
 
 
-@pytest.mark.parametrize(
-    "connection", ["connection: close, x-a", "connection: X-A, close", "connection: x-a\r\nconnection: close"]
-)
+@rows("connection", ["connection: close, x-a", "connection: X-A, close", "connection: x-a\r\nconnection: close"])
 def test_what_connection_names_ends_there_too(target, connection):
     request = sent(target, connection, "x-a: 1", "x-b: 2")
     assert "x-a" not in request.headers
@@ -41,16 +38,16 @@ def test_what_connection_names_ends_there_too(target, connection):
 
 
 def test_connection_cannot_take_away_what_the_operator_configured(tmp_path):
-    with hostile_server() as upstream:
+    with hostile_server(tools=["ls"]) as upstream:
         table = {"url": upstream.url, "headers": {"Authorization": "Bearer configured"}}
         with serving(tmp_path, {"one": table}) as gateway:
             got = call(
                 gateway.port, "ls", headers={"connection": "authorization, content-length, host, accept-encoding"}
             )
-            assert got.status == 200
-        assert upstream.requests[0].headers["authorization"] == "Bearer configured"
-        assert upstream.requests[0].headers["accept-encoding"] == "identity"
-        assert upstream.requests[0].body
+            assert "result" in got.json
+        assert upstream.requests[-1].headers["authorization"] == "Bearer configured"
+        assert upstream.requests[-1].headers["accept-encoding"] == "identity"
+        assert upstream.requests[-1].tool == "ls"
 
 
 def test_what_a_server_says_to_the_relay_ends_there(target):
@@ -69,9 +66,7 @@ def test_what_a_server_says_to_the_relay_ends_there(target):
     assert not {"x-hop", "keep-alive", "proxy-authenticate", "alt-svc"} & set(got.fields)
 
 
-@pytest.mark.parametrize(
-    "named", ["mcp-method", "MCP-Protocol-Version", "x, mcp-name", "content-type", "close, accept"]
-)
+@rows("named", ["mcp-method", "MCP-Protocol-Version", "x, mcp-name", "content-type", "close, accept"])
 def test_connection_cannot_take_away_what_the_request_was_judged_by(target, named):
     """Dropped on the way, the server would see a request of another era than the gate did."""
     body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'

@@ -14,6 +14,7 @@ from support.browser import PATIENCE_MS, chromium
 from support.console import live_console
 from support.registry import requirement
 from support.reviewing import meet, pins_over, tool
+from support.table import rows
 
 HIDDEN = "\u202e\u2066\u200b\u200d\u00ad\ufeff\u2028\u0085\u061c\U000e0041\U000e0042\u3164\x7f\x1b\x00\ufe0f"
 MARKUP = (
@@ -73,7 +74,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+@rows("name", NAMES, ids=range(len(NAMES)))
 async def test_names_of_tools_are_text_and_nothing_else(console, pins, name):
     person = await console.sign_in()
     await meet(pins.shelf, "evil", SERVER, [tool(name, name)])
@@ -149,14 +150,23 @@ async def test_64_kib_of_text_are_shown_to_the_last_letter(console, pins):
     assert words(drawn) == long
 
 
-@pytest.mark.parametrize("filling", ["\u200b", "a\u200b", "\u0301", "\U000e0041", "\n", " ", "\u202e\u200b"])
-async def test_a_text_of_nothing_but_odd_characters_does_not_stall_the_page(console, pins, filling):
+async def shown_in_full(console, pins, filling, tools):
     person = await console.sign_in()
     text = filling * (40_000 // len(filling.encode()))
-    await meet(pins.shelf, "files", "npm:files@1.0.0", [tool(f"a{number}", text) for number in range(3)])
+    await meet(pins.shelf, "files", "npm:files@1.0.0", [tool(f"a{number}", text) for number in range(tools)])
     for page in await every_page(console, pins, person):
         assert len(page) < 8_000_000
         assert_harmless(page)
+
+
+async def test_a_text_of_nothing_but_odd_characters_does_not_stall_the_page(console, pins):
+    await shown_in_full(console, pins, "\u202e\u200b", 1)
+
+
+@pytest.mark.verify
+@rows("filling", ["\u200b", "a\u200b", "\u0301", "\U000e0041", "\n", " ", "\u202e\u200b"])
+async def test_several_texts_of_nothing_but_odd_characters_do_not_stall_the_page_either(console, pins, filling):
+    await shown_in_full(console, pins, filling, 3)
 
 
 async def test_a_refusal_that_names_a_tool_spells_its_name_out(console, pins):

@@ -1,6 +1,7 @@
 """The switch is on, and the attacker looks for any message, method or way around it."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 
 from support.gateway import serving, write_config
 from support.hostile import STDIO_SERVER, assert_works, call_message, hostile_server, post
-from support.nursery import CALLGATE
+from support.nursery import CALLGATE, Forked
 from support.records import ask
 from support.registry import requirement
 from support.table import rows
@@ -54,7 +55,7 @@ def blocked(tmp_path_factory, upstream):
     with serving(directory, servers) as gateway:
         assert_works(gateway.port)
     upstream.requests.clear()
-    with serving(directory, servers, policy={"block_all": True}) as gateway:
+    with serving(directory, servers, reviewed=False, policy={"block_all": True}) as gateway:
         yield gateway
 
 
@@ -80,22 +81,33 @@ def test_operators_still_see_in(blocked):
         assert post(blocked.port, b"", method="GET", path=path).status == 200
 
 
-@rows("way", [name for name, body in MESSAGES.items() if b'"id":1,"me' in body or b'"id": 1' in body])
-def test_no_request_passes_over_stdio(blocked, tmp_path, way):
+# What has an answer, so that its end is known.
+REQUESTS = [name for name, body in MESSAGES.items() if b'"id":1,"me' in body or b'"id": 1' in body]
+
+
+def piped(config, script, *messages):
+    """What a wrapped server's client reads, having written these."""
+    argv = [CALLGATE, "wrap", "-c", str(config), "plain", "--", sys.executable, "-I", "-S", "-c", script]
+    with Forked(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        out, _ = process.communicate(b"".join(message + b"\n" for message in messages), timeout=60)
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_no_request_passes_over_stdio(blocked, tmp_path):
     """The server leaves a mark for every line that reaches it; none does."""
     mark = tmp_path / "mark"
     script = f"import sys\nfor line in sys.stdin: open({str(mark)!r}, 'a').write(line)"
-    argv = [CALLGATE, "wrap", "-c", str(blocked.config), "plain", "--", sys.executable, "-c", script]
-    done = subprocess.run(argv, input=MESSAGES[way] + b"\n", capture_output=True, timeout=60, check=False)
-    replies = json.loads(done.stdout)
-    for one in replies if isinstance(replies, list) else [replies]:
-        assert one["error"]["data"]["reason"] == "blocked_by_policy"
+    # Each under an id of its own: they are under way at once.
+    messages = [re.sub(rb'"id": ?1', b'"id":%d' % number, MESSAGES[way]) for number, way in enumerate(REQUESTS)]
+    replies = piped(blocked.config, script, *messages)
+    assert len(replies) == len(REQUESTS)
+    for reply in replies:
+        for one in reply if isinstance(reply, list) else [reply]:
+            assert one["error"]["data"]["reason"] == "blocked_by_policy"
     assert not mark.exists()
 
 
-def test_without_the_switch_the_same_passes_over_stdio(tmp_path):
-    """So that the test above can fail."""
-    config = write_config(tmp_path, {})
-    argv = [CALLGATE, "wrap", "plain", "-c", str(config), "--", sys.executable, "-c", STDIO_SERVER]
-    done = subprocess.run(argv, input=CALL + b"\n", capture_output=True, timeout=60, check=False)
-    assert json.loads(done.stdout)["result"]["content"][0]["text"] == "rm"
+def test_without_the_switch_requests_pass_over_stdio(tmp_path):
+    """So that the test above can fail. A call would wait for its tool's review."""
+    (reply,) = piped(write_config(tmp_path, {}), STDIO_SERVER, MESSAGES["unknown"])
+    assert reply["result"]["content"][0]["text"] == "rm"

@@ -1,15 +1,14 @@
 """The attacker sends half a surrogate pair: readers replace it, drop it or keep it, each making another text of it."""
 
-import pytest
-
 from support.gateway import wrap_argv
 from support.hostile import whole
 from support.raw import piped, raw_stdio_argv
+from support.table import rows
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"open","arguments":%b}}'
 
 
-@pytest.mark.parametrize(
+@rows(
     "arguments",
     [
         b'{"path":"a\\ud800b"}',
@@ -30,7 +29,7 @@ def test_in_the_name_of_the_tool(target):
     target.refused(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rm\\ud800","arguments":{}}}')
 
 
-@pytest.mark.parametrize(
+@rows(
     ("body", "code"),
     [
         (rb'{"jsonrpc":"2.0","id":"\ud800","method":"tools/call","params":{"name":"x","arguments":{}}}', -32602),

@@ -73,7 +73,7 @@ def assert_harmless(page):
     assert " 49 " not in page
 
 
-@pytest.mark.parametrize("path", PAGES)
+@rows("path", PAGES)
 async def test_every_text_of_a_session_is_text_and_nothing_else(console, path):
     person = await console.sign_in()
     answer = await console.get(path, person)

@@ -2,10 +2,10 @@
 
 import json
 
-import pytest
+from support.table import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     "method",
     ["Tools/Call", "TOOLS/CALL", "tools/call ", " tools/call", "tools/call\t", "tools/call\0", "tools/call\0x", "tool\u017f/call",
      "\u00a0tools/call", "ping\0", "a\nb", "\u202etools/call"],
@@ -15,7 +15,7 @@ def test_a_method_that_is_almost_a_call(target, method):
     assert target.reasons(body.encode()) == (400, -32600, "ambiguous_method")
 
 
-@pytest.mark.parametrize("key", ["method\0", "method ", "\tmethod", "METHOD", "params\0x"])
+@rows("key", ["method\0", "method ", "\tmethod", "METHOD", "params\0x"])
 def test_a_key_that_is_almost_the_methods(target, key):
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", key: "tools/call"})
     assert target.reasons(body.encode()) == (400, -32600, "ambiguous_key")
