@@ -1,4 +1,7 @@
-"""One Chromium for all tests of the console; for each a console, a page and an authenticator of its own."""
+"""One Chromium for all tests of the console; for each a console, a page and an authenticator of its own.
+
+One width and scheme in `make test`, all of them in `make verify`.
+"""
 
 import contextlib
 from dataclasses import dataclass, field
@@ -9,6 +12,9 @@ from playwright.async_api import BrowserContext, Page
 
 from support.browser import PATIENCE_MS, VirtualAuthenticator, add_authenticator, chromium
 from support.console import Browsing, LiveConsole, live_console, whole_console
+
+DESK = {"viewport": {"width": 1280, "height": 800}}
+PHONE = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark", "has_touch": True}
 
 
 @dataclass
@@ -110,6 +116,12 @@ def stage_with(browser):
 def stage_of(browser):
     """For a console with further options, such as the pins of tools."""
     return lambda **options: staged(browser, options)
+
+
+@pytest.fixture(params=[pytest.param(DESK, id="desk"), pytest.param(PHONE, id="phone", marks=pytest.mark.verify)])
+def screen(request):
+    """Options of the browser's context: a desk, and in `make verify` a phone at night too."""
+    return request.param
 
 
 @pytest.fixture

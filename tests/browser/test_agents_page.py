@@ -17,15 +17,13 @@ allow_tools = ["list_*"]
 [agents.known.shop]
 directory = "https://shop.example"
 """
-DESK = {"viewport": {"width": 1280, "height": 800}}
-PHONE = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark", "has_touch": True}
 
 
-@pytest.fixture(params=[DESK, PHONE], ids=["desk", "phone"])
-def looking(request, whole_stage):
+@pytest.fixture
+def looking(screen, whole_stage):
     @contextlib.asynccontextmanager
     async def made():
-        async with whole_stage(CONFIG, **request.param) as stage:
+        async with whole_stage(CONFIG, **screen) as stage:
             await stage.signed_in("anna")
             yield stage
 

@@ -83,7 +83,7 @@ async def test_the_time_left_is_said_aloud_now_and_then(stage):
     assert await stage.page.get_attribute("#left", "aria-live") == "off"
 
 
-@pytest.mark.parametrize("has_user_verification", [True, False])
+@rows("has_user_verification", [True, False])
 async def test_without_the_person_verified_nothing_is_approved(stage_with, has_user_verification):
     async with stage_with(has_user_verification=has_user_verification, is_user_verified=False) as stage:
         asked = await stage.waiting()
@@ -112,7 +112,12 @@ async def test_a_passkey_of_somebody_else_does_not_fit(stage):
 
 
 @rows(("first", "second"), [("approve", "refuse"), ("refuse", "approve")])
-async def test_open_in_two_tabs(stage, first, second):
+async def test_open_in_two_tabs(stage_with, first, second):
+    async with stage_with() as stage:
+        await open_in_two_tabs(stage, first, second)
+
+
+async def open_in_two_tabs(stage, first, second):
     asked = await stage.waiting()
     other = await stage.context.new_page()
     stage.watch(other)

@@ -12,6 +12,7 @@ import time
 
 import msgspec
 import pytest
+import pytest_asyncio
 from webauthn import (
     generate_authentication_options,
     generate_registration_options,
@@ -30,10 +31,12 @@ from webauthn.helpers.structs import (
 from callgate.sdk.authenticators import Cancelled, CreationPrompt, NoPasskey, Prompt
 from callgate.sdk.authenticators.browser import BrowserAuthenticator
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
-from support.browser import PATIENCE_MS, page_with_authenticator
+from support.browser import PATIENCE_MS, add_authenticator
 from support.clients import until
 from support.registry import requirement
 from support.sep_server import SepServer, serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TEXT = 'Delete resource abc123?\n\n  path:  "/srv/‹data›"\n<script>alert(1)</script>\n' + "long line " * 500 + "\nend"
 
@@ -119,16 +122,21 @@ async def enrol(bridge):
     )
 
 
-@pytest.fixture
-async def bridge():
-    async with page_with_authenticator() as (page, authenticator):
+@pytest_asyncio.fixture(loop_scope="session")
+async def bridge(browser):
+    context = await browser.new_context()
+    try:
+        page = await context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
         bridge = Bridge(page)
-        bridge.virtual = authenticator
+        bridge.virtual = await add_authenticator(page)
         bridge.problems = []
         page.on("pageerror", lambda error: bridge.problems.append(str(error)))
         page.on("console", lambda message: "Content Security" in message.text and bridge.problems.append(message.text))
         yield bridge
         assert bridge.problems == []
+    finally:
+        await context.close()
 
 
 @requirement("VA-185", "VA-065", "VA-136")
@@ -281,7 +289,7 @@ async def until_said(process, pattern):
 ADDRESS = r"(http://localhost:\d+/\S+)\n"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def server(bridge):
     """A server on which the browser's passkey is enrolled."""
     software = SoftwareAuthenticator()

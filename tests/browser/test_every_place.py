@@ -30,7 +30,7 @@ DETAILS = [
     f"/sessions/{KEY}",
     f"/quarantine/{HANDLE}",
 ]
-LOOKS = [("light", 1280), ("dark", 360)]
+LOOKS = [pytest.param(("light", 1280), id="desk"), pytest.param(("dark", 360), id="phone", marks=pytest.mark.verify)]
 TEXT = """
 [servers.files]
 url = "https://files.example/mcp"
@@ -62,7 +62,7 @@ async def path_of(console, path):
     return path.replace("{asked}", asked.id)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session", params=LOOKS, ids=str)
+@pytest_asyncio.fixture(scope="module", loop_scope="session", params=LOOKS)
 async def seen(request, browser, console):
     """A page of each look, shared by the places."""
     scheme, width = request.param

@@ -1,4 +1,4 @@
-"""The whole way through real processes: set-up link, passkey, an SDK client's call, the page, the tool."""
+"""The whole way through real processes, as shipped: set-up link, passkey, an SDK client's call, the page, the tool."""
 
 import asyncio
 import json
@@ -20,6 +20,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from playwright.async_api import Page
 
 from support.browser import PATIENCE_MS, VirtualAuthenticator, add_authenticator
+from support.gateway import approve_listed, list_tools
 from support.nursery import CALLGATE
 from support.registry import requirement
 from support.table import rows
@@ -39,27 +40,31 @@ class Way:
     key: VirtualAuthenticator
     folder: Path
 
+    @property
+    def url(self):
+        return f"{self.origin}/servers/vault/mcp"
+
     def client(self, mode="legacy", **more):
-        return Client(f"{self.origin}/servers/vault/mcp", mode=mode, read_timeout_seconds=60, **more)
+        return Client(self.url, mode=mode, read_timeout_seconds=60, **more)
 
-    def ran(self):
-        """The arguments with which the server's tool was called."""
+    def ran(self, name):
+        """How often the server's tool was called with this id."""
         received = [json.loads(line) for line in (self.folder / "received").read_text().splitlines()]
-        return [one["params"]["arguments"] for one in received if one.get("method") == "tools/call"]
+        calls = [one["params"]["arguments"] for one in received if one.get("method") == "tools/call"]
+        return calls.count({"id": name})
 
-    async def open_waiting(self):
-        """The page of the call that waits, found from the console's first page as a person would."""
+    async def open_call(self, tool="wipe", phase="waiting"):
+        """The page of a call, found from the console's first page as a person would; calls appear as they come."""
         await self.page.goto(self.origin)
         await self.page.click('.places a[href="/approvals"]')
-        await self.page.locator("a[href^='/approve/']").first.click(timeout=PATIENCE_MS)
-        await self.page.locator('#call[data-phase="waiting"]').wait_for()
+        await self.page.get_by_role("link", name=f"{tool} on vault", exact=True).first.click()
+        await self.page.locator(f'#call[data-phase="{phase}"]').wait_for()
 
 
 @contextmanager
 def serving(folder, **approval):
     """A gateway as a person starts it; yields the link that it prints for the first one."""
-    lines = ["[gateway]", 'listen = "127.0.0.1:0"', "[store]", 'url = "sqlite:///callgate.db"']
-    lines += ["[pinning]", 'mode = "off"', "[approval]"]
+    lines = ["[gateway]", 'listen = "127.0.0.1:0"', "[store]", 'url = "sqlite:///callgate.db"', "[approval]"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in {"user": "anna", **approval}.items()]
     command = json.dumps([sys.executable, "-I", "-S", str(VAULT), "stdio", str(folder)])
     lines += ["[servers.vault]", f"command = {command}", 'approval = { tools = ["wipe*"] }']
@@ -92,14 +97,18 @@ async def set_up(browser, folder, **approval):
             await page.check("#saved")
             await page.click("#continue")
             await page.locator("#home").wait_for()
-            yield Way(link[1], page, key, folder)
+            way = Way(link[1], page, key, folder)
+            await asyncio.to_thread(list_tools, way.url)
+            await asyncio.to_thread(approve_listed, folder / "callgate.toml")
+            yield way
         finally:
             await context.close()
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def way(browser, tmp_path):
-    async with set_up(browser, tmp_path) as ready:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def way(browser, tmp_path_factory):
+    """One gateway and one person; each test has a call of its own, and none leaves one of `wipe` waiting."""
+    async with set_up(browser, tmp_path_factory.mktemp("way")) as ready:
         yield ready
 
 
@@ -107,22 +116,20 @@ async def way(browser, tmp_path):
 async def test_an_approved_call_runs_once(way):
     async with way.client() as client:
         call = asyncio.create_task(client.call_tool("wipe", {"id": "north"}))
-        await asyncio.sleep(0.2)
-        await way.open_waiting()
+        await way.open_call()
         assert '"north"' in await way.page.locator("#display-text").text_content()
-        assert way.ran() == []
+        assert way.ran("north") == 0
         await way.page.click("#approve")
         result = await call
     assert not result.is_error
-    assert way.ran() == [{"id": "north"}]
+    assert way.ran("north") == 1
     await way.page.locator('#call[data-phase="used"]').wait_for()
 
 
 async def test_a_refusal_reaches_the_agent(way):
     async with way.client() as client:
         call = asyncio.create_task(client.call_tool("wipe", {"id": "south"}))
-        await asyncio.sleep(0.2)
-        await way.open_waiting()
+        await way.open_call()
         await way.page.click("#refuse-open")
         await way.page.fill("#note", "Not before Friday.")
         await way.page.click("#refuse-form button[type=submit]")
@@ -130,33 +137,31 @@ async def test_a_refusal_reaches_the_agent(way):
             await call
     assert refused.value.error.data["reason"] == "approval_refused"
     assert "Not before Friday." in refused.value.error.message
-    assert way.ran() == []
+    assert way.ran("south") == 0
 
 
 async def test_without_verification_of_the_person_nothing_runs(way):
     async with way.client() as client:
-        call = asyncio.create_task(client.call_tool("wipe", {"id": "west"}))
-        await asyncio.sleep(0.2)
-        await way.open_waiting()
+        call = asyncio.create_task(client.call_tool("wipe_all", {"id": "west"}))
+        await way.open_call("wipe_all")
         await way.key.verify_user(False)
         await way.page.click("#approve")
         await way.page.locator("#problem:not([hidden])").wait_for()
-        assert way.ran() == []
+        await way.key.verify_user(True)
+        assert way.ran("west") == 0
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
 
 
+@pytest.mark.verify
 async def test_a_call_that_nobody_decides_expires(browser, tmp_path):
-    async with set_up(browser, tmp_path, request_seconds=5, park_seconds=20) as way, way.client() as client:
-        call = asyncio.create_task(client.call_tool("wipe", {"id": "east"}))
-        await asyncio.sleep(0.2)
-        await way.open_waiting()
+    async with set_up(browser, tmp_path, request_seconds=1, park_seconds=60) as way, way.client() as client:
         with pytest.raises(MCPError) as refused:
-            await call
+            await client.call_tool("wipe", {"id": "east"})
         assert refused.value.error.data["reason"] == "approval_expired"
-        await way.page.locator('#call[data-phase="expired"]').wait_for()
+        await way.open_call(phase="expired")
         assert await way.page.locator("#approve").count() == 0
-        assert way.ran() == []
+        assert way.ran("east") == 0
 
 
 @rows("mode", ["legacy", LATEST_MODERN_VERSION])
@@ -167,6 +172,6 @@ async def test_a_client_that_opens_addresses_leads_its_person_to_the_page(way, m
         return types.ElicitResult(action="accept")
 
     async with way.client(mode, elicitation_callback=elicit) as client:
-        result = await client.call_tool("wipe", {"id": "centre"})
+        result = await client.call_tool("wipe", {"id": f"centre {mode}"})
     assert not result.is_error
-    assert way.ran() == [{"id": "centre"}]
+    assert way.ran(f"centre {mode}") == 1

@@ -98,6 +98,7 @@ async def every_page(stage):
     return pages + [f"/approve/{one.id}" for one in states.values()]
 
 
+@pytest.mark.verify
 async def test_every_page_in_both_schemes(stage):
     for path in [*await every_page(stage), "signed out", "elsewhere"]:
         if path == "signed out":
@@ -120,6 +121,7 @@ async def test_every_page_in_both_schemes(stage):
             assert await stage.page.evaluate(LACKING) == [], (path, scheme)
 
 
+@pytest.mark.verify
 async def test_every_page_fits_a_narrow_screen(stage):
     await stage.page.set_viewport_size({"width": 320, "height": 640})
     for path in await every_page(stage):
@@ -138,6 +140,7 @@ async def every_tool_page(stage, pins):
     return pages
 
 
+@pytest.mark.verify
 async def test_the_review_of_tools_in_both_schemes_and_on_narrow_screens(stage_of):
     pins = pins_over(MemoryPins())
     await furnish(pins)
@@ -158,6 +161,7 @@ async def test_the_review_of_tools_in_both_schemes_and_on_narrow_screens(stage_o
                 assert await stage.page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
 
 
+@pytest.mark.verify
 async def test_sessions_and_held_results_in_both_schemes_and_on_narrow_screens(stage_of):
     shelf = MemoryTrust()
     await agent_sessions.furnish(shelf, extra=60)
@@ -210,6 +214,7 @@ MEASURE = """async (address) => {
 }"""
 
 
+@pytest.mark.verify
 async def test_pictures_are_taken_and_show_something(stage, tmp_path):
     found = {}
     for file in await take(tmp_path):

@@ -9,18 +9,16 @@ from support.past_calls import NO_MAIL, RULES, remember
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 CONFIG = '[trust]\npolicy = "rules.toml"\n'
-DESK = {"viewport": {"width": 1280, "height": 800}}
-PHONE = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark", "has_touch": True}
 
 
-@pytest.fixture(params=[DESK, PHONE], ids=["desk", "phone"])
-def looking(request, whole_stage, tmp_path):
+@pytest.fixture
+def looking(screen, whole_stage, tmp_path):
     """An operator before a policy of their own, and past calls."""
 
     @contextlib.asynccontextmanager
     async def made():
         (tmp_path / "rules.toml").write_text(RULES)
-        async with whole_stage(CONFIG, **request.param) as stage:
+        async with whole_stage(CONFIG, **screen) as stage:
             await stage.signed_in("anna")
             stage.calls = remember(stage.console)
             yield stage

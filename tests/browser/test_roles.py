@@ -12,17 +12,14 @@ from support.reviewing import FILES_ID
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-DESK = {"viewport": {"width": 1280, "height": 800}}
-PHONE = {"viewport": {"width": 360, "height": 740}, "color_scheme": "dark", "has_touch": True}
 
-
-@pytest.fixture(params=[DESK, PHONE], ids=["desk", "phone"])
-def looking(request, whole_stage):
+@pytest.fixture
+def looking(screen, whole_stage):
     """An operator who is signed in, and an approver who is there too."""
 
     @contextlib.asynccontextmanager
     async def made():
-        async with whole_stage(**request.param) as stage:
+        async with whole_stage(**screen) as stage:
             await stage.signed_in("anna")
             await stage.console.sign_in("bert", role="approver")
             yield stage

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -16,28 +17,32 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from playwright.async_api import Browser, CDPSession, Page, Playwright, async_playwright
 
 from callgate.sdk.authenticators.software import Passkey
+from support.browser_server import endpoint
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 PATIENCE_MS: Final = 20_000
 
 
+# tests/conftest.py hides CALLGATE_* from the code under test, so the choice is read when this module is loaded.
+_CHOSEN: Final = os.environ.get("CALLGATE_CHROMIUM")
+
+
 def find_chromium(playwright: Playwright) -> str:
     """CALLGATE_CHROMIUM, then the PATH, then Playwright's own; the test fails with one line if there is none."""
-    # tests/conftest.py hides CALLGATE_* from the code under test, so the choice is read when this module is loaded.
     found = _CHOSEN or next(filter(None, map(shutil.which, NAMES)), None) or playwright.chromium.executable_path
     if not Path(found).is_file():
         pytest.fail("there is no Chromium for the browser tests: apt-get install chromium", pytrace=False)
     return found
 
 
-_CHOSEN: Final = os.environ.get("CALLGATE_CHROMIUM")
-
-
 @contextlib.asynccontextmanager
 async def chromium() -> AsyncIterator[Browser]:
-    """A running Chromium; WebAuthn needs pages on http://localhost, not on 127.0.0.1."""
+    """The Chromium of this run; what is opened in it here is closed at the end, and nobody else's.
+
+    WebAuthn needs pages on http://localhost, not on 127.0.0.1.
+    """
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=find_chromium(playwright), args=["--no-sandbox"])
+        browser = await playwright.chromium.connect(await asyncio.to_thread(endpoint, find_chromium(playwright)))
         try:
             yield browser
         finally:
@@ -100,12 +105,3 @@ async def add_authenticator(
     }
     answer = await cdp.send("WebAuthn.addVirtualAuthenticator", {"options": options})
     return VirtualAuthenticator(cdp, str(answer["authenticatorId"]))
-
-
-@contextlib.asynccontextmanager
-async def page_with_authenticator(**options: Any) -> AsyncIterator[tuple[Page, VirtualAuthenticator]]:
-    """A fresh page and its authenticator; `options` are those of add_authenticator."""
-    async with chromium() as browser:
-        page = await (await browser.new_context()).new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        yield page, await add_authenticator(page, **options)
