@@ -13,15 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
 from sqlalchemy import select
 
 from callgate.approval import Approvals, RelyingParty, Request, Settings
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from callgate.store import SqlShelf, Store
 from callgate.store.schema import audit_record
-from support.clients import over_stdio
 from support.gateway import Gateway, serving, store_path
-from support.nursery import CALLGATE
+from support.nursery import CALLGATE, Forked
 from support.raw import SECONDS
 from support.stores import write_ready
 
@@ -137,7 +139,7 @@ def http_vault(directory: Path, *options: str) -> Iterator[VaultServer]:
     process = subprocess.Popen(_argv("http", directory, options), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        line = process.stdout.readline()
+        line = stdout.readline()
         assert line.startswith("listening on "), line
         vault.url = line.split()[-1]
         yield vault
@@ -145,6 +147,43 @@ def http_vault(directory: Path, *options: str) -> Iterator[VaultServer]:
         process.terminate()
         process.wait()
         process.stdout.close()
+
+
+@contextlib.asynccontextmanager
+async def over_pipes(argv: list[str], errors: Path) -> AsyncIterator[Any]:
+    """A client's transport to a forked `callgate wrap`, for clients that start none themselves."""
+    coming, read = anyio.create_memory_object_stream[Any](100)
+    written, going = anyio.create_memory_object_stream[SessionMessage](100)
+    with errors.open("ab") as log:
+        process = Forked(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None
+    assert stdout is not None
+
+    async def receive() -> None:
+        async with coming:
+            while line := await asyncio.to_thread(process.stdout.readline):
+                with contextlib.suppress(anyio.BrokenResourceError):
+                    await coming.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+
+    async def send() -> None:
+        async with going:
+            async for one in going:
+                text = one.message.model_dump_json(by_alias=True, exclude_unset=True)
+                stdin.write(text.encode() + b"\n")
+                stdin.flush()
+        stdin.close()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(receive)
+        tasks.start_soon(send)
+        try:
+            yield read, written
+        finally:
+            written.close()
+            read.close()
+    await asyncio.to_thread(process.wait)
+    stdout.close()
 
 
 WAYS: Final = ("web", "pipe", "wrap-web", "wrap-pipe")
@@ -167,7 +206,7 @@ class ApprovalSite:
         """What an SDK client connects to: the gateway's endpoint, or `callgate wrap` in front of the same server."""
         if not way.startswith("wrap-"):
             return self.gateway.url(way)
-        return over_stdio(self.wrap_argv(way.removeprefix("wrap-")), self.directory / "wrap.log")
+        return over_pipes(self.wrap_argv(way.removeprefix("wrap-")), self.directory / "wrap.log")
 
     @property
     def decisions(self) -> list[dict[str, Any]]:
