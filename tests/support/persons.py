@@ -139,7 +139,7 @@ def http_vault(directory: Path, *options: str) -> Iterator[VaultServer]:
     process = subprocess.Popen(_argv("http", directory, options), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        line = stdout.readline()
+        line = process.stdout.readline()
         assert line.startswith("listening on "), line
         vault.url = line.split()[-1]
         yield vault
@@ -162,7 +162,7 @@ async def over_pipes(argv: list[str], errors: Path) -> AsyncIterator[Any]:
 
     async def receive() -> None:
         async with coming:
-            while line := await asyncio.to_thread(process.stdout.readline):
+            while line := await asyncio.to_thread(stdout.readline):
                 with contextlib.suppress(anyio.BrokenResourceError):
                     await coming.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
 
