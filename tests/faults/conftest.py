@@ -1,4 +1,7 @@
-"""A gateway in front of a server that misbehaves on request, one of each for a file of tests."""
+"""A gateway in front of a server that misbehaves on request, one of each for a file of tests.
+
+A file names in TOOLS what it calls: only what was listed can be reviewed.
+"""
 
 import pytest
 
@@ -7,13 +10,25 @@ from support.hostile import hostile_server
 
 
 @pytest.fixture(scope="module")
-def upstream():
-    with hostile_server() as server:
+def upstream(request):
+    with hostile_server(tools=getattr(request.module, "TOOLS", ())) as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(request):
+    """No behaviour of one test is there in the next."""
+    if "upstream" in request.fixturenames:
+        server = request.getfixturevalue("upstream")
+        before = dict(server.behaviours)
+        yield
+        server.behaviours = before
+    else:
+        yield
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory, upstream):
-    table = {"url": upstream.url, "timeout_seconds": 1.0, "connect_seconds": 2.0}
+    table = {"url": upstream.url, "timeout_seconds": 60, "connect_seconds": 60}
     with serving(tmp_path_factory.mktemp("gateway"), {"one": table}, limits={"message_bytes": 262144}) as running:
         yield running

@@ -16,6 +16,7 @@ from support.hostile import (
 )
 from support.records import calls_of
 
+TOOLS = ("held", "streamed", "behind", "first", "flood", "never")
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 NOTE = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{}}\n\n'
 
@@ -68,7 +69,7 @@ def test_leaving_in_the_middle_of_a_stream_closes_it_upstream(gateway, upstream)
 
 def test_leaving_a_stream_that_was_followed_by_another_request(gateway, upstream):
     """Pipelined behind the stream, the second request must not hide from the first that the client left."""
-    upstream.behaviours[""] = holding = Holding(STREAM)
+    upstream.behaviours["GET"] = holding = Holding(STREAM)
     connection = connect(gateway.port)
     connection.sendall(head(None, "accept: text/event-stream", method="GET"))
     assert b"text/event-stream" in read_until(connection, b"\r\n\r\n")
@@ -85,7 +86,7 @@ def test_requests_pipelined_behind_a_call_are_left_to_be_asked_again(gateway, up
     go_on = Event()
 
     def answers_later(peer, request):
-        go_on.wait(20)
+        go_on.wait(60)
         honest(peer, request)
 
     upstream.behaviours["first"] = answers_later

@@ -5,27 +5,30 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-from support.gateway import serving, write_config
+from support.gateway import approve_listed, command, serving, write_config
 from support.hostile import STDIO_SERVER, assert_works, call, call_message, hostile_server, until
-from support.nursery import CALLGATE
+from support.nursery import CALLGATE, Forked
 from support.records import ask
 from support.registry import requirement
-from support.table import rows
 
 # The promise is a second; the bound here is for a machine that is busy with other tests.
-SOON = 15
+SOON = 30
 
 
 @contextmanager
-def wrapped(config, env=None):
+def wrapped(config):
     """`callgate wrap` in front of a plain server, with pipes to speak to it."""
-    argv = [CALLGATE, "wrap", "-c", str(config), "plain", "--", sys.executable, "-c", STDIO_SERVER]
-    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env)
+    server = [sys.executable, "-I", "-S", "-c", STDIO_SERVER, "blocked"]
+    argv = [CALLGATE, "wrap", "-c", str(config), "plain", "--", *server]
+    process = Forked(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
+        # Its tools are reviewed by being listed and approved, as those of the others.
+        assert say(process, b'{"jsonrpc":"2.0","id":0,"method":"tools/list"}')["result"]
+        approve_listed(config)
         yield process
     finally:
         process.stdin.close()
-        process.wait(20)
+        process.wait(60)
         process.stdout.close()
 
 
@@ -44,14 +47,14 @@ def test_every_gateway_on_the_store_follows_the_switch(tmp_path):
     (tmp_path / "other").mkdir()
     store = {"url": f"sqlite:///{tmp_path / 'callgate.db'}"}
     with (
-        hostile_server() as upstream,
+        hostile_server(tools=["blocked"]) as upstream,
         serving(tmp_path, {"one": {"url": upstream.url}}, store=store) as first,
         serving(tmp_path / "other", {"one": {"url": upstream.url}}, store=store) as second,
         wrapped(first.config) as third,
     ):
         for gateway in (first, second):
             assert_works(gateway.port)
-        assert say(third, call_message("good"))["result"]
+        until(lambda: "result" in say(third, call_message("good")), "stdio has heard of the review", SOON)
         ask(first, "block-all", "on", "--note", "drill")
         for gateway in (first, second):
             got = until(lambda g=gateway: (r := call(g.port, "blocked")).status == 403 and r, "HTTP refuses", SOON)
@@ -70,24 +73,23 @@ def test_every_gateway_on_the_store_follows_the_switch(tmp_path):
 def test_a_gateway_that_starts_while_the_switch_is_on_refuses_from_its_first_call(tmp_path):
     with hostile_server() as upstream:
         config = write_config(tmp_path, {"one": {"url": upstream.url}})
-        subprocess.run([CALLGATE, "block-all", "on", "-c", str(config)], check=True, capture_output=True)
-        with serving(tmp_path, {"one": {"url": upstream.url}}) as gateway:
-            assert call(gateway.port, "first").reason == "blocked_by_policy"
+        command(config, "block-all", "on")
+        with serving(tmp_path, {"one": {"url": upstream.url}}, reviewed=False) as gateway:
+            assert call(gateway.port, "good").reason == "blocked_by_policy"
             assert not upstream.requests
 
 
 @requirement("WB-089")
-@rows("value", ["1", "on"])
-def test_one_environment_flag_shuts_every_caller_out(tmp_path, value):
-    servers = {}
+def test_one_environment_flag_shuts_every_caller_out(tmp_path):
     with hostile_server() as upstream:
-        servers["one"] = {"url": upstream.url}
+        servers = {"one": {"url": upstream.url}}
         with serving(tmp_path, servers) as gateway:
             assert_works(gateway.port)
         seen = len(upstream.requests)
-        with serving(tmp_path, servers, env={"CALLGATE_BLOCK_ALL": value}) as gateway:
-            got = call(gateway.port, "good")
-            assert (got.status, got.reason) == (403, "blocked_by_policy")
-            ask(gateway, "block-all", "off")
-            assert call(gateway.port, "good").status == 403
+        for value in ("1", "on"):
+            with serving(tmp_path, servers, env={"CALLGATE_BLOCK_ALL": value}, reviewed=False) as gateway:
+                got = call(gateway.port, "good")
+                assert (got.status, got.reason) == (403, "blocked_by_policy")
+                ask(gateway, "block-all", "off")
+                assert call(gateway.port, "good").status == 403
         assert len(upstream.requests) == seen

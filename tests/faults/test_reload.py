@@ -15,7 +15,7 @@ class Waiting:
         self.go_on = threading.Event()
 
     def __call__(self, peer, request):
-        self.go_on.wait(30)
+        self.go_on.wait(60)
         honest(peer, request)
 
 
@@ -36,12 +36,13 @@ def test_a_new_configuration_takes_hold_while_a_call_is_under_way(tmp_path, told
         if told:
             os.kill(gateway.pid, signal.SIGHUP)
         until(lambda: call(gateway.port, "x", path="/servers/two/mcp").status == 200, "the new server is there")
+        gateway.review("one", "two")
         before = len(old.requests)
         assert_works(gateway.port, path)
         assert new.tools[-1] == "good"
         assert len(old.requests) == before
         waiting.go_on.set()
-        caller.join(20)
+        caller.join(60)
         assert got[0].status == 200
         assert got[0].json["result"]["content"][0]["text"] == "slow"
         until(lambda: not old.open_peers(), "connections to the old server are closed")

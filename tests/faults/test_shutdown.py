@@ -46,7 +46,7 @@ class Waiting:
         self.go_on = threading.Event()
 
     def __call__(self, peer, request):
-        self.go_on.wait(30)
+        self.go_on.wait(60)
         honest(peer, request)
 
 
@@ -55,6 +55,7 @@ def started(directory, servers, **sections):
     """A gateway that the test itself ends; killed if it does not."""
     gateway = Gateway(write_config(directory, servers, **sections))
     try:
+        gateway.review(*servers)
         yield gateway
     finally:
         gateway.kill()
@@ -78,7 +79,7 @@ def test_calls_under_way_are_answered(tmp_path, signals):
     waiting = Waiting()
     with (
         hostile_server({"slow": waiting}) as upstream,
-        started(tmp_path, {"one": {"url": upstream.url}}, gateway={"shutdown_seconds": 20}) as gateway,
+        started(tmp_path, {"one": {"url": upstream.url}}, gateway={"shutdown_seconds": 60}) as gateway,
     ):
         got, callers = in_background(gateway.port, "slow", 3)
         until(lambda: upstream.tools.count("slow") == 3, "three calls are under way")
@@ -88,9 +89,9 @@ def test_calls_under_way_are_answered(tmp_path, signals):
         assert gateway.process.poll() is None
         waiting.go_on.set()
         for caller in callers:
-            caller.join(20)
+            caller.join(60)
         assert [one.status for one in got] == [200, 200, 200]
-        assert gateway.process.wait(20) == 0
+        assert gateway.process.wait(60) == 0
         assert [one["outcome"]["outcome"] for one in calls_of(gateway, "slow")] == ["result"] * 3
 
 
@@ -100,7 +101,7 @@ def test_streams_that_would_never_end_are_ended(tmp_path):
         peer.wait_gone()
 
     with (
-        hostile_server({"": endless}) as upstream,
+        hostile_server({"GET": endless}) as upstream,
         started(tmp_path, {"one": {"url": upstream.url}}, gateway={"shutdown_seconds": 60}) as gateway,
         connect(gateway.port) as connection,
     ):
@@ -108,7 +109,7 @@ def test_streams_that_would_never_end_are_ended(tmp_path):
         assert b"text/event-stream" in read_until(connection, b"\r\n\r\n")
         os.kill(gateway.pid, signal.SIGTERM)
         assert read_all(connection).endswith(b"0\r\n\r\n")
-        assert gateway.process.wait(20) == 0
+        assert gateway.process.wait(60) == 0
 
 
 def test_a_call_that_takes_too_long_is_cut_and_told_so(tmp_path):
@@ -119,8 +120,8 @@ def test_a_call_that_takes_too_long_is_cut_and_told_so(tmp_path):
         got, callers = in_background(gateway.port, "stuck")
         until(lambda: "stuck" in upstream.tools, "the call is under way")
         os.kill(gateway.pid, signal.SIGTERM)
-        assert gateway.process.wait(20) == 0
-        callers[0].join(20)
+        assert gateway.process.wait(60) == 0
+        callers[0].join(60)
         assert (got[0].status, got[0].reason) == (503, "shutting_down")
         assert [one["outcome"]["outcome"] for one in calls_of(gateway, "stuck")] == ["cancelled"]
         assert not [line for line in gateway.lines if "Traceback" in line]
@@ -134,7 +135,7 @@ def test_no_process_stays_behind(tmp_path, end):
         children = psutil.Process(gateway.pid).children(recursive=True)
         assert children
         os.kill(gateway.pid, end)
-        gateway.process.wait(20)
+        gateway.process.wait(60)
         until(lambda: not any(one.is_running() and one.status() != "zombie" for one in children), "its processes end")
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from support.gateway import serving, wrap_argv
+from support.gateway import approve_listed, serving, wrap_argv
+from support.hostile import INTRODUCING
+from support.nursery import Forked
 from support.raw import SECONDS
 from support.records import calls_of
-from support.sessions import Session, call, modern, until
+from support.sessions import Session, call, message, modern, until
 from support.table import rows
 
 LIMIT = 65536
@@ -26,15 +28,14 @@ REPLIES = {
     "endless": '{"result":{"text":"' + 4 * BIG,
 }
 WRITER = """
-import json, sys
 from pathlib import Path
-BIG = "x" * %d
+BIG, TOOLS = "x" * %d, %r
 held = []
 for line in sys.stdin:
     message = json.loads(line)
     name, number = (message.get("params") or {}).get("name", ""), json.dumps(message.get("id"))
     answer = %r.get(name, '{"jsonrpc":"2.0","id":%%ID%%,"result":{"serverInfo":{"pid":0}}}') + "\\n"
-    if "id" not in message:
+    if "id" not in message or introduced(message, *TOOLS):
         continue
     if name == "hold":
         held.append(answer.replace("%%ID%%", number))
@@ -49,7 +50,8 @@ for line in sys.stdin:
 
 
 def writer_argv(directory: Path) -> list[str]:
-    source = WRITER % (len(BIG), {name: reply.replace(BIG, "BIG") for name, reply in REPLIES.items()})
+    replies = {name: reply.replace(BIG, "BIG") for name, reply in REPLIES.items()}
+    source = INTRODUCING + WRITER % (len(BIG), [*REPLIES, "hold", "release"], replies)
     return [sys.executable, "-I", "-S", "-c", source, str(directory)]
 
 
@@ -60,7 +62,7 @@ def directory(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory, directory):
-    servers = {name: {"command": writer_argv(directory), "timeout_seconds": 5} for name in REPLIES}
+    servers = {name: {"command": writer_argv(directory), "timeout_seconds": 60} for name in REPLIES}
     with serving(tmp_path_factory.mktemp("gateway"), servers, limits={"message_bytes": LIMIT}) as running:
         yield running
 
@@ -97,9 +99,24 @@ def test_others_on_the_same_process_are_left_alone(gateway, directory, name):
     assert (body["id"], body["result"]) == (1, {"serverInfo": {"pid": 0}})
 
 
+@pytest.fixture(scope="module")
+def wrapped(tmp_path_factory):
+    """What `callgate wrap` in front of the server answers to a line."""
+    folder = tmp_path_factory.mktemp("wrapped")
+    argv = wrap_argv(folder, "s", writer_argv(folder), limits={"message_bytes": LIMIT})
+
+    def says(line):
+        with Forked(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            out, _ = process.communicate(line + b"\n", timeout=SECONDS)
+        (said,) = [json.loads(line) for line in out.splitlines()]
+        return said
+
+    assert says(message("tools/list", {}, 0))["result"]
+    approve_listed(folder / "callgate.toml")
+    return says
+
+
 @rows("name", REPLIES)
-def test_a_client_of_wrap_is_told(tmp_path, name):
-    argv = wrap_argv(tmp_path, "s", writer_argv(tmp_path), limits={"message_bytes": LIMIT})
-    done = subprocess.run(argv, input=call(name, 1) + b"\n", capture_output=True, timeout=SECONDS, check=False)
-    (said,) = [json.loads(line) for line in done.stdout.splitlines()]
+def test_a_client_of_wrap_is_told(wrapped, name):
+    said = wrapped(call(name, 1))
     assert (said["id"], said["error"]["data"]["reason"]) == (1, "upstream_too_large")

@@ -6,14 +6,19 @@ import sys
 import pytest
 
 from support.gateway import serving
+from support.hostile import INTRODUCING
 from support.raw import streaming
 from support.sessions import events, modern, modern_call, modern_headers, until
 
 SIZE = 60_000
-FLOOD = """
-import json, sys
+FLOOD = (
+    INTRODUCING
+    + """
 from pathlib import Path
-message = json.loads(sys.stdin.readline())
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message and not introduced(message, "t"):
+        break
 params = {"progressToken": message["params"]["_meta"]["progressToken"], "text": "x" * %d}
 note = json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
 for _ in range(int(sys.argv[2])):
@@ -22,10 +27,11 @@ print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}}), flush=T
 Path(sys.argv[1]).touch()
 sys.stdin.read()
 """
+)
 
 
 def server(done, number):
-    return {"command": [sys.executable, "-I", "-S", "-c", FLOOD % SIZE, str(done), str(number)]}
+    return {"command": [sys.executable, "-I", "-S", "-c", FLOOD.replace("%d", str(SIZE)), str(done), str(number)]}
 
 
 def test_a_client_that_does_not_read_is_cut_off(tmp_path):

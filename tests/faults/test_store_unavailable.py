@@ -18,7 +18,7 @@ STORE = {"busy_seconds": 0.3}
 
 @pytest.fixture(scope="module")
 def upstream():
-    with hostile_server() as server:
+    with hostile_server(tools=["unrecorded", "while_locked", "while_full", "replaced"]) as server:
         yield server
 
 
@@ -30,7 +30,7 @@ def gateway_at(directory, upstream):
 
 
 def assert_refused(gateway, upstream):
-    got = until(lambda: (r := call(gateway.port, "unrecorded")).status != 200 and r, "a refusal", 12)
+    got = until(lambda: (r := call(gateway.port, "unrecorded")).status != 200 and r, "a refusal")
     assert (got.status, got.reason in REASONS) == (503, True), got
     return got
 
@@ -136,7 +136,7 @@ def test_a_store_that_was_replaced_by_another_good_one(tmp_path, upstream):
         def refused_or_recorded():
             return call(gateway.port, "replaced").status == 503 or calls_of(gateway, "replaced")
 
-        until(refused_or_recorded, "calls are refused, or recorded where they can be read", 6)
+        until(refused_or_recorded, "calls are refused, or recorded where they can be read")
 
 
 def test_a_gateway_does_not_start_without_its_store(tmp_path, upstream):

@@ -124,6 +124,9 @@ FAULTS = {
 }
 
 
+TOOLS = (*FAULTS, "twice", "endless_event", "refusing")
+
+
 @pytest.fixture(autouse=True)
 def _behaviours(upstream):
     upstream.behaviours = {name: behave for name, (behave, _) in FAULTS.items()}

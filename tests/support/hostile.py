@@ -131,7 +131,7 @@ Behaviour = Callable[[Peer, Request], None]
 
 
 class HostileServer:
-    """Listens on a port of its own; how a request is answered depends on the tool it calls.
+    """Listens on a port of its own; how a request is answered depends on the tool it calls, or is "GET" where it is one.
 
     It lists `good`, the tools that it has a behaviour for, and `tools`: what is called has to be reviewed first. When
     the gateway looks at that list by itself, this is in `looks`, not among the `requests` that clients sent.
@@ -139,7 +139,7 @@ class HostileServer:
 
     def __init__(self, behaviours: Mapping[str, Behaviour] | None = None, tools: Iterable[str] = ()) -> None:
         self.behaviours: dict[str, Behaviour] = dict(behaviours or {})
-        self.listed: list[str] = sorted({"good", *tools, *self.behaviours} - {""})
+        self.listed: list[str] = sorted({"good", *tools, *self.behaviours} - {"", "GET"})
         self.requests: list[Request] = []
         self.looks: list[Request] = []
         self.peers: list[Peer] = []
@@ -197,7 +197,8 @@ class HostileServer:
                 (self.looks if own else self.requests).append(request)
                 if request.method == "POST" and self._introduces(peer, request):
                     continue
-                self.behaviours.get(request.tool, honest)(peer, request)
+                kind = "GET" if request.method == "GET" and "GET" in self.behaviours else request.tool
+                self.behaviours.get(kind, honest)(peer, request)
         peer.gone.set()
         peer.socket.close()
 
@@ -370,14 +371,33 @@ def status_of(raw: bytes) -> int:
     return int(raw.split(b" ", 2)[1]) if raw.startswith(b"HTTP/1.1 ") else 0
 
 
-# A server on stdio that is as plain as can be: it answers every request with a result and ends with its input.
-STDIO_SERVER: Final = """
+# What a server on stdio begins with to be reviewed: it answers whoever asks who it is and what it offers.
+INTRODUCING: Final = """
 import json, sys
+def introduced(message, *names):
+    method = message.get("method")
+    if method == "initialize":
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1", "pid": 0}}
+    elif method == "tools/list":
+        tools = [{"name": name, "description": "A tool.", "inputSchema": {"type": "object"}} for name in names]
+        result = {"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    else:
+        return False
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+    return True
+"""
+
+# One that is as plain as can be: it lists `good` and what else it is given, answers every request with a result and ends
+# with its input.
+STDIO_SERVER: Final = (
+    INTRODUCING
+    + """
 for line in sys.stdin:
     message = json.loads(line)
     for one in message if isinstance(message, list) else [message]:
-        if "id" in one and "method" in one:
+        if "id" in one and "method" in one and not introduced(one, "good", *sys.argv[1:]):
             name = (one.get("params") or {}).get("name", "")
             result = {"content": [{"type": "text", "text": name}]}
             print(json.dumps({"jsonrpc": "2.0", "id": one["id"], "result": result}), flush=True)
 """
+)
