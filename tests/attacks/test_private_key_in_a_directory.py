@@ -49,7 +49,7 @@ async def test_a_key_published_with_its_private_half_is_not_used(ground):
     assert b'"d"' not in kept.body
 
 
-@pytest.mark.parametrize("first", ["private", "public"])
+@rows("first", ["private", "public"])
 async def test_a_second_copy_without_the_private_half_does_not_bring_it_back(ground, first):
     signer = ground.signer()
     copies = [secret(signer), dict(signer.jwk)]

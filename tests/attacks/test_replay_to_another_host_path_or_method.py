@@ -19,7 +19,7 @@ def caught():
     return adding(given, BY.sign(given))
 
 
-@pytest.mark.parametrize(
+@rows(
     "elsewhere",
     [
         {"authority": "other.example"},

@@ -1,14 +1,13 @@
 """A server puts line ends into a header, so that the client takes one answer for two, or for another's."""
 
-import pytest
-
 from support.hostile import assert_works, call_message, reply, status_of, whole
+from support.table import rows
 
 CALL = call_message("split")
 SECOND = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged"
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         b"x: a\r\r\n" + SECOND,

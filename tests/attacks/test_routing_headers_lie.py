@@ -3,9 +3,8 @@
 import base64
 import json
 
-import pytest
-
 from support.hostile import call_message, head, status_of
+from support.table import rows
 
 CALL = call_message("rm")
 VERSION = "2026-07-28"
@@ -22,7 +21,7 @@ def wrapped(text):
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
-@pytest.mark.parametrize(
+@rows(
     "headers",
     [
         {"mcp-name": "ls"},
@@ -42,7 +41,7 @@ def wrapped(text):
         {"mcp-method": ""},
     ],
 )
-@pytest.mark.parametrize("era", ["modern", "handshake"])
+@rows("era", ["modern", "handshake"])
 def test_a_header_that_says_something_else_than_the_body(target, headers, era):
     headers = {name: value.encode("latin-1") for name, value in headers.items()}
     sent = {**HEADERS, **headers} if era == "modern" else headers
@@ -54,13 +53,13 @@ def test_a_version_that_is_not_the_bodys(target):
     assert target.reasons(modern(), sent) == (400, -32020, "header_mismatch")
 
 
-@pytest.mark.parametrize("absent", ["mcp-method", "mcp-name"])
+@rows("absent", ["mcp-method", "mcp-name"])
 def test_a_header_that_is_missing_in_the_modern_era(target, absent):
     sent = {name: value for name, value in HEADERS.items() if name != absent}
     assert target.reasons(modern(), sent) == (400, -32020, "header_mismatch")
 
 
-@pytest.mark.parametrize("name", ["mcp-name", "mcp-method", "mcp-protocol-version"])
+@rows("name", ["mcp-name", "mcp-method", "mcp-protocol-version"])
 def test_the_same_header_twice(target, name):
     body = modern()
     lines = [f"{key}: {value}" for key, value in HEADERS.items()]

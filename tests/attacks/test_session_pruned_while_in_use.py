@@ -100,7 +100,7 @@ async def test_after_another_gateway_has_made_it_anew():
 async def test_while_a_step_is_under_way_that_nobody_waits_for(tmp_path, idles):
     """It says nothing new of a session that is there. It would be all that is known of one that is not."""
     place = f"sqlite:///{tmp_path / 'store.db'}"
-    store, beside = Store.open(place, busy_seconds=5), Store.open(place, busy_seconds=5)
+    store, beside = Store.open(place, busy_seconds=60), Store.open(place, busy_seconds=60)
     shelf, name = SqlTrust(store), SessionName(KEY, "127.0.0.1 host", idles=idles)
     keeps = Retention(100, 3600.0)
     memory = lambda: Memory(FINGERPRINTS, retention=lambda: keeps)  # noqa: E731
@@ -128,7 +128,7 @@ async def test_while_a_step_is_under_way_that_nobody_waits_for(tmp_path, idles):
 
 async def test_also_if_nobody_comes_back_to_it(tmp_path):
     place = f"sqlite:///{tmp_path / 'store.db'}"
-    store = Store.open(place, busy_seconds=5)
+    store = Store.open(place, busy_seconds=60)
     shelf = SqlTrust(store)
     sessions = Sessions(
         shelf,
@@ -143,7 +143,7 @@ async def test_also_if_nobody_comes_back_to_it(tmp_path):
         await reads(sessions, live, "all is well")
         conn.exec_driver_sql("DELETE FROM trust_session")
         conn.exec_driver_sql("DELETE FROM trust_step")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not ((there := await shelf.session(KEY)) and there.label.malicious):
             await asyncio.sleep(0.01)
     await store.close()

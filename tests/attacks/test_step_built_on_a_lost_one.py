@@ -273,7 +273,7 @@ async def test_others_steps_between_ours_cost_no_memory():
 
 @pytest.fixture
 async def store(tmp_path):
-    opened = Store.open(f"sqlite:///{tmp_path / 'store.db'}", busy_seconds=5)
+    opened = Store.open(f"sqlite:///{tmp_path / 'store.db'}", busy_seconds=60)
     yield opened
     await opened.close()
 
@@ -283,7 +283,7 @@ async def test_another_gateways_step_does_not_pass_for_one_of_ours_under_way(sto
     ours = sessions_on(SqlTrust(store))
     live = await ours.get(NAME)
     await reads(ours, live, "all is well")
-    beside = Store.open(f"sqlite:///{tmp_path / 'store.db'}", busy_seconds=5)
+    beside = Store.open(f"sqlite:///{tmp_path / 'store.db'}", busy_seconds=60)
     theirs = sessions_on(SqlTrust(beside))
     there = await theirs.get(NAME)
     # Nothing new, so nobody waits for it.
@@ -304,7 +304,7 @@ async def test_nor_for_the_second_of_two(store, tmp_path):
     live = await ours.get(NAME)
     await reads(ours, live, "all is well")
     before = shelf.peek(KEY)
-    beside = Store.open(f"sqlite:///{tmp_path / 'store.db'}", busy_seconds=5)
+    beside = Store.open(f"sqlite:///{tmp_path / 'store.db'}", busy_seconds=60)
     memory = Memory(FINGERPRINTS).remember_result(
         reading("read", "untrustedPublic"), STRANGE, None, [EVIL], {}, open_world=True
     )
@@ -321,7 +321,7 @@ async def test_nor_for_the_second_of_two(store, tmp_path):
     assert live.flying == 2
     with beside.reading() as conn:
         assert conn.exec_driver_sql("SELECT version FROM trust_session").scalar_one() > before
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     seen = before
     # Theirs is in the store. Nobody has told this loop of ours yet.
     while seen < before + 3 and time.monotonic() < deadline:
@@ -334,19 +334,19 @@ async def test_nor_for_the_second_of_two(store, tmp_path):
 
 
 async def _elsewhere(folder):
-    store = Store.open(f"sqlite:///{folder / 'store.db'}", busy_seconds=5)
+    store = Store.open(f"sqlite:///{folder / 'store.db'}", busy_seconds=60)
     sessions = sessions_on(SqlTrust(store))
     await reads(sessions, await sessions.get(NAME), EVIL)
     await store.close()
 
 
 async def test_what_nobody_waited_for_is_in_the_store_when_it_closes(tmp_path):
-    store = Store.open(f"sqlite:///{tmp_path / 'store.db'}", busy_seconds=5)
+    store = Store.open(f"sqlite:///{tmp_path / 'store.db'}", busy_seconds=60)
     sessions = sessions_on(SqlTrust(store))
     live = await sessions.get(NAME)
     for _ in range(5):
         await reads(sessions, live, "all is well")
     await store.close()
-    again = Store.open(f"sqlite:///{tmp_path / 'store.db'}", busy_seconds=5)
+    again = Store.open(f"sqlite:///{tmp_path / 'store.db'}", busy_seconds=60)
     assert len(await SqlTrust(again).steps(KEY)) == 5
     await again.close()

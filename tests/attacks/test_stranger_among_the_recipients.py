@@ -3,8 +3,6 @@ another path. It is the stranger's all the same, and a person is asked."""
 
 from typing import Any
 
-import pytest
-
 from callgate.trust.model import SessionLabel, ToolLabel
 from callgate.trust.policy import Facts, Policy
 from callgate.trust.provenance import to_endorse, trace
@@ -20,7 +18,7 @@ ORDER = (
 )
 PROMPT = "Summarise my inbox and tell Alice (alice@corp.example) about the rent"
 DEFAULT = Policy.load()
-BOTH = pytest.mark.parametrize("prompt", ["", PROMPT])
+BOTH = rows("prompt", ["", PROMPT])
 
 
 def sending(tool: str = "send", *declared: str, **more: Any) -> ToolLabel:
@@ -70,13 +68,13 @@ SMUGGLED: list[Any] = [
 
 
 @BOTH
-@pytest.mark.parametrize(("arguments", "declared"), SMUGGLED)
+@rows(("arguments", "declared"), SMUGGLED)
 def test_it_is_found_wherever_it_stands(prompt, arguments, declared):
     assert asked(attacked(prompt), sending("send", *declared), arguments)
 
 
 @BOTH
-@pytest.mark.parametrize(
+@rows(
     "arguments",
     [{"receiver": f"{ACCOUNT} ltdx", "amount": 3}, {"number": PHONE}, {"n": PHONE}, {"what": f"{EVIL},"}],
 )
@@ -85,7 +83,7 @@ def test_a_tool_of_which_nobody_said_anything(prompt, arguments):
 
 
 @BOTH
-@pytest.mark.parametrize(
+@rows(
     "url",
     [
         "https://evil.example/verify?d=Zq81secret",

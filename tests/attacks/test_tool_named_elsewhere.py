@@ -2,11 +2,10 @@
 
 import json
 
-import pytest
-
 from support.hostile import post
 from support.records import calls_of
 from support.registry import requirement
+from support.table import rows
 
 DECOYS = {
     "beside_params": {"name": "harmless"},
@@ -26,20 +25,20 @@ def recorded(target, message):
 
 
 @requirement("WB-041")
-@pytest.mark.parametrize("where", [*DECOYS, *INSIDE])
+@rows("where", [*DECOYS, *INSIDE])
 def test_what_is_checked_is_what_runs(target, where):
     params = {"name": f"real-{where}", **INSIDE.get(where, {"arguments": {}})}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params, **DECOYS.get(where, {})}
     assert recorded(target, message) == (f"real-{where}", f"real-{where}")
 
 
-@pytest.mark.parametrize("name", ["", None, 7, ["ls"], {"ls": 1}, True])
+@rows("name", ["", None, 7, ["ls"], {"ls": 1}, True])
 def test_a_name_that_is_no_name(target, name):
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": {}}}
     assert target.reasons(json.dumps(message).encode()) == (400, -32602, "invalid_params")
 
 
-@pytest.mark.parametrize("params", [None, [], ["ls", {}]])
+@rows("params", [None, [], ["ls", {}]])
 def test_params_that_are_no_object(target, params):
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     assert target.reasons(json.dumps(message).encode()) == (400, -32602, "invalid_params")
@@ -47,7 +46,7 @@ def test_params_that_are_no_object(target, params):
     assert target.reasons(json.dumps(message).encode()) == (400, -32602, "invalid_params")
 
 
-@pytest.mark.parametrize("arguments", [[], "x", 1, True])
+@rows("arguments", [[], "x", 1, True])
 def test_arguments_that_are_no_object(target, arguments):
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "ls", "arguments": arguments}}
     assert target.reasons(json.dumps(message).encode()) == (400, -32602, "invalid_params")
