@@ -24,6 +24,7 @@ from support.pinned_clients import (
 )
 from support.registry import requirement
 from support.shifting import CHANGED, tool
+from support.table import rows
 
 _LAST = "(SELECT max(seq) FROM pin)"
 _HEAD = f"UPDATE pin_head SET seq = {_LAST}, mac = (SELECT mac FROM pin WHERE seq = {_LAST})"
@@ -84,20 +85,28 @@ def server(tmp_path, road):
         yield made
 
 
-async def settle(server, mode, pins):
-    """`read` is approved, and `bad` approved first and blocked then."""
-    async with pinning(server, mode, pins) as client:
+@pytest.fixture
+async def decided(tmp_path, road, server):
+    """Puts a file into a folder where `read` is approved, and `bad` approved first and blocked then."""
+    first = tmp_path / "decided"
+    first.mkdir()
+    async with pinning(server, road.mode, first / "pins.db") as client:
         await approve(client, "bad", "read")
         await client.block("bad", by="ada", note="not here")
         assert (await call(client, "read"), await call(client, "bad")) == ("", "tool_blocked")
 
+    def put(folder):
+        shutil.copytree(first, folder, dirs_exist_ok=True)
+        return folder / "pins.db"
+
+    return put
+
 
 @requirement("TP-060")
 @few_roads
-@pytest.mark.parametrize("tamper", TAMPERING)
-async def test_no_tool_is_called_under_a_file_that_was_tampered_with(tmp_path, road, server, tamper):
-    pins = tmp_path / "pins.db"
-    await settle(server, road.mode, pins)
+@rows("tamper", TAMPERING)
+async def test_no_tool_is_called_under_a_file_that_was_tampered_with(tmp_path, road, server, decided, tamper):
+    pins = decided(tmp_path)
     tamper(pins)
     try:
         async with pinning(server, road.mode, pins) as client:
@@ -114,9 +123,8 @@ async def test_no_tool_is_called_under_a_file_that_was_tampered_with(tmp_path, r
 
 
 @few_roads
-async def test_an_approval_that_is_forged_under_an_open_client_opens_nothing(tmp_path, road, server):
-    pins = tmp_path / "pins.db"
-    await settle(server, road.mode, pins)
+async def test_an_approval_that_is_forged_under_an_open_client_opens_nothing(tmp_path, road, server, decided):
+    pins = decided(tmp_path)
     async with pinning(server, road.mode, pins) as client:
         assert await call(client, "read") == ""
         forge_an_approval(pins)
@@ -127,18 +135,18 @@ async def test_an_approval_that_is_forged_under_an_open_client_opens_nothing(tmp
 
 
 @few_roads
-@pytest.mark.parametrize(
-    ("table", "wanted"), [("pin", "store_unavailable"), ("audit_record", "audit_unavailable")], ids=["pins", "log"]
-)
-async def test_a_file_that_cannot_be_read_or_written_lets_nothing_through(tmp_path, road, server, table, wanted):
-    pins = tmp_path / "pins.db"
-    await settle(server, road.mode, pins)
+@rows(("table", "wanted"), [("pin", "store_unavailable"), ("audit_record", "audit_unavailable")], ids=["pins", "log"])
+async def test_a_file_that_cannot_be_read_or_written_lets_nothing_through(
+    tmp_path, road, server, decided, table, wanted
+):
+    pins = decided(tmp_path)
+    before = len(server.called)
     async with pinning(server, road.mode, pins) as client:
         execute(pins, f"ALTER TABLE {table} RENAME TO elsewhere")
         assert await call(client, "read") in (wanted, "audit_unavailable", "store_unavailable")
         execute(pins, f"ALTER TABLE elsewhere RENAME TO {table}")
         assert await call(client, "read") == ""
-    assert server.called == ["read", "read"]
+    assert server.called[before:] == ["read"]
 
 
 @few_roads
@@ -152,16 +160,14 @@ async def test_a_file_that_is_no_store_opens_no_client(tmp_path, road, server):
 
 
 @few_roads
-async def test_the_kill_switch_of_the_file_holds(tmp_path, road, server):
-    pins = tmp_path / "pins.db"
-    await settle(server, road.mode, pins)
+async def test_the_kill_switch_of_the_file_holds(tmp_path, road, server, decided):
+    pins = decided(tmp_path)
     command(pins, "block-all", "on")
     async with pinning(server, road.mode, pins) as client:
         assert await call(client, "read") == "blocked_by_policy"
     assert server.called == ["read"]
 
 
-SCHEMA = {"type": "object"}
 LISTS = {
     "the same page for ever": ({"endless": "same"}, {"upstream_too_large", "toolset_too_large"}),
     "empty pages for ever": ({"endless": "empty"}, {"upstream_too_large"}),
@@ -181,12 +187,12 @@ LISTS = {
 
 
 @few_roads
-@pytest.mark.parametrize("state", LISTS)
-async def test_a_list_that_nobody_can_rely_on_opens_nothing(tmp_path, road, server, state):
-    pins = tmp_path / "pins.db"
-    await settle(server, road.mode, pins)
+@rows("state", LISTS)
+async def test_a_list_that_nobody_can_rely_on_opens_nothing(tmp_path, road, server, decided, state):
+    pins = decided(tmp_path)
     changes, wanted = LISTS[state]
-    server.be(**changes)
+    honest = {"tools": [tool("read"), tool("bad")], "endless": None, "asides": None, "errors": None}
+    server.be(**honest | changes)
     settings = Settings(recheck_seconds=0, list_tools=50, tool_bytes=8_192)
     async with pinning(server, road.mode, pins, settings=settings) as client:
         assert await call(client, "read") in wanted
