@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 DIRECTORY = Path(sys.argv[1])
+TOOLS = ("die", "emit", "hang", "hold", "pid", "raw", "release", "remember", "spawn")
 memory: list[str] = []
 held: dict[Any, tuple[str, list[str]]] = {}
 
@@ -83,8 +84,11 @@ def main() -> None:
             elif method == "initialize":
                 wrong = params.get("protocolVersion") == "wrong"
                 about = {"name": "teller", "version": "1", "pid": os.getpid()}
-                server = {"protocolVersion": "2025-11-25", "serverInfo": about, "capabilities": {}}
+                server = {"protocolVersion": "2025-11-25", "serverInfo": about, "capabilities": {"tools": {}}}
                 say(error(message["id"], -32602) if wrong else reply(message["id"], server))
+            elif method == "tools/list":
+                tools = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
+                say(reply(message["id"], {"tools": tools}))
             elif method == "notifications/cancelled":
                 cancelled(params["requestId"])
             elif method is not None and "id" in message:
