@@ -1,9 +1,11 @@
 """The server that the conformance suite is run against, directly and through the gateway.
 
     python tests/conformance/server.py --port 0
+    python tests/conformance/server.py --stdio
 
 One endpoint, both eras: requests at 2025-11-25 have sessions and resumable streams, requests at 2026-07-28 are
-single exchanges. Prints `listening on http://127.0.0.1:PORT/mcp` once the port is bound.
+single exchanges. Prints `listening on http://127.0.0.1:PORT/mcp` once the port is bound; with `--stdio`, serves one
+client on standard input and output.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import socket
 import warnings
 from typing import Any
 
+import anyio
 import mcp_types as types
 import uvicorn
 from fixture import rounds, tools
@@ -23,6 +26,7 @@ from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
@@ -174,10 +178,24 @@ def build_app() -> Starlette:
 def main() -> None:
     parser = argparse.ArgumentParser(description="MCP server for the conformance suite")
     parser.add_argument("--port", type=int, default=0, help="0 picks a free port")
-    port = parser.parse_args().port
+    parser.add_argument("--stdio", action="store_true", help="serve one client on standard input and output")
+    options = parser.parse_args()
 
     # Logging is deprecated at 2026-07-28 and required at 2025-11-25: one server of both eras has to use it.
     warnings.simplefilter("ignore", MCPDeprecationWarning)
+    if options.stdio:
+        anyio.run(_serve_stdio)
+    else:
+        _serve_http(options.port)
+
+
+async def _serve_stdio() -> None:
+    server = build_server()
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+def _serve_http(port: int) -> None:
     with socket.create_server((HOST, port)) as listener:
         print(f"listening on http://{HOST}:{listener.getsockname()[1]}{PATH}", flush=True)
         # h11 and not httptools: the latter leaves whitespace at the end of a header's value, which is no part of
