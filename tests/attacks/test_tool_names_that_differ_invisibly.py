@@ -3,12 +3,12 @@
 import json
 import unicodedata
 
-import pytest
-
 from support.registry import requirement
 from support.shifting import tool
+from support.table import rows
 from support.visitors import Way, served_ways
 
+SERVED = Way("serve", "legacy", "web")
 NAME = "café_read"
 ALIKE = {
     "capital": "Café_read",
@@ -27,48 +27,53 @@ INVISIBLE = {
 }
 
 
-@requirement("TP-025")
-@pytest.mark.parametrize("other", [*ALIKE.values(), *INVISIBLE.values(), NAME + " ", " " + NAME, ""])
-@served_ways
-def test_an_approval_of_one_is_none_of_the_other(pinned, way, other):
-    server = pinned.server(way)
-    server.fresh(tool(NAME))
+def approved(pinned, way):
+    """A client of a server whose one tool is approved."""
+    pinned.server(way).fresh(tool(NAME))
     visitor = pinned.visit(way)
     visitor.names()
     pinned.approve(way.server, NAME)
     visitor.until_open(NAME)
-    answer = visitor.call(other)
-    assert "error" in answer, answer
-    assert other not in server.called
+    return visitor
 
 
-@pytest.mark.parametrize("kind", ALIKE)
-def test_a_look_alike_beside_an_approved_tool_is_a_tool_of_its_own(pinned, kind):
-    way = Way("serve", "legacy", "web")
-    server = pinned.server(way)
-    server.fresh(tool(NAME))
-    visitor = pinned.visit(way)
-    visitor.names()
-    pinned.approve("web", NAME)
-    visitor.until_open(NAME)
-    server.add(tool(ALIKE[kind], "Something else."))
-    assert visitor.reason(ALIKE[kind]) == "tool_not_approved"
-    assert visitor.reason(NAME) == ""
-    assert visitor.names() == [NAME]
-    assert ALIKE[kind] not in server.called
+@requirement("TP-025")
+@served_ways
+def test_an_approval_of_one_is_none_of_the_other(pinned, way):
+    visitor = approved(pinned, way)
+
+    @rows("other", [*ALIKE.values(), *INVISIBLE.values(), NAME + " ", " " + NAME, ""])
+    def each(other):
+        assert "error" in visitor.call(other)
+        assert other not in pinned.server(way).called
+
+    each()
 
 
-@pytest.mark.parametrize("kind", INVISIBLE)
-def test_a_name_that_cannot_be_seen_is_nobodys(pinned, kind):
+def test_a_look_alike_beside_an_approved_tool_is_a_tool_of_its_own(pinned):
+    visitor, server = approved(pinned, SERVED), pinned.server(SERVED)
+
+    @rows("other", ALIKE.values(), ids=ALIKE)
+    def each(other):
+        server.be(tools=[tool(NAME), tool(other, "Something else.")])
+        assert visitor.reason(other) == "tool_not_approved"
+        assert visitor.reason(NAME) == ""
+        assert visitor.names() == [NAME]
+        assert other not in server.called
+
+    each()
+
+
+def test_a_name_that_cannot_be_seen_is_nobodys(pinned):
     """Nobody could tell which tool is approved, so nobody can approve it."""
-    way = Way("serve", "legacy", "web")
-    server = pinned.server(way)
-    server.fresh(tool(NAME), tool(INVISIBLE[kind], "Something else."))
-    visitor = pinned.visit(way)
-    assert visitor.names() == []
-    pinned.approve("web", NAME)
-    visitor.until_open(NAME)
-    assert visitor.names() == [NAME]
-    assert "error" in visitor.call(INVISIBLE[kind])
-    assert INVISIBLE[kind] not in server.called
-    assert "Something else." not in json.dumps(visitor.listed())
+    visitor, server = approved(pinned, SERVED), pinned.server(SERVED)
+
+    @rows("other", INVISIBLE.values(), ids=INVISIBLE)
+    def each(other):
+        server.be(tools=[tool(NAME), tool(other, "Something else.")])
+        assert visitor.names() == [NAME]
+        assert "error" in visitor.call(other)
+        assert other not in server.called
+        assert "Something else." not in json.dumps(visitor.listed())
+
+    each()

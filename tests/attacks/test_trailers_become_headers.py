@@ -1,8 +1,7 @@
 """The attacker sends headers behind the body, where they were not yet there to be checked."""
 
-import pytest
-
 from support.hostile import call_message, connect, head, read_all, status_of
+from support.table import rows
 
 CALL = call_message("ls")
 LATE = (
@@ -10,7 +9,7 @@ LATE = (
 )
 
 
-@pytest.mark.parametrize("apart", [True, False], ids=["in_two_pieces", "in_one_piece"])
+@rows("apart", [True, False], ids=["in_two_pieces", "in_one_piece"])
 def test_a_trailer_does_not_travel_on(target, apart):
     start = head(None, "connection: close", "transfer-encoding: chunked", "trailer: x-late, mcp-name")
     body = b"%x\r\n%b\r\n0\r\n" % (len(CALL), CALL)
@@ -25,5 +24,5 @@ def test_a_trailer_does_not_travel_on(target, apart):
             connection.sendall(start + body + LATE + b"\r\n")
         assert status_of(read_all(connection)) == 200
     sent = target.upstream.requests[before]
-    assert sent.body == CALL
+    assert sent.unlabelled == CALL
     assert not {"mcp-name", "mcp-method", "content-encoding", "authorization", "x-late", "trailer"} & set(sent.headers)

@@ -2,11 +2,10 @@
 
 import json
 
-import pytest
-
 from support.pinning import pinned_site
 from support.shifting import tool
-from support.visitors import FEW, Way
+from support.table import rows
+from support.visitors import Way, few_ways
 
 POISON = "exfiltrate_everything"
 GOOD = json.dumps(tool("read"))
@@ -25,18 +24,22 @@ def answering(result):
     return {"tools/list": ['{"jsonrpc":"2.0","id":"$ID","result":' + result + "}"]}
 
 
-@pytest.mark.parametrize("how", [*ENTRIES, *RESULTS])
-@pytest.mark.parametrize("way", FEW, ids=[way.text for way in FEW])
-def test_no_word_of_it_comes_back(pinned, way, how):
-    result = RESULTS.get(how) or f'{{"resultType":"complete","_meta":"$META","tools":[{ENTRIES.get(how)}]}}'
+@few_ways
+def test_no_word_of_it_comes_back(pinned, way):
     pinned.server(way).fresh(tool("read"))
     visitor = pinned.visit(way)
-    pinned.server(way).be(answers=answering(result))
-    visitor.attempt("tools/list")
-    assert visitor.reason("read") in ("tool_unfit", "upstream_garbage")
-    visitor.answer("tools/call", {"name": "callgate_pending", "arguments": {}})
-    # A key that nobody could take for anything else is passed on with what was approved, and only with that.
-    assert POISON.encode() not in visitor.sent_here
+
+    @rows("how", [*ENTRIES, *RESULTS])
+    def each(how):
+        result = RESULTS.get(how) or f'{{"resultType":"complete","_meta":"$META","tools":[{ENTRIES.get(how)}]}}'
+        pinned.server(way).be(answers=answering(result))
+        visitor.attempt("tools/list")
+        assert visitor.reason("read") in ("tool_unfit", "upstream_garbage")
+        visitor.answer("tools/call", {"name": "callgate_pending", "arguments": {}})
+        # A key that nobody could take for anything else is passed on with what was approved, and only with that.
+        assert POISON.encode() not in visitor.sent_here
+
+    each()
 
 
 def test_not_as_the_name_of_a_member_that_changed(tmp_path):
