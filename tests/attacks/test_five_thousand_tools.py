@@ -5,14 +5,27 @@ import pytest
 from support.pinning import pinned_site
 from support.registry import requirement
 from support.shifting import tool
-from support.visitors import FEW, Way
+from support.table import rows
+from support.visitors import Way, few_ways
 
 TOOLS = [tool(f"tool_{number}") for number in range(5000)]
+BOUND = 1000
 
 
-@pytest.mark.parametrize("page", [0, 500])
-@pytest.mark.parametrize("way", FEW, ids=[way.text for way in FEW])
-def test_beyond_the_bound_no_tool_is_seen_or_called(pinned, way, page):
+@few_ways
+def test_one_beyond_the_bound_no_tool_is_seen_or_called(pinned, way):
+    paged = way.server == "pipe"
+    flood(pinned, way, TOOLS[: BOUND + 1], 500 if paged else 0)
+
+
+@pytest.mark.verify
+@rows("page", [0, 500])
+@few_ways
+def test_far_beyond_the_bound_no_tool_is_seen_or_called(pinned, way, page):
+    flood(pinned, way, TOOLS, page)
+
+
+def flood(pinned, way, tools, page):
     server = pinned.server(way)
     server.fresh(tool("tool_1"))
     visitor = pinned.visit(way)
@@ -20,9 +33,9 @@ def test_beyond_the_bound_no_tool_is_seen_or_called(pinned, way, page):
     pinned.approve(way.server, "tool_1")
     visitor.until_open("tool_1")
     before = server.called
-    server.be(tools=TOOLS, page=page)
+    server.be(tools=tools, page=page)
     assert visitor.reason("tool_1") == "toolset_too_large"
-    assert visitor.reason("tool_4999") == "toolset_too_large"
+    assert visitor.reason(tools[-1]["name"]) == "toolset_too_large"
     # Page by page, what was approved may still be shown: nothing that fills a context, and nothing that can be called.
     assert visitor.names() == (["tool_1"] if page else [])
     assert visitor.reason("tool_1") == "toolset_too_large"

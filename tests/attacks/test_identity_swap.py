@@ -1,7 +1,5 @@
 """A server calls itself by another name or version, or goes back to one: an approval is for one identity only."""
 
-import pytest
-
 from support.pinning import shifty_site
 from support.registry import requirement
 from support.shifting import tool
@@ -23,7 +21,7 @@ def approved(pinned, way):
 
 
 @requirement("TP-028", "TP-050", "TP-068", "TP-072", "TP-082")
-@pytest.mark.parametrize("swap", SWAPS)
+@rows("swap", SWAPS)
 @all_ways
 def test_nothing_is_inherited(pinned, way, swap):
     visitor = approved(pinned, way)
@@ -87,6 +85,7 @@ def test_another_server_that_says_the_same_of_itself_gets_nothing(tmp_path, era)
         first, second = (site.visit(Way("serve", era, name)) for name in ("first", "second"))
         assert (first.names(), second.names()) == ([], [])
         site.approve("first", "read")
+        site.together()
         first.until_open("read")
         assert second.names() == []
         assert second.reason("read") == "tool_not_approved"
@@ -95,7 +94,7 @@ def test_another_server_that_says_the_same_of_itself_gets_nothing(tmp_path, era)
         assert len(ids) == 2
 
 
-@pytest.mark.parametrize("name", ["x (y 1.0.0)", "a) as tls:bank (b", "%20", "shifty\u0000", "\u202egnp", "n" * 5000])
+@rows("name", ["x (y 1.0.0)", "a) as tls:bank (b", "%20", "shifty\u0000", "\u202egnp", "n" * 5000])
 def test_no_reported_name_imitates_another_identity(pinned, name):
     way = Way("serve", "legacy", "web")
     visitor = approved(pinned, way)
@@ -110,7 +109,7 @@ def test_no_reported_name_imitates_another_identity(pinned, name):
     assert len(newest.server_id) < 1000
 
 
-@pytest.mark.parametrize("front", ["serve", "wrap"])
+@rows("front", ["serve", "wrap"])
 def test_another_program_in_the_same_place_is_another_server(pinned, front):
     """The name and the version that it reports are those of the old one."""
     way = Way(front, "legacy", "pipe")

@@ -4,43 +4,53 @@ import pytest
 
 from support.pinning import pinned_site
 from support.shifting import tool
-from support.visitors import FEW, Way, until
+from support.table import rows
+from support.visitors import FEW, Way, few_ways
 
-REFUSED = (
-    "toolset_too_large",
-    "toolset_unverified",
-    "check_timeout",
-    "upstream_timeout",
-    "upstream_too_large",
-    "upstream_garbage",
-)
+REFUSED = ("toolset_too_large", "toolset_unverified", "upstream_too_large", "upstream_garbage")
 
 
 @pytest.fixture(scope="module")
 def _hasty(tmp_path_factory):
-    tables = {name: {"timeout_seconds": 2.0} for name in ("web", "pipe")}
-    with pinned_site(tmp_path_factory.mktemp("hasty"), tables=tables, limits={"check_seconds": 1.5}) as site:
+    with pinned_site(tmp_path_factory.mktemp("hasty"), limits={"check_seconds": 1}) as site:
         yield site
 
 
 @pytest.fixture
 def hasty(_hasty):
-    """A gateway that waits two seconds for an answer, and less for a check."""
-    for server in _hasty.servers.values():
-        server.fresh()
+    """A gateway that waits a second for a check."""
+    _hasty.begin_row()
     yield _hasty
     _hasty.leave()
 
 
-@pytest.mark.parametrize("endless", ["same", "empty", "new"])
-@pytest.mark.parametrize("way", FEW, ids=[way.text for way in FEW])
-def test_cursors_without_end(hasty, way, endless):
-    server = hasty.server(way)
-    server.fresh(tool("read"))
-    visitor = hasty.visit(way)
+def approved(site, way, *tools, **more):
+    site.server(way).fresh(*map(tool, tools), **more)
+    visitor = site.visit(way)
     visitor.names()
-    hasty.approve(way.server, "read")
+    site.approve(way.server, "read")
     visitor.until_open("read")
+    return visitor
+
+
+KINDS = ["same", "empty", "new"]
+
+
+@rows(("way", "endless"), list(zip(FEW, KINDS, strict=True)))
+def test_cursors_without_end(pinned, way, endless):
+    never_ends(pinned, way, endless)
+
+
+@pytest.mark.verify
+@rows("endless", KINDS)
+@few_ways
+def test_cursors_without_end_of_every_kind(pinned, way, endless):
+    never_ends(pinned, way, endless)
+
+
+def never_ends(site, way, endless):
+    visitor = approved(site, way, "read")
+    server = site.server(way)
     before = server.called
     server.be(endless=endless)
     lists = len(server.received("tools/list"))
@@ -58,31 +68,23 @@ def test_cursors_without_end(hasty, way, endless):
     visitor.until_open("read")
 
 
-@pytest.mark.parametrize("way", FEW, ids=[way.text for way in FEW])
+@few_ways
 def test_pages_that_take_too_long(hasty, way):
+    visitor = approved(hasty, way, "read", "other", page=1)
     server = hasty.server(way)
-    server.fresh(tool("read"), tool("other"), page=1)
-    visitor = hasty.visit(way)
-    visitor.names()
-    hasty.approve(way.server, "read")
-    visitor.until_open("read")
     before = server.called
     server.be(hold=["tools/list"])
-    assert visitor.reason("read") in REFUSED
+    assert visitor.reason("read") in ("check_timeout", "toolset_unverified")
     assert server.called == before
     server.be(hold=None)
-    until(lambda: visitor.reason("read") == "", "calls pass again")
-
-
-@pytest.mark.parametrize("code", [-32601, -32603])
-def test_a_server_that_does_not_list_at_all_runs_nothing(hasty, code):
-    way = Way("serve", "legacy", "web")
-    server = hasty.server(way)
-    server.fresh(tool("read"))
-    visitor = hasty.visit(way)
-    visitor.names()
-    hasty.approve("web", "read")
     visitor.until_open("read")
+
+
+@rows("code", [-32601, -32603])
+def test_a_server_that_does_not_list_at_all_runs_nothing(pinned, code):
+    way = Way("serve", "legacy", "web")
+    visitor = approved(pinned, way, "read")
+    server = pinned.server(way)
     before = server.called
     server.be(errors={"tools/list": code})
     assert visitor.reason("read") in ("toolset_unverified", "tool_unknown", "upstream_garbage")

@@ -1,9 +1,8 @@
 """One of many tools changes: the others go on, and approving the one again approves none of the others."""
 
-import pytest
-
 from support.registry import requirement
 from support.shifting import tool
+from support.table import rows
 from support.visitors import Way, few_ways
 
 NAMES = [f"tool_{number}" for number in range(6)]
@@ -32,7 +31,7 @@ def test_others_are_never_affected(pinned, way):
     assert not set(server.called) & set(never)
 
 
-@pytest.mark.parametrize("change", ["changed", "added", "gone", "reordered"])
+@rows("change", ["changed", "added", "gone", "reordered"])
 def test_what_happens_to_a_neighbour_leaves_a_blocked_tool_blocked(pinned, change):
     way = Way("serve", "modern", "web")
     server = pinned.server(way)
