@@ -144,8 +144,8 @@ def approved(pinned, way):
     return visitor
 
 
-@pytest.mark.parametrize("upstream", ["web", "pipe"])
-@pytest.mark.parametrize("front", ["serve", "wrap"])
+@rows("upstream", ["web", "pipe"])
+@rows("front", ["serve", "wrap"])
 def test_a_list_in_what_is_a_request_to_us_and_a_reply_to_the_client(pinned, front, upstream):
     """Python's SDK takes the kind whose members fit: with such params it is no request, and so it is a response."""
     way = Way(front, "legacy", upstream)
@@ -157,7 +157,7 @@ def test_a_list_in_what_is_a_request_to_us_and_a_reply_to_the_client(pinned, fro
     assert POISON.encode() not in visitor.sent_here
 
 
-@pytest.mark.parametrize("upstream", ["web", "pipe"])
+@rows("upstream", ["web", "pipe"])
 def test_a_list_between_two_carriage_returns(pinned, upstream):
     """A blank to JSON, the end of a line to some readers of pipes: between them stands a message of its own."""
     way = Way("wrap", "legacy", upstream)
