@@ -10,9 +10,10 @@ import pytest
 from support.persons import ApprovalSite, approval_site
 from support.sessions import Guest
 from support.states import OPENS_URLS, modern_guest, reason, retry, state_for
+from support.table import rows
 
-pytestmark = pytest.mark.parametrize("server", ["web", "pipe"])
-both_eras = pytest.mark.parametrize("era", ["legacy", "modern"])
+both_servers = rows("server", ["web", "pipe"])
+both_eras = rows("era", ["legacy", "modern"])
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,7 @@ def refusal(answer: dict) -> tuple[str, str]:
 
 
 @both_eras
+@both_servers
 async def test_the_repeated_call_hears_the_note_and_the_third_asks_anew(site, server, era):
     client = Guest.arrive(site.gateway.url(server), era)
     arguments = {"id": f"{server}-{era}"}
@@ -55,6 +57,7 @@ async def test_the_repeated_call_hears_the_note_and_the_third_asks_anew(site, se
 
 
 @both_eras
+@both_servers
 async def test_who_waited_has_heard_it(patient, server, era):
     client = Guest.arrive(patient.gateway.url(server), era)
     first = asyncio.create_task(asyncio.to_thread(client.call, "wipe", id="x"))
@@ -66,6 +69,7 @@ async def test_who_waited_has_heard_it(patient, server, era):
     assert refusal(await second) == (again.id, "still no")
 
 
+@both_servers
 async def test_who_comes_back_with_the_state_has_heard_it(site, server):
     client = modern_guest(site, server)
     state = state_for(client, id="stateful")
@@ -77,6 +81,7 @@ async def test_who_comes_back_with_the_state_has_heard_it(site, server):
     assert refusal(client.call("wipe", id="stateful"))[1] == "no"
 
 
+@both_servers
 async def test_who_declined_in_the_client_has_heard_it(site, server):
     client = Guest(site.gateway.url(server), OPENS_URLS)
     state = state_for(client, id="declined")

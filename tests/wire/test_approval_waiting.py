@@ -19,6 +19,7 @@ from support.persons import MARK, ApprovalSite, approval_site, http_vault, perso
 from support.raw import SECONDS, ask, piped, streaming
 from support.registry import requirement
 from support.sessions import Guest, events, until
+from support.states import modern_guest, retry
 from support.table import rows
 
 both_eras = rows("era", ["legacy", "modern"])
@@ -126,6 +127,16 @@ async def test_an_approval_is_for_the_session_that_asked(site, server):
     assert reason(await aside(other.call, "wipe", id=identity)) == "missing_evidence"
     assert arrivals(site, server, identity) == 0
     assert ran(await aside(one.call, "wipe", id=identity)) == "wipe"
+
+
+async def test_a_modern_client_that_comes_back_too_early_is_asked_to_come_back(site):
+    client = modern_guest(site)
+    first = client.call("wipe", id="early")["result"]
+    again = (await asyncio.to_thread(retry, client, first["requestState"], id="early"))["result"]
+    assert set(again) == {"resultType", "requestState"}
+    assert again["requestState"] != first["requestState"]
+    await site.person.approve(await site.person.waiting_for("early"))
+    assert "content" in (await asyncio.to_thread(retry, client, again["requestState"], id="early"))["result"]
 
 
 @contextlib.contextmanager
