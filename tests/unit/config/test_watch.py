@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from callgate import config
+from callgate.config import watch as watching
 from callgate.config.watch import ConfigWatch
 
 
@@ -19,7 +20,7 @@ class Taker:
         await self.queue.put(loaded)
 
     async def next(self):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await self.queue.get()
 
 
@@ -41,13 +42,13 @@ def replace(file: Path, text: str) -> None:
 
 
 async def looked_at(running, file):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while running._seen[1] != file.stat().st_ino:
             await asyncio.sleep(0.01)
 
 
 async def told(caplog, event, count=1):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(found := [record for record in caplog.records if record.getMessage().startswith(event)]) < count:
             await asyncio.sleep(0.01)
     return found
@@ -111,14 +112,25 @@ async def test_a_file_that_is_gone_for_a_while_keeps_the_old_one(file, caplog):
         assert (await taker.next()).limits.batch == 5
 
 
-async def test_a_file_half_written_is_not_taken(file):
+async def test_a_file_half_written_is_not_taken(file, monkeypatch):
     taker = Taker()
+    parts = [f"[servers.s{number}]\ncommand = ['x']\n" for number in range(6)]
+
+    class Writing:
+        """Whenever the watch waits for the file to settle, another part is written."""
+
+        def __getattr__(self, name):
+            return getattr(asyncio, name)
+
+        async def sleep(self, _seconds):
+            if parts:
+                with file.open("a") as half:
+                    half.write(parts.pop(0))
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(watching, "asyncio", Writing())
     async with watch(file, taker):
-        with file.open("w") as half:
-            for number in range(6):
-                half.write(f"[servers.s{number}]\ncommand = ['x']\n")
-                half.flush()
-                await asyncio.sleep(0.04)
+        file.write_text(parts.pop(0))
         assert len((await taker.next()).servers) == 6
         assert taker.queue.empty()
 
@@ -152,7 +164,7 @@ async def test_a_taker_that_fails_does_not_end_the_watch(file, caplog):
         if loaded.limits.batch == 2:
             raise RuntimeError("no")
 
-    async with watch(file, fail_first), asyncio.timeout(10):
+    async with watch(file, fail_first), asyncio.timeout(60):
         replace(file, "limits.batch = 2")
         assert await taken.get() == 2
         await told(caplog, "new configuration not taken")
@@ -183,8 +195,9 @@ async def test_another_text_of_the_rules_is_taken_though_the_configuration_says_
         assert (await taker.next()).trust.policy == rules
         rules.write_text("# the third, in place")
         assert (await taker.next()).trust.policy == rules
-        # Untouched, it is not read again.
-        await asyncio.sleep(0.3)
+        # Untouched, it is not read again: the next to come is the next change.
+        file.write_text('trust.policy = "rules.toml"\nlimits.batch = 9')
+        assert (await taker.next()).limits.batch == 9
         assert taker.queue.empty()
 
 
@@ -205,11 +218,13 @@ async def test_rules_that_could_not_be_taken_are_looked_at_again_when_they_chang
 
 async def test_rules_that_change_while_the_configuration_is_broken_are_taken_with_it(file, rules, caplog):
     whole, taker = file.read_text(), Taker()
-    async with watch(file, taker):
+    async with watch(file, taker) as running:
         file.write_text("trust.policy = ")
         await told(caplog, "configuration not reloaded")
         rules.write_text("# the second")
-        await asyncio.sleep(0.3)
+        async with asyncio.timeout(60):
+            while running._named != watching._named(running._read):
+                await asyncio.sleep(0.01)
         assert taker.queue.empty()
         file.write_text(whole)
         assert (await taker.next()).trust.policy == rules

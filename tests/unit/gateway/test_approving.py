@@ -183,9 +183,10 @@ async def test_a_line_that_cannot_be_spoken_on_is_not_asked_anything(scene):
 async def test_a_closed_gate_ends_the_wait_with_its_own_reason():
     scene = await Scene(park=60.0).enrol()
     task = asyncio.create_task(scene.check(call("wipe"), ()))
-    await asyncio.sleep(0.05)
+    while not await scene.approvals.shelf.requests("ann", states=("waiting",)):
+        await asyncio.sleep(0.001)
     scene.closed = Refused(Reason.BLOCKED_BY_POLICY)
-    assert (await asyncio.wait_for(task, 5)).reason is Reason.BLOCKED_BY_POLICY
+    assert (await asyncio.wait_for(task, 60)).reason is Reason.BLOCKED_BY_POLICY
 
 
 @rows(("name", "typed"), [("ann", "`callgate enroll ann`"), (None, "`callgate enroll NAME`")])

@@ -162,7 +162,7 @@ async def test_an_answer_waits_until_somebody_takes_answers():
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(consume)
-        await anyio.sleep(0.01)
+        await anyio.wait_all_tasks_blocked()
         assert replies.sent == []
         lines.answer_to(replies)
     assert found == []

@@ -136,9 +136,11 @@ def test_names_are_bounded(tracer, exporter):
 
 
 async def test_calls_side_by_side_do_not_become_each_others_parents(tracer, exporter):
+    both = asyncio.Barrier(2)
+
     async def one(name):
         with tracer.call("tools/call", server="files", tool=name):
-            await asyncio.sleep(0.01)
+            await both.wait()
 
     await asyncio.gather(one("a"), one("b"))
     assert [span.parent for span in exporter.get_finished_spans()] == [None, None]
