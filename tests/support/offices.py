@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +21,11 @@ from sqlalchemy import select
 from callgate.store import Store
 from callgate.store.schema import audit_record
 from support.gateway import Gateway, serving, store_path
-from support.nursery import CALLGATE, run
+from support.nursery import CALLGATE, Forked
 from support.persons import Person, enrolled
 from support.raw import SECONDS, Reply, ask
 from support.sessions import CONTENT, META, VERSION, events, message
+from support.visitors import BEGINNING_SECONDS
 
 HANDSHAKE: Final = "2025-11-25"
 ERAS: Final = (HANDSHAKE, VERSION)
@@ -144,9 +146,7 @@ class TrustSite:
 
     def run(self, *words: str, status: int = 0) -> str:
         """What `callgate WORDS` says on this configuration."""
-        done = run([CALLGATE, *words, "-c", str(self.gateway.config)])
-        assert done.returncode == status, done.stdout + done.stderr
-        return done.stdout
+        return self.gateway.command(*words, status=status)
 
     def records(self, kind: str) -> list[dict[str, Any]]:
         """What the audit log has of a kind, oldest first."""
@@ -178,7 +178,6 @@ def trust_site(directory: Path, servers: Mapping[str, Mapping[str, Any]], **sect
             directory / f"{name}.json", script, dict(table.get("trust", {})), bool(table.get("http"))
         )
         offices[name].write()
-    sections = {"trust": {"mode": "enforce"}, **sections}
     url = sections.get("store", {}).get("url") or f"sqlite:///{store_path(directory)}"
     with contextlib.ExitStack() as stack:
         for office in offices.values():
@@ -276,12 +275,22 @@ class Agent:
 
 
 class WrapAgent:
-    """A client of `callgate wrap`: one process for each server, all started by this test's process."""
+    """A client of `callgate wrap`: one process for each server.
+
+    All are started by this test's process, or, where it does not matter who started them, `forked`: that takes less time.
+    """
 
     def __init__(
-        self, site: TrustSite, era: str = HANDSHAKE, env: Mapping[str, str] | None = None, through: Sequence[str] = ()
+        self,
+        site: TrustSite,
+        era: str = HANDSHAKE,
+        env: Mapping[str, str] | None = None,
+        through: Sequence[str] = (),
+        *,
+        forked: bool = False,
     ) -> None:
         self._site = site
+        self._start = Forked if forked else subprocess.Popen
         # What stands between this process and the one it starts, as a client would.
         self._through = list(through)
         self._era = era
@@ -303,7 +312,7 @@ class WrapAgent:
     def _at(self, server: str) -> subprocess.Popen[bytes]:
         if server not in self._running:
             argv = [*self._through, CALLGATE, "wrap", "-c", str(self._site.gateway.config), server]
-            self._running[server] = subprocess.Popen(
+            self._running[server] = self._start(
                 argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=self._env
             )
             if self._era == HANDSHAKE:
@@ -311,6 +320,16 @@ class WrapAgent:
         return self._running[server]
 
     def request(self, server: str, method: str, params: Mapping[str, Any]) -> Any:
+        deadline = time.monotonic() + BEGINNING_SECONDS
+        while True:
+            answer = self._ask(server, method, params)
+            refused = answer.get("error", {}).get("data")
+            if not isinstance(refused, dict) or refused.get("reason") != "store_unavailable":
+                return answer
+            assert time.monotonic() < deadline, answer
+            time.sleep(0.1)
+
+    def _ask(self, server: str, method: str, params: Mapping[str, Any]) -> Any:
         process = self._at(server)
         assert process.stdin is not None
         assert process.stdout is not None

@@ -212,6 +212,12 @@ def _checking(sections: Mapping[str, Any]) -> dict[str, Any]:
     return {**sections, "pinning": PINNING | sections.get("pinning", {})}
 
 
+def _opened(directory: Path, gateway: Gateway, servers: dict[str, Shifty]) -> Site:
+    """Once it is ready: on a busy machine it may listen seconds after it has read its kill switch."""
+    until(lambda: ask(f"{gateway.address}/readyz", None, {}, "GET").status == 200, "the gateway is ready")
+    return Site(directory, gateway, servers)
+
+
 @contextlib.contextmanager
 def pinned_site(
     directory: Path, *, tables: Mapping[str, Mapping[str, Any]] | None = None, **sections: Any
@@ -224,7 +230,7 @@ def pinned_site(
         servers = {"web": web, "pipe": Shifty(directory / "pipe")}
         given = {name: {**one.table, **(tables or {}).get(name, {})} for name, one in servers.items()}
         with serving(directory, given, reviewed=False, **_checking(sections)) as gateway:
-            site = Site(directory, gateway, servers)
+            site = _opened(directory, gateway, servers)
             try:
                 yield site
             finally:
@@ -239,7 +245,7 @@ def shifty_site(directory: Path, *names: str, **sections: Any) -> Iterator[Site]
         servers = {name: stack.enter_context(listening(directory / name)) for name in names}
         given = {name: {**one.table, **tables.get(name, {})} for name, one in servers.items()}
         gateway = stack.enter_context(serving(directory, given, reviewed=False, **_checking(sections)))
-        site = Site(directory, gateway, servers)
+        site = _opened(directory, gateway, servers)
         try:
             yield site
         finally:
