@@ -24,12 +24,17 @@ def wrapped(config):
     try:
         # Its tools are reviewed by being listed and approved, as those of the others.
         assert say(process, b'{"jsonrpc":"2.0","id":0,"method":"tools/list"}')["result"]
+        until(lambda: len(on_record(config)) == 4, "two tools of each server are on record")
         approve_listed(config)
         yield process
     finally:
         process.stdin.close()
         process.wait(60)
         process.stdout.close()
+
+
+def on_record(config):
+    return json.loads(command(config, "tools", "list", "--json"))
 
 
 def say(process, body):
@@ -52,8 +57,9 @@ def test_every_gateway_on_the_store_follows_the_switch(tmp_path):
         serving(tmp_path / "other", {"one": {"url": upstream.url}}, store=store) as second,
         wrapped(first.config) as third,
     ):
+        # Servers that came together since are reviewed together: each has to hear of it.
         for gateway in (first, second):
-            assert_works(gateway.port)
+            until(lambda g=gateway: "result" in call(g.port, "good").json, "HTTP has heard of the review", SOON)
         until(lambda: "result" in say(third, call_message("good")), "stdio has heard of the review", SOON)
         ask(first, "block-all", "on", "--note", "drill")
         for gateway in (first, second):

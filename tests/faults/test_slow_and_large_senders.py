@@ -115,7 +115,7 @@ def test_a_slow_body_cannot_hold_its_connection_after_the_408(gateway):
 def test_a_refused_request_cannot_hold_its_connection_with_its_body(gateway):
     """Refused by its head alone, it must not go on sending for ever."""
     with connect(gateway.port) as connection:
-        connection.sendall(head(10_000_000, path="/nowhere"))
+        connection.sendall(head(10_000_000, path="/servers/nobody/mcp"))
         assert status_of(connection.recv(65536)) == 404
         assert drip_until_closed(connection, b"x")
 

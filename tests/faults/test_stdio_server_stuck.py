@@ -1,11 +1,12 @@
 """A server on stdio that does not read, or does not answer: bounded by the same patience as any other."""
 
+import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from support.gateway import serving
-from support.hostile import INTRODUCING, post
-from support.sessions import modern_call, modern_headers
+from support.hostile import INTRODUCING
+from support.sessions import modern
 
 # Both say what they offer. One reads what it is called with; the other reads no further than that it is called.
 SILENT = "for line in sys.stdin: introduced(json.loads(line), sys.argv[1])"
@@ -19,29 +20,23 @@ while data := os.read(0, 1024):
     if b"tools/call" in seen + b"".join(lines):
         time.sleep(600)
 """
+SOURCES = {"silent": SILENT, "deaf": DEAF}
 # A large message does not fit into the pipe: writing it must not outlast the patience either.
-CASES = {
-    "silent-small": (SILENT, 10),
-    "silent-large": (SILENT, 4_000_000),
-    "deaf-small": (DEAF, 10),
-    "deaf-large": (DEAF, 4_000_000),
-}
+SIZES = (10, 4_000_000)
+OFF = {"trust": "a person is asked about a value of four megabytes, and the call would never be written to the pipe"}
 
 
 def test_a_server_that_does_not_answer_times_out(tmp_path):
     servers = {
         name: {"command": [sys.executable, "-I", "-S", "-c", INTRODUCING + source, name], "timeout_seconds": 2}
-        for name, (source, _) in CASES.items()
+        for name, source in SOURCES.items()
     }
 
     def calls(name):
-        """Two in turn."""
-        body = "x" * CASES[name][1]
-        path = f"/servers/{name}/mcp"
-        said = [modern_call(name, number, text=body) for number in range(2)]
-        return [post(gateway.port, one, modern_headers(name), path=path, timeout=60) for one in said]
+        answers = [modern(gateway.url(name), name, size, text="x" * size) for size in SIZES]
+        return [(one.status, json.loads(one.body)) for one in answers]
 
-    with serving(tmp_path, servers) as gateway, ThreadPoolExecutor(len(CASES)) as pool:
-        for name, answers in zip(CASES, pool.map(calls, CASES), strict=True):
-            got = [(one.status, one.reason, one.json["id"]) for one in answers]
-            assert got == [(504, "upstream_timeout", 0), (504, "upstream_timeout", 1)], name
+    with serving(tmp_path, servers, off=OFF) as gateway, ThreadPoolExecutor(len(servers)) as pool:
+        for name, answers in zip(servers, pool.map(calls, servers), strict=True):
+            got = [(status, body["error"]["data"]["reason"], body["id"]) for status, body in answers]
+            assert got == [(504, "upstream_timeout", size) for size in SIZES], name
