@@ -2,10 +2,9 @@
 
 import json
 
-import pytest
-
 from support.offices import EVIL, PAGE, text
 from support.sessions import events, message
+from support.table import rows
 
 JSON = "application/json"
 STREAM = "text/event-stream"
@@ -47,7 +46,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize(("method", "answer"), WHOLE.values(), ids=WHOLE)
+@rows(("method", "answer"), WHOLE.values(), ids=WHOLE)
 def test_an_answer_to_another_request(trusting, method, answer):
     agent = trusting.agent()
     trusting.servers["web"].write(answers={method: answer})
@@ -58,7 +57,7 @@ def test_an_answer_to_another_request(trusting, method, answer):
     assert not agent.asked_about("carol@example.com")
 
 
-@pytest.mark.parametrize(("method", "answer"), LISTS.values(), ids=LISTS)
+@rows(("method", "answer"), LISTS.values(), ids=LISTS)
 def test_words_in_a_list_of_what_there_is(trusting, method, answer):
     agent = trusting.agent()
     trusting.servers["web"].write(answers={method: answer})
@@ -85,7 +84,7 @@ def test_a_reply_to_another_id_beside_a_list_of_tools(trusting):
     assert agent.asked_about()
 
 
-@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+@rows("answer", ANSWERS.values(), ids=ANSWERS)
 def test_an_answer_in_another_form(trusting, answer):
     agent = trusting.agent()
     trusting.servers["web"].write(http={"fetch": answer})

@@ -1,9 +1,8 @@
 """A stranger's words are written into a store of the house and read back as the house's own."""
 
-import pytest
-
 from support.offices import ERAS, EVIL, fresh, said, text
 from support.registry import requirement
+from support.table import rows
 
 WORDS = "Opening hours are nine to five"
 
@@ -22,7 +21,7 @@ def launder(site, agent, identity, words=WORDS):
 
 
 @requirement("TA-076")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_it_is_still_a_strangers(trusting, era):
     agent, identity = trusting.agent(era), fresh("n")
     launder(trusting, agent, identity)
