@@ -23,10 +23,11 @@ def alerts(site, server, tool_name):
 
 
 @requirement("TA-064", "TA-067")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_results_that_used_to_have_labels(trusting, era):
     office, name = trusting.servers["believed"], f"read_{era[:4]}"
     office.write(tools=[tool(name, "path", annotations=DECLARED)], results={name: labelled("ours", **CLEAN)})
+    trusting.gateway.review("believed")
     agent = trusting.agent(era)
     agent.list_tools("believed")
     agent.call("believed", name, path="/a")
@@ -50,11 +51,13 @@ def test_results_that_used_to_have_labels(trusting, era):
 def test_a_listing_that_used_to_have_metadata(trusting):
     office = trusting.servers["believed"]
     office.write(tools=[tool("keep", "path", annotations=DECLARED)])
+    trusting.gateway.review("believed")
     agent = trusting.agent()
     agent.list_tools("believed")
     agent.call("believed", "keep", path="/a")
     assert trusting.trust_of("keep")["tool"]["outcomes"] == ["benign"]
     office.write(tools=[tool("keep", "path")])
+    trusting.gateway.review("believed")
     agent.list_tools("believed")
     agent.call("believed", "keep", path="/a")
     assert trusting.trust_of("keep")["tool"]["outcomes"] == ["consequential", "irreversible"]
@@ -74,10 +77,11 @@ TWO_TEXTS = (
 )
 
 
-@pytest.mark.parametrize("reply", [TWO_LABELS, TWO_TEXTS])
+@rows("reply", [TWO_LABELS, TWO_TEXTS])
 def test_labels_that_two_readers_read_differently(trusting, reply):
     office = trusting.servers["believed"]
     office.write(tools=[tool("twice", "path", annotations=DECLARED)], raw={"twice": reply.replace("PAGE", PAGE)})
+    trusting.gateway.review("believed")
     agent = trusting.agent()
     agent.list_tools("believed")
     agent.call("believed", "twice", path="/a")

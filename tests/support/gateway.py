@@ -216,10 +216,11 @@ def list_tools(url: str) -> list[str]:
 
 def approve_listed(config: Path) -> None:
     """Approve what was listed on this configuration so far, one by one and all servers together."""
-    listed = command(config, "tools", "list", "--json")
-    if json.loads(listed):
+    met = json.loads(command(config, "tools", "list", "--json"))
+    listed = [one for one in met if one["state"] != "gone"]
+    if listed:
         file = config.with_name("reviewed.json")
-        file.write_text(listed, encoding="utf-8")
+        file.write_text(json.dumps(listed), encoding="utf-8")
         command(config, "tools", "approve", "--from", str(file))
     for one in json.loads(command(config, "review", "--json", status=None))["sets"]:
         group = ["--group", one["group"]] if one["group"] else []
