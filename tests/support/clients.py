@@ -18,7 +18,7 @@ from mcp.client.stdio import stdio_client
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 MODES: Final = ("auto", "legacy", LATEST_MODERN_VERSION)
-PATIENCE: Final = 20.0
+PATIENCE: Final = 60.0
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,13 @@ def events(body: bytes) -> list[Any]:
 
 
 def initialize(url: str, version: str = "2025-11-25") -> Reply:
-    return ask(url, message("initialize", {"protocolVersion": version, "capabilities": {}}, 0))
+    return ask(url, message("initialize", _hello({}, version), 0))
+
+
+def _hello(capabilities: Mapping[str, Any], version: str = "2025-11-25") -> dict[str, Any]:
+    """Under a name that nobody else has: what this client reads is no stranger's text for the next one."""
+    about = {"name": f"raw-{uuid.uuid4().hex}", "version": "1"}
+    return {"protocolVersion": version, "capabilities": capabilities, "clientInfo": about}
 
 
 @dataclass(frozen=True)
@@ -124,8 +131,7 @@ class Guest:
         """In the handshake era with a session of its own, in the modern era without."""
         guest = cls(url, capabilities)
         if era == "legacy":
-            hello = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "raw"}}
-            reply = ask(url, message("initialize", hello, 0))
+            reply = ask(url, message("initialize", _hello(capabilities), 0))
             assert reply.status == 200, reply.body
             guest.session = reply.header("mcp-session-id")
             assert guest.session
