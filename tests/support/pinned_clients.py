@@ -25,6 +25,7 @@ from callgate.store import Store
 from callgate.store.schema import audit_record
 from support.gateway import in_thread
 from support.shifting import Shifty, listening
+from support.stores import write_ready
 
 
 class Road(NamedTuple):
@@ -41,8 +42,8 @@ FEW: Final = [Road("http", "auto"), Road("stdio", "legacy")]
 few_roads: Final = pytest.mark.parametrize("road", FEW, ids=["-".join(road) for road in FEW])
 
 # The list is read before each call.
-ALWAYS: Final = Settings(recheck_seconds=0, set_review="never")
-SELDOM: Final = Settings(recheck_seconds=3600, set_review="never")
+ALWAYS: Final = Settings(recheck_seconds=0)
+SELDOM: Final = Settings(recheck_seconds=3600)
 
 
 @contextlib.contextmanager
@@ -64,6 +65,9 @@ def sdk_client(server: Shifty, mode: str, **more: Any) -> Client:
 @contextlib.asynccontextmanager
 async def pinning(server: Shifty, mode: str, pins: Path, /, **more: Any) -> AsyncIterator[PinnedClient]:
     """A pinned client, connected; for HTTP in the handshake era, once it hears what is pushed."""
+    if not pins.exists():
+        # The migrations that make one are most of the cost of a client.
+        write_ready(pins)
     given: dict[str, Any] = {"settings": ALWAYS, "name": "files", **more}
     before = len(server.received("(listening)"))
     async with PinnedClient(sdk_client(server, mode), pins=pins, **given) as client:

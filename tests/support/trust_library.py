@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from callgate.errors import Refused
 from callgate.trust.policy import Policy
 from support.approval_peer import ERAS, HttpPeer
 from support.labelled import Places, Road
+from support.table import rows
 
 # As the trust annotations write them.
 SEED_RULES: Final = """{"rules": [
@@ -23,17 +25,17 @@ SEED_RULES: Final = """{"rules": [
 ]}"""
 NO_RULES: Final = Policy([])
 
-every_era: Final = pytest.mark.parametrize("era", ERAS)
+every_era: Final = rows("era", ERAS)
 
 
 # ---- an agent's side ----
 
 
 @pytest.fixture
-def places(tmp_path: Path, road: Road) -> Iterator[Places]:
-    """Servers on one road, for one test."""
-    with Places(tmp_path, road) as made:
-        yield made
+def travel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Road], Places]]:
+    """Servers on one road; they are there until the test ends."""
+    with ExitStack() as stack:
+        yield lambda road: stack.enter_context(Places(tmp_path_factory.mktemp("places"), road))
 
 
 @pytest.fixture
@@ -68,13 +70,14 @@ def one_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
 @pytest.fixture
 def shared(one_place: Places) -> Places:
     """The place that the tests of a file share; nothing has run there yet."""
-    one_place.runs_file.unlink(missing_ok=True)
+    one_place.begin_row()
     return one_place
 
 
 @pytest.fixture
-def peer(shared: Places, era: Any) -> HttpPeer:
-    return HttpPeer(shared.url("files"), era)
+def peers(shared: Places) -> Callable[[Any], HttpPeer]:
+    """A peer of an era."""
+    return lambda era: HttpPeer(shared.url("files"), era)
 
 
 def call(peer: HttpPeer, tool: str, arguments: Mapping[str, Any], annotations: Any = None) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from support.everything import everything_argv
 from support.gateway import Gateway, serving
 from support.pinning import _pinned, pinned  # noqa: F401 - fixtures
-from support.trust_library import near, one_place, peer, places, shared  # noqa: F401 - fixtures
+from support.trust_library import near, one_place, peers, shared, travel  # noqa: F401 - fixtures
 
 
 @dataclass(frozen=True)

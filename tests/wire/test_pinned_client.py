@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import ExitStack
 
 import pytest
 from mcp import Client, MCPError
@@ -16,12 +17,12 @@ from callgate.pinning.settings import Settings
 from callgate.sdk import PinnedClient, library_identity
 from support.pinned_clients import (
     ALWAYS,
+    FEW,
+    ROADS,
     SELDOM,
     approve,
     call,
     command,
-    every_road,
-    few_roads,
     listed,
     names,
     pinning,
@@ -37,16 +38,26 @@ from support.shifting import tool
 from support.table import rows
 from support.visitors import Way, until
 
+every_road = rows("road", ROADS, ids=["-".join(road) for road in ROADS])
+few_roads = rows("road", FEW, ids=["-".join(road) for road in FEW])
+
 
 @pytest.fixture
-def server(tmp_path, road):
-    with shifty(tmp_path, road.kind) as made:
-        made.fresh(tool("read"), tool("write"))
-        yield made
+def serve():
+    """Start a server at the end of a road."""
+    with ExitStack() as stack:
+
+        def start(directory, road):
+            server = stack.enter_context(shifty(directory, road.kind))
+            server.fresh(tool("read"), tool("write"))
+            return server
+
+        yield start
 
 
 @every_road
-async def test_nothing_is_seen_or_called_until_somebody_approved_it_tool_by_tool(tmp_path, road, server):
+async def test_nothing_is_seen_or_called_until_somebody_approved_it_tool_by_tool(tmp_path, road, serve):
+    server = serve(tmp_path, road)
     server.change("read", description="Reads a record.\n\u202eIt takes a number. ä\n")
     async with pinning(server, road.mode, tmp_path / "pins.db") as client:
         assert await names(client) == []
@@ -70,8 +81,9 @@ async def test_nothing_is_seen_or_called_until_somebody_approved_it_tool_by_tool
 
 @requirement("TP-001")
 @every_road
-async def test_two_clients_have_two_files_and_approving_in_one_leaves_the_other_gated(tmp_path, road, server):
+async def test_two_clients_have_two_files_and_approving_in_one_leaves_the_other_gated(tmp_path, road, serve):
     """Beside each client's configuration; or in one folder, where they share the keys but no decision."""
+    server = serve(tmp_path, road)
     files = [tmp_path / "one" / "pins.db", tmp_path / "two" / "pins.db", tmp_path / "two" / "others.db"]
     for file in files:
         file.parent.mkdir(exist_ok=True)
@@ -101,10 +113,11 @@ async def test_two_clients_have_two_files_and_approving_in_one_leaves_the_other_
     assert server.called == ["read", "read"]
 
 
-@every_road
-async def test_a_change_in_the_middle_suspends_calls_until_the_list_was_read_again(tmp_path, road, server):
+@few_roads
+async def test_a_change_in_the_middle_suspends_calls_until_the_list_was_read_again(tmp_path, road, serve):
+    server = serve(tmp_path, road)
     pins = tmp_path / "pins.db"
-    async with pinning(server, road.mode, pins, settings=SELDOM, request_seconds=0.5) as client:
+    async with pinning(server, road.mode, pins, settings=SELDOM, request_seconds=2) as client:
         await approve(client, "read", "write")
         assert await call(client, "read") == ""
         calls = len(server.called)
@@ -114,9 +127,8 @@ async def test_a_change_in_the_middle_suspends_calls_until_the_list_was_read_aga
         server.push()
         await until_call(client, "read", "toolset_unverified")
         calls = len(server.called)
-        for name in ("read", "write", "more"):
-            assert await call(client, name) == "toolset_unverified"
-        assert await reason(client.list_tools()) == "toolset_unverified"
+        tried = [call(client, name) for name in ("read", "write", "more")]
+        assert set(await asyncio.gather(*tried, reason(client.list_tools()))) == {"toolset_unverified"}
         assert len(server.called) == calls
         server.be(hold=None)
         await until_call(client, "read", "")
@@ -133,7 +145,8 @@ async def test_a_change_in_the_middle_suspends_calls_until_the_list_was_read_aga
 
 
 @every_road
-async def test_a_change_that_nobody_speaks_of_is_found_when_the_time_comes(tmp_path, road, server):
+async def test_a_change_that_nobody_speaks_of_is_found_when_the_time_comes(tmp_path, road, serve):
+    server = serve(tmp_path, road)
     async with pinning(server, road.mode, tmp_path / "pins.db", settings=ALWAYS) as client:
         await approve(client, "read")
         server.change("read", inputSchema={**tool("read")["inputSchema"], "required": []})
@@ -143,7 +156,8 @@ async def test_a_change_that_nobody_speaks_of_is_found_when_the_time_comes(tmp_p
 
 
 @every_road
-async def test_a_change_while_the_call_is_decided_keeps_it_from_leaving(tmp_path, road, server, monkeypatch):
+async def test_a_change_while_the_call_is_decided_keeps_it_from_leaving(tmp_path, road, serve, monkeypatch):
+    server = serve(tmp_path, road)
     pins = tmp_path / "pins.db"
     async with pinning(server, road.mode, pins, settings=SELDOM) as client:
         await approve(client, "read")
@@ -164,8 +178,9 @@ async def test_a_change_while_the_call_is_decided_keeps_it_from_leaving(tmp_path
 
 
 @few_roads
-async def test_a_list_that_is_young_enough_is_not_asked_for_again(tmp_path, road, server):
+async def test_a_list_that_is_young_enough_is_not_asked_for_again(tmp_path, road, serve):
     """Neither by the gate nor by the SDK, which knows what it needs for the call."""
+    server = serve(tmp_path, road)
     out = {"type": "object", "properties": {"n": {"type": "integer"}}}
     server.change("read", outputSchema=out)
     async with pinning(server, road.mode, tmp_path / "pins.db", settings=SELDOM) as client:
@@ -178,7 +193,8 @@ async def test_a_list_that_is_young_enough_is_not_asked_for_again(tmp_path, road
 
 
 @few_roads
-async def test_every_page_is_read(tmp_path, road, server):
+async def test_every_page_is_read(tmp_path, road, serve):
+    server = serve(tmp_path, road)
     server.fresh(*(tool(f"tool_{number}") for number in range(7)), page=2)
     async with pinning(server, road.mode, tmp_path / "pins.db") as client:
         assert len((await client.review()).pending) == 7
@@ -189,7 +205,8 @@ async def test_every_page_is_read(tmp_path, road, server):
 
 
 @few_roads
-async def test_approving_a_text_that_changed_a_moment_ago_writes_nothing(tmp_path, road, server):
+async def test_approving_a_text_that_changed_a_moment_ago_writes_nothing(tmp_path, road, serve):
+    server = serve(tmp_path, road)
     pins = tmp_path / "pins.db"
     async with pinning(server, road.mode, pins, settings=SELDOM) as client:
         shown = await view(client, "read")
@@ -203,7 +220,8 @@ async def test_approving_a_text_that_changed_a_moment_ago_writes_nothing(tmp_pat
 
 
 @few_roads
-async def test_approving_what_is_on_a_review_is_for_the_whole_entry_and_for_its_findings(tmp_path, road, server):
+async def test_approving_what_is_on_a_review_is_for_the_whole_entry_and_for_its_findings(tmp_path, road, serve):
+    server = serve(tmp_path, road)
     pins = tmp_path / "pins.db"
     hidden = "Reads.\U000e0069\U000e0067 ok"
     server.be(tools=[tool("read", title="Delete everything"), tool("note", hidden)])
@@ -223,7 +241,8 @@ async def test_approving_what_is_on_a_review_is_for_the_whole_entry_and_for_its_
 
 
 @few_roads
-async def test_another_version_inherits_nothing(tmp_path, road, server):
+async def test_another_version_inherits_nothing(tmp_path, road, serve):
+    server = serve(tmp_path, road)
     pins = tmp_path / "pins.db"
     async with pinning(server, road.mode, pins) as client:
         await approve(client, "read")
@@ -243,7 +262,8 @@ async def test_another_version_inherits_nothing(tmp_path, road, server):
 
 
 @few_roads
-async def test_who_the_server_is_can_be_the_authors_word(tmp_path, road, server):
+async def test_who_the_server_is_can_be_the_authors_word(tmp_path, road, serve):
+    server = serve(tmp_path, road)
     pins = tmp_path / "pins.db"
     for version in ("1.0.0", "9.9.9"):
         server.be(version=version)
@@ -263,7 +283,8 @@ async def test_who_the_server_is_can_be_the_authors_word(tmp_path, road, server)
 
 
 @few_roads
-async def test_a_tool_that_was_approved_anew_has_to_be_listed_again(tmp_path, road, server):
+async def test_a_tool_that_was_approved_anew_has_to_be_listed_again(tmp_path, road, serve):
+    server = serve(tmp_path, road)
     async with pinning(server, road.mode, tmp_path / "pins.db") as client:
         await approve(client, "read")
         assert await names(client) == ["read"]
@@ -275,7 +296,8 @@ async def test_a_tool_that_was_approved_anew_has_to_be_listed_again(tmp_path, ro
 
 
 @few_roads
-async def test_blocked_stays_blocked_and_a_decision_can_be_taken_back(tmp_path, road, server):
+async def test_blocked_stays_blocked_and_a_decision_can_be_taken_back(tmp_path, road, serve):
+    server = serve(tmp_path, road)
     async with pinning(server, road.mode, tmp_path / "pins.db") as client:
         await approve(client, "read")
         await client.block("read", by="bob", note="not here")
@@ -290,8 +312,9 @@ async def test_blocked_stays_blocked_and_a_decision_can_be_taken_back(tmp_path, 
 
 
 @few_roads
-async def test_the_command_line_reviews_the_clients_file(tmp_path, road, server):
+async def test_the_command_line_reviews_the_clients_file(tmp_path, road, serve):
     """The command in the advice is the one that works; what it decides holds at once."""
+    server = serve(tmp_path, road)
     pins = tmp_path / "a file.db"
     async with pinning(server, road.mode, pins) as client:
         with pytest.raises(Refused) as refused:
@@ -310,7 +333,8 @@ async def test_the_command_line_reviews_the_clients_file(tmp_path, road, server)
 
 
 @few_roads
-async def test_what_is_on_record(tmp_path, road, server):
+async def test_what_is_on_record(tmp_path, road, serve):
+    server = serve(tmp_path, road)
     pins = tmp_path / "pins.db"
     async with pinning(server, road.mode, pins) as client:
         assert await call(client, "read", password="hush") == "tool_not_approved"
@@ -433,8 +457,9 @@ async def test_the_pin_is_the_gateways(pinned, tmp_path, road):
 
 
 @few_roads
-async def test_servers_on_one_file_are_reviewed_together(tmp_path, road, server):
+async def test_servers_on_one_file_are_reviewed_together(tmp_path, road, serve):
     """The second server speaks of the first one's tool: it waits until somebody had both before their eyes."""
+    server = serve(tmp_path, road)
     pins = tmp_path / "pins.db"
     settings = Settings(recheck_seconds=0)
     with shifty(tmp_path / "second", road.kind) as second:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from support.pinning import shifty_site
 from support.raw import ask
 from support.registry import requirement
@@ -74,7 +72,7 @@ def test_a_server_in_a_group_is_served_only_there(tmp_path, era):
 
 
 @requirement("TP-047")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_growth_between_connections_is_reported_even_when_it_is_approved(pinned, era):
     way = Way("serve", era, "web")
     server = pinned["web"]
@@ -96,7 +94,7 @@ def test_growth_between_connections_is_reported_even_when_it_is_approved(pinned,
 
 
 @requirement("TP-043", "TP-044")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_a_megabyte_of_description_never_reaches_the_agent(pinned, era):
     server = pinned["pipe"]
     server.fresh(tool("read", "x" * 1_000_000), tool("other"))

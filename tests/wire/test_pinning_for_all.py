@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
 from support.registry import requirement
 from support.shifting import tool
-from support.visitors import Way, until
+from support.table import rows
+from support.visitors import Way, over_ways, until
 
 PAIRS = [
     (Way("serve", "legacy", "web"), Way("serve", "modern", "web")),
     (Way("serve", "legacy", "pipe"), Way("serve", "legacy", "pipe")),
     (Way("serve", "modern", "pipe"), Way("wrap", "legacy", "pipe")),
 ]
-pairs = pytest.mark.parametrize("ways", PAIRS, ids=["+".join(way.text for way in pair) for pair in PAIRS])
+pairs = rows("ways", PAIRS, ids=["+".join(way.text for way in pair) for pair in PAIRS])
 
 
 def arrive(pinned, ways):
@@ -37,7 +36,7 @@ def test_one_approval_serves_every_client(pinned, ways):
 
 
 @requirement("TP-003")
-@pytest.mark.parametrize("how", ["block", "withdraw"])
+@rows("how", ["block", "withdraw"])
 @pairs
 def test_taking_it_back_closes_it_for_every_client(pinned, ways, how):
     server, visitors = arrive(pinned, ways)
@@ -70,7 +69,7 @@ def test_one_log_has_the_calls_of_all_with_who_made_them(pinned, ways):
     }
 
 
-@pytest.mark.parametrize("way", [pair[0] for pair in PAIRS[:2]], ids=lambda way: way.text)
+@over_ways([pair[0] for pair in PAIRS[:2]])
 def test_a_client_is_told_when_a_decision_changes_what_it_may_see(pinned, way):
     server = pinned.server(way)
     server.fresh(tool("read"))
@@ -90,7 +89,7 @@ def test_a_client_is_told_when_a_decision_changes_what_it_may_see(pinned, way):
         assert visitor.names() == []
 
 
-@pytest.mark.parametrize("upstream", ["web", "pipe"])
+@rows("upstream", ["web", "pipe"])
 def test_wrap_tells_its_client_too(pinned, upstream):
     way = Way("wrap", "legacy", upstream)
     pinned.server(way).fresh(tool("read"))
@@ -105,9 +104,7 @@ def test_wrap_tells_its_client_too(pinned, upstream):
         assert visitor.names() == ["read"]
 
 
-@pytest.mark.parametrize(
-    "way", [Way("serve", "legacy", "web"), Way("wrap", "legacy", "pipe")], ids=lambda way: way.text
-)
+@over_ways([Way("serve", "legacy", "web"), Way("wrap", "legacy", "pipe")])
 def test_the_greeting_says_that_the_list_may_change(pinned, way):
     """Whatever the server says: the gateway's decisions change the list."""
     pinned.server(way).fresh(tool("read"))

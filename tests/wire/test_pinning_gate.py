@@ -10,9 +10,10 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from support.clients import connected
+from support.raw import SECONDS
 from support.registry import requirement
 from support.shifting import tool
-from support.visitors import WAYS, Way, all_ways, few_ways, reason_of, until
+from support.visitors import FEW_SERVED, Way, all_ways, few_ways, over_ways, reason_of, until
 
 NAMES = ["first", "second", "third"]
 
@@ -71,14 +72,14 @@ def test_each_connection_leaves_a_record_of_the_check_of_every_tool(pinned, way)
 
 
 @requirement("TP-016")
-@few_ways
+@over_ways(FEW_SERVED)
 def test_a_description_with_a_count_in_it_is_closed_on_every_connection(pinned, way):
     server = pinned.server(way)
     server.fresh(tool("query", "Asks the table. It has $NOW rows."), tool("other"))
     visitor = pinned.visit(way)
     visitor.names()
     server_id = pinned.identity(way.server).server_id
-    for _ in range(3):
+    for _ in range(2):
 
         def approved():
             seen = next(one for one in pinned.tools_seen(server_id) if one.tool == "query")
@@ -164,7 +165,7 @@ def test_what_passes_is_the_bytes_that_the_reviewer_was_shown(pinned, way):
     assert odd.encode() in visitor.sent_here
 
 
-@pytest.mark.parametrize("way", WAYS, ids=[way.text for way in WAYS])
+@few_ways
 async def test_the_official_client_sees_and_calls_only_what_was_approved(pinned, way, tmp_path):
     server = pinned.server(way)
     server.fresh(*map(tool, NAMES))
@@ -179,13 +180,10 @@ async def test_the_official_client_sees_and_calls_only_what_was_approved(pinned,
             await client.call_tool("first", {"id": "1"})
         assert caught.value.error.data["reason"] == "tool_not_approved"
         pinned.approve(way.server, "first")
-    async with connected(pinned.transport(way), mode, tmp_path) as connection:
-        client = connection.client
-        for _ in range(100):
-            listed = {one.name: one for one in (await client.list_tools()).tools}
-            if "first" in listed:
-                break
-            await asyncio.sleep(0.05)
+        listed = {}
+        async with asyncio.timeout(SECONDS):
+            while "first" not in listed:
+                listed = {one.name: one for one in (await client.list_tools()).tools}
         assert sorted(listed) == ["callgate_pending", "first"]
         assert listed["first"].input_schema == tool("first")["inputSchema"]
         result = await client.call_tool("first", {"id": "1"})

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
-from support.nursery import CALLGATE
+from support.nursery import CALLGATE, run
 from support.registry import requirement
 from support.shifting import tool
 from support.visitors import all_ways, until
@@ -19,8 +18,7 @@ def test_the_whole_way(pinned, way):
     server.fresh(tool("read", "Reads a record.\nIt takes a number."))
 
     def typed(*words, status=0):
-        argv = [CALLGATE, *words, "-c", str(pinned.gateway.config)]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        done = run([CALLGATE, *words, "-c", str(pinned.gateway.config)])
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout
 

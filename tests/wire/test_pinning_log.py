@@ -14,12 +14,13 @@ from support.pinning import pinned_site
 from support.records import calls_of
 from support.registry import requirement
 from support.shifting import tool
-from support.table import rows
-from support.visitors import FEW, Way, few_ways, until
+from support.visitors import Way, few_ways, over_ways, until
+
+SERVED = [Way("serve", "legacy", "web"), Way("serve", "modern", "pipe")]
 
 
 @requirement("TP-029", "TP-077")
-@pytest.mark.parametrize("way", FEW, ids=[way.text for way in FEW])
+@few_ways
 def test_ten_calls_leave_ten_complete_records(pinned, way):
     server = pinned.server(way)
     server.fresh(tool("read"))
@@ -66,9 +67,9 @@ def test_a_refused_call_is_on_record_with_both_hashes(pinned, way):
 
 
 @requirement("TP-053")
-@rows("way", [Way("serve", "legacy", "web"), Way("serve", "modern", "pipe")], ids=lambda way: way.text)
+@over_ways(SERVED)
 def test_a_call_that_cannot_be_recorded_does_not_leave(tmp_path, way):
-    with pinned_site(tmp_path, store={"busy_seconds": 0.3}) as site:
+    with pinned_site(tmp_path, store={"busy_seconds": 1}) as site:
         server = site.server(way)
         server.fresh(tool("read"))
         visitor = site.visit(way)
@@ -99,6 +100,9 @@ class Sink(http.server.ThreadingHTTPServer):
     def url(self):
         return f"http://127.0.0.1:{self.server_address[1]}/alerts"
 
+    def begin_row(self):
+        self.got.clear()
+
 
 class Taker(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
@@ -119,9 +123,7 @@ def sink():
 
 
 @requirement("TP-055", "TP-078")
-@pytest.mark.parametrize(
-    "way", [Way("serve", "legacy", "web"), Way("serve", "modern", "pipe")], ids=lambda way: way.text
-)
+@over_ways(SERVED)
 def test_a_change_is_logged_and_alerted_once_although_it_is_approved_at_once(tmp_path, sink, way):
     with pinned_site(tmp_path, pinning={"webhook": sink.url}) as site:
         server = site.server(way)

@@ -16,7 +16,7 @@ def blocked(agent):
 def test_rules_that_change_while_it_runs(tmp_path):
     rules = tmp_path / "policy.toml"
     rules.write_text(ALLOWS)
-    with trust_site(tmp_path, SERVERS, trust={"policy": "policy.toml"}, pinning={"mode": "off"}) as site:
+    with trust_site(tmp_path, SERVERS, trust={"policy": "policy.toml"}) as site:
         agent = site.agent()
         assert not blocked(agent)
         rules.write_text(BLOCKS)

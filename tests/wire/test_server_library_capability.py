@@ -123,7 +123,7 @@ class TestSwitchedOff:
         with listening(approval.http_app(mcp)) as url:
             yield url
 
-    @pytest.mark.parametrize("era", ERAS)
+    @rows("era", ERAS)
     @requirement("VA-023")
     def test_the_three_methods_are_not_found(self, off, era):
         peer = HttpPeer(off, era)
@@ -131,7 +131,7 @@ class TestSwitchedOff:
         for method in METHODS:
             assert peer.ask(method, {})["error"]["code"] == -32601
 
-    @pytest.mark.parametrize("era", ERAS)
+    @rows("era", ERAS)
     @requirement("VA-021")
     def test_a_gated_tool_is_never_listed_nor_run(self, off, era):
         peer = HttpPeer(off, era)
@@ -185,7 +185,7 @@ class TestLowLevel:
         with listening(approval.http_app(server)) as url:
             yield url, approval, runs
 
-    @pytest.mark.parametrize("era", ERAS)
+    @rows("era", ERAS)
     @requirement("VA-012", "VA-014", "VA-017")
     def test_it_declares_lists_and_gates(self, low, era):
         url, approval, runs = low

@@ -143,7 +143,7 @@ class TestMarkedByHand:
     def test_the_mark_gates(self, url):
         assert refusal(HttpPeer(url).call("marked")) == (-32001, "missing_evidence")
 
-    @pytest.mark.parametrize("name", ["later", "wider", "odd"])
+    @rows("name", ["later", "wider", "odd"])
     @requirement("VA-005")
     def test_a_mark_that_nobody_knows_closes_the_tool(self, url, name):
         answer = HttpPeer(url).call(name)

@@ -51,8 +51,8 @@ def test_good_evidence_without_a_token_gets_401(library, era):
     assert text_of(inside.call("delete_resource", A, evidence)) == "deleted a"
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize(
+@rows("era", ERAS)
+@rows(
     "token",
     [
         pytest.param("app:tools", marks=requirement("VA-162")),

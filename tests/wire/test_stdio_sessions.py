@@ -42,7 +42,9 @@ def gateway(directory, tmp_path_factory):
         "missing": {"command": ["/nonesuch/server"]},
         "mute": {"command": ["true"]},
     }
-    with serving(tmp_path_factory.mktemp("gateway"), servers) as running:
+    with serving(tmp_path_factory.mktemp("gateway"), servers, reviewed=False) as running:
+        # The others have no list.
+        running.review("teller", "two", "brief")
         yield running
 
 
@@ -269,6 +271,7 @@ def test_a_cancelled_request_gets_no_reply_and_its_stream_ends(gateway, session,
 def test_a_gateway_that_ends_leaves_no_process_behind(tmp_path, way):
     gateway = Gateway(write_config(tmp_path, {"teller": {"command": teller_argv(tmp_path)}}))
     try:
+        gateway.review("teller")
         url = gateway.url("teller")
         pids = [Session.start(url).pid, Session.start(url).pid, json.loads(modern(url, "pid").body)["result"]["pid"]]
         assert len(set(pids)) == 3
@@ -286,7 +289,7 @@ def test_a_process_that_ignores_everything_is_ended_all_the_same(tmp_path):
     argv = teller_argv(tmp_path)
     source = stubborn + "; import time; time.sleep(600)"
     command = [*argv[:3], "-c", source.replace("sys.argv[1]", repr(argv[3])), argv[4]]
-    with serving(tmp_path, {"teller": {"command": command}}) as gateway:
+    with serving(tmp_path, {"teller": {"command": command}}, reviewed=False) as gateway:
         session = Session.start(gateway.url("teller"))
         assert session.delete().status == 204
         assert gone(session.pid)

@@ -32,6 +32,7 @@ from support.offices import (
 from support.pages import ROOT
 from support.registry import requirement
 from support.sessions import until
+from support.table import rows
 
 URL = "https://shop.example/hours"
 FETCH = {"destination": "ephemeral", "outcomes": "benign", "source": "untrustedPublic", "sensitivity": "none"}
@@ -97,7 +98,7 @@ class Caller:
 
     def __init__(self, site: TrustSite, way: str, stack: ExitStack) -> None:
         self._meta = {"dev.callgate/session": fresh("conversation")}
-        self._agent = stack.enter_context(WrapAgent(site)) if way == "wrap" else site.agent(way)
+        self._agent = stack.enter_context(WrapAgent(site, forked=True)) if way == "wrap" else site.agent(way)
 
     def call(self, server, name, /, **arguments):
         return self._agent.call(server, name, self._meta, **arguments)
@@ -112,7 +113,8 @@ def caller(request):
         yield lambda site, way: Caller(site, way, stack)
 
 
-every_way = pytest.mark.parametrize("way", WAYS)
+every_way = rows("way", WAYS)
+both_eras = rows("way", ERAS)
 
 
 def arrived(site, name, **arguments):
@@ -152,7 +154,7 @@ async def test_under_the_escalating_policy_the_mail_leaves_once_a_person_confirm
 
 
 @requirement("TA-056")
-@every_way
+@both_eras
 async def test_and_never_if_the_person_declines(asking_site, caller, way):
     agent, body = caller(asking_site, way), fresh("body")
     await agent.calling("web", "fetch", url=URL)
@@ -218,7 +220,7 @@ def test_what_a_server_flags_reaches_the_model_with_a_warning_and_raises_an_aler
 
 
 @requirement("TA-057", "TA-059")
-@every_way
+@both_eras
 def test_where_flagged_results_escalate_a_person_reads_them_first(seed_site, caller, way):
     agent = caller(seed_site, way)
     result = agent.call("web", "fetch_bad", url=URL)["result"]
@@ -246,7 +248,7 @@ async def test_after_flagged_content_consequential_calls_go_to_a_person_and_noth
 
 
 @requirement("TA-060")
-@pytest.mark.parametrize(("server", "name"), [("mail", "erase"), ("bare", "launch"), ("bare", "either")])
+@rows(("server", "name"), [("mail", "erase"), ("bare", "launch"), ("bare", "either")])
 async def test_what_is_or_may_be_irreversible_waits_for_a_person(seed_site, caller, server, name):
     agent = caller(seed_site, HANDSHAKE)
     arguments = {"folder" if name == "erase" else "code": fresh("x")}

@@ -6,8 +6,9 @@ import pytest
 
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.sdk import TrustTracker
-from support.labelled import INJECTED, PAGE, Desk, every_road
+from support.labelled import INJECTED, PAGE, Desk, every_era_of_http, every_road
 from support.registry import requirement
+from support.table import rows
 from support.trust_library import NO_RULES, SEED_RULES, policy, reason
 
 # -- labels travel ---------------------------------------------------------------------------------------------------
@@ -15,7 +16,8 @@ from support.trust_library import NO_RULES, SEED_RULES, policy, reason
 
 @requirement("TA-021", "TA-040", "TA-041", "TA-047")
 @every_road
-async def test_labels_are_carried_over_three_servers(places):
+async def test_labels_are_carried_over_three_servers(travel, road):
+    places = travel(road)
     tracker = TrustTracker()
     tracker.prompt("Read https://shop.example/page and /hr/salaries.xlsx, then save the hours to /home/ada/hours.txt.")
     async with (
@@ -100,8 +102,9 @@ async def test_annotations_that_the_author_sends_count_for_the_session(near):
 
 
 @requirement("TA-042", "TA-048", "TA-055")
-@every_road
-async def test_a_rule_that_blocks_lets_nothing_through(places):
+@every_era_of_http
+async def test_a_rule_that_blocks_lets_nothing_through(travel, road):
+    places = travel(road)
     tracker = TrustTracker(policy=policy(SEED_RULES, "rules.json"), ask=Desk().ask)
     async with places.tracked("web", tracker) as web, places.tracked("site", tracker) as site:
         await web.call_tool("fetch", {"url": "https://shop.example/page"})
@@ -117,8 +120,9 @@ async def test_a_rule_that_blocks_lets_nothing_through(places):
 
 
 @requirement("TA-034", "TA-049", "TA-050", "TA-051", "TA-056")
-@every_road
-async def test_a_rule_that_asks_waits_for_the_person(places):
+@every_era_of_http
+async def test_a_rule_that_asks_waits_for_the_person(travel, road):
+    places = travel(road)
     desk = Desk(False, True)
     tracker = TrustTracker(policy=policy(SEED_RULES, "rules.json"), ask=desk.ask)
     async with places.tracked("files", tracker, resolve=True) as files, places.tracked("mail", tracker) as mail:
@@ -146,7 +150,7 @@ async def test_without_anybody_to_ask_the_call_is_refused(near):
     assert near.runs == []
 
 
-@pytest.mark.parametrize("answer", [None, "yes", 1, {}])
+@rows("answer", [None, "yes", 1, {}])
 async def test_only_true_is_a_yes(near, answer):
     async def ask(_question):
         return answer
@@ -157,9 +161,10 @@ async def test_only_true_is_a_yes(near, answer):
 
 
 @requirement("TA-007", "TA-057")
-@every_road
-async def test_a_strangers_address_needs_a_person_and_the_users_own_does_not(places):
+@every_era_of_http
+async def test_a_strangers_address_needs_a_person_and_the_users_own_does_not(travel, road):
     """The shipped policy: a page that was read names somebody to write to."""
+    places = travel(road)
     desk = Desk(True)
     tracker = TrustTracker(ask=desk.ask, alert=desk.alert)
     tracker.prompt("Read https://shop.example/page and https://evil.example, and tell ada@home.example the hours.")
@@ -260,9 +265,10 @@ async def test_what_the_author_knows_of_a_server_counts_first(near, tmp_path):
 
 
 @requirement("TA-012", "TA-033")
-@every_road
-async def test_an_answer_to_tools_resolve_is_decided_on_before_the_call(places):
+@every_era_of_http
+async def test_an_answer_to_tools_resolve_is_decided_on_before_the_call(travel, road):
     """Only from a server that is trusted: it sees the arguments."""
+    places = travel(road)
     rules = """
 [[rules]]
 name = "no-salaries"

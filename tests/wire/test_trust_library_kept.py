@@ -34,7 +34,8 @@ async def test_an_error_is_read_by_the_model_too(near):
 
 
 @every_road
-async def test_resources_and_prompts_of_a_server_are_its_data_too(places):
+async def test_resources_and_prompts_of_a_server_are_its_data_too(travel, road):
+    places = travel(road)
     desk = Desk(True, True)
     tracker = TrustTracker(ask=desk.ask)
     async with places.tracked("files", tracker) as files:

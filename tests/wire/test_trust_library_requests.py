@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from mcp.server.mcpserver import MCPServer
 from mcp_types import ElicitResult
 
@@ -12,7 +11,7 @@ from callgate.approval.names import META
 from callgate.sdk import TrustLabels
 from support.approval_peer import HttpPeer, refusal
 from support.approval_server import listening
-from support.labelled import Places, Road, every_road
+from support.labelled import Places, Road, every_era_of_http
 from support.registry import requirement
 from support.table import rows
 from support.trust_library import call, every_era, labels_of
@@ -22,7 +21,8 @@ from support.trust_library import call, every_era, labels_of
 
 @requirement("TA-042", "TA-073")
 @every_era
-def test_open_world_data_is_not_written_to_a_public_place(peer, shared):
+def test_open_world_data_is_not_written_to_a_public_place(peers, era, shared):
+    peer = peers(era)
     public = {"path": "/srv/www/index.html", "text": "x"}
     answer = call(peer, "write_file", public, {"openWorldHint": True, "attribution": ["https://shop.example"]})
     assert answer["error"]["code"] == -32600
@@ -34,9 +34,10 @@ def test_open_world_data_is_not_written_to_a_public_place(peer, shared):
     assert [one["open"] for one in shared.ran("write_file")] == [True, False, None]
 
 
-@pytest.mark.parametrize("annotations", ["yes", 7, [], {"openWorldHint": "no"}, {"openWorldHint": 0}])
+@rows("annotations", ["yes", 7, [], {"openWorldHint": "no"}, {"openWorldHint": 0}])
 @every_era
-def test_annotations_of_the_wrong_type_count_as_the_worst(peer, shared, annotations):
+def test_annotations_of_the_wrong_type_count_as_the_worst(peers, era, shared, annotations):
+    peer = peers(era)
     answer = call(peer, "write_file", {"path": "/srv/www/x", "text": "x"}, annotations)
     assert refusal(answer) == (-32600, "rule_blocked")
     assert shared.ran("write_file") == []
@@ -44,7 +45,8 @@ def test_annotations_of_the_wrong_type_count_as_the_worst(peer, shared, annotati
 
 @requirement("TA-043")
 @every_era
-def test_a_refusal_names_the_rule_and_nothing_runs(peer, shared):
+def test_a_refusal_names_the_rule_and_nothing_runs(peers, era, shared):
+    peer = peers(era)
     board = {"to": "all@board.example", "body": "x"}
     answer = call(peer, "send_email", board, {"openWorldHint": True})
     assert refusal(answer) == (-32600, "rule_blocked")
@@ -62,7 +64,8 @@ def test_a_refusal_names_the_rule_and_nothing_runs(peer, shared):
 
 @requirement("TA-045")
 @every_era
-def test_a_tool_of_several_steps_stops_at_the_flagged_one(peer, shared):
+def test_a_tool_of_several_steps_stops_at_the_flagged_one(peers, era, shared):
+    peer = peers(era)
     answer = call(peer, "crawl", {"start": "shop.example"})
     assert [one["page"] for one in shared.ran("crawl")] == ["one", "two"]
     assert answer["result"]["isError"] is True
@@ -98,7 +101,7 @@ async def test_or_it_asks_whoever_is_at_the_client(tmp_path, kind):
     assert len(asked) == 2
 
 
-@every_road
+@every_era_of_http
 async def test_where_nobody_can_be_asked_it_stops(tmp_path, road):
     """A client without an answer for elicitations; and the modern era, in which a server cannot ask like this."""
     with Places(tmp_path, road) as places:

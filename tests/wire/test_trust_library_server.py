@@ -23,7 +23,8 @@ from support.trust_library import call, every_era, labels_of
 
 @requirement("TA-046", "TA-004")
 @every_era
-def test_the_list_of_tools_carries_what_the_author_declared(peer):
+def test_the_list_of_tools_carries_what_the_author_declared(peers, era):
+    peer = peers(era)
     tools = {tool["name"]: tool for tool in peer.result("tools/list")["tools"]}
     assert tools["read_file"]["annotations"] == {
         "inputMetadata": {"destination": "ephemeral", "sensitivity": "none", "outcomes": "benign"},
@@ -78,7 +79,8 @@ def test_one_object_serves_one_server_and_one_server_has_one():
 
 @requirement("TA-020", "TA-006", "TA-009", "TA-010")
 @every_era
-def test_a_result_carries_one_concrete_label(peer):
+def test_a_result_carries_one_concrete_label(peers, era):
+    peer = peers(era)
     assert labels_of(call(peer, "fetch", {"url": "https://shop.example/page"})) == {
         "openWorldHint": True,
         "attribution": ["https://shop.example/page"],
@@ -99,7 +101,8 @@ def test_a_result_carries_one_concrete_label(peer):
 
 @requirement("TA-022", "TA-024")
 @every_era
-def test_one_item_from_outside_makes_all_of_the_result_open_world(peer):
+def test_one_item_from_outside_makes_all_of_the_result_open_world(peers, era):
+    peer = peers(era)
     found = labels_of(call(peer, "search", {"words": "notes web labelled"}))
     assert found["openWorldHint"] is True
     assert found["returnMetadata"] == {"source": "untrustedPublic", "sensitivity": "pii"}
@@ -114,7 +117,8 @@ def test_one_item_from_outside_makes_all_of_the_result_open_world(peer):
 
 @requirement("TA-023", "TA-044")
 @every_era
-def test_a_result_that_steers_a_model_or_leaks_a_secret_is_flagged(peer):
+def test_a_result_that_steers_a_model_or_leaks_a_secret_is_flagged(peers, era):
+    peer = peers(era)
     assert "maliciousActivityHint" not in labels_of(call(peer, "fetch", {"url": "https://shop.example"}))
     answer = call(peer, "fetch", {"url": "https://evil.example"})
     assert labels_of(answer)["maliciousActivityHint"] is True
@@ -124,7 +128,8 @@ def test_a_result_that_steers_a_model_or_leaks_a_secret_is_flagged(peer):
 
 @requirement("TA-062")
 @every_era
-def test_a_tool_without_labels_answers_as_it_always_did(peer):
+def test_a_tool_without_labels_answers_as_it_always_did(peers, era):
+    peer = peers(era)
     answer = call(peer, "plain", {"text": "hello"})
     assert "annotations" not in answer["result"].get("_meta", {})
     assert answer["result"]["content"] == [{"type": "text", "text": "hello"}]
@@ -171,7 +176,9 @@ async def test_the_official_client_takes_labelled_lists_and_results(tmp_path, ro
 
 @requirement("TA-032", "TA-005", "TA-038")
 @every_era
-def test_two_paths_resolve_to_two_labels_and_the_results_carry_them(peer):
+def test_two_paths_resolve_to_two_labels_and_the_results_carry_them(peers, era):
+    peer = peers(era)
+
     def resolved(path):
         return peer.result("tools/resolve", {"name": "read_file", "arguments": {"path": path}})["tool"]
 
@@ -194,10 +201,11 @@ def test_two_paths_resolve_to_two_labels_and_the_results_carry_them(peer):
 
 
 @requirement("TA-037", "TA-038")
-@pytest.mark.parametrize("arguments", [{"path": "/elsewhere"}, {}, {"path": 7}, {"path": None}])
+@rows("arguments", [{"path": "/elsewhere"}, {}, {"path": 7}, {"path": None}])
 @every_era
-def test_where_arguments_decide_nothing_the_strictest_stands_for_all(peer, arguments):
+def test_where_arguments_decide_nothing_the_strictest_stands_for_all(peers, era, arguments):
     """An argument that breaks the author's function decides nothing either."""
+    peer = peers(era)
     tool = peer.result("tools/resolve", {"name": "read_file", "arguments": arguments})["tool"]
     assert tool["annotations"]["returnMetadata"] == {
         "source": "untrustedPublic",
@@ -264,7 +272,8 @@ def test_a_smaller_set_is_given_as_it_is_where_arguments_decide_only_part():
 
 
 @every_era
-def test_a_tool_that_is_not_there_cannot_be_resolved(peer):
+def test_a_tool_that_is_not_there_cannot_be_resolved(peers, era):
+    peer = peers(era)
     for params in ({"name": "plain", "arguments": {}}, {"name": 7}, {}, {"name": "read_file", "arguments": []}):
         code, reason = refusal(peer.ask("tools/resolve", params))
         assert (code, reason) == (-32602, "invalid_params")

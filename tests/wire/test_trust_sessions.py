@@ -250,7 +250,7 @@ def test_an_operator_takes_the_labels_off_and_that_is_on_record(site):
 @rows("era", ERAS)
 def test_wrapped_servers_that_one_client_started_share_a_session(site, era):
     name = {"CALLGATE_SESSION": fresh("conversation")}
-    with WrapAgent(site, era, name) as agent, WrapAgent(site, era, name) as again:
+    with WrapAgent(site, era, name, forked=True) as agent, WrapAgent(site, era, name, forked=True) as again:
         agent.call("web", "fetch", url=URL)
         send(again, "mail")
     assert labels(site, "mail")["openWorldHint"] is True
@@ -276,7 +276,7 @@ def twins(request, tmp_path_factory) -> Iterator[tuple[TrustSite, Gateway]]:
     directory = tmp_path_factory.mktemp("twins")
     with ExitStack() as stack:
         store = {"url": stack.enter_context(database())} if request.param == "postgresql" else {}
-        trust = {"mode": "enforce", "idle_seconds": 1.0}
+        trust = {"idle_seconds": 1.0}
         sections = {"store": store, "trust": trust, "approval": {"park_seconds": 0}}
         servers = {name: SERVERS[name] for name in ("web", "mail")}
         first = stack.enter_context(trust_site(directory, servers, **sections))
@@ -312,7 +312,7 @@ async def test_what_a_person_endorsed_at_one_gateway_holds_at_the_other(twins):
     assert said(here.call("mail", "send_email", to=EVIL, body="first"))
     # The same address needs no second gesture, in this session only.
     assert said(there.call("mail", "send_email", to=EVIL, body="second"))
-    other = site.agent()
+    other = site.agent(session=fresh("conversation"))
     other.call("web", "fetch", url=URL)
     assert reason(other.call("mail", "send_email", to=EVIL, body="third")) == ASKED
 

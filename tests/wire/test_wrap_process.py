@@ -8,15 +8,16 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 import pytest
 
-from support.gateway import wrap_argv, write_config
-from support.nursery import CALLGATE
-from support.raw import SECONDS, Received, json_answer, piped, raw_server, raw_stdio_argv
-from support.sessions import gone, until
+from support.gateway import approve_listed, wrap_argv, write_config
+from support.nursery import CALLGATE, Forked
+from support.raw import SECONDS, Received, json_answer, piped, raw_server
+from support.sessions import call, gone, message, teller_argv, until
 from support.table import rows
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the commands here are those of a POSIX shell")
@@ -33,13 +34,17 @@ def script(source: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", source]
 
 
-def call(number: int, text: str = "") -> bytes:
+def request(number: int, text: str = "") -> bytes:
+    """No call: most commands here have no list of tools to review."""
     params = {"name": "t", "arguments": {"text": text}}
-    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode() + b"\n"
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "dev.example/do", "params": params}).encode() + b"\n"
 
 
-def run(argv: list[str], sent: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(argv, input=sent, capture_output=True, timeout=SECONDS, check=False)
+def run(argv: list[str], sent: bytes = b"", env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+    pipe = subprocess.PIPE
+    with Forked(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env) as process:
+        out, err = process.communicate(sent, timeout=SECONDS)
+    return subprocess.CompletedProcess(argv, process.returncode, out, err)
 
 
 # ---- how it ends ----
@@ -47,7 +52,10 @@ def run(argv: list[str], sent: bytes = b"") -> subprocess.CompletedProcess[bytes
 
 @rows("status", [0, 3])
 def test_the_exit_status_is_the_commands(place, status):
-    assert run(wrap_argv(place, "s", ["sh", "-c", f"exit {status}"])).returncode == status
+    """With the script itself, as a client starts it."""
+    argv = wrap_argv(place, "s", ["sh", "-c", f"exit {status}"])
+    done = subprocess.run(argv, input=b"", capture_output=True, timeout=SECONDS, check=False)
+    assert done.returncode == status
 
 
 @rows("name", ["TERM", "KILL", "INT"])
@@ -57,7 +65,7 @@ def test_a_command_killed_by_a_signal_ends_wrap_by_the_same_signal(place, name):
 
 
 def test_a_command_that_does_not_exist_is_said_so_with_advice(place, tmp_path):
-    done = run(wrap_argv(place, "s", [str(tmp_path / "nonesuch")]), call(1))
+    done = run(wrap_argv(place, "s", [str(tmp_path / "nonesuch")]), request(1))
     assert done.returncode in (1, 127)
     assert done.stdout == b""
     assert b"nonesuch" in done.stderr
@@ -66,7 +74,7 @@ def test_a_command_that_does_not_exist_is_said_so_with_advice(place, tmp_path):
 
 
 def test_a_command_that_ends_at_once_is_no_trouble(place):
-    done = run(wrap_argv(place, "s", ["true"]), b"".join(call(number) for number in range(100)))
+    done = run(wrap_argv(place, "s", ["true"]), b"".join(request(number) for number in range(100)))
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
@@ -91,43 +99,47 @@ def test_stderr_passes_unchanged(place):
 
 def test_the_command_sees_the_end_of_the_input_and_its_last_words_arrive(place):
     command = script("import sys; n = len(sys.stdin.buffer.read()); print(n); sys.stdout.write('last words')")
-    done = run(wrap_argv(place, "s", command), call(1) + call(2))
-    assert done.stdout == b"%d\nlast words\n" % len(call(1) + call(2))
+    done = run(wrap_argv(place, "s", command), request(1) + request(2))
+    assert done.stdout == b"%d\nlast words\n" % len(request(1) + request(2))
 
 
 def test_a_last_line_without_a_line_end_is_a_message_too(place):
-    done = run(wrap_argv(place, "s", ["cat"]), call(1) + call(2).rstrip())
-    assert done.stdout == call(1) + call(2)
+    done = run(wrap_argv(place, "s", ["cat"]), request(1) + request(2).rstrip())
+    assert done.stdout == request(1) + request(2)
 
 
 def test_garbage_on_stdout_passes_and_does_no_harm(place):
     command = ["sh", "-c", "echo starting up...; echo '{\"half\": '; echo; cat"]
-    done = run(wrap_argv(place, "s", command), call(1))
-    assert done.stdout == b'starting up...\n{"half": \n\n' + call(1)
+    done = run(wrap_argv(place, "s", command), request(1))
+    assert done.stdout == b'starting up...\n{"half": \n\n' + request(1)
 
 
 def test_garbage_on_stdin_is_answered_and_does_not_reach_the_command(place):
-    done = run(wrap_argv(place, "s", ["cat"]), b'no JSON\n\n{"half": \n' + call(1))
+    done = run(wrap_argv(place, "s", ["cat"]), b'no JSON\n\n{"half": \n' + request(1))
     *refusals, last = done.stdout.splitlines(keepends=True)
-    assert last == call(1)
+    assert last == request(1)
     assert [json.loads(line)["error"]["code"] for line in refusals] == [-32700, -32700]
 
 
 @rows("kind", ["file", "nothing"])
 def test_stdin_and_stdout_may_be_files(place, tmp_path, kind):
-    sent = b"".join(call(number, "x" * 1000) for number in range(1000)) if kind == "file" else b""
+    sent = b"".join(request(number, "x" * 1000) for number in range(1000)) if kind == "file" else b""
     (tmp_path / "in").write_bytes(sent)
     source = tmp_path / "in" if kind == "file" else Path(os.devnull)
-    with source.open("rb") as stdin, (tmp_path / "out").open("wb") as stdout:
-        done = subprocess.run(wrap_argv(place, "s", ["cat"]), stdin=stdin, stdout=stdout, timeout=SECONDS, check=False)
-    assert done.returncode == 0
+    with (
+        source.open("rb") as stdin,
+        (tmp_path / "out").open("wb") as stdout,
+        Forked(wrap_argv(place, "s", ["cat"]), stdin=stdin, stdout=stdout) as wrap,
+    ):
+        assert wrap.wait(SECONDS) == 0
     assert (tmp_path / "out").read_bytes() == sent
 
 
 def test_stdout_may_be_nowhere(place):
     argv = wrap_argv(place, "s", ["sh", "-c", "cat; exit 5"])
-    done = subprocess.run(argv, input=call(1), stdout=subprocess.DEVNULL, timeout=SECONDS, check=False)
-    assert done.returncode == 5
+    with Forked(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as wrap:
+        wrap.communicate(request(1), timeout=SECONDS)
+    assert wrap.returncode == 5
 
 
 @rows("command", [["cat"], ["/nonesuch"]], ids=["ends", "never starts"])
@@ -135,9 +147,9 @@ def test_the_pipes_are_given_back_as_they_were(place, command):
     read, write = os.pipe()
     answers, out = os.pipe()
     try:
-        wrap = subprocess.Popen(wrap_argv(place, "s", command), stdin=read, stdout=out, stderr=subprocess.DEVNULL)
-        os.close(write)
-        wrap.wait(SECONDS)
+        with Forked(wrap_argv(place, "s", command), stdin=read, stdout=out, stderr=subprocess.DEVNULL) as wrap:
+            os.close(write)
+            wrap.wait(SECONDS)
         assert os.get_blocking(read)
         assert os.get_blocking(out)
     finally:
@@ -172,22 +184,22 @@ def test_wrap_killed_without_warning_leaves_no_server_behind(place):
 
 
 def test_messages_of_ten_megabytes_pass_both_ways(place):
-    big = call(1, "ü" * 5_000_000)
+    big = request(1, "ü" * 5_000_000)
     assert len(big) > 10_000_000
-    done = run(wrap_argv(place, "s", ["cat"]), big + call(2))
-    assert done.stdout == big + call(2)
+    done = run(wrap_argv(place, "s", ["cat"]), big + request(2))
+    assert done.stdout == big + request(2)
 
 
 def test_a_message_over_the_limit_is_refused_and_the_next_one_passes(place):
     argv = wrap_argv(place, "s", ["cat"], limits={"message_bytes": 2048})
-    done = run(argv, call(1, "x" * 5000) + call(2))
+    done = run(argv, request(1, "x" * 5000) + request(2))
     refusal, passed = done.stdout.splitlines(keepends=True)
     assert json.loads(refusal)["error"]["data"]["reason"] == "message_too_large"
-    assert passed == call(2)
+    assert passed == request(2)
 
 
 def test_a_thousand_requests_written_before_any_reply_is_read_are_all_answered(place):
-    sent = [call(number, "x" * 5000) for number in range(1000)]
+    sent = [request(number, "x" * 5000) for number in range(1000)]
     with piped(wrap_argv(place, "s", ["cat"])) as wrap:
         wrap.stdin.write(b"".join(sent))
         wrap.stdin.flush()
@@ -195,14 +207,14 @@ def test_a_thousand_requests_written_before_any_reply_is_read_are_all_answered(p
 
 
 def test_a_thousand_requests_at_once_to_a_url_are_all_answered(place):
-    def answer(request: Received, connection) -> None:
-        number = json.loads(request.body)["id"]
-        json_answer(b'{"jsonrpc":"2.0","id":%d,"result":{}}' % number)(request, connection)
+    def answer(received: Received, connection) -> None:
+        number = json.loads(received.body)["id"]
+        json_answer(b'{"jsonrpc":"2.0","id":%d,"result":{}}' % number)(received, connection)
 
     with raw_server() as server:
         server.script = answer
         with piped(wrap_argv(place, "s", url=server.url)) as wrap:
-            wrap.stdin.write(b"".join(call(number) for number in range(1000)))
+            wrap.stdin.write(b"".join(request(number) for number in range(1000)))
             wrap.stdin.close()
             replies = [json.loads(line) for line in wrap.stdout]
     assert sorted(reply["id"] for reply in replies) == list(range(1000))
@@ -211,7 +223,7 @@ def test_a_thousand_requests_at_once_to_a_url_are_all_answered(place):
 
 def test_a_client_that_reads_late_loses_nothing(place):
     """The command ends while most of what it said is still unread."""
-    sent = [call(number, "x" * 5000) for number in range(500)]
+    sent = [request(number, "x" * 5000) for number in range(500)]
     with piped(wrap_argv(place, "s", ["cat"])) as wrap:
         writer = threading.Thread(target=lambda: (wrap.stdin.write(b"".join(sent)), wrap.stdin.close()))
         writer.start()
@@ -232,15 +244,29 @@ def test_a_configured_server_gets_its_own_environment_and_directory(tmp_path):
     server = {"command": script(source), "env": {"GIVEN": "yes"}, "cwd": str(place)}
     config = write_config(tmp_path, {"s": server})
     argv = [CALLGATE, "wrap", "s", "--config", str(config)]
-    env = os.environ | {"SECRET_OF_THE_CLIENT": "x"}
-    done = subprocess.run(argv, input=b"", capture_output=True, timeout=SECONDS, check=False, env=env)
+    done = run(argv, env=os.environ | {"SECRET_OF_THE_CLIENT": "x"})
     assert done.stdout.decode().split() == ["yes", "None", str(place)]
 
 
-def test_calls_through_wrap_are_on_record(place, tmp_path):
-    done = run(wrap_argv(place, "files", raw_stdio_argv(tmp_path / "raw")), call(1, "one") + call(2, "two"))
-    assert len(done.stdout.splitlines()) == 2
-    listed = run([CALLGATE, "audit", "list", "--server", "files", "--json", "-c", str(place / "callgate.toml")])
+def test_calls_through_wrap_are_on_record(place):
+    """The tool is reviewed between two clients."""
+    config = str(place / "callgate.toml")
+    argv = wrap_argv(place, "files", teller_argv(place))
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw"}}
+    begin = message("initialize", hello, "a") + b"\n" + message("tools/list", {}, "b") + b"\n"
+    assert len(run(argv, begin).stdout.splitlines()) == 2
+    approve_listed(place / "callgate.toml")
+    with piped(argv) as wrap:
+        for line in begin.splitlines(keepends=True):
+            wrap.stdin.write(line)
+            wrap.stdin.flush()
+            wrap.stdout.readline()
+        for number in (1, 2):
+            wrap.stdin.write(call("pid", number) + b"\n")
+            wrap.stdin.flush()
+            assert "result" in json.loads(wrap.stdout.readline())
+    listed = run([CALLGATE, "audit", "list", "--server", "files", "--json", "-c", config])
     records = [json.loads(line) for line in listed.stdout.splitlines()]
-    assert [(record["decision"]["tool"], record["decision"]["transport"]) for record in records] == [("t", "stdio")] * 2
+    found = [(record["decision"]["tool"], record["decision"]["transport"]) for record in records]
+    assert found == [("pid", "stdio")] * 2
     assert [record["outcome"]["outcome"] for record in records] == ["result", "result"]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import signal
 import socket
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from support.gateway import wrap_argv
+from support.gateway import approve_listed, wrap_argv
 from support.raw import CLOSE, SECONDS, RawServer, Received, json_answer, piped, raw_server, stream_answer
-from support.sessions import META, VERSION, call, message, modern_call, until
+from support.sessions import META, VERSION, call, message, until
 from support.table import rows
+
+MODERN = {f"{META}protocolVersion": VERSION, f"{META}clientCapabilities": {}}
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +40,11 @@ def lasting(place):
     """A server and a wrap for all the tests that need no session, one after the other."""
     with raw_server() as server, piped(wrap_argv(place, "web", url=server.url)) as process:
         yield process, server
+
+
+def request(rpc_id: int | str, meta: Mapping[str, Any] | None = None) -> bytes:
+    """No call: what is behind has no tools to review, but where a test gives it one."""
+    return message("dev.example/do", {"name": "t"} if meta is None else {"name": "t", "_meta": meta}, rpc_id)
 
 
 def send(wrap, *bodies: bytes) -> None:
@@ -80,7 +88,7 @@ def test_after_the_handshake_requests_carry_session_and_version(wrap, behind):
     first = behind.requests[-1]
     assert (first.header("mcp-session-id"), first.header("mcp-protocol-version")) == ([], [])
     behind.script = json_answer(reply(1, {}))
-    send(wrap, call("t", 1))
+    send(wrap, request(1))
     assert heard(wrap)["result"] == {}
     second = behind.requests[-1]
     assert (second.header("mcp-session-id"), second.header("mcp-protocol-version")) == ([b"s 1"], [b"2025-11-25"])
@@ -90,21 +98,32 @@ def test_after_the_handshake_requests_carry_session_and_version(wrap, behind):
     assert behind.requests[-1].header("mcp-session-id") == [b"s 1"]
 
 
-def test_modern_requests_carry_the_headers_their_bodies_stand_for(lasting):
+def test_modern_requests_carry_the_headers_their_bodies_stand_for(lasting, place):
     wrap, behind = lasting
-    meta = {f"{META}protocolVersion": VERSION, f"{META}clientCapabilities": {}}
     schema = {"type": "object", "properties": {"where": {"type": "string", "x-mcp-header": "Region"}}}
-    behind.script = json_answer(reply(1, {"tools": [{"name": "t", "inputSchema": schema}]}))
-    send(wrap, message("tools/list", {"_meta": meta}, 1))
+    tools = {"tools": [{"name": "t", "description": "A tool.", "inputSchema": schema}]}
+
+    def script(received: Received, connection: socket.socket) -> None:
+        asked = json.loads(received.body)
+        result = tools if asked["method"] == "tools/list" else {"content": []}
+        json_answer(reply(asked["id"], result))(received, connection)
+
+    behind.script = script
+    send(wrap, message("tools/list", {"_meta": MODERN}, 1))
     assert heard(wrap)["id"] == 1
-    behind.script = json_answer(reply(2, {}))
-    send(wrap, call("t", 2, meta, where="zürich"))
-    assert heard(wrap)["id"] == 2
-    listed, called = behind.requests[-2:]
+    listed = behind.requests[-1]
+    approve_listed(place / "callgate.toml")
+
+    def called() -> bool:
+        send(wrap, call("t", 2, MODERN, where="zürich"))
+        return "result" in heard(wrap)
+
+    until(called)
+    sent = behind.requests[-1]
     assert (listed.header("mcp-method"), listed.header("mcp-name")) == ([b"tools/list"], [])
-    assert called.header("mcp-protocol-version") == [VERSION.encode()]
-    assert (called.header("mcp-method"), called.header("mcp-name")) == ([b"tools/call"], [b"t"])
-    assert called.header("mcp-param-region") == [b"=?base64?esO8cmljaA==?="]
+    assert sent.header("mcp-protocol-version") == [VERSION.encode()]
+    assert (sent.header("mcp-method"), sent.header("mcp-name")) == ([b"tools/call"], [b"t"])
+    assert sent.header("mcp-param-region") == [b"=?base64?esO8cmljaA==?="]
 
 
 # ---- answers that are none ----
@@ -127,13 +146,13 @@ def test_modern_requests_carry_the_headers_their_bodies_stand_for(lasting):
 def test_an_answer_that_is_none_becomes_an_error_with_the_requests_id(lasting, script, reason):
     wrap, behind = lasting
     behind.script = script
-    send(wrap, call("t", "my-id"))
+    send(wrap, request("my-id"))
     answers = [heard(wrap)]
     if reason == "upstream_closed" and "result" in answers[0]:
         answers = [heard(wrap)]
     assert (answers[0]["id"], answers[0]["error"]["data"]["reason"]) == ("my-id", reason)
     behind.script = json_answer(reply(2, {"fine": True}))
-    send(wrap, call("t", 2))
+    send(wrap, request(2))
     assert heard(wrap)["result"] == {"fine": True}
 
 
@@ -142,7 +161,7 @@ def test_an_error_of_the_server_keeps_its_words_and_gets_the_requests_id(lasting
     wrap, behind = lasting
     error = '{"code":-32001,"message":"Sitzung?","data":{"x":1.50}}'
     behind.script = refuse(b"404 Not Found", f'{{{identity}"jsonrpc":"2.0","error":{error}}}'.encode())
-    send(wrap, call("t", 5))
+    send(wrap, request(5))
     line = wrap.stdout.readline()
     assert json.loads(line)["id"] == 5
     assert error.encode() in line
@@ -152,7 +171,7 @@ def test_a_server_that_is_not_there_is_said_so(place):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with piped(wrap_argv(place, "web", url=f"http://127.0.0.1:{port}/mcp")) as wrap:
-        send(wrap, call("t", 1))
+        send(wrap, request(1))
         assert heard(wrap)["error"]["data"]["reason"] == "upstream_unreachable"
 
 
@@ -166,7 +185,7 @@ def test_every_request_of_a_batch_is_answered(lasting, way):
     behind.script = (
         json_answer(b"[%b , %b]" % (*replies,)) if way == "an array" else stream_answer(*map(event, replies))
     )
-    batch = b"[%b,%b,%b]" % (call("t", "one"), message("notifications/n", {}), call("t", 2))
+    batch = b"[%b,%b,%b]" % (request("one"), message("notifications/n", {}), request(2))
     send(wrap, batch)
     assert [heard(wrap), heard(wrap)] == [json.loads(line) for line in replies]
     assert behind.requests[-1].body == batch
@@ -175,7 +194,7 @@ def test_every_request_of_a_batch_is_answered(lasting, way):
 def test_what_a_batch_leaves_unanswered_is_an_error(lasting):
     wrap, behind = lasting
     behind.script = json_answer(b"[%b]" % reply(1, {}))
-    send(wrap, b"[%b,%b]" % (call("t", 1), call("t", 2)))
+    send(wrap, b"[%b,%b]" % (request(1), request(2)))
     assert heard(wrap)["result"] == {}
     missing = heard(wrap)
     assert (missing["id"], missing["error"]["data"]["reason"]) == (2, "upstream_garbage")
@@ -189,15 +208,15 @@ def test_a_server_may_hang_up_as_often_as_it_likes(wrap, behind):
     start_session(wrap, behind)
     visits: list[list[bytes]] = []
 
-    def script(request: Received, connection: socket.socket) -> None:
-        visits.append(request.header("last-event-id"))
+    def script(received: Received, connection: socket.socket) -> None:
+        visits.append(received.header("last-event-id"))
         number = len(visits)
         last = event(reply(1, {"done": True}), "end")
         some = last if number == 9 else b"retry: 1\n" + event(b'{"jsonrpc":"2.0","method":"n"}', f"e{number}")
-        stream_answer(some)(request, connection)
+        stream_answer(some)(received, connection)
 
     behind.script = script
-    send(wrap, call("t", 1))
+    send(wrap, request(1))
     said = [heard(wrap) for _ in range(9)]
     assert said[-1]["result"] == {"done": True}
     assert visits == [[]] + [[f"e{number}".encode()] for number in range(1, 9)]
@@ -206,12 +225,12 @@ def test_a_server_may_hang_up_as_often_as_it_likes(wrap, behind):
 # ---- cancellation and the end ----
 
 
-def hang(request: Received, connection: socket.socket) -> None:
+def hang(received: Received, connection: socket.socket) -> None:
     """Begin a stream and wait for the client to leave it."""
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hello\n\n")
     while connection.recv(1):
         pass
-    left.append(json.loads(request.body)["id"])
+    left.append(json.loads(received.body)["id"])
 
 
 left: list[Any] = []
@@ -220,7 +239,7 @@ left: list[Any] = []
 def test_a_modern_cancellation_closes_the_stream_and_sends_nothing(wrap, behind):
     left.clear()
     behind.script = hang
-    send(wrap, modern_call("t", 1))
+    send(wrap, request(1, MODERN))
     until(lambda: behind.requests)
     send(wrap, message("notifications/cancelled", {"requestId": 1}))
     until(lambda: left == [1])
@@ -231,14 +250,14 @@ def test_a_handshake_cancellation_is_sent_and_a_silent_stream_is_closed(wrap, be
     left.clear()
     start_session(wrap, behind)
 
-    def script(request: Received, connection: socket.socket) -> None:
-        if b"cancelled" in request.body or not request.body:
-            refuse(b"202 Accepted", b"")(request, connection)
+    def script(received: Received, connection: socket.socket) -> None:
+        if b"cancelled" in received.body or not received.body:
+            refuse(b"202 Accepted", b"")(received, connection)
         else:
-            hang(request, connection)
+            hang(received, connection)
 
     behind.script = script
-    send(wrap, call("t", 1))
+    send(wrap, request(1))
     until(lambda: len(behind.requests) == 2)
     cancel = message("notifications/cancelled", {"requestId": 1})
     send(wrap, cancel)
@@ -251,8 +270,7 @@ def test_a_handshake_cancellation_is_sent_and_a_silent_stream_is_closed(wrap, be
 def test_an_open_subscription_does_not_hold_up_the_end(wrap, behind):
     left.clear()
     behind.script = hang
-    meta = {f"{META}protocolVersion": VERSION, f"{META}clientCapabilities": {}}
-    send(wrap, message("subscriptions/listen", {"notifications": {}, "_meta": meta}, "listen-1"))
+    send(wrap, message("subscriptions/listen", {"notifications": {}, "_meta": MODERN}, "listen-1"))
     until(lambda: behind.requests)
     wrap.stdin.close()
     assert wrap.wait(SECONDS) == 0
@@ -261,7 +279,7 @@ def test_an_open_subscription_does_not_hold_up_the_end(wrap, behind):
 
 def test_what_was_asked_before_the_end_is_still_answered(wrap, behind):
     behind.script = json_answer(reply(1, {"late": True}))
-    send(wrap, call("t", 1))
+    send(wrap, request(1))
     wrap.stdin.close()
     assert json.loads(wrap.stdout.read())["result"] == {"late": True}
 
@@ -280,13 +298,13 @@ def test_an_event_id_of_any_text_is_resumed_from(lasting):
     wrap, behind = lasting
     visits: list[list[bytes]] = []
 
-    def script(request: Received, connection: socket.socket) -> None:
-        visits.append(request.header("last-event-id"))
+    def script(received: Received, connection: socket.socket) -> None:
+        visits.append(received.header("last-event-id"))
         some = event(reply(1, {})) if len(visits) == 2 else "retry: 1\nid: \u21921\ndata: \n\n".encode()
-        stream_answer(some)(request, connection)
+        stream_answer(some)(received, connection)
 
     behind.script = script
-    send(wrap, call("t", 1))
+    send(wrap, request(1))
     assert heard(wrap)["result"] == {}
     assert visits == [[], ["\u21921".encode()]]
 
@@ -295,7 +313,7 @@ def test_an_event_id_that_no_header_can_carry_is_not_resumed_from(lasting):
     wrap, behind = lasting
     behind.script = stream_answer(b"retry: 1\nid: fine\ndata: \n\nid: a\x01b\ndata: \n\n")
     before = len(behind.requests)
-    send(wrap, call("t", 1))
+    send(wrap, request(1))
     assert heard(wrap)["error"]["data"]["reason"] == "upstream_closed"
     assert len(behind.requests) == before + 1
 
@@ -313,7 +331,7 @@ def test_a_version_that_no_header_can_carry_is_refused(lasting, version, reason)
     send(wrap, message("notifications/n", {"_meta": meta}), message("ping", {"_meta": meta}, 1))
     refused = heard(wrap)
     assert (refused["id"], refused["error"]["data"]["reason"]) == (1, reason)
-    send(wrap, call("t", 2))
+    send(wrap, request(2))
     assert heard(wrap)["result"] == {}
     assert len(behind.requests) == before + 1
 
@@ -326,22 +344,24 @@ def test_a_version_of_any_text_is_sent_as_it_is(lasting):
     assert behind.requests[-1].header("mcp-protocol-version") == ["2026\u20137".encode()]
 
 
-@pytest.mark.parametrize("method", ["tools/list", "initialize"])
-@pytest.mark.parametrize("odd", ['"\\ud800"', "1e999"])
-def test_a_reply_that_the_gateway_cannot_learn_from_passes(wrap, behind, method, odd):
+@rows("method", ["tools/list", "initialize"])
+@rows("odd", ['"\\ud800"', "1e999"])
+def test_a_reply_that_the_gateway_cannot_learn_from_passes(lasting, method, odd):
+    wrap, behind = lasting
     body = f'{{"jsonrpc":"2.0","id":1,"result":{{"tools":[],"odd":{odd}}}}}'.encode()
     behind.script = json_answer(body)
     send(wrap, message(method, {}, 1))
     assert wrap.stdout.readline() == body + b"\n"
 
 
-@pytest.mark.parametrize("way", ["JSON", "a stream"])
-def test_a_negotiated_version_that_no_header_can_carry_is_not_repeated(wrap, behind, way):
+@rows("way", ["JSON", "a stream"])
+def test_a_negotiated_version_that_no_header_can_carry_is_not_repeated(lasting, way):
+    wrap, behind = lasting
     body = reply(0, {"protocolVersion": "2025\r\nx: y"})
     behind.script = json_answer(body) if way == "JSON" else stream_answer(b"retry: 1\n" + event(body, "1"))
     send(wrap, message("initialize", {}, 0))
     assert heard(wrap)["error"]["data"]["reason"] == "upstream_garbage"
     behind.script = json_answer(reply(1, {}))
-    send(wrap, call("t", 1))
+    send(wrap, request(1))
     assert heard(wrap)["result"] == {}
     assert behind.requests[-1].header("mcp-protocol-version") == []
