@@ -1,11 +1,13 @@
 """A result that was held back reaches the agent when the labels that it brought are gone: it brings them again."""
 
 import json
-import time
 
 import pytest
+from sqlalchemy import update
 
-from support.offices import EVIL, PAGE, fresh, labelled, tool, trust_offices, trust_site
+from callgate.store.schema import trust_session
+from support.gateway import Gateway
+from support.offices import EVIL, HANDSHAKE, PAGE, Agent, fresh, labelled, tool, trust_offices, trust_site
 from support.table import rows
 
 POLICY = """
@@ -16,7 +18,6 @@ effect = "quarantine"
 when = "result.malicious"
 say = "Held."
 """
-IDLE = 1.0
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def holding(tmp_path_factory):
         "tools": [tool("fetch", "url"), tool("prompts/list")],
         "results": dict.fromkeys(("fetch", "prompts/list"), labelled(PAGE, maliciousActivityHint=True)),
     }
-    trust = {"mode": "enforce", "policy": "policy.toml", "idle_seconds": IDLE}
+    trust = {"mode": "enforce", "policy": "policy.toml"}
     offices = trust_offices() | {"flagged": flagged}
     with trust_site(directory, offices, trust=trust, approval={"park_seconds": 0}) as site:
         yield site
@@ -48,10 +49,18 @@ def release(site, agent, handle):
 def test_after_the_session_ended_by_being_idle(holding):
     agent = holding.agent()
     handle = held(agent)
-    time.sleep(2 * IDLE)
-    release(holding, agent, handle)
-    assert agent.asked_about()
-    assert holding.trust_of("send_email")["taken"]["malicious"] is True
+    # An hour goes by for the store, and the gateway that has the session at hand is another one.
+    with holding.store.writing() as conn:
+        conn.execute(update(trust_session).values(seen_at=trust_session.c.seen_at - 3_600_000))
+    other = Gateway(holding.gateway.config)
+    try:
+        later = Agent(other, HANDSHAKE, agent.name)
+        assert not later.asked_about()
+        release(holding, later, handle)
+        assert later.asked_about()
+        assert holding.trust_of("send_email")["taken"]["malicious"] is True
+    finally:
+        other.stop()
 
 
 @rows("tool_name", ["fetch", "prompts/list"])

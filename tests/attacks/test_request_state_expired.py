@@ -1,12 +1,14 @@
 """A state is kept until its request's time is over, approved or not, and then sent."""
 
 import asyncio
+import contextlib
 
 import pytest
 
+from callgate.errors import Refused
+from support.offices import fresh
 from support.persons import approval_site
 from support.states import modern_guest, reason, retry, state_for
-from support.table import rows
 
 
 @pytest.fixture(scope="module")
@@ -16,17 +18,31 @@ def site(tmp_path_factory):
         yield running
 
 
-@rows("server", ["web", "pipe"])
-async def test_too_late(site, server):
-    client = modern_guest(site, server)
-    approved, never = state_for(client, id=f"yes {server}"), state_for(client, id=f"no {server}")
-    request = await site.person.approve(await site.person.waiting_for(f"yes {server}"))
-    while not site.person.approvals.expired(request):
+async def approved_in_time(site, client, server):
+    """The state of a call that was approved, and its request; a busy machine may need another try."""
+    while True:
+        identity = fresh(f"yes-{server}")
+        state = state_for(client, id=identity)
+        with contextlib.suppress(Refused, ValueError):
+            return identity, state, await site.person.approve(await site.person.waiting_for(identity))
+
+
+async def test_too_late(site):
+    kept = []
+    for server in ("web", "pipe"):
+        client = modern_guest(site, server)
+        approved, state, request = await approved_in_time(site, client, server)
+        never = fresh(f"no-{server}")
+        kept.append((server, client, approved, state, request, never, state_for(client, id=never)))
+    while not all(site.person.approvals.expired(one[4]) for one in kept):
         await asyncio.sleep(0.05)
-    await asyncio.sleep(0.1)
-    for state, identity in ((approved, f"yes {server}"), (never, f"no {server}")):
-        answer = retry(client, state, id=identity)
-        assert (answer["error"]["code"], reason(answer)) == (-32602, "request_state_invalid")
-    # Neither does the approval without the state.
-    assert client.call("wipe", id=f"yes {server}")["result"]["resultType"] == "input_required"
-    assert site.vault(server).calls == []
+    for server, client, approved, state, _, never, unused in kept:
+        for given, identity in ((state, approved), (unused, never)):
+            # The clock of the gateway may be a moment behind that of the test.
+            while reason(answer := retry(client, given, id=identity)) != "request_state_invalid":
+                assert "result" not in answer or answer["result"]["resultType"] == "input_required", answer
+                await asyncio.sleep(0.05)
+            assert answer["error"]["code"] == -32602
+        # Neither does the approval without the state.
+        assert client.call("wipe", id=approved)["result"]["resultType"] == "input_required"
+        assert site.vault(server).calls == []

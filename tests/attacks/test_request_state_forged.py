@@ -12,8 +12,9 @@ from support.persons import approval_site
 from support.raw import streaming
 from support.sessions import Guest
 from support.states import OPENS_URLS, modern_guest, reason, retry, state_for
+from support.table import rows
 
-pytestmark = pytest.mark.parametrize("server", ["web", "pipe"])
+servers = rows("server", ["web", "pipe"])
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,7 @@ def plain(part):
     return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
 
 
+@servers
 def test_a_character_changed_anywhere(site, server):
     client = modern_guest(site, server)
     state = state_for(client, id="1")
@@ -46,12 +48,14 @@ def test_a_character_changed_anywhere(site, server):
         refused(site, server, client, state[:at] + other + state[at + 1 :])
 
 
-@pytest.mark.parametrize("change", [lambda s: s[:-1], lambda s: s + "A", lambda s: s + "=", lambda s: s + ".x"])
+@servers
+@rows("change", [lambda s: s[:-1], lambda s: s + "A", lambda s: s + "=", lambda s: s + ".x"])
 def test_longer_and_shorter(site, server, change):
     client = modern_guest(site, server)
     refused(site, server, client, change(state_for(client, id="1")))
 
 
+@servers
 async def test_other_words_sealed_with_another_key(site, server):
     """A state that runs longer, sealed by the attacker."""
     client = modern_guest(site, server)
@@ -68,6 +72,7 @@ async def test_other_words_sealed_with_another_key(site, server):
     refused(site, server, client, f"{mark}..")
 
 
+@servers
 def test_an_elicitation_id_is_no_state(site, server):
     """The other thing that is sealed with the same key cannot stand in for a state."""
     handshake = Guest.arrive(site.gateway.url(server), "legacy", **OPENS_URLS)
@@ -81,7 +86,8 @@ def test_an_elicitation_id_is_no_state(site, server):
     refused(site, server, modern_guest(site, server), question["id"])
 
 
-@pytest.mark.parametrize("state", ["", "theirs", "callgate-", "callgate-00000000.e30.e30", 7, {"a": 1}, ["x"]])
+@servers
+@rows("state", ["", "theirs", "callgate-", "callgate-00000000.e30.e30", 7, {"a": 1}, ["x"]])
 def test_what_is_not_ours_opens_nothing(site, server, state):
     """A state of the server's own, or rubbish: nobody who approves the call would see it."""
     refused(site, server, modern_guest(site, server), state)
