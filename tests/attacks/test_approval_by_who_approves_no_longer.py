@@ -18,16 +18,23 @@ def site(tmp_path):
         yield running
 
 
-@pytest.mark.parametrize("named", ["ben", "nobody"])
-async def test_their_evidence_is_no_use(site, named):
+def name(site, user):
+    """Let another person be named for the server."""
+    before = len(site.gateway.events("configuration reloaded"))
+    write_config(site.directory, {"web": {"url": site.vault("web").url, "approval": MINE | {"user": user}}})
+    until(lambda: len(site.gateway.events("configuration reloaded")) > before)
+
+
+async def test_their_evidence_is_no_use(site):
     client = Guest(site.gateway.url("web"), {"extensions": {MARK: {}}})
-    evidence = site.person.evidence(client.answer("approval/challenge/create", WANTED)["result"])
     async with person_at(site.directory, "ben") as ben:
-        write_config(site.directory, {"web": {"url": site.vault("web").url, "approval": MINE | {"user": named}}})
-        until(lambda: site.gateway.events("configuration reloaded"))
-        refused = client.answer("tools/call", CALL | {"_meta": {MARK: evidence}})
-        assert reason(refused) == "challenge_unknown"
-        assert site.vault("web").calls == []
-        if named == "ben":
-            bens = ben.evidence(client.answer("approval/challenge/create", WANTED)["result"])
-            assert "content" in client.answer("tools/call", CALL | {"_meta": {MARK: bens}})["result"]
+        for named in ("nobody", "ben"):
+            evidence = site.person.evidence(client.answer("approval/challenge/create", WANTED)["result"])
+            name(site, named)
+            refused = client.answer("tools/call", CALL | {"_meta": {MARK: evidence}})
+            assert reason(refused) == "challenge_unknown", named
+            assert site.vault("web").calls == []
+            if named == "nobody":
+                name(site, "ann")
+        bens = ben.evidence(client.answer("approval/challenge/create", WANTED)["result"])
+        assert "content" in client.answer("tools/call", CALL | {"_meta": {MARK: bens}})["result"]

@@ -4,6 +4,7 @@ import pytest
 
 from support.persons import MARK, approval_site
 from support.sessions import Guest
+from support.table import rows
 
 
 @pytest.fixture
@@ -12,7 +13,7 @@ def site(tmp_path):
         yield running
 
 
-@pytest.mark.parametrize("server", ["web", "pipe"])
+@rows("server", ["web", "pipe"])
 def test_somebody_elses_session(site, server):
     plain = Guest.arrive(site.gateway.url(server), "legacy")
     assert plain.call("pay", 1, id="a")["error"]["data"]["reason"] == "missing_evidence"

@@ -17,6 +17,7 @@ from callgate.cli import run
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.auditing import decision, open_log
 from support.enrolling import ORIGIN, approve, enrol, service
+from support.table import rows
 
 ARGUMENTS = {"name": "shopping"}
 FORM = canonical(ARGUMENTS)
@@ -42,6 +43,12 @@ def facts(genuine):
     return json.loads(json.dumps(genuine[0]))
 
 
+@pytest.fixture
+def copied(facts):
+    """Facts of its own for each row of a table."""
+    return lambda: json.loads(json.dumps(facts))
+
+
 def flipped(text):
     data = bytearray(from_base64url(text))
     data[-1] ^= 1
@@ -58,8 +65,9 @@ def test_the_genuine_one_holds(facts):
     assert check_proof(facts, "delete_note", FORM).whole
 
 
-@pytest.mark.parametrize("part", ["client_data", "authenticator_data", "signature"])
-def test_a_changed_assertion(facts, part):
+@rows("part", ["client_data", "authenticator_data", "signature"])
+def test_a_changed_assertion(copied, part):
+    facts = copied()
     facts["assertion"][part] = flipped(facts["assertion"][part])
     refused(facts)
 
@@ -118,7 +126,7 @@ def test_a_signature_of_a_sign_in_is_no_approval_of_a_call():
     assert "another call" in refused(facts)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("bend", "why"),
     [
         ({"uv": False}, "not verified"),
@@ -130,7 +138,8 @@ def test_a_signature_of_a_sign_in_is_no_approval_of_a_call():
         ({"tamper_signature": True}, "the signature does not match"),
     ],
 )
-def test_a_signature_that_the_gateway_would_have_refused(facts, bend, why):
+def test_a_signature_that_the_gateway_would_have_refused(copied, bend, why):
+    facts = copied()
     key = SoftwareAuthenticator(ORIGIN)
     created = key.create(
         {
@@ -154,13 +163,14 @@ def test_a_signature_that_the_gateway_would_have_refused(facts, bend, why):
     assert why in refused(facts)
 
 
-@pytest.mark.parametrize("name", ["counter", "backed_up", "origin", "rp_id"])
-def test_what_the_record_says_of_the_signature_is_what_was_signed(facts, name):
+@rows("name", ["counter", "backed_up", "origin", "rp_id"])
+def test_what_the_record_says_of_the_signature_is_what_was_signed(copied, name):
+    facts = copied()
     facts[name] = {"counter": 99, "backed_up": True, "origin": "http://localhost:1", "rp_id": "example.com"}[name]
     refused(facts)
 
 
-@pytest.mark.parametrize(
+@rows(
     "change",
     [
         *({name: None} for name in ("public_key", "nonce", "action_hash", "assertion", "credential", "counter")),

@@ -5,8 +5,9 @@ import pytest
 from support.persons import MARK, approval_site
 from support.sessions import Guest
 from support.states import modern_guest, reason
+from support.table import rows
 
-pytestmark = pytest.mark.parametrize("server", ["web", "pipe"])
+both_servers = rows("server", ["web", "pipe"])
 ANSWERS = {"confirm": {"action": "accept", "content": {"account": "everyone"}}}
 
 
@@ -25,7 +26,8 @@ async def approved(site, server, era):
     return client, params
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@both_servers
+@rows("era", ["legacy", "modern"])
 async def test_none_of_it_reaches_the_server(site, server, era):
     client, params = await approved(site, server, era)
     reached = len(site.vault(server).calls)
@@ -50,6 +52,7 @@ async def test_none_of_it_reaches_the_server(site, server, era):
     assert "content" in client.answer("tools/call", whole)["result"]
 
 
+@both_servers
 async def test_evidence_does_not_help(site, server):
     client = Guest(site.gateway.url(server), {"extensions": {MARK: {}}})
     arguments = {"id": "evidence"}
@@ -63,6 +66,7 @@ async def test_evidence_does_not_help(site, server):
     assert "content" in client.answer("tools/call", params)["result"]
 
 
+@both_servers
 def test_a_tool_that_needs_nobody_gets_all_of_it(site, server):
     client = modern_guest(site, server)
     more = {"requestState": "theirs", "inputResponses": ANSWERS, "args": {"id": 2}}

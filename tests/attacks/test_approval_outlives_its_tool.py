@@ -8,9 +8,11 @@ from support.gateway import write_config
 from support.persons import approval_site, person_at
 from support.sessions import Guest, until
 from support.states import OPENS_URLS, reason, retry, state_for
+from support.table import rows
 
 SERVERS = {"tools": ["look"], "user": "ann"}
-both_eras = pytest.mark.parametrize("era", ["legacy", "modern"])
+# Each server and each era, at one gateway: a server changes only once.
+both_eras = rows(("server", "era"), [("web", "legacy"), ("pipe", "modern")])
 
 
 @pytest.fixture
@@ -40,7 +42,6 @@ async def asked_anew(site, server, client, old):
 
 
 @both_eras
-@pytest.mark.parametrize("server", ["web", "pipe"])
 async def test_another_version_of_the_tool(site, server, era):
     client = Guest.arrive(site.gateway.url(server), era)
     assert reason(client.call("look", id="x")) == "missing_evidence"
@@ -52,7 +53,6 @@ async def test_another_version_of_the_tool(site, server, era):
 
 
 @both_eras
-@pytest.mark.parametrize("server", ["web", "pipe"])
 async def test_another_version_while_the_call_waits(patient, server, era):
     client = Guest.arrive(patient.gateway.url(server), era)
     task = asyncio.create_task(asyncio.to_thread(client.call, "look", 3, id="x"))
@@ -66,7 +66,7 @@ async def test_another_version_while_the_call_waits(patient, server, era):
     assert (await patient.person.approvals.request(request.id)).call == "withdrawn"
 
 
-@pytest.mark.parametrize("server", ["web", "pipe"])
+@rows("server", ["web", "pipe"])
 async def test_another_version_when_the_client_is_back_with_its_state(site, server):
     client = Guest(site.gateway.url(server), OPENS_URLS)
     state = state_for(client, "look", id="x")
@@ -78,7 +78,7 @@ async def test_another_version_when_the_client_is_back_with_its_state(site, serv
     assert looked(site, server) == []
 
 
-@pytest.mark.parametrize("server", ["web", "pipe"])
+@rows("server", ["web", "pipe"])
 async def test_a_question_about_the_old_version_is_taken_back(site, server):
     """Else its approval would be worth nothing, and no other question could be asked."""
     client = Guest.arrive(site.gateway.url(server), "legacy")

@@ -10,6 +10,7 @@ from support.persons import approval_site
 from support.raw import SECONDS, ask, streaming
 from support.sessions import Guest, until
 from support.states import reason
+from support.table import rows
 
 IN_FLIGHT = 8
 PLACES = 20
@@ -27,26 +28,31 @@ def waiting(client, rpc_id, **arguments):
     return streaming(client.url, client.body("tools/call", params, rpc_id), client.headers("tools/call", params))
 
 
-@pytest.mark.parametrize("same_id", [True, False])
-@pytest.mark.parametrize("era", ["legacy", "modern"])
-@pytest.mark.parametrize("server", ["web", "pipe"])
+@rows(
+    ("server", "era", "same_id"),
+    [("web", "legacy", True), ("web", "modern", False), ("pipe", "legacy", False), ("pipe", "modern", True)],
+)
 async def test_copies_of_one_call(site, server, era, same_id):
     agent, other = Guest.arrive(site.gateway.url(server), era), Guest.arrive(site.gateway.url(server), "legacy")
+    before, same = len(site.decisions), f"same {server} {era}"
     with contextlib.ExitStack() as stack:
         for number in range(PLACES):
-            response = stack.enter_context(waiting(agent, 1 if same_id else number, id="same"))
+            response = stack.enter_context(waiting(agent, 1 if same_id else number, id=same))
             assert response.read1() == b": waiting for a person\n\n"
-        assert [one.tool for one in await site.person.open_requests()] == ["wipe"]
+        assert (await site.person.waiting_for(same)).tool == "wipe"
         for _ in range(IN_FLIGHT):
             assert "result" in other.call("look")
         # One more of the same caller is told of the page instead; another caller may still wait.
-        assert reason(agent.call("wipe", 99, id="same")) == "missing_evidence"
-        assert stack.enter_context(waiting(other, 1, id="mine")).read1() == b": waiting for a person\n\n"
+        assert reason(agent.call("wipe", 99, id=same)) == "missing_evidence"
+        assert (
+            stack.enter_context(waiting(other, 1, id=f"mine {server} {era}")).read1() == b": waiting for a person\n\n"
+        )
     assert site.vault(server).calls[-1]["params"]["name"] == "look"
     # Who left gave its place back.
     with contextlib.ExitStack() as stack:
-        until(lambda: len(site.decisions) >= PLACES + IN_FLIGHT + 2)
-        assert stack.enter_context(waiting(agent, 1, id="same")).read1() == b": waiting for a person\n\n"
+        until(lambda: len(site.decisions) - before >= PLACES + IN_FLIGHT + 2)
+        assert stack.enter_context(waiting(agent, 1, id=same)).read1() == b": waiting for a person\n\n"
+    until(lambda: len(site.decisions) - before > PLACES + IN_FLIGHT + 2)
 
 
 async def test_requests_under_way_are_still_counted(site):

@@ -22,14 +22,12 @@ def room(tmp_path, monkeypatch, capsys):
 
 
 @requirement("TP-020")
-@pytest.mark.parametrize("length", [16, 17, 32, 63])
-@pytest.mark.parametrize("mark", ["", "sha256:"])
-def test_no_prefix_approves_whatever_matches(room, length, mark):
+def test_no_prefix_approves_whatever_matches(room):
     reviewed = room.met("notes", HARMLESS)["read"].removeprefix("sha256:")
     for tool in (HARMLESS, HARMFUL):
         now = room.met("notes", tool)["read"].removeprefix("sha256:")
         assert now.startswith(ALIKE)
-        for digits in (reviewed, now):
+        for digits, length, mark in ((reviewed, 16, ""), (now, 17, "sha256:"), (now, 32, ""), (now, 63, "sha256:")):
             said = room("tools", "approve", *NAMED, "--hash", mark + digits[:length], code=1).err
             assert "all 64 digits" in said
         assert room.states() == {"read": "new"}

@@ -7,6 +7,7 @@ import pytest
 from callgate.agents.model import ToolPolicy
 from support.callers import Gate, call
 from support.registry import requirement
+from support.table import rows
 
 
 @pytest.fixture
@@ -15,8 +16,8 @@ def gate():
 
 
 @requirement("WB-043", "WB-079")
-@pytest.mark.parametrize("at", range(5))
-@pytest.mark.parametrize("tool", ["checkout", "get_secret", "Search", "search "])
+@rows("at", range(5))
+@rows("tool", ["checkout", "get_secret", "Search", "search "])
 async def test_wherever_it_stands(gate, tool, at):
     tools = ["search", "get_product", "search", "get_list"]
     tools.insert(at, tool)
@@ -30,7 +31,7 @@ async def test_a_batch_of_allowed_tools_passes(gate):
     assert (decision.ok, decision.tools) == (True, ("search", "get_product"))
 
 
-@pytest.mark.parametrize(
+@rows(
     "hidden",
     [
         {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "checkout"}},
