@@ -178,11 +178,13 @@ def trust_site(directory: Path, servers: Mapping[str, Mapping[str, Any]], **sect
             directory / f"{name}.json", script, dict(table.get("trust", {})), bool(table.get("http"))
         )
         offices[name].write()
+    # Nobody who waits for a person gives up because the machine is busy.
+    sections = {**sections, "approval": {"park_seconds": 600} | sections.get("approval", {})}
     url = sections.get("store", {}).get("url") or f"sqlite:///{store_path(directory)}"
     with contextlib.ExitStack() as stack:
         for office in offices.values():
             stack.enter_context(listening(office))
-        store = Store.open(url)
+        store = Store.open(url, busy_seconds=60)
         stack.callback(store.close_sync)
         person = asyncio.run(enrolled(store))
         tables = {name: office.table for name, office in offices.items()}

@@ -173,7 +173,7 @@ class Site:
 
     def shelf(self, ask_it: Callable[[SqlPins], Coroutine[Any, Any, T]]) -> T:
         async def work() -> T:
-            store = Store.open(f"sqlite:///{store_path(self.directory)}")
+            store = Store.open(f"sqlite:///{store_path(self.directory)}", busy_seconds=60)
             try:
                 return await ask_it(SqlPins(store))
             finally:
@@ -183,7 +183,7 @@ class Site:
 
     def records(self, kind: str = "decision") -> list[dict[str, Any]]:
         """What is on record, oldest first."""
-        store = Store.open(f"sqlite:///{store_path(self.directory)}")
+        store = Store.open(f"sqlite:///{store_path(self.directory)}", busy_seconds=60)
         try:
             with store.reading() as conn:
                 rows = conn.execute(select(audit_record.c.body).order_by(audit_record.c.id)).scalars().all()
