@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import io
 import json
 import os
@@ -168,6 +169,18 @@ class Gateway(Running):
     def port(self) -> int:
         return int(self.address.rpartition(":")[2])
 
+    def wait_ready(self) -> None:
+        """On a busy machine a gateway that has just started may not have read the kill switch lately."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                reply = ask(f"http://127.0.0.1:{self.port}/readyz", None, {}, "GET")
+            except (OSError, http.client.HTTPException):
+                return
+            if not (reply.status == 503 and b"store" in reply.body):
+                return
+            time.sleep(0.05)
+
     def url(self, server: str) -> str:
         return f"{self.address}/servers/{server}/mcp"
 
@@ -306,6 +319,7 @@ def serving(
     """A gateway in front of these servers, their tools reviewed unless the test does that; its end has to be clean."""
     gateway = Gateway(write_config(directory, servers, off=off, **sections), env)
     try:
+        gateway.wait_ready()
         if reviewed and "pinning" not in off:
             gateway.review(*servers)
         yield gateway
