@@ -2,7 +2,6 @@
 
 import base64
 import json
-import subprocess
 
 import pytest
 
@@ -11,7 +10,7 @@ from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN
 from support.agents_crafted import crafted, jwk
 from support.agents_gate import INSIDE, PLAIN, reason, signer, site, web
 from support.gateway import write_config
-from support.nursery import CALLGATE
+from support.nursery import CALLGATE, run
 from support.registry import requirement
 from support.table import rows
 
@@ -227,8 +226,6 @@ OUTSIDE = {"listen": "0.0.0.0:0", "allowed_hosts": ["127.0.0.1"]}
 def test_production_does_not_start_with_keys_for_tests(tmp_path, sections):
     config = write_config(tmp_path, {"one": {"url": "http://127.0.0.1:1/mcp"}}, **sections)
     for words in (["serve"], ["check"]):
-        done = subprocess.run(
-            [CALLGATE, *words, "-c", str(config)], capture_output=True, text=True, timeout=60, check=False
-        )
+        done = run([CALLGATE, *words, "-c", str(config)])
         assert done.returncode != 0
         assert "private halves of these keys" in " ".join(done.stderr.split())

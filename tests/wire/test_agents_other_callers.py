@@ -1,15 +1,17 @@
 """Callers that prove who they are by keys and tokens, for whom agents act, and a gateway that others can reach."""
 
 import json
-import subprocess
 import time
+
+import pytest
 
 from callgate.agents.signing import Signer
 from support.agents_gate import INSIDE, PLAIN, Site, call, known, reason, signer, site, web
 from support.callers import Agent, Clock, Issuer
 from support.everything import everything_argv
 from support.gateway import serving, write_config
-from support.nursery import CALLGATE
+from support.hostile import until
+from support.nursery import CALLGATE, run
 from support.raw import ask, json_answer
 from support.records import ask as operator
 from support.records import calls_of
@@ -166,9 +168,7 @@ OUTSIDE = {"listen": "0.0.0.0:0", "allowed_hosts": ["127.0.0.1"]}
 )
 def test_a_gateway_that_would_be_open_does_not_start(tmp_path, sections, told):
     config = write_config(tmp_path, {"one": {"url": "http://127.0.0.1:1/mcp"}}, **sections)
-    done = subprocess.run(
-        [CALLGATE, "serve", "-c", str(config)], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run([CALLGATE, "serve", "-c", str(config)])
     assert done.returncode != 0
     assert told in " ".join(done.stderr.split())
 
@@ -195,9 +195,7 @@ def test_the_switch_is_first_whoever_calls_and_goes_off_again(tmp_path):
     with site(tmp_path, agents={"mode": "required", "known": {"by": known(by)}}) as running:
         assert reason(running.send(by, call("read"))) == (200, "")
         operator(running.gateway, "block-all", "on")
-        deadline = time.monotonic() + 20
-        while running.send(by, call("read")).status == 200 and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: running.send(by, call("read")).status != 200, "the switch is on")
         before = len(running.got())
         for sender in (by, None, signer()):
             assert reason(running.send(sender, call("read"))) == (403, "blocked_by_policy")
@@ -215,36 +213,44 @@ def test_rules_follow_the_configuration(tmp_path):
         assert reason(running.send(by, call("read"))) == (403, "agent_denied")
 
 
-@rows("server", ["pipe", "web"])
-def test_a_session_is_its_agents_alone(tmp_path, everything, server):
-    opening = {
-        "jsonrpc": "2.0",
-        "id": 0,
-        "method": "initialize",
-        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
-    }
-    owner, thief = signer(), signer()
+OPENING = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+}
+
+
+@pytest.fixture(scope="module")
+def owned(tmp_path_factory, everything):
+    directory, owner, thief = tmp_path_factory.mktemp("owned"), signer(), signer()
     section = {"known": {"owner": known(owner), "thief": known(thief)}}
-    servers = {"pipe": {"command": everything_argv("stdio", tmp_path)}, "web": {"url": everything.url}}
-    with serving(tmp_path, servers, agents=section) as gateway:
-        running = Site(gateway, {})
+    servers = {"pipe": {"command": everything_argv("stdio", directory)}, "web": {"url": everything.url}}
+    # Nobody calls a tool here.
+    with serving(directory, servers, reviewed=False, agents=section) as gateway:
+        yield Site(gateway, {}), owner, thief
 
-        def send(by, body, method="POST", **headers):
-            raw = None if body is None else json.dumps(body).encode()
-            accepts = {"Accept": "text/event-stream"} if method == "GET" else {}
-            return running.send(by, raw, server=server, method=method, headers={**headers, **accepts})
 
-        session = {"Mcp-Session-Id": send(owner, opening).header("mcp-session-id")}
-        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-        assert send(owner, ping, **session).status == 200
-        for by in (thief, None):
-            assert reason(send(by, ping, **session)) == (404, "session_unknown")
-            assert reason(send(by, None, "GET", **session)) == (404, "session_unknown")
-            assert reason(send(by, None, "DELETE", **session)) == (404, "session_unknown")
-        assert send(owner, ping, **session).status == 200
-        own = {"Mcp-Session-Id": send(thief, opening).header("mcp-session-id")}
-        assert own != session
-        assert send(thief, ping, **own).status == 200
+@rows("server", ["pipe", "web"])
+def test_a_session_is_its_agents_alone(owned, server):
+    running, owner, thief = owned
+
+    def send(by, body, method="POST", **headers):
+        raw = None if body is None else json.dumps(body).encode()
+        accepts = {"Accept": "text/event-stream"} if method == "GET" else {}
+        return running.send(by, raw, server=server, method=method, headers={**headers, **accepts})
+
+    session = {"Mcp-Session-Id": send(owner, OPENING).header("mcp-session-id")}
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert send(owner, ping, **session).status == 200
+    for by in (thief, None):
+        assert reason(send(by, ping, **session)) == (404, "session_unknown")
+        assert reason(send(by, None, "GET", **session)) == (404, "session_unknown")
+        assert reason(send(by, None, "DELETE", **session)) == (404, "session_unknown")
+    assert send(owner, ping, **session).status == 200
+    own = {"Mcp-Session-Id": send(thief, OPENING).header("mcp-session-id")}
+    assert own != session
+    assert send(thief, ping, **own).status == 200
 
 
 def test_a_session_that_a_server_gives_to_two_agents_is_both_of_theirs(tmp_path):

@@ -1,5 +1,6 @@
 """The `mcp` SDK's client, signing every request, through a gateway that lets only its agent in; in both eras."""
 
+import asyncio
 import datetime as dt
 import signal
 import socket
@@ -18,7 +19,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from callgate.agents.model import WELL_KNOWN
 from callgate.sdk import sign
 from support.agents_gate import INSIDE, known, reason
-from support.gateway import serving
+from support.gateway import approve_listed, in_thread, serving
 from support.nursery import CALLGATE
 from support.raw import JSON_HEADERS, ask
 from support.registry import requirement
@@ -43,8 +44,17 @@ def gate(tmp_path_factory, everything, key):
         "known": {"friend": known(key.signer(), allow_tools=["echo", "add"])},
         "signatures": {"discovery": "ignore"},
     }
-    with serving(tmp_path_factory.mktemp("gate"), {"web": {"url": everything.url}}, agents=agents) as gateway:
+    servers = {"web": {"url": everything.url}}
+    with serving(tmp_path_factory.mktemp("gate"), servers, reviewed=False, agents=agents) as gateway:
+        # Nobody else may ask for the list that a reviewer reads.
+        in_thread(lambda: asyncio.run(listed(gateway, key)))
+        approve_listed(gateway.config)
         yield gateway
+
+
+async def listed(gateway, key):
+    async with Client(sign.mcp_transport(gateway.url("web"), key.signer()), mode="legacy") as client:
+        await client.list_tools()
 
 
 def text(result):
@@ -84,7 +94,7 @@ async def test_a_client_that_does_not_sign_or_signs_with_another_key_is_not_let_
 @requirement("WB-007", "WB-092")
 def test_from_keygen_to_a_call_with_commands_alone(tmp_path, everything):
     """Make a key, serve its directory, sign, be let in: the way an agent's operator goes it."""
-    subprocess.run([CALLGATE, "agents", "keygen"], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    subprocess.run([CALLGATE, "agents", "keygen"], cwd=tmp_path, check=True, capture_output=True)
     vouching = certified(tmp_path)
     port = free_port()
     origin = f"https://localhost:{port}"
@@ -101,7 +111,8 @@ def test_from_keygen_to_a_call_with_commands_alone(tmp_path, everything):
                 "signatures": {"allow_addresses": INSIDE, "require_signed_directories": True},
             }
             env = {"SSL_CERT_FILE": str(vouching)}
-            with serving(tmp_path, {"web": {"url": everything.url}}, env, agents=agents) as gateway:
+            servers = {"web": {"url": everything.url}}
+            with serving(tmp_path, servers, env, reviewed=False, agents=agents) as gateway:
                 headers = signed_by_command(tmp_path, gateway.url("web"), origin)
                 assert ask(gateway.url("web"), HELLO.encode(), headers | JSON_HEADERS).status == 200
                 again = ask(gateway.url("web"), HELLO.encode(), headers | JSON_HEADERS)
