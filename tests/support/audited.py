@@ -68,7 +68,7 @@ async def audited_console(
     folder: Path, config: str = CONFIG, **options: Any
 ) -> AsyncIterator[tuple[LiveConsole, Rooms]]:
     """A console with the rooms of a gateway; nothing is in its log yet."""
-    store = Store.open(f"sqlite:///{write_ready(folder / 'store.db')}", busy_seconds=5)
+    store = Store.open(f"sqlite:///{write_ready(folder / 'store.db')}", busy_seconds=60)
     try:
         log = AuditLog(store, Keyring(folder / "keys", environ={}))
         switch = KillSwitch(store, environ={})

@@ -230,7 +230,7 @@ async def live_console(
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         jar = aiohttp.DummyCookieJar()
         try:
-            async with aiohttp.ClientSession(cookie_jar=jar, timeout=aiohttp.ClientTimeout(20)) as http:
+            async with aiohttp.ClientSession(cookie_jar=jar, timeout=aiohttp.ClientTimeout(100)) as http:
                 kept: dict[str, Any] = {name: options.get(name) for name in ("rooms", "pins", "trust")}
                 yield LiveConsole(port, approvals, clock, http, **kept)
         finally:
@@ -241,7 +241,7 @@ async def live_console(
 @contextlib.asynccontextmanager
 async def furnished(folder: Path, text: str = "", *, environ: Mapping[str, str] | None = None) -> AsyncIterator[Rooms]:
     """What a whole gateway has for its console, on a store of its own; `text` is its configuration."""
-    store = Store.open(f"sqlite:///{write_ready(folder / 'store.db')}")
+    store = Store.open(f"sqlite:///{write_ready(folder / 'store.db')}", busy_seconds=60)
     switch = KillSwitch(store, environ=environ or {})
     try:
         log = await asyncio.to_thread(AuditLog, store, Keyring(folder / "keys", environ={}))
@@ -281,7 +281,7 @@ async def console_over(kind: str, folder: Path) -> AsyncIterator[LiveConsole]:
             yield console
         return
     with ready(kind, folder) as url:
-        store = Store.open(url, busy_seconds=10)
+        store = Store.open(url, busy_seconds=60)
         try:
             async with live_console(shelf=SqlShelf(store)) as console:
                 yield console

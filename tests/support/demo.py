@@ -25,7 +25,7 @@ T = TypeVar("T")
 CALLGATE: Final = str(Path(sys.executable).with_name("callgate"))
 LAST_LINE: Final = "Ctrl-C ends the demo."
 ME: Final = "me"
-SECONDS: Final = 110.0
+SECONDS: Final = 300.0
 STEPS: Final = tuple(f"{number}/6  " for number in range(1, 7))
 
 

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -95,6 +96,47 @@ def run(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> subproc
     return subprocess.CompletedProcess(list(argv), process.returncode, out, err)
 
 
+# Ended by a signal, which has to reach the process itself.
+_ENDED_BY_SIGNAL: Final = ("demo", "serve", "watch")
+_ORDER: Final = "CALLGATE_TESTS_NURSERY"
+_COMMAND: Final = """#!{python} -IS
+import os, sys
+environ = dict(os.environ)
+orders, at = map(int, environ[{order!r}].split())
+def real():
+    os.execve({callgate!r}, [{callgate!r}, *sys.argv[1:]], environ)
+if sys.argv[1:2] and sys.argv[1] in {real!r}:
+    real()
+try:
+    if os.fstat(orders).st_ino != at:
+        real()
+except OSError:
+    # Whoever started this passes no descriptors on.
+    real()
+import json, socket
+told, status = os.pipe()
+wanted = {{"argv": [{callgate!r}, *sys.argv[1:]], "cwd": os.getcwd(), "env": environ}}
+socket.send_fds(socket.socket(fileno=orders), [json.dumps(wanted).encode()], [0, 1, 2, status])
+os.close(status)
+with open(told) as lines:
+    _, ended = lines
+sys.exit(os.waitstatus_to_exitcode(int(ended)))
+"""
+
+
+def on_path(folder: Path) -> tuple[dict[str, str], list[int]]:
+    """A `callgate` for scripts of a shell, in a folder to be put on their PATH: what to add to the environment of the
+    shell, and the descriptors that it has to be given (`pass_fds`)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    script = folder / "callgate"
+    script.write_text(
+        _COMMAND.format(python=sys.executable, order=_ORDER, real=_ENDED_BY_SIGNAL, callgate=CALLGATE), encoding="utf-8"
+    )
+    script.chmod(0o755)
+    orders = _nursery().fileno()
+    return {_ORDER: f"{orders} {os.fstat(orders).st_ino}"}, [orders]
+
+
 def _nursery() -> socket.socket:
     """Where the process that forks takes orders; there is one for each worker."""
     with _one:
@@ -162,6 +204,7 @@ def _become(wanted: dict[str, Any], ends: Sequence[int]) -> list[str]:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(wanted["env"])
+    time.tzset()
     os.chdir(wanted["cwd"])
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for the life of the process
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115

@@ -23,11 +23,12 @@ from callgate.config import parse
 from callgate.errors import ConfigError
 from callgate.trust.policy import Policy
 from callgate.trust.policy.cases import read_cases
+from support.nursery import on_path
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKED = ("bash", "console", "python", "toml", "json")
 OTHERS = ("text",)
-SECONDS = 60
+SECONDS = 300
 
 _FENCE = re.compile(r"(?P<indent> *)```(?P<language>[^\n`]*)")
 _COMMENT = re.compile(r"<!-- (?P<word>not run|file|background)(?:: (?P<value>.+))? -->")
@@ -99,9 +100,13 @@ class Page:
         self.work.mkdir(parents=True)
         home = folder / "home"
         home.mkdir()
+        orders, self._passed = on_path(folder / "bin")
         self._environ = {
+            **orders,
             "HOME": str(home),
-            "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]),
+            "PATH": os.pathsep.join(
+                [str(folder / "bin"), str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
+            ),
             "LANG": "C.UTF-8",
             "TZ": "UTC",
             # Several pages are carried out at once: each gateway takes a port of its own, and the text follows.
@@ -176,6 +181,7 @@ class Page:
             argv,
             cwd=self.work,
             env=self._environ,
+            pass_fds=self._passed,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -194,6 +200,7 @@ class Page:
                 ["bash", "-c", f"exec {block.text}"],
                 cwd=self.work,
                 env=self._environ,
+                pass_fds=self._passed,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,

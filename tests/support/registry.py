@@ -112,7 +112,8 @@ def read_tests(root: Path = TESTS) -> Named:
     for path in sorted(root.rglob("*.py")):
         if path == Path(__file__).resolve():
             continue
-        for call in _calls(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        text = path.read_text(encoding="utf-8")
+        for call in _calls(ast.parse(text, str(path))) if "requirement" in text else ():
             place = f"{path.relative_to(root).as_posix()}:{call.lineno}"
             for argument in call.args:
                 if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
@@ -126,7 +127,10 @@ def read_off(root: Path = TESTS) -> list[SwitchedOff]:
     """Every `off={"CHECK": "reason"}` under a folder of tests; the reason may be a constant of the module."""
     found: list[SwitchedOff] = []
     for path in sorted(root.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        text = path.read_text(encoding="utf-8")
+        if "off=" not in text:
+            continue
+        tree = ast.parse(text, str(path))
         constants = {
             target.id: node.value
             for node in tree.body

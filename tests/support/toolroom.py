@@ -107,7 +107,7 @@ class Toolroom:
         return {one.name: one.approval_hash for one in listing.tools.values()}
 
     def shelf(self, work: Callable[[SqlPins], Coroutine[Any, Any, Any]]) -> Any:
-        store = Store.open(self.url)
+        store = Store.open(self.url, busy_seconds=60)
         try:
             return asyncio.run(work(SqlPins(store)))
         finally:
@@ -140,7 +140,7 @@ class Toolroom:
 
     def records(self) -> list[tuple[str, str, Any]]:
         """What operators did, as (action, by, detail)."""
-        store = Store.open(self.url)
+        store = Store.open(self.url, busy_seconds=60)
         try:
             with store.audit_reading() as tables:
                 found = [json.loads(body) for _, body in tables.bodies(reading.Filter())]
