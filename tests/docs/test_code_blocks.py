@@ -14,13 +14,37 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
 )
 NEEDS_POSTGRESQL = "docs/how-to/postgresql.md"
+# Many processes each, or programs in Python that start some.
+LONG = {
+    f"docs/how-to/{name}.md"
+    for name in (
+        "approve-from-any-client",
+        "audit-what-agents-did",
+        "label-results-in-a-server",
+        "let-only-these-agents-in",
+        "pin-tools-in-a-client",
+        "protect-a-tool",
+        "run-a-team-gateway",
+        "track-trust-in-a-client",
+        "verify-agents-in-an-app",
+        "write-a-client",
+    )
+}
 
 
 def read(page):
     return blocks(page, (ROOT / page).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(b.language in CHECKED for b in read(page))])
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.verify] if page in LONG else [])
+        for page in PAGES
+        if any(b.language in CHECKED for b in read(page))
+    ],
+)
 def test_each_block_of_the_page_works(page, tmp_path, request):
     environ = {}
     if page == NEEDS_POSTGRESQL:
@@ -29,6 +53,16 @@ def test_each_block_of_the_page_works(page, tmp_path, request):
         for block in read(page):
             if block.language in CHECKED:
                 sandbox.carry_out(block)
+
+
+def test_the_settings_on_every_page_can_be_read(tmp_path):
+    """Of the long pages too, whose commands are carried out elsewhere."""
+    assert set(PAGES) > LONG
+    with opened(tmp_path) as sandbox:
+        for page in LONG:
+            for block in read(page):
+                if block.language in ("toml", "json"):
+                    sandbox.carry_out(block)
 
 
 @pytest.fixture
