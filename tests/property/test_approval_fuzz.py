@@ -209,7 +209,7 @@ def dumps(value):
 
 
 @given(attestation_objects(), st.sampled_from(POLICIES))
-@settings(max_examples=500, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @requirement("VA-039")
 def test_a_registration_is_verified_or_not(case, policy):
     answer, raw = case

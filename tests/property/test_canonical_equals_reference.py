@@ -23,7 +23,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=1500)
+@settings(max_examples=100)
 @given(values)
 def test_same_bytes_or_both_refuse(value):
     try:

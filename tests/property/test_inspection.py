@@ -27,7 +27,7 @@ surroundings = st.builds(
     before=st.none() | entries,
     growth_percent=st.floats(0, 1_000),
 )
-relaxed = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def text_at(entry, around, where):

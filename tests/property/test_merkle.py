@@ -114,7 +114,7 @@ proof = st.integers(2, 300).flatmap(lambda size: st.tuples(st.just(size), st.int
 
 
 @given(proof, st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_mutated_inclusion_proof_is_refused(case, data):
     size, leaf = case
     path = naive_path(leaf, 0, size)
@@ -144,7 +144,7 @@ def test_a_mutated_inclusion_proof_is_refused(case, data):
 
 
 @given(st.integers(3, 300).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n - 1))), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_mutated_consistency_proof_is_refused(case, data):
     new, old = case
     path = naive_proof(old, 0, new, True)

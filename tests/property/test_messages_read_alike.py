@@ -33,7 +33,7 @@ def spell(value, space):
     return json.dumps(value)
 
 
-@settings(max_examples=800)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(keys, trees), max_size=4), st.sampled_from(["", " ", "\n\t"]))
 def test_first_and_last_wins_readers_agree_on_what_passes(arguments, space):
     text = spell(arguments, space) if arguments else "{}"
@@ -50,7 +50,7 @@ def test_first_and_last_wins_readers_agree_on_what_passes(arguments, space):
     assert json.loads(call.canonical, parse_int=float) == json.loads(orjson.dumps(call.arguments), parse_int=float)
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(raw):
     code = 0

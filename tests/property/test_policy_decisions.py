@@ -84,7 +84,7 @@ def from_scratch(facts):
     return max(effects, key=ORDER.index, default="allow"), set(counted)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(calls, min_size=1, max_size=8))
 def test_remembered_or_not_the_decision_is_the_same(several):
     for facts in [*several, *several]:
@@ -92,7 +92,7 @@ def test_remembered_or_not_the_decision_is_the_same(several):
         assert (ruling.effect, {one.rule for one in ruling.matched}) == from_scratch(facts)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(calls)
 def test_no_rule_of_ours_can_make_a_call_freer_without_naming_what_it_switches_off(facts):
     assert ORDER.index(ADDED.decide(facts).effect) >= ORDER.index(DEFAULT.decide(facts).effect)

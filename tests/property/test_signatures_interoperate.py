@@ -80,7 +80,7 @@ def _quiet():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(case=cases(), nonce=STRINGS)
 @requirement("WB-001", "WB-002")
 def test_what_we_sign_the_other_library_verifies(kind, case, nonce):
@@ -97,7 +97,7 @@ def test_what_we_sign_the_other_library_verifies(kind, case, nonce):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(case=cases(), nonce=STRINGS, named=st.booleans())
 @requirement("WB-001", "WB-002")
 def test_what_the_other_library_signs_we_verify(kind, case, nonce, named):
