@@ -28,7 +28,7 @@ def assert_headers(answer):
     }
 
 
-@pytest.mark.parametrize("path", ["/", "/sign-in", "/enrol", "/recover", "/approve/x", "/nowhere", "/waiting"])
+@rows("path", ["/", "/sign-in", "/enrol", "/recover", "/approve/x", "/nowhere", "/waiting"])
 async def test_every_answer_is_guarded_and_stored_nowhere(console, path):
     person = await console.sign_in()
     for visitor in (None, person):
@@ -59,7 +59,7 @@ async def test_static_files_are_cached_by_their_content(console):
     assert (stale.status, stale.headers["cache-control"]) == (404, "no-store")
 
 
-@pytest.mark.parametrize("name", ["nothing.js", "..%2fapp.py", "%2e%2e/app.py", "console.css%00.js", "../app.py"])
+@rows("name", ["nothing.js", "..%2fapp.py", "%2e%2e/app.py", "console.css%00.js", "../app.py"])
 async def test_only_static_files_are_static_files(console, name):
     page = await console.get("/sign-in")
     folder = page.text.split('rel="stylesheet" href="')[1].rsplit("/", 1)[0]

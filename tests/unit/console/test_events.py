@@ -83,7 +83,7 @@ async def test_a_stream_that_says_nothing_gives_a_sign_of_life(console, monkeypa
             pass
 
 
-@pytest.mark.parametrize("path", ["/events", "/events/now"])
+@rows("path", ["/events", "/events/now"])
 async def test_only_who_is_signed_in_is_told(console, path):
     answer = await console.get(path, accept="text/event-stream")
     assert (answer.status, answer.reason) == (401, "sign_in_needed")

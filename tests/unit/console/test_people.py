@@ -5,6 +5,7 @@ import pytest
 from callgate.approval import Approvals
 from callgate.approval.memory import MemoryShelf
 from support.console import live_console
+from support.table import rows
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ async def test_somebody_is_invited_and_their_link_works_once(console, log):
     assert (await console.get("/people", carl)).status == 200
 
 
-@pytest.mark.parametrize(
+@rows(
     ("body", "status"),
     [
         ({"name": "bert", "role": "viewer"}, 409),

@@ -10,6 +10,7 @@ from callgate.audit import reading
 from callgate.console.policy_file import MOST_BYTES, digest
 from support.console import whole_console
 from support.past_calls import NO_MAIL, RULES, remember
+from support.table import rows
 
 CONFIG = '[trust]\npolicy = "rules.toml"\n'
 PROPOSED = RULES + NO_MAIL
@@ -85,7 +86,7 @@ async def test_a_call_under_other_rules_says_what_held_then(tmp_path):
         assert "Then, under the rules of then: ask by stranger-decides ." in text
 
 
-@pytest.mark.parametrize(
+@rows(
     ("call", "said"),
     [("01nothere", "No call 01nothere is on record"), ("x" * 200, "no call's id"), ("a%00b", "no call's id")],
 )

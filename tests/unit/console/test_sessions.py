@@ -83,7 +83,7 @@ async def test_without_trust_there_is_no_such_page():
         assert "Sessions" not in (await running.get("/", person)).text
 
 
-@pytest.mark.parametrize("path", ["/sessions", f"/sessions/{KEY}", "/quarantine", f"/quarantine/{HANDLE}"])
+@rows("path", ["/sessions", f"/sessions/{KEY}", "/quarantine", f"/quarantine/{HANDLE}"])
 async def test_nobody_sees_them_who_is_not_signed_in(console, path):
     answer = await console.get(path)
     assert answer.status == 401

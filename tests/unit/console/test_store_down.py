@@ -1,15 +1,14 @@
 """The store does not answer: pages say so, and nothing is decided."""
 
-import pytest
-
 from callgate.errors import StoreUnavailable
+from support.table import rows
 
 
 async def down(*_args, **_options):
     raise StoreUnavailable("the store's own words, with a secret in them")
 
 
-@pytest.mark.parametrize("path", ["/", "/approve/x", "/enrol", "/waiting"])
+@rows("path", ["/", "/approve/x", "/enrol", "/waiting"])
 async def test_pages_say_so(console, monkeypatch, path):
     person = await console.sign_in()
     monkeypatch.setattr(console.approvals.shelf, "session", down)
