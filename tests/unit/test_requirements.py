@@ -50,7 +50,7 @@ def scan(tmp_path, text):
     return registry.read_tests(tmp_path)
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "@requirement('VA-001')\ndef test_x(): ...",
@@ -148,4 +148,4 @@ def test_the_script_prints_the_table():
     done = subprocess.run(
         [sys.executable, str(registry.TESTS / "support" / "registry.py")], capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines()[-1].split()[:2] == ["all", "440"]
+    assert ["all", "440"] in [line.split()[:2] for line in done.stdout.splitlines()]

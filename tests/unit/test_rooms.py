@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-import pytest
+from support.table import rows
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "callgate"
 
@@ -98,24 +98,19 @@ def test_the_rules_are_those_of_the_design():
     assert several == {"gate", "store", "gateway", "sdk", "console", "cli", "__init__"}
 
 
-@pytest.fixture
-def planted(tmp_path):
-    """A package of ours with one more file in it."""
-
-    def plant(place, text):
-        for part in (*MAY_IMPORT, "strange"):
-            if part in {"errors", "jsonrpc", "canonical", "gate", "keyring", "_version", "__init__", "__main__"}:
-                (tmp_path / f"{part}.py").write_text("")
-            else:
-                (tmp_path / part).mkdir()
-                (tmp_path / part / "__init__.py").write_text("")
-        (tmp_path / place).write_text(text)
-        return violations(tmp_path)
-
-    return plant
+def planted(folder, place, text):
+    """What is found in a package of ours with one more file in it."""
+    for part in (*MAY_IMPORT, "strange"):
+        if part in {"errors", "jsonrpc", "canonical", "gate", "keyring", "_version", "__init__", "__main__"}:
+            (folder / f"{part}.py").write_text("")
+        else:
+            (folder / part).mkdir()
+            (folder / part / "__init__.py").write_text("")
+    (folder / place).write_text(text)
+    return violations(folder)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("place", "text", "target"),
     [
         ("audit/log.py", "import callgate.trust", "trust"),
@@ -141,13 +136,13 @@ def planted(tmp_path):
         ("strange/new.py", "from callgate.errors import Reason", "errors"),
     ],
 )
-def test_an_import_through_a_wall_is_caught(planted, place, text, target):
-    (found,) = planted(place, text)
+def test_an_import_through_a_wall_is_caught(tmp_path, place, text, target):
+    (found,) = planted(tmp_path, place, text)
     assert found.startswith(f"{place}:")
     assert found.endswith(f"may not import {target}")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("place", "text"),
     [
         (
@@ -162,5 +157,5 @@ def test_an_import_through_a_wall_is_caught(planted, place, text, target):
         ("audit/log.py", "import callgate_other\nfrom callgated import x"),
     ],
 )
-def test_what_the_design_allows_is_let_through(planted, place, text):
-    assert planted(place, text) == []
+def test_what_the_design_allows_is_let_through(tmp_path, place, text):
+    assert planted(tmp_path, place, text) == []

@@ -103,7 +103,7 @@ def test_a_read_only_file_and_a_read_only_folder_are_left_alone_whoever_asks(fil
     assert file.read_bytes() == b"{}\r\n"
 
 
-@pytest.mark.parametrize(("given", "kept"), [(0o644, 0o600), (0o600, 0o600), (0o666, 0o600), (0o400, 0o400)])
+@rows(("given", "kept"), [(0o644, 0o600), (0o600, 0o600), (0o666, 0o600), (0o400, 0o400)])
 def test_a_backup_is_for_its_owner_alone_and_never_overwrites_another(file, given, kept):
     file.chmod(given)
     first, second = back_up(read(file)), back_up(read(file))

@@ -11,6 +11,7 @@ from mcp.client.stdio import stdio_client
 from callgate.demo.notes import MAX_NOTES, MAX_TEXT, NoteError, Notes
 from callgate.demo.server import HANDSHAKE, MAX_LINE, MODERN, VERSION_META, NotesServer
 from callgate.trust.vocabulary import Vocabulary
+from support.table import rows
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def modern(**params):
     return params | {"_meta": {VERSION_META: MODERN, "io.modelcontextprotocol/clientCapabilities": {}}}
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy", MODERN])
+@rows("mode", ["auto", "legacy", MODERN])
 async def test_the_sdk_client_reads_writes_and_deletes(folder, mode):
     transport = stdio_client(StdioServerParameters(command=sys.executable, args=["-m", "callgate.demo", str(folder)]))
     async with Client(transport, mode=mode) as client:
@@ -58,7 +59,7 @@ async def test_the_sdk_client_reads_writes_and_deletes(folder, mode):
         assert "no note 'new'" in gone.content[0].text
 
 
-@pytest.mark.parametrize("version", HANDSHAKE)
+@rows("version", HANDSHAKE)
 def test_a_handshake_version_it_knows_is_answered_in_kind(ask, version):
     assert ask("initialize", {"protocolVersion": version})["result"]["protocolVersion"] == version
 
@@ -83,7 +84,7 @@ def test_an_unknown_modern_version_is_refused_with_the_known_ones(ask):
     assert error["data"] == {"supported": [MODERN, *HANDSHAKE], "requested": "2099-01-01"}
 
 
-@pytest.mark.parametrize("name", ["../secret", "a/b", "", ".", "A", "x" * 65, "a\n", "nul\0", "ü"])
+@rows("name", ["../secret", "a/b", "", ".", "A", "x" * 65, "a\n", "nul\0", "ü"])
 def test_no_name_leads_out_of_the_folder(ask, folder, name):
     (folder.parent / "secret.txt").write_text("mine")
     for tool, more in (
@@ -98,7 +99,7 @@ def test_no_name_leads_out_of_the_folder(ask, folder, name):
     assert len(list(folder.iterdir())) == 3
 
 
-@pytest.mark.parametrize(
+@rows(
     "arguments",
     [{}, {"name": 1}, {"name": "welcome", "more": "x"}, {"name": "welcome", "text": "x" * (MAX_TEXT + 1)}],
 )
@@ -123,7 +124,7 @@ def test_the_number_of_notes_is_bounded(notes, folder):
     assert write.call({"name": "n1", "text": "changed"}) == "Wrote n1, 7 characters."
 
 
-@pytest.mark.parametrize(
+@rows(
     ("line", "code"),
     [
         (b"{", -32700),
