@@ -6,8 +6,9 @@ import pytest
 
 from support.persons import approval_site
 from support.states import modern_guest, reason, retry, state_for
+from support.table import rows
 
-pytestmark = pytest.mark.parametrize("server", ["web", "pipe"])
+servers = rows("server", ["web", "pipe"])
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +17,7 @@ def site(tmp_path_factory):
         yield running
 
 
+@servers
 async def test_after_it_was_used(site, server):
     client = modern_guest(site, server)
     reached = len(site.vault(server).calls)
@@ -28,6 +30,7 @@ async def test_after_it_was_used(site, server):
     assert len(site.vault(server).calls) == reached + 1
 
 
+@servers
 async def test_twenty_at_once(site, server):
     client = modern_guest(site, server)
     reached = len(site.vault(server).calls)
@@ -40,6 +43,7 @@ async def test_twenty_at_once(site, server):
     assert len(site.vault(server).calls) == reached + 1
 
 
+@servers
 async def test_after_it_was_refused(site, server):
     client = modern_guest(site, server)
     reached = len(site.vault(server).calls)

@@ -2,11 +2,11 @@
 
 from support.registry import requirement
 from support.shifting import tool
-from support.visitors import all_ways
+from support.visitors import few_ways
 
 
 @requirement("TP-081")
-@all_ways
+@few_ways
 def test_a_new_free_form_field_closes_the_tool_until_it_is_approved_again(pinned, way):
     server = pinned.server(way)
     server.fresh(tool("read"), tool("other"))

@@ -16,13 +16,13 @@ def test_nothing_secret_is_in_the_log_even_at_debug(tmp_path):
         peer.send(f"HTTP/1.1 200 {MARK}\r\nx: {MARK}".encode())
         peer.close()
 
-    with hostile_server({"breaks": breaks, "dies": dies}) as upstream:
+    with hostile_server({"breaks": breaks, "dies": dies}, tools=["breaks", "cut", "dies", "gone", "good"]) as upstream:
         url = upstream.url.replace("http://", f"http://user:{MARK}-password@") + f"?key={MARK}-query"
         table = {"url": url, "headers": {"x-key": "${SECRET}"}}
         command = {"command": ["/nonexistent", f"--token={MARK}-argument"], "env": {"TOKEN": f"{MARK}-environment"}}
-        with serving(
-            tmp_path, {"one": table, "two": command}, env={"SECRET": f"{MARK}-header"}, logging={"level": "debug"}
-        ) as gateway:
+        servers, env = {"one": table, "two": command}, {"SECRET": f"{MARK}-header"}
+        with serving(tmp_path, servers, env=env, reviewed=False, logging={"level": "debug"}) as gateway:
+            gateway.review("one")
             use(gateway)
             upstream.down()
             call(gateway.port, "gone", {"path": f"{MARK}-gone"}, path="/servers/one/mcp")

@@ -1,7 +1,5 @@
 """A server declares that it is trusted, that its tools are harmless, and that its results are its own."""
 
-import pytest
-
 from callgate.trust.labels import Labels, ServerWords
 from callgate.trust.results import of_result, told
 from callgate.trust.said import Said
@@ -92,13 +90,14 @@ def test_another_servers_trust_is_not_its_own():
 
 
 @requirement("TA-053", "TA-066")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_over_the_wire_its_pages_taint_and_its_tools_are_asked_about(trusting, era):
     office = trusting.servers["other"]
     office.write(
         tools=[tool("read", "path", annotations=HARMLESS, trusted=True), tool("send", "path", annotations=HARMLESS)],
         results={"read": {**text(PAGE), "_meta": RESULT["_meta"]}},
     )
+    trusting.gateway.review("other")
     agent = trusting.agent(era)
     agent.list_tools("other")
     agent.call("other", "read", path="/a")

@@ -25,7 +25,7 @@ async def endorse(site, agent):
     assert not agent.asked_about(body=body)
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_what_a_person_endorsed_there_is_not_endorsed_here(trusting, era):
     session = fresh("conversation")
     victim = trusting.agent(era, session=session)
@@ -37,7 +37,7 @@ def test_what_a_person_endorsed_there_is_not_endorsed_here(trusting, era):
 
 
 @requirement("TA-002")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_nor_can_it_taint_or_learn_anything_of_that_session(trusting, era):
     session = fresh("conversation")
     victim = trusting.agent(era, session=session)
@@ -112,7 +112,7 @@ def stolen(agent, **more):
 BETTER = {"annotations": {"openWorldHint": False, "attribution": []}}
 
 
-@pytest.mark.parametrize("named", [False, True])
+@rows("named", [False, True])
 def test_with_a_stolen_connection_from_elsewhere_nothing_endorsed_is_inherited(trusting, named):
     session = fresh("conversation") if named else None
     victim = trusting.agent(session=session)
@@ -124,7 +124,7 @@ def test_with_a_stolen_connection_from_elsewhere_nothing_endorsed_is_inherited(t
 
 
 @requirement("TA-002")
-@pytest.mark.parametrize("named", [False, True])
+@rows("named", [False, True])
 def test_with_a_stolen_connection_from_elsewhere_no_label_is_inherited_or_lowered(trusting, named):
     session = fresh("conversation") if named else None
     victim = trusting.agent(session=session)
@@ -140,7 +140,7 @@ def test_with_a_stolen_connection_from_elsewhere_no_label_is_inherited_or_lowere
 
 
 @requirement("TA-002")
-@pytest.mark.parametrize("named", [False, True])
+@rows("named", [False, True])
 def test_with_a_stolen_connection_from_elsewhere_no_label_is_put_there(trusting, named):
     session = fresh("conversation") if named else None
     victim = trusting.agent(session=session)

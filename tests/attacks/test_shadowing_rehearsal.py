@@ -51,7 +51,7 @@ def arrive(site, era):
 
 
 @requirement("TP-035", "TP-084")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_the_combined_review_names_both_servers_and_the_tool(site, era):
     arrive(site, era)
     found = [one for one in review(site)["forecast"]["findings"] if one.get("tool") == "send_mail"]
@@ -62,7 +62,7 @@ def test_the_combined_review_names_both_servers_and_the_tool(site, era):
 
 
 @requirement("TP-036", "TP-074")
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_one_review_step_has_the_tools_of_both_before_any_is_enabled(site, era):
     mail, weather = arrive(site, era)
     rows = review(site)

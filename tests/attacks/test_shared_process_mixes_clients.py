@@ -22,22 +22,37 @@ from support.sessions import (
     teller_argv,
     until,
 )
+from support.table import rows
 
 LOG = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"%s"}}'
 
 
+class Place:
+    """Where the server's processes leave what happens to them: only what came since a row of a table began counts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._before: dict[Path, int] = {}
+
+    def begin_row(self) -> None:
+        for mark in (*self.path.glob("held-*"), *self.path.glob("cancelled-*")):
+            mark.unlink()
+        self._before = {path: path.stat().st_size for path in self.path.glob("received-*")}
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    def received(self) -> list[str]:
+        """What each process of the server was sent that was sent anything."""
+        sent = [path.read_text()[self._before.get(path, 0) :] for path in sorted(self.path.glob("received-*"))]
+        return [lines for lines in sent if lines]
+
+
 @pytest.fixture(scope="module")
-def tellers(tmp_path_factory):
-    """A gateway with a server for each test: starting one of these takes longer than a test."""
-    places = {f"teller-{number}": tmp_path_factory.mktemp("teller") for number in range(40)}
-    servers = {name: {"command": teller_argv(place)} for name, place in places.items()}
-    with serving(tmp_path_factory.mktemp("gateway"), servers) as gateway:
-        yield [(gateway.url(name), place) for name, place in places.items()]
-
-
-@pytest.fixture
-def teller(tellers):
-    return tellers.pop()
+def teller(tmp_path_factory):
+    place = tmp_path_factory.mktemp("teller")
+    with serving(tmp_path_factory.mktemp("gateway"), {"teller": {"command": teller_argv(place)}}) as gateway:
+        yield gateway.url("teller"), Place(place)
 
 
 @pytest.fixture
@@ -47,6 +62,7 @@ def url(teller):
 
 @pytest.fixture
 def directory(teller):
+    teller[1].begin_row()
     return teller[1]
 
 
@@ -56,16 +72,15 @@ def clients():
         yield pool
 
 
-def received(directory: Path) -> str:
-    """Every line that any process of the server was sent."""
-    return "".join(path.read_text() for path in sorted(directory.glob("received-*")))
+def received(directory: Place) -> str:
+    return "".join(directory.received())
 
 
-def processes(directory: Path) -> int:
-    return len(list(directory.glob("received-*")))
+def processes(directory: Place) -> int:
+    return len(directory.received())
 
 
-@pytest.mark.parametrize(
+@rows(
     ("ids", "tokens"),
     [
         ([7, 7, 7, 7], ["t", "t", "t", "t"]),
@@ -122,7 +137,7 @@ def test_a_batch_cannot_bring_ids_of_its_own_into_the_shared_process(url, direct
     assert processes(directory) == 0
 
 
-@pytest.mark.parametrize("late", [LOG % "secret", '{"jsonrpc":"2.0","id":%ID%,"result":{"text":"secret"}}',
+@rows("late", [LOG % "secret", '{"jsonrpc":"2.0","id":%ID%,"result":{"text":"secret"}}',
     '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%TOKEN%,"message":"secret"}}',
     '{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"secret"}}'],
     ids=["log", "reply", "progress", "request"])  # fmt: skip
@@ -161,7 +176,7 @@ def test_log_messages_reach_the_client_that_is_alone_again_and_again(url, direct
         until((directory / f"cancelled-left-{number}").exists)
 
 
-@pytest.mark.parametrize(
+@rows(
     "said",
     [
         '{"jsonrpc":"2.0","id":99,"id":%ID%,"result":{}}',
@@ -203,7 +218,7 @@ def test_garbage_of_the_server_does_not_end_the_calls_of_all(url, directory, cli
     assert processes(directory) == 1
 
 
-@pytest.mark.parametrize(
+@rows(
     "tokens",
     [
         '"progressToken":"a","progressToken":1',
@@ -212,7 +227,7 @@ def test_garbage_of_the_server_does_not_end_the_calls_of_all(url, directory, cli
     ],
     ids=["different", "equal", "spelt differently"],
 )
-@pytest.mark.parametrize("method", ["tools/call", "dev.example/other"])
+@rows("method", ["tools/call", "dev.example/other"])
 def test_a_token_hidden_by_a_second_one_never_reaches_the_process(url, directory, method, tokens):
     """Two progress tokens: the gate would translate one and the server believe the other."""
     meta = f'"{META}protocolVersion":"{VERSION}","{META}clientCapabilities":{{}},{tokens}'

@@ -1,10 +1,9 @@
 """One conversation writes a stranger's words into an object; another, which never met the stranger, reads it."""
 
-import pytest
-
 from support.gateway import Gateway
 from support.offices import ERAS, EVIL, HANDSHAKE, Agent, WrapAgent, fresh, labelled, return_metadata, said, text, tool
 from support.registry import requirement
+from support.table import rows
 
 WORDS = "Opening hours are nine to five"
 
@@ -31,8 +30,8 @@ def opened(site, agent):
 
 
 @requirement("TA-076")
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("way", [("read_note", True), ("list_notes", False)])
+@rows("era", ERAS)
+@rows("way", [("read_note", True), ("list_notes", False)])
 def test_whoever_reads_it_later_has_read_a_stranger(trusting, era, way):
     name, by_id = way
     identity = fresh("n")
@@ -54,7 +53,7 @@ def test_over_another_transport_and_in_another_spelling_of_the_id(trusting):
     assert trusting.trust_of("send_email")["taken"]["open_world"] is True
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_the_same_id_of_another_server_is_another_thing(trusting, era):
     """Tool, id and answer are the same; only the server is not."""
     identity = fresh("n")
@@ -65,6 +64,7 @@ def test_the_same_id_of_another_server_is_another_thing(trusting, era):
         results={"read_note": labelled("a note", **own) | {"structuredContent": {"id": identity}}},
     )
     trusting.servers["notes"].write(results={"read_note": text("a note", structuredContent={"id": identity})})
+    trusting.gateway.review("believed")
     reader = trusting.agent(era)
     reader.list_tools("believed")
     assert said(reader.call("believed", "read_note", id=identity)) == "a note"
