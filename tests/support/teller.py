@@ -45,6 +45,9 @@ def call(rpc_id: Any, params: Any) -> None:
         os._exit(9)
     elif name == "hang":
         pass
+    elif name == "emit" and "file" in arguments:
+        lines = (DIRECTORY / arguments["file"]).read_text(encoding="latin-1").splitlines()
+        say(*lines, reply(rpc_id, {}), *lines)
     elif name == "emit":
         say(*filled(arguments.get("before", [])), reply(rpc_id, {}), *filled(arguments.get("after", [])))
     elif name == "raw":

@@ -238,10 +238,11 @@ def test_many_messages_nobody_reads_are_bounded_and_the_newest_kept(gateway, ses
     assert kept == list(range(744, 1000))
 
 
-def test_garbage_of_a_process_is_dropped_and_the_session_goes_on(gateway, session):
+def test_garbage_of_a_process_is_dropped_and_the_session_goes_on(gateway, session, directory):
     garbage = ["starting...", "{", "[]", '"text"', "\xff\xfe", '{"jsonrpc":"2.0","params":{"progressToken":[1]}}']
     garbage += ['{"jsonrpc":"2.0","method":"n","params":{"progressToken":1,"progressToken":2}}', "null", "[1,2]"]
-    reply = session.post(call("emit", 1, before=garbage, after=garbage))
+    (directory / "garbage").write_text("\n".join(garbage), encoding="latin-1")
+    reply = session.post(call("emit", 1, file="garbage"))
     assert events(reply.body)[-1] == {"jsonrpc": "2.0", "id": 1, "result": {}}
     assert session.call("pid")["pid"] == session.pid
 
