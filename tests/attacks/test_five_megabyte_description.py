@@ -62,7 +62,7 @@ def test_one_byte_beyond_the_limit_is_rejected_and_has_no_hash(tmp_path, where):
     with pinned_site(tmp_path, pinning={"tool_bytes": 2048}) as site:
         visitor = site.visit(Way("serve", "modern", "web"))
         site["web"].fresh(sized(2049), tool("other"))
-        assert visitor.reason("read") == "tool_unfit"
+        visitor.until_closed("read", "tool_unfit")
         assert visitor.names() == []
         server_id = site.identity("web").server_id
         site.seen("web", "other")

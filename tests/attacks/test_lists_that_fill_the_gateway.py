@@ -11,7 +11,7 @@ from support.hostile import answer, hostile_server, post
 from support.pinning import PINNING, pinned_site
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, reason_of, text_of
+from support.visitors import Way, reason_of, until
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
 MIB = 1024 * 1024
@@ -23,9 +23,18 @@ def memory(pid):
     return int(found[1]) // 1024
 
 
+def test_two_million_entries_are_not_read(tmp_path):
+    fill(tmp_path, Way("serve", "legacy", "web"), "0," * 2_000_000 + "0")
+
+
+@pytest.mark.verify
 @rows("entries", ["0," * 2_000_000 + "0", "{}," * 6_000_000 + "{}"], ids=["4 MB", "18 MB"])
 @rows("way", [Way("serve", "legacy", "web"), Way("serve", "modern", "pipe")], ids=lambda way: way.text)
 def test_millions_of_entries_are_not_read(tmp_path, way, entries):
+    fill(tmp_path, way, entries)
+
+
+def fill(tmp_path, way, entries):
     with pinned_site(tmp_path) as site:
         server = site.server(way)
         server.fresh(tool("read"))
@@ -33,13 +42,14 @@ def test_millions_of_entries_are_not_read(tmp_path, way, entries):
         visitor.names()
         site.approve(way.server, "read")
         visitor.until_open("read")
+        before = server.called
         result = f'{{"resultType":"complete","_meta":"$META","tools":[{entries}]}}'
         server.be(answers={"tools/list": ['{"jsonrpc":"2.0","id":"$ID","result":' + result + "}"]})
         for _ in range(3):
-            assert visitor.reason("read") == "toolset_too_large"
+            visitor.until_closed("read", "toolset_too_large")
+        assert server.called == before
         assert list(visitor.listed()) == ["callgate_pending"]
-        told = text_of(visitor.answer("tools/call", {"name": "callgate_pending", "arguments": {}}))
-        assert "can be used: the server" in told
+        until(lambda: "can be used: the server" in visitor.pending(), "who waits is told why")
         # Read one by one, they would take gigabytes.
         assert memory(site.gateway.process.pid) < 900
         server.be(answers=None)

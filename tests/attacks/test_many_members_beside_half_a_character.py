@@ -8,7 +8,7 @@ from callgate.jsonrpc import member_spans
 from callgate.pinning.listing import read_page
 from support.shifting import tool
 from support.table import rows
-from support.visitors import FEW
+from support.visitors import few_ways
 
 # Half a character keeps the fast reader from it; one that is no ASCII makes bytes and characters differ.
 HEAD = '"\\ud800":1,"é":2,'
@@ -33,6 +33,7 @@ def spent(work):
     return min(tries)
 
 
+@pytest.mark.verify
 @rows("read", [read_page, lambda raw: member_spans(raw[raw.index(b"result") + 8 : -1])])
 def test_so_many_times_the_members_are_so_many_times_the_work(read):
     few, many = reply(FEW_MEMBERS), reply(FEW_MEMBERS * TIMES)
@@ -49,7 +50,7 @@ def test_each_of_them_is_where_it_says():
     assert text[slice(*found["last"])].decode() == '"ÿ😀"'
 
 
-@pytest.mark.parametrize("way", FEW, ids=[way.text for way in FEW])
+@few_ways
 def test_what_is_approved_passes_and_nothing_else(pinned, way):
     server = pinned.server(way)
     server.fresh(tool("read"))
