@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
-from support.gateway import serving
-from support.persons import MARK, ApprovalSite, approval_site, http_vault, vault_at
+from support.gateway import Gateway, serving
+from support.persons import MARK, ApprovalSite, VaultServer, approval_site, http_vault, vault_at
 from support.raw import ask, json_answer, raw_server
 from support.registry import requirement
 from support.sessions import Guest, message
@@ -20,8 +25,8 @@ ERAS = ("legacy", "modern")
 SERVERS = ("web", "pipe")
 NAMES = ("verifiedApproval", MARK)
 
-both_eras = pytest.mark.parametrize("era", ERAS)
-both_servers = pytest.mark.parametrize("server", SERVERS)
+both_eras = rows("era", ERAS)
+both_servers = rows("server", SERVERS)
 
 # A client that does the ceremony is answered at once, so that nothing here has to wait for a person.
 CEREMONY = {"extensions": {MARK: {}}}
@@ -38,6 +43,14 @@ def capable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovalSite]:
     """Vaults that verify approvals by themselves."""
     with approval_site(tmp_path_factory.mktemp("capable"), "capable") as running:
         yield running
+
+
+@dataclass(frozen=True)
+class Vaults:
+    """A gateway, and the vaults behind it."""
+
+    gateway: Gateway
+    vaults: dict[str, VaultServer]
 
 
 def guest(site: ApprovalSite, server: str, era: str) -> Guest:
@@ -109,7 +122,7 @@ def test_a_tool_that_the_server_marks_needs_a_person(site, server, era):
 
 
 @requirement("VA-006", "VA-008")
-@pytest.mark.parametrize(("tool", "what"), [("odd", "required"), ("classy", "authenticatorClass")])
+@rows(("tool", "what"), [("odd", "required"), ("classy", "authenticatorClass")])
 @both_eras
 @both_servers
 def test_a_mark_that_nobody_can_read_closes_the_tool(site, server, era, tool, what):
@@ -139,103 +152,116 @@ async def test_a_mark_without_a_class_takes_what_works_from_another_device(site,
         assert {transport for one in allowed for transport in one["transports"]} == taken
 
 
-@pytest.mark.parametrize("options", [("paged",), ("spaced",), ("events",), ("paged", "events", "spaced")])
-@both_eras
-@both_servers
-def test_a_list_that_nobody_asked_for_is_asked_for_before_the_first_call(tmp_path, server, era, options):
-    with http_vault(tmp_path / "web", *options) as web:
-        pipe = vault_at(tmp_path / "pipe", *options)
-        tables = {"web": {"url": web.url}, "pipe": {"command": pipe.argv}}
-        with serving(tmp_path, tables, approval={"enabled": True}) as gateway:
-            client = Guest.arrive(gateway.url(server), era, **CEREMONY)
+@contextmanager
+def both_vaults(directory: Path, *options: str, approval: dict, **sections: Any) -> Iterator[Vaults]:
+    """A gateway in front of a vault over HTTP and one over stdio, without people."""
+    with http_vault(directory / "web", *options) as web:
+        pipe = vault_at(directory / "pipe", *options)
+        tables = {
+            "web": {"url": web.url},
+            "pipe": {"command": pipe.argv},
+            "taken": {"url": web.url, "approval": {"verifier": "gateway"}},
+        }
+        with serving(directory, tables, approval=approval, **sections) as gateway:
+            yield Vaults(gateway, {"web": web, "pipe": pipe, "taken": web})
+
+
+@rows("options", [("paged", "spaced"), ("events",)])
+def test_a_list_that_nobody_asked_for_is_asked_for_before_the_first_call(tmp_path, options):
+    with both_vaults(tmp_path, *options, approval={"enabled": True}) as site:
+        for server, era in itertools.product(SERVERS, ERAS):
+            vault = site.vaults[server]
+            before, reached = len(vault.received), len(vault.calls)
+            client = Guest.arrive(site.gateway.url(server), era, **CEREMONY)
             assert reason(client.call("pay_here", id="1")) == "missing_evidence"
             assert "result" in client.call("look", id="1")
-            assert "result" in client.call("no such tool", id="1")
-            vault = {"web": web, "pipe": pipe}[server]
-            asked = [m for m in vault.received if m.get("method") == "tools/list"]
-            # Once for what is on the list, and once for the name that is not: that is never remembered.
-            pages = len(TOOLS) if "paged" in options else 1
-            assert len(asked) == 2 * pages
-            assert [call["params"]["name"] for call in vault.calls] == ["look", "no such tool"]
+            assert reason(client.call("no such tool", id="1")) == "tool_unknown"
+            assert [call["params"]["name"] for call in vault.calls[reached:]] == ["look"]
+            if era == "legacy":
+                # A session of its own, so that nothing that others were shown counts.
+                asked = [one for one in vault.received[before:] if one.get("method") == "tools/list"]
+                assert asked
+                assert len(asked) % (len(TOOLS) if "paged" in options else 1) == 0
 
 
-@both_eras
-@both_servers
-def test_a_list_that_has_changed_is_asked_for_again(tmp_path, server, era):
-    with http_vault(tmp_path / "web", "events") as web:
-        pipe = vault_at(tmp_path / "pipe")
-        tables = {"web": {"url": web.url}, "pipe": {"command": pipe.argv}}
-        with serving(tmp_path, tables, approval={"enabled": True}) as gateway:
-            client = Guest.arrive(gateway.url(server), era, **CEREMONY)
+def test_a_list_that_has_changed_is_asked_for_again(tmp_path):
+    with both_vaults(tmp_path, "events", approval={"enabled": True}) as site:
+        for server, era in (("web", "legacy"), ("pipe", "modern")):
+            client = Guest.arrive(site.gateway.url(server), era, **CEREMONY)
             assert "result" in client.call("look", id="1")
             assert "result" in client.call("grow")
             assert reason(client.call("look", id="1")) == "missing_evidence"
             assert reason(client.call("pay", id="1")) == "missing_evidence"
 
 
-@both_servers
-def test_a_server_that_does_not_say_what_it_has_is_not_called(tmp_path, server):
-    with http_vault(tmp_path / "web", "mute") as web:
-        pipe = vault_at(tmp_path / "pipe", "mute")
-        tables = {"web": {"url": web.url}, "pipe": {"command": pipe.argv}}
-        limits = {"check_seconds": 0.3}
-        with serving(tmp_path, tables, approval={"enabled": True}, limits=limits) as gateway:
-            client = Guest.arrive(gateway.url(server), "legacy")
-            assert reason(client.call("look", id="1")) == "upstream_timeout"
-            assert {"web": web, "pipe": pipe}[server].calls == []
+def test_a_server_that_does_not_say_what_it_has_is_not_called(tmp_path):
+    limits = {"check_seconds": 1}
+    with both_vaults(tmp_path, "mute", approval={"enabled": True}, limits=limits, reviewed=False) as site:
+        for server in SERVERS:
+            client = Guest.arrive(site.gateway.url(server), "legacy")
+            assert reason(client.call("look", id="1")) == "check_timeout"
+            assert site.vaults[server].calls == []
 
 
 @requirement("VA-016")
-@both_eras
-@both_servers
-def test_a_server_without_a_list_has_no_marked_tools(tmp_path, server, era):
-    with http_vault(tmp_path / "web", "listless") as web:
-        pipe = vault_at(tmp_path / "pipe", "listless")
-        tables = {"web": {"url": web.url}, "pipe": {"command": pipe.argv}}
-        with serving(tmp_path, tables, approval={"enabled": True}) as gateway:
-            client = Guest.arrive(gateway.url(server), era)
-            assert "result" in client.call("look", id="1")
+def test_a_server_without_a_list_has_no_marked_tools(tmp_path):
+    with both_vaults(tmp_path, "listless", approval={"enabled": True}, reviewed=False) as site:
+        for server, era in itertools.product(SERVERS, ERAS):
+            client = Guest.arrive(site.gateway.url(server), era)
+            # What nobody could review is not called either.
+            assert reason(client.call("look", id="1")) == "tool_unknown"
             answer = client.answer("approval/challenge/create", {"toolName": "look", "arguments": {}})
             assert answer["error"]["code"] == -32001
             assert reason(answer) == "tool_not_approved_required"
 
 
 @requirement("VA-023")
-@both_eras
-@both_servers
-def test_without_approval_everything_is_the_servers_business(tmp_path, server, era):
+def test_without_approval_everything_is_the_servers_business(tmp_path):
     with http_vault(tmp_path / "web") as web:
         pipe = vault_at(tmp_path / "pipe")
         tables = {"web": {"url": web.url}, "pipe": {"command": pipe.argv}}
-        with serving(tmp_path, tables) as gateway:
-            client = Guest.arrive(gateway.url(server), era)
-            for method in ("approval/enroll/begin", "approval/enroll/finish", "approval/challenge/create"):
-                answer = client.answer(method, {"toolName": "pay", "arguments": {}})
-                assert answer["error"]["code"] == -32601
-            evidence = {"name": "pay", "arguments": {}, "_meta": {MARK: {"method": "webauthn"}}}
-            assert "result" in client.answer("tools/call", evidence)
-            vault = {"web": web, "pipe": pipe}[server]
-            assert vault.calls[-1]["params"]["_meta"][MARK] == {"method": "webauthn"}
-            assert "tools/list" not in vault.methods()
+        off = {"trust": "with it people may be asked, and the gateway answers these methods itself"}
+        with serving(tmp_path, tables, off=off) as gateway:
+            for server, era in itertools.product(SERVERS, ERAS):
+                client = Guest.arrive(gateway.url(server), era)
+                for method in ("approval/enroll/begin", "approval/enroll/finish", "approval/challenge/create"):
+                    answer = client.answer(method, {"toolName": "pay", "arguments": {}})
+                    assert answer["error"]["code"] == -32601
+                evidence = {"name": "pay", "arguments": {}, "_meta": {MARK: {"method": "webauthn"}}}
+                assert "result" in client.answer("tools/call", evidence)
+                vault = {"web": web, "pipe": pipe}[server]
+                assert vault.calls[-1]["params"]["_meta"][MARK] == {"method": "webauthn"}
+
+
+@pytest.fixture(scope="module")
+def verifying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vaults]:
+    with both_vaults(tmp_path_factory.mktemp("verifying"), "capable", approval={"enabled": True}) as running:
+        yield running
 
 
 @requirement("VA-018")
 @both_eras
 @both_servers
-def test_a_server_that_verifies_by_itself_gets_evidence_and_methods_untouched(tmp_path, server, era):
-    with http_vault(tmp_path / "web", "capable") as web:
-        pipe = vault_at(tmp_path / "pipe", "capable")
-        tables = {"web": {"url": web.url}, "pipe": {"command": pipe.argv}}
-        with serving(tmp_path, tables, approval={"enabled": True}) as gateway:
-            client = Guest.arrive(gateway.url(server), era)
-            vault = {"web": web, "pipe": pipe}[server]
-            evidence = {"method": "webauthn", "challengeId": "theirs", "response": {"id": "x"}}
-            params = {"name": "pay", "arguments": {"id": "1"}, "_meta": {MARK: evidence, "dev.example/mine": 1}}
-            assert "result" in client.answer("tools/call", params)
-            assert vault.calls[-1]["params"]["_meta"].items() >= params["_meta"].items()
-            for method in ("approval/challenge/create", "approval/enroll/begin", "approval/enroll/finish"):
-                assert client.answer(method, {"toolName": "pay", "arguments": {}})["error"]["code"] == -32601
-                assert vault.methods()[-1] == method
+def test_a_server_that_verifies_by_itself_gets_evidence_and_methods_untouched(verifying, server, era):
+    client = Guest.arrive(verifying.gateway.url(server), era)
+    vault = verifying.vaults[server]
+    evidence = {"method": "webauthn", "challengeId": "theirs", "response": {"id": "x"}}
+    params = {"name": "pay", "arguments": {"id": "1"}, "_meta": {MARK: evidence, "dev.example/mine": 1}}
+    assert "result" in client.answer("tools/call", params)
+    assert vault.calls[-1]["params"]["_meta"].items() >= params["_meta"].items()
+    for method in ("approval/challenge/create", "approval/enroll/begin", "approval/enroll/finish"):
+        assert client.answer(method, {"toolName": "pay", "arguments": {}})["error"]["code"] == -32601
+        assert vault.methods()[-1] == method
+
+
+@both_eras
+def test_the_operator_can_take_the_verifying_from_a_server(verifying, era):
+    client = Guest.arrive(verifying.gateway.url("taken"), era, **CEREMONY)
+    params = {"name": "pay", "arguments": {}, "_meta": {MARK: {"method": "theirs"}}}
+    assert reason(client.answer("tools/call", params)) == "missing_evidence"
+    looked = {"name": "look", "arguments": {}, "_meta": {MARK: {"method": "theirs"}}}
+    assert "result" in client.answer("tools/call", looked)
+    assert MARK not in verifying.vaults["taken"].calls[-1]["params"].get("_meta", {})
 
 
 @both_eras
@@ -256,19 +282,6 @@ def test_the_operators_tools_of_such_a_server_are_the_gateways_business(capable,
     assert vault.calls[-1]["params"]["_meta"][MARK] == evidence
 
 
-@both_eras
-def test_the_operator_can_take_the_verifying_from_a_server(tmp_path, era):
-    with http_vault(tmp_path / "web", "capable") as web:
-        tables = {"web": {"url": web.url, "approval": {"verifier": "gateway"}}}
-        with serving(tmp_path, tables, approval={"enabled": True}) as gateway:
-            client = Guest.arrive(gateway.url("web"), era, **CEREMONY)
-            params = {"name": "pay", "arguments": {}, "_meta": {MARK: {"method": "theirs"}}}
-            assert reason(client.answer("tools/call", params)) == "missing_evidence"
-            looked = {"name": "look", "arguments": {}, "_meta": {MARK: {"method": "theirs"}}}
-            assert "result" in client.answer("tools/call", looked)
-            assert MARK not in web.calls[-1]["params"].get("_meta", {})
-
-
 @requirement("VA-176")
 @rows("strict", [False, True])
 def test_a_default_in_the_schema_of_a_gated_tool(tmp_path, strict):
@@ -279,7 +292,7 @@ def test_a_default_in_the_schema_of_a_gated_tool(tmp_path, strict):
             asked = json.loads(request.body)
             listed = asked["method"] == "tools/list"
             result = {"tools": [entry]} if listed else {"content": []}
-            reply = {"jsonrpc": "2.0", "id": asked["id"], "result": result}
+            reply = {"jsonrpc": "2.0", "id": asked.get("id"), "result": result}
             json_answer(json.dumps(reply).encode())(request, connection)
 
         server.script = script

@@ -15,13 +15,14 @@ from support.persons import ApprovalSite, approval_site
 from support.raw import ask, streaming
 from support.sessions import Guest, until
 from support.states import OPENS_URLS, modern_guest, reason, retry, state_for
+from support.table import rows
 
-both_servers = pytest.mark.parametrize("server", ["web", "pipe"])
+both_servers = rows("server", ["web", "pipe"])
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovalSite]:
-    with approval_site(tmp_path_factory.mktemp("questions"), approval={"park_seconds": 0.5}) as running:
+    with approval_site(tmp_path_factory.mktemp("questions")) as running:
         yield running
 
 
@@ -99,14 +100,14 @@ def test_an_answer_to_a_question_of_the_servers_own_passes(site, server):
 
 
 @both_servers
-def test_a_client_that_cannot_after_all_is_kept_waiting_like_others(site, server):
+async def test_a_client_that_cannot_after_all_is_kept_waiting_like_others(site, server):
     client = arrive(site, server)
     with asked(client, f"{server} error") as (stream, question):
         assert respond(client, question["id"], error={"code": -32601, "message": "no such method"}) == 202
-        assert stream.read()["method"] == "notifications/elicitation/complete"
-        told = stream.read()
-    assert reason(told) == "missing_evidence"
-    assert told["error"]["data"]["approval"]["url"] == question["params"]["url"]
+        await site.person.approve(await site.person.waiting_for(f"{server} error"))
+        complete, answer = [await asyncio.to_thread(stream.read) for _ in range(2)]
+    assert complete["method"] == "notifications/elicitation/complete"
+    assert "result" in answer
 
 
 @both_servers
@@ -162,13 +163,3 @@ async def test_a_state_is_good_in_every_process_of_the_deployment(site, tmp_path
         elsewhere = Guest(other.url("web"), OPENS_URLS)
         assert "content" in (await asyncio.to_thread(retry, elsewhere, state, id="somewhere"))["result"]
     assert reason(await asyncio.to_thread(retry, client, state, id="somewhere")) == "request_state_invalid"
-
-
-async def test_a_modern_client_that_comes_back_too_early_is_asked_to_come_back(site):
-    client = modern_guest(site)
-    first = client.call("wipe", id="early")["result"]
-    again = (await asyncio.to_thread(retry, client, first["requestState"], id="early"))["result"]
-    assert set(again) == {"resultType", "requestState"}
-    assert again["requestState"] != first["requestState"]
-    await site.person.approve(await site.person.waiting_for("early"))
-    assert "content" in (await asyncio.to_thread(retry, client, again["requestState"], id="early"))["result"]

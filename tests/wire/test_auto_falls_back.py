@@ -5,16 +5,22 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import mcp_types as types
+import pytest
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 from support.clients import connected, over_stdio
-from support.gateway import serving, wrap_argv
+from support.gateway import Gateway, serving
+from support.nursery import CALLGATE
+from support.persons import over_pipes
 from support.raw import CLOSE, Received, json_answer, raw_server
 from support.sessions import teller_argv
 from support.table import rows
+
+PID = {"name": "pid", "description": "Says nothing.", "inputSchema": {"type": "object"}}
 
 
 def old_server(request: Received, connection: socket.socket) -> None:
@@ -35,30 +41,36 @@ def old_server(request: Received, connection: socket.socket) -> None:
     elif "id" not in message:
         connection.sendall(b"HTTP/1.1 202 Accepted\r\n" + CLOSE + b"Content-Length: 0\r\n\r\n")
     else:
-        json_answer(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}).encode())(
-            request, connection
-        )
+        result = {"tools": [PID]} if message["method"] == "tools/list" else {"content": []}
+        json_answer(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode())(request, connection)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, dict[str, Any]]]:
+    with raw_server() as old:
+        old.script = old_server
+        directory = tmp_path_factory.mktemp("old")
+        servers: dict[str, Any] = {"web": {"url": old.url}, "pipe": {"command": teller_argv(directory)}}
+        with serving(directory, servers) as gateway:
+            yield gateway, servers
 
 
 @rows("way", ["direct-http", "direct-stdio", "http-http", "http-stdio", "stdio-stdio", "stdio-http"])
-async def test_a_modern_client_meets_an_old_server(tmp_path, way):
-    command = teller_argv(tmp_path)
-    with raw_server() as old:
-        old.script = old_server
-        servers: dict[str, Any] = {"web": {"url": old.url}, "pipe": {"command": command}}
-        with serving(tmp_path, servers) as gateway:
-            server = {
-                "direct-http": lambda: old.url,
-                "direct-stdio": lambda: over_stdio(command, tmp_path / "stderr"),
-                "http-http": lambda: gateway.url("web"),
-                "http-stdio": lambda: gateway.url("pipe"),
-                "stdio-stdio": lambda: over_stdio(wrap_argv(tmp_path, "pipe", command), tmp_path / "stderr"),
-                "stdio-http": lambda: over_stdio(wrap_argv(tmp_path, "web", url=old.url), tmp_path / "stderr"),
-            }[way]()
-            async with connected(server, "auto", tmp_path) as connection:
-                assert connection.client.protocol_version == LATEST_HANDSHAKE_VERSION
-                assert connection.client.server_info is not None
-                assert connection.client.server_info.name == ("old" if way.endswith("-http") else "teller")
-                request = types.Request[dict[str, Any], str](method="tools/call", params={"name": "pid"})
-                result = await connection.client.session.send_request(request, types.CallToolResult)
-                assert result.content == []
+async def test_a_modern_client_meets_an_old_server(site, tmp_path, way):
+    gateway, servers = site
+    wrap = [CALLGATE, "wrap", "-c", str(gateway.config)]
+    server = {
+        "direct-http": lambda: servers["web"]["url"],
+        "direct-stdio": lambda: over_stdio(servers["pipe"]["command"], tmp_path / "stderr"),
+        "http-http": lambda: gateway.url("web"),
+        "http-stdio": lambda: gateway.url("pipe"),
+        "stdio-stdio": lambda: over_pipes([*wrap, "pipe"], tmp_path / "stderr"),
+        "stdio-http": lambda: over_pipes([*wrap, "web"], tmp_path / "stderr"),
+    }[way]()
+    async with connected(server, "auto", tmp_path) as connection:
+        assert connection.client.protocol_version == LATEST_HANDSHAKE_VERSION
+        assert connection.client.server_info is not None
+        assert connection.client.server_info.name == ("old" if way.endswith("-http") else "teller")
+        request = types.Request[dict[str, Any], str](method="tools/call", params={"name": "pid"})
+        result = await connection.client.session.send_request(request, types.CallToolResult)
+        assert result.content == []

@@ -45,6 +45,13 @@ INITIALIZE = (
 INITIALIZED = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{}}}'
 
 
+# The servers here say what they were told to, byte for byte, and the bytes of calls are compared.
+OFF = {
+    "pinning": "the servers answer everything with fixed bytes, also a request for their tools",
+    "trust": "calls after the first would carry labels, and their bytes are compared",
+}
+
+
 def reply_to(name: str) -> bytes:
     return REPLY % ("ü👋".encode(), IDS[name])
 
@@ -68,7 +75,7 @@ def gateway(behind: RawServer, tmp_path_factory):
         "trusted": {"url": behind.url + "?a=1%2F2&b", "forward_authorization": True},
         "own": {"url": behind.url, "headers": {"Authorization": "Bearer ${RAW_KEY}"}, "forward_authorization": True},
     }
-    with serving(tmp_path_factory.mktemp("gateway"), servers, env={"RAW_KEY": "s3cret value"}) as running:
+    with serving(tmp_path_factory.mktemp("gateway"), servers, env={"RAW_KEY": "s3cret value"}, off=OFF) as running:
         yield running
 
 
@@ -221,7 +228,7 @@ class Turns:
 
     def before(self, number: int) -> None:
         with self._news:
-            assert self._news.wait_for(lambda: self._seen >= number, 20)
+            assert self._news.wait_for(lambda: self._seen >= number, 60)
 
 
 @rows("method", ["POST", "GET"])
@@ -239,7 +246,7 @@ def test_events_pass_one_by_one_over_http(gateway, behind, method):
 def test_events_pass_one_by_one_to_a_pipe(behind, tmp_path):
     turns = Turns()
     behind.script = stream_answer(*EVENTS, before=turns.before)
-    with piped(wrap_argv(tmp_path, "web", url=behind.url)) as wrap:
+    with piped(wrap_argv(tmp_path, "web", url=behind.url, off=OFF)) as wrap:
         wrap.stdin.write(MESSAGES["order and blanks"] + b"\n")
         wrap.stdin.flush()
         for event in EVENTS:
@@ -250,7 +257,7 @@ def test_events_pass_one_by_one_to_a_pipe(behind, tmp_path):
 def test_messages_of_a_process_pass_one_by_one_over_http(tmp_path):
     said = [event[6:-2] for event in EVENTS]
     command = raw_stdio_argv(tmp_path / "raw", [INITIALIZED, b"\x1e".join(said)])
-    with serving(tmp_path, {"pipe": {"command": command}}) as gateway:
+    with serving(tmp_path, {"pipe": {"command": command}}, off=OFF) as gateway:
         session = start_session(gateway.url("pipe"))
         with streaming(gateway.url("pipe"), MESSAGES["order and blanks"], session) as response:
             for number, message in enumerate(said, 1):
@@ -280,7 +287,7 @@ def test_http_messages_reach_a_process_and_its_answers_come_back_unchanged(tmp_p
     answers = [reply_to(name) if name in IDS else b"" for name in MESSAGES]
     answers.append(REPLY % (b"pretty", b"1"))
     command = raw_stdio_argv(tmp_path / "raw", [INITIALIZED, *answers])
-    with serving(tmp_path, {"pipe": {"command": command}}) as gateway:
+    with serving(tmp_path, {"pipe": {"command": command}}, off=OFF) as gateway:
         session = start_session(gateway.url("pipe"))
         for message, answer in zip(messages.values(), answers, strict=True):
             reply = ask(gateway.url("pipe"), message, session)
@@ -307,7 +314,7 @@ def test_of_a_modern_message_to_a_shared_process_only_id_and_token_change(tmp_pa
     answer = b'{ "result":{"z":1.0,"_meta":{"q":1e0}} ,"id": 1 , "jsonrpc":"2.0"}'
     command = raw_stdio_argv(tmp_path / "raw", [progress + b"\x1e" + answer])
     (tmp_path / "raw" / "go-1").touch()
-    with serving(tmp_path, {"pipe": {"command": command}}) as gateway:
+    with serving(tmp_path, {"pipe": {"command": command}}, off=OFF) as gateway:
         body, headers = modern("dev.example/odd")
         reply = ask(gateway.url("pipe"), body, headers)
         events = b"event: message\ndata: %b\n\n" * 2
@@ -327,7 +334,7 @@ def test_lines_reach_a_process_and_its_lines_come_back_unchanged(tmp_path):
     (tmp_path / "raw" / "go-1").touch()
     (tmp_path / "raw" / "go-2").touch()
     (tmp_path / "raw" / "go-3").touch()
-    with piped(wrap_argv(tmp_path, "pipe", command)) as wrap:
+    with piped(wrap_argv(tmp_path, "pipe", command, off=OFF)) as wrap:
         sent = b"".join(message + b"\n" for message in [*MESSAGES.values(), MESSAGES["a notification"] + b" \r"])
         wrap.stdin.write(sent)
         wrap.stdin.close()
@@ -338,7 +345,7 @@ def test_lines_reach_a_process_and_its_lines_come_back_unchanged(tmp_path):
 @requirement("WB-028")
 def test_lines_reach_an_http_server_and_its_answers_come_back_on_a_line(behind, tmp_path):
     pretty = REPLY.replace(b" ,", b"\r\n ,\n").replace(b"{ }", b"{\n\t}")
-    with piped(wrap_argv(tmp_path, "web", url=behind.url)) as wrap:
+    with piped(wrap_argv(tmp_path, "web", url=behind.url, off=OFF)) as wrap:
         for name, number in IDS.items():
             answer = pretty % (name.encode(), number)
             behind.script = json_answer(answer)
@@ -350,7 +357,7 @@ def test_lines_reach_an_http_server_and_its_answers_come_back_on_a_line(behind, 
 
 def test_events_reach_a_pipe_as_the_lines_of_their_data(behind, tmp_path):
     behind.script = stream_answer(*STREAM)
-    with piped(wrap_argv(tmp_path, "web", url=behind.url)) as wrap:
+    with piped(wrap_argv(tmp_path, "web", url=behind.url, off=OFF)) as wrap:
         wrap.stdin.write(MESSAGES["order and blanks"] + b"\n")
         wrap.stdin.close()
         assert wrap.stdout.read() == (

@@ -40,7 +40,7 @@ def test_a_kept_connection_that_dies_is_tried_again_only_where_twice_does_no_har
         connection.recv(65536)
         seen.append(request)
 
-    with raw_server() as server, serving(tmp_path, {"peer": {"url": server.url}}) as gateway:
+    with raw_server() as server, serving(tmp_path, {"peer": {"url": server.url}}, reviewed=False) as gateway:
         server.script = script
         first = ask(gateway.url("peer"), b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
         assert first.status == 200

@@ -18,18 +18,37 @@ def test_the_reply_is_what_it_says():
     assert json.loads(REPLY)["result"]["content"][0]["text"] == "half \ud83d"
 
 
-@rows("form", ["json", "events"])
-def test_over_http_to_http(tmp_path, form):
-    with raw_server() as server, serving(tmp_path, {"web": {"url": server.url}}) as gateway:
-        event = b"data: " + REPLY + b"\n\n"
-        server.script = json_answer(REPLY) if form == "json" else stream_answer(event)
-        reply = ask(gateway.url("web"), CALL)
-        assert (reply.status, reply.body) == (200, REPLY if form == "json" else event)
+TOOL = {"name": "cut", "description": "Cuts a text.", "inputSchema": {"type": "object"}}
+OFF = {"pinning": "the server says its lines one after the other, whatever it is asked"}
+
+
+def test_over_http_to_http(tmp_path):
+    event = b"data: " + REPLY + b"\n\n"
+    answers = {"json": json_answer(REPLY), "events": stream_answer(event)}
+    forms = ["json", "events"]
+
+    def script(request, connection):
+        asked = json.loads(request.body)
+        if asked["method"] == "tools/call":
+            answers[forms[0]](request, connection)
+            return
+        result = {"tools": [TOOL]} if asked["method"] == "tools/list" else {}
+        json_answer(json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), "result": result}).encode())(
+            request, connection
+        )
+
+    with raw_server() as server:
+        server.script = script
+        with serving(tmp_path, {"web": {"url": server.url}}) as gateway:
+            for body in (REPLY, event):
+                reply = ask(gateway.url("web"), CALL)
+                assert (reply.status, reply.body) == (200, body)
+                forms.pop(0)
 
 
 def test_over_http_to_a_command(tmp_path):
     servers = {"cmd": {"command": raw_stdio_argv(tmp_path, [INITIALIZED, REPLY])}}
-    with serving(tmp_path, servers) as gateway:
+    with serving(tmp_path, servers, off=OFF) as gateway:
         session = ask(gateway.url("cmd"), INITIALIZE).header("mcp-session-id")
         reply = ask(gateway.url("cmd"), CALL, {"Content-Type": "application/json", "Mcp-Session-Id": session})
         assert (reply.status, reply.body) == (200, REPLY)
@@ -40,7 +59,7 @@ def test_over_pipes(tmp_path, behind):
     with raw_server() as server:
         server.script = json_answer(REPLY)
         way = {"url": server.url} if behind == "url" else {"command": raw_stdio_argv(tmp_path, [REPLY])}
-        with piped(wrap_argv(tmp_path, "x", **way)) as wrap:
+        with piped(wrap_argv(tmp_path, "x", off=OFF, **way)) as wrap:
             wrap.stdin.write(CALL + b"\n")
             wrap.stdin.flush()
             assert wrap.stdout.readline() == REPLY + b"\n"

@@ -10,7 +10,7 @@ def asked(connection, method):
 
 def test_head_and_get_on_one_connection(gateway):
     with connect(gateway.port) as connection:
-        connection.settimeout(5)
+        connection.settimeout(60)
         alone = asked(connection, "HEAD")
         assert alone.endswith(b"\r\n\r\n")
         assert asked(connection, "GET") == alone + b"ok\n"

@@ -148,8 +148,8 @@ async def test_calls_are_told_as_they_end_and_when_they_are_refused_and_so_is_th
     guest = await aside(Guest.arrive, site.gateway.url("web"), "legacy")
     async with listening_to(site_origin(site), await cookie(site)) as stream:
         assert (await stream.next())["switch"] is False
-        await aside(guest.call, "read", id="x")
-        while (seen := await aside(watcher.json, "call"))["tool"] != "read":
+        await aside(guest.call, "look", id="x")
+        while (seen := await aside(watcher.json, "call"))["tool"] != "look":
             pass
         assert (seen["state"], seen["verdict"], seen["server"]) == ("done", "allow", "web")
         assert seen["ms"] > 0
@@ -163,7 +163,7 @@ async def test_calls_are_told_as_they_end_and_when_they_are_refused_and_so_is_th
             assert message.headers["webhook-id"] == "switch-7"
             assert (await aside(watcher.json, "switch"))["note"] == "smoke"
             # The gateway has heard of it too: it is the one that sent the message.
-            await aside(guest.call, "read", id="y")
+            await aside(guest.call, "look", id="y")
             seen = await aside(watcher.json, "call")
             assert (seen["state"], seen["verdict"], seen["reason"]) == ("refused", "refuse", "blocked_by_policy")
         finally:
