@@ -12,8 +12,9 @@ BESIDE = {
     "annotations": {"readOnlyHint": True, "destructiveHint": False},
     "title": "Read",
     "outputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
-    "_meta": {"io.modelcontextprotocol/verified-approval": {"required": "verified"}},
+    "_meta": {"dev.example/shown": True},
 }
+MARKED = BESIDE | {"_meta": {"io.modelcontextprotocol/verified-approval": {"required": "verified"}}}
 
 
 @few_ways
@@ -44,13 +45,14 @@ def test_where_the_operator_wants_it_a_dropped_mark_closes_the_tool(tmp_path, er
     """The mark asks for a person before every call: a server that drops it wants calls without one."""
     with pinned_site(tmp_path, pinning={"beside": "block"}) as site:
         way = Way("serve", era, "web")
-        site["web"].fresh(tool("pay", **BESIDE))
+        site["web"].fresh(tool("pay", **MARKED))
         visitor = site.visit(way)
         visitor.names()
         site.approve("web", "pay")
-        visitor.until_open("pay")
+        # Reviewed, it is for a person to say, and nobody is enrolled.
+        until(lambda: visitor.reason("pay") == "approval_unavailable", "the approval is heard of")
         before = site["web"].called.count("pay")
-        site["web"].be(tools=[tool("pay", **{**BESIDE, "_meta": {}})])
+        site["web"].be(tools=[tool("pay", **{**MARKED, "_meta": {}})])
         answer = visitor.call("pay")
         assert answer["error"]["data"]["reason"] == "tool_changed"
         assert "_meta" in answer["error"]["message"]

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from callgate.trust.labels import Labels, ServerWords
 from callgate.trust.model import SessionLabel
 from callgate.trust.propagation import honour, outgoing
@@ -154,10 +152,12 @@ def test_a_request_with_labels_of_wrong_types_never_clears_a_session(value):
 SMALL = [value for value in WRONG if value is not None and len(repr(value)) < 1000 and value not in (10**400, "\ud800")]
 
 
-@pytest.mark.parametrize("server", ["believed", "other"])
-@pytest.mark.parametrize("era", ERAS)
+@rows("server", ["believed", "other"])
+@rows("era", ERAS)
 def test_over_the_wire_nothing_breaks_and_nothing_gets_better(trusting, server, era):
     office = trusting.servers[server]
+    office.write(tools=[tool("read", "path"), tool("look", "path")])
+    trusting.gateway.review(server)
     for value in SMALL:
         metadata = {"inputMetadata": value, "returnMetadata": value, "openWorldHint": value, "attribution": value}
         office.write(
@@ -172,7 +172,7 @@ def test_over_the_wire_nothing_breaks_and_nothing_gets_better(trusting, server, 
     assert trusting.gateway.process.poll() is None
 
 
-@pytest.mark.parametrize("era", ERAS)
+@rows("era", ERAS)
 def test_over_the_wire_a_request_labelled_so_clears_nothing_and_leaves_well_formed(trusting, era):
     agent = trusting.agent(era)
     agent.call("web", "fetch", url="https://a.example")

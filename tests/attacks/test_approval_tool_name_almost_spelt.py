@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from support.gateway import serving
+from support.gateway import list_tools, serving
 from support.hostile import hostile_server
 from support.persons import approval_site
 from support.raw import ask
@@ -21,7 +21,10 @@ ALIKE = ["Danger", "DANGER", " danger", "danger ", "danger\u200b", "\ufeffdanger
 def site(tmp_path_factory):
     directory = tmp_path_factory.mktemp("spelt")
     approval = {"tools": ["danger", "wipe*"]}
-    with approval_site(directory, servers_approval=approval, approval={"park_seconds": 0}) as running:
+    off = {"pinning": "with it on, no name but a listed one gets as far as the check that these attacks are on"}
+    with approval_site(directory, servers_approval=approval, approval={"park_seconds": 0}, off=off) as running:
+        # It has read its kill switch, on however busy a machine.
+        list_tools(running.gateway.url("web"))
         yield running
 
 
@@ -70,17 +73,11 @@ def test_other_names_pass(site, server, name):
 
 
 def test_a_server_that_has_both_keeps_both(tmp_path):
-    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("danger", "Danger")]
-
-    def listing(peer, request):
-        reply = {"jsonrpc": "2.0", "id": json.loads(request.body)["id"], "result": {"tools": tools}}
-        body = json.dumps(reply).encode()
-        peer.send(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
-
-    with hostile_server({"": listing}) as upstream:
+    with hostile_server(tools=["danger", "Danger"]) as upstream:
         table = {"url": upstream.url, "approval": {"tools": ["danger"]}}
         with serving(tmp_path, {"one": table}) as gateway:
             client = Guest(gateway.url("one"), {})
             assert "result" in client.call("Danger")
             assert reason(client.call("danger")) == "approval_unavailable"
-            assert reason(client.call("DANGER")) == "invalid_params"
+            assert reason(client.call("DANGER")) == "tool_unknown"
+        assert upstream.tools == ["Danger"]
