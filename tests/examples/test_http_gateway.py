@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -87,6 +88,15 @@ def call(gateway, server, tool, arguments):
         return json.load(answer)
 
 
+def ready(gateway):
+    """A machine that is busy keeps it from reading its kill switch for a while."""
+    try:
+        return call(gateway, "tools", "anything", {})
+    except urllib.error.HTTPError as error:
+        assert error.code == 503
+        return None
+
+
 def text(answer):
     return answer["result"]["content"][0]["text"]
 
@@ -98,7 +108,7 @@ def callgate(gateway, *words):
 
 
 def until(came):
-    for _ in range(100):
+    for _ in range(600):
         if came():
             return
         time.sleep(0.1)
@@ -107,6 +117,7 @@ def until(came):
 
 def review(gateway, tmp_path):
     """The first calls are refused, then all that was met is approved."""
+    until(lambda: ready(gateway))
     for server, tool in (("tools", "anything"), ("notes", "write_note")):
         assert call(gateway, server, tool, {})["error"]["data"]["reason"] == "tool_not_approved"
     # What was met is written down soon after it was refused.
