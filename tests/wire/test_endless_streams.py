@@ -13,6 +13,7 @@ def test_a_subscription_ends_at_once_when_the_gateway_is_asked_to_stop(tmp_path)
     servers = {"all": {"command": everything_argv("stdio", tmp_path)}}
     # Longer than the test may take: only a stream that is ended, not waited for, lets it pass.
     gateway = Gateway(write_config(tmp_path, servers, gateway={"shutdown_seconds": 600}))
+    gateway.wait_ready()
     meta = {f"{META}protocolVersion": VERSION, f"{META}clientCapabilities": {}}
     headers = {key: value for key, value in modern_headers("", "subscriptions/listen").items() if key != "Mcp-Name"}
     asked = message("subscriptions/listen", {"notifications": {"toolsListChanged": True}, "_meta": meta}, "s")

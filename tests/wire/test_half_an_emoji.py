@@ -19,7 +19,10 @@ def test_the_reply_is_what_it_says():
 
 
 TOOL = {"name": "cut", "description": "Cuts a text.", "inputSchema": {"type": "object"}}
-OFF = {"pinning": "the server says its lines one after the other, whatever it is asked"}
+OFF = {
+    "pinning": "the server says its lines one after the other, also to who asks for its tools",
+    "trust": "it lets people be asked, and so asks the server for its tools before each first call",
+}
 
 
 def test_over_http_to_http(tmp_path):
