@@ -4,3 +4,5 @@ globalThis.setTimeout = Object.assign(
   (work, delay, ...more) => own(work, delay >= 400 && delay <= 10_000 ? delay * 10 : delay, ...more),
   own,
 );
+const limit = AbortSignal.timeout.bind(AbortSignal);
+AbortSignal.timeout = (delay) => limit(delay * 10);
