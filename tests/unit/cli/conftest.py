@@ -11,6 +11,9 @@ from callgate.store import SqlShelf, Store
 from support.enrolling import enrol, service
 from support.stores import bare, ready
 
+# The suite of the store itself runs on both databases each time.
+KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.verify)]
+
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
@@ -23,14 +26,14 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=KINDS)
 def people(request, here, capsys):
     """The command line and the service on one store, on both databases."""
     with ready(request.param, here) as url:
         yield People(url, capsys)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=KINDS)
 def nobody(request, here, capsys):
     """The same, where no store has been made."""
     with bare(request.param, here) as url:
@@ -55,7 +58,7 @@ class People:
 
     def asks(self, work, **options):
         """What `work(approvals)` gives, with the service on this store."""
-        store = Store.open(self.url)
+        store = Store.open(self.url, busy_seconds=60)
         try:
             return asyncio.run(work(service(SqlShelf(store), **options)))
         finally:
@@ -68,7 +71,7 @@ class People:
 
     def records(self):
         """What operators did, as (action, by, detail)."""
-        store = Store.open(self.url)
+        store = Store.open(self.url, busy_seconds=60)
         try:
             with store.audit_reading() as tables:
                 found = [json.loads(body) for _, body in tables.bodies(reading.Filter())]

@@ -13,6 +13,7 @@ from callgate.errors import Reason
 from callgate.sdk.agent_keys import AgentKey
 from callgate.store import SqlAgents, Store
 from support.registry import requirement
+from support.table import rows
 
 CONFIG = """
 [store]
@@ -55,7 +56,7 @@ def listed(agents, *words):
 
 
 async def whose(url, text):
-    store = Store.open(url)
+    store = Store.open(url, busy_seconds=60)
     try:
         return await ApiKeys(SqlAgents(store), lambda: 1).verify(text)
     finally:
@@ -121,7 +122,7 @@ def test_agents_by_their_keys_and_by_their_directories(here, agents):
     assert "PRIVATE" not in table
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "code"),
     [
         (("add", "a b", "--api-key"), 1),
@@ -153,7 +154,7 @@ def test_what_is_shown_of_an_agent(agents):
 
 
 @requirement("WB-078", "WB-079")
-@pytest.mark.parametrize(
+@rows(
     ("words", "reason", "line"),
     [
         (("shop", "search"), "", "[agents.known.shop] allow_tools has 'search'"),

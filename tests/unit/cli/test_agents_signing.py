@@ -22,6 +22,7 @@ from callgate.sdk.agent_keys import AgentKey
 from support.nursery import CALLGATE
 from support.registry import requirement
 from support.signed_site import signed_site
+from support.table import rows
 
 URL = "https://gate.example/mcp?x=1"
 BODY = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -49,7 +50,7 @@ def captured(agents):
     return agents("sign", URL, "-d", BODY, "--directory", "https://agent.example", "--raw")[0].encode()
 
 
-@pytest.mark.parametrize(("name", "kind"), [("new.pem", "ed25519"), ("new.json", "p256")])
+@rows(("name", "kind"), [("new.pem", "ed25519"), ("new.json", "p256")])
 def test_a_key_is_made_for_its_owner_alone(here, agents, name, kind):
     out, err = agents("keygen", name, "--kind", kind)
     assert stat.S_IMODE((here / name).stat().st_mode) == 0o600
@@ -119,7 +120,7 @@ def test_what_is_signed_verifies(agents, captured):
 
 
 @requirement("WB-056", "WB-094")
-@pytest.mark.parametrize(
+@rows(
     ("change", "reason"),
     [
         (lambda raw: raw.replace(b"ping", b"pong"), "content_digest_mismatch"),
@@ -186,12 +187,12 @@ def test_what_curl_printed_is_read_as_well(agents):
     assert "OK: label sig1" in agents("verify", "-k", "agent.pem", stdin=shown)[0]
 
 
-@pytest.mark.parametrize("text", [b"", b"hello", b"POST /x HTTP/1.1\r\n\r\n", b"POST /x HTTP/1.1\r\nno header\r\n\r\n"])
+@rows("text", [b"", b"hello", b"POST /x HTTP/1.1\r\n\r\n", b"POST /x HTTP/1.1\r\nno header\r\n\r\n"])
 def test_what_is_no_request_is_told(agents, text):
     assert agents("verify", stdin=text, code=1)[1]
 
 
-@pytest.mark.parametrize("form", ["curl", "headers", "json"])
+@rows("form", ["curl", "headers", "json"])
 def test_the_printed_request_is_let_in(here, agents, form):
     key = AgentKey.read(here / "agent.pem")
     with signed_site(key, verify={"content_digest": "required"}) as origin:
@@ -229,5 +230,4 @@ def test_every_command_that_a_reason_names_is_there():
     }
     assert {"agents add", "agents sign", "agents verify", "agents why"} <= named
     for command in named:
-        done = subprocess.run([CALLGATE, *command.split(), "--help"], capture_output=True, timeout=60, check=False)
-        assert done.returncode == 0, command
+        assert run([*command.split(), "--help"]) == 0, command

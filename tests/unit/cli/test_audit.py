@@ -59,7 +59,7 @@ def approved(callgate, log, place):
 
 def record_approved(log, place, **more):
     async def approve_one():
-        store = Store.open(place)
+        store = Store.open(place, busy_seconds=60)
         try:
             approvals = service(SqlShelf(store))
             made, key = await enrol(approvals, await approvals.ticket("alice", by="operator"), name="blue [b]key\u202e")

@@ -50,7 +50,7 @@ def test_status_for_machines(callgate):
 def test_every_turn_is_on_record(callgate, place, tmp_path):
     callgate("on", "--note", "why")
     callgate("off")
-    store = Store.open(place)
+    store = Store.open(place, busy_seconds=60)
     with store.audit_reading() as tables:
         bodies = [json.loads(body) for _, body in tables.bodies(reading.Filter())]
     assert [(body["kind"], body["action"], body.get("detail")) for body in bodies] == [

@@ -20,6 +20,7 @@ from callgate.sdk import Done as Called
 from callgate.store import SqlShelf, Store
 from support.ceremony import Person, read_records
 from support.enrolling import enrol, service
+from support.nursery import CALLGATE, Forked
 from support.sep_server import SepServer, serving, stdio_argv
 from support.table import rows
 
@@ -52,6 +53,9 @@ def run(tmp_path, monkeypatch, capfd):
 
 
 def calls(path):
+    """What reached the server; it may have been ended before it wrote anything."""
+    if not path.exists():
+        return []
     return [record["params"] for record in read_records(path) if record["method"] == "tools/call"]
 
 
@@ -190,7 +194,7 @@ def test_values_are_json_where_they_are_and_text_elsewhere(pairs, more, expected
     assert json.dumps(read) == json.dumps(expected)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "text"),
     [
         (["http://127.0.0.1:9/mcp"], "name the server and the tool"),
@@ -215,7 +219,7 @@ def test_a_mistake_on_the_command_line(run, words, text):
     assert text in " ".join(done.err.replace("│", " ").split())
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "text"),
     [
         (["http://u:hunter2@127.0.0.1:9/mcp?key=hunter2", "tool"], "cannot be spoken to"),
@@ -267,13 +271,13 @@ def test_without_a_terminal_nobody_is_asked_on_it(run, enrolled, records, monkey
     assert calls(records) == []
 
 
-@pytest.mark.parametrize("typed", ["n", "", "maybe", "yesterday"])
+@rows("typed", ["", "yesterday"])
 def test_the_terminal_is_asked_before_a_security_key_and_only_a_yes_goes_on(enrolled, records, tmp_path, typed):
     ours, theirs = pty.openpty()
     argv = ["call", "delete_resource", "resourceId=x", "--authenticator", "usb", "--", *enrolled]
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "callgate", *argv],
+        process = Forked(
+            [CALLGATE, *argv],
             stdin=theirs,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

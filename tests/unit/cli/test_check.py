@@ -5,6 +5,7 @@ import pytest
 
 from callgate import cli, config
 from callgate.trust.policy import Policy
+from support.table import rows
 
 RIGHT = """
 [store]
@@ -263,7 +264,7 @@ def test_servers_that_nobody_labelled_are_named(run, file):
     assert "Trust is off" in run("check", "-c", str(file)).stdout
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "before", "after", "place", "key", "word"),
     [
         ("gate.toml", "args.to.", "arg.to.", "gate.toml:13", "servers.mail.trust.rules[0].when", "arg"),
@@ -282,13 +283,14 @@ def test_a_mistake_in_what_trust_reads_is_told_with_its_place(run, labelled, nam
     text = wrong.read_text()
     assert before in text
     wrong.write_text(text.replace(before, after, 1))
-    done = run("check", "-c", str(labelled))
+    done, machine = run("check", "-c", str(labelled)), run("check", "-c", str(labelled), "--json")
+    wrong.write_text(text)
     assert done.exit_code == 1, done.output
     (line,) = [line for line in done.stderr.splitlines() if line.startswith(str(labelled.parent))]
     assert line.startswith(str(labelled.with_name(place)) + ": "), done.stderr
     assert key in line
     assert word in line
-    said = json.loads(run("check", "-c", str(labelled), "--json").stdout)
+    said = json.loads(machine.stdout)
     assert said["ok"] is False
     assert said["problems"][0]["line"] == int(place.partition(":")[2])
 

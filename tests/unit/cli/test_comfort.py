@@ -144,10 +144,8 @@ def test_a_terminal_gets_colours_unless_no_color_is_set(no_color, coloured, tmp_
     assert bool(COLOUR.search(shown(FAILS, {"NO_COLOR": no_color}, tmp_path))) is coloured
 
 
-@pytest.mark.parametrize("words", [FAILS, SHOWS])
-@pytest.mark.parametrize(
-    ("env", "coloured"), [({}, False), ({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)]
-)
+@rows("words", [FAILS, SHOWS])
+@rows(("env", "coloured"), [({}, False), ({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)])
 def test_a_pipe_gets_colours_only_if_they_are_forced(words, env, coloured, here, monkeypatch, capfd):
     for name, value in {"NO_COLOR": "", "FORCE_COLOR": "", **clean(here), **env}.items():
         monkeypatch.setenv(name, value)
@@ -202,7 +200,7 @@ def test_what_failed_is_1(here):
     assert run(["audit", "list"]) == 1
 
 
-@pytest.mark.parametrize("words", [["audit", "list", "--nonsense"], ["nonsense"], ["audit", "list", "--limit", "many"]])
+@rows("words", [["audit", "list", "--nonsense"], ["nonsense"], ["audit", "list", "--limit", "many"]])
 def test_what_is_mistyped_is_2(here, words):
     assert run(words) == 2
 

@@ -90,7 +90,7 @@ def test_the_verb_that_is_asked_for_is_the_only_one_that_is_loaded():
     assert [line.partition("\t")[0] for line in done.stdout.splitlines()] == ["check", "upgrade", "backup", "False"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "offered"),
     [
         (["aud"], ["audit"]),
@@ -165,7 +165,7 @@ def test_bash_completes_and_quotes(met, here):
     assert not (here / "pwned").exists()
 
 
-@pytest.mark.parametrize("broken", ["no file", "no configuration", "no store", "garbage", "elsewhere"])
+@rows("broken", ["no file", "no configuration", "no store", "garbage", "elsewhere"])
 def test_nothing_that_is_wrong_disturbs_who_types(here, capfd, broken, monkeypatch):
     text = {
         "no configuration": "[servers",

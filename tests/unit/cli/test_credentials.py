@@ -8,6 +8,7 @@ from callgate.errors import Reason, Refused
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.enrolling import GATED, ORIGIN, approve, enrol
 from support.registry import requirement
+from support.table import rows
 
 TWINS = [to_base64url(bytes(12) + bytes([number])) for number in (1, 2)]
 # base64url that begins with a dash, as one id in sixty-four does.
@@ -97,11 +98,11 @@ def test_options_stay_options_where_ids_may_have_a_dash(people, here):
     assert people.json("credentials", "list")[0]["name"] == "yours"
 
 
-@pytest.mark.parametrize("name", ["", "  ", "\x1b\x07"])
+@rows("name", ["", "  ", "\x1b\x07"])
 def test_a_passkey_keeps_its_name_where_the_new_one_is_none(people, name):
     made, _ = people.enrolled(name="my key")
     assert "Write one, such as" in people("credentials", "rename", made.credential.id, name, code=1).err
-    assert people.json("credentials", "list")[0]["name"] == "my key"
+    assert {row["name"] for row in people.json("credentials", "list")} == {"my key"}
 
 
 def test_renaming_is_on_record(people):

@@ -17,6 +17,7 @@ from callgate.cli.doctor import checks, examine
 from callgate.cli.doctor_findings import LEVELS, Check, Finding, Setup
 from callgate.cli.doctor_store import clock
 from callgate.store import Store
+from support.table import rows
 from support.terminal import Terminal
 
 CONFIG = """
@@ -295,13 +296,13 @@ def test_nobody_with_a_passkey_is_warned_of(doctor, write):
     assert found.commands == ("callgate enroll alice",)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("section", "level", "text"),
     [
         ("", "ok", "alice is asked to approve calls and has a passkey."),
+        ('[pinning]\nreviewers = ["dave"]\n', "warning", "pinning.reviewers names dave, who is not known here."),
         ('[approval]\nuser = "carol"\n', "problem", "carol is asked to approve calls and is not known here"),
         ('[approval]\nuser = "bob"\n', "problem", "bob is asked to approve calls and has no passkey."),
-        ('[pinning]\nreviewers = ["dave"]\n', "warning", "pinning.reviewers names dave, who is not known here."),
     ],
 )
 @ONE_STORE
@@ -359,7 +360,7 @@ def test_a_console_that_nobody_reaches_is_warned_of(doctor, write, port):
     assert "Nothing answers at https://localhost" in doctor().one("console", "warning").text
 
 
-@pytest.mark.parametrize(("name", "level"), [("/usr/bin/firefox", "ok"), ("/usr/bin/w3m", "note"), (None, "note")])
+@rows(("name", "level"), [("/usr/bin/firefox", "ok"), ("/usr/bin/w3m", "note"), (None, "note")])
 def test_a_browser_that_knows_passkeys_is_looked_for(doctor, write, monkeypatch, name, level):
     import webbrowser
 
@@ -426,7 +427,7 @@ def test_the_store_is_closed_again(write, home, monkeypatch):
     assert len(closed) == 2
 
 
-@pytest.mark.parametrize("no_color", ["", "1"])
+@rows("no_color", ["", "1"])
 def test_what_a_person_sees_fits_a_terminal(write, home, no_color):
     write('[servers.gone]\ncommand = ["no-such-program-at-all"]\n')
     env = {"NO_COLOR": no_color, "COLUMNS": "80"}

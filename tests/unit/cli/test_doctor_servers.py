@@ -11,6 +11,7 @@ import pytest
 
 from callgate.cli import doctor_servers, run
 from support.gateway import serving
+from support.table import rows
 
 NOTES = [sys.executable, "-m", "callgate.demo", "notes"]
 SECRET = "hunter2hunter2"
@@ -89,7 +90,7 @@ def test_one_that_fails_does_not_hide_the_others(look):
     assert [one["level"] for one in found] == ["problem", "ok"]
 
 
-@pytest.mark.parametrize(
+@rows(
     "answer",
     [
         "print('not json at all', flush=True)",
@@ -178,9 +179,10 @@ def table(server, **more):
     return {"url": f"http://u:{SECRET}@127.0.0.1:{server.server_port}/mcp?key={SECRET}", **more}
 
 
-@pytest.mark.parametrize("how", ["handshake", "modern", "stream"])
+@rows("how", ["handshake", "modern", "stream"])
 def test_an_endpoint_of_either_era_is_greeted_as_the_gateway_would(look, endpoint, how):
     endpoint.RequestHandlerClass.how = how
+    endpoint.seen.clear()
     (found,) = look(code=0, web=table(endpoint, headers={"X-Key": SECRET}))
     assert found["text"].startswith("web answers: web 2, 1 tool on the first page, after ")
     assert all(headers["x-key"] == SECRET for _, headers in endpoint.seen)
@@ -188,7 +190,7 @@ def test_an_endpoint_of_either_era_is_greeted_as_the_gateway_would(look, endpoin
     assert ([method for method, _ in endpoint.seen][-1] == "DELETE") is (how != "modern")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("how", "text"),
     [
         ("401", "web: it wants other credentials (HTTP status 401); see `headers` in its table."),
@@ -199,6 +201,7 @@ def test_an_endpoint_of_either_era_is_greeted_as_the_gateway_would(look, endpoin
 )
 def test_an_endpoint_that_does_not_answer_as_it_should_is_a_problem(look, endpoint, how, text):
     endpoint.RequestHandlerClass.how = how
+    endpoint.seen.clear()
     wrong = table(endpoint, headers={"X-Key": SECRET})
     if how == "neither":
         endpoint.RequestHandlerClass.do_POST = refuse_all

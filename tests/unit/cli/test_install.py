@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from callgate.cli import run
+from support.table import rows
 
 PROGRAM = str(Path(sys.executable).with_name("callgate"))
 
@@ -85,9 +86,11 @@ def plain(path):
     return json.loads(text.replace(",\n\t\t}", "\n\t\t}").replace(",\n\t}", "\n\t}").replace(",\n}", "\n}"))
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@rows("client", CLIENTS)
 def test_each_client_is_found_wrapped_and_restored(home, client):
     name, key = CLIENTS[client]
+    for other, _ in CLIENTS.values():
+        (home.path / other).unlink(missing_ok=True)
     path = home.write(name, TEXT.format(key=key))
     path.chmod(0o640)
     before = home.files()
@@ -126,9 +129,7 @@ def test_the_servers_of_projects_in_the_file_of_claude_code(home):
     assert found["numStartups"] == 3
 
 
-@pytest.mark.parametrize(
-    "text", ['{"mcp": {"servers": {"s": {"command": "x"}}}}', '{"mcp.servers": {"s": {"command": "x"}}}']
-)
+@rows("text", ['{"mcp": {"servers": {"s": {"command": "x"}}}}', '{"mcp.servers": {"s": {"command": "x"}}}'])
 def test_the_settings_of_an_older_vs_code(home, text):
     path = home.write(".config/Code/User/settings.json", text)
     home("install", "--yes")
@@ -137,13 +138,15 @@ def test_the_settings_of_an_older_vs_code(home, text):
     assert path.read_text() == text
 
 
-@pytest.mark.parametrize("name", [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".zed/settings.json"])
+@rows("name", [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".zed/settings.json"])
 def test_the_files_of_the_project_that_one_stands_in(home, name):
     key = {".vscode/mcp.json": "servers", ".zed/settings.json": "context_servers"}.get(name, "mcpServers")
     text = f'{{"{key}": {{"s": {{"command": "./run me"}}}}}}'
     path = home.write(f"my project/{name}", text)
     assert "belongs to this project" in home("install", "--yes")
     assert PROGRAM in path.read_text()
+    home("uninstall", "--yes")
+    path.unlink()
 
 
 def test_uninstall_finds_the_files_of_other_projects_too(home, monkeypatch):
@@ -199,7 +202,7 @@ def test_nothing_there_is_nothing_to_do(home):
     assert home.json("install") == []
 
 
-@pytest.mark.parametrize("verb", ["install", "uninstall"])
+@rows("verb", ["install", "uninstall"])
 def test_a_dry_run_shows_the_change_and_makes_none(home, verb):
     home.write(".cursor/mcp.json", TEXT.format(key="mcpServers"))
     if verb == "uninstall":

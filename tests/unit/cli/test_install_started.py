@@ -8,6 +8,7 @@ import pytest
 from support.installed import Home, command_line, notes
 from support.nursery import CALLGATE
 from support.raw import json_answer, raw_server
+from support.table import rows
 from support.terminal import Terminal
 
 
@@ -62,7 +63,7 @@ def test_a_server_at_an_address_gets_its_headers_and_no_secret_is_on_the_command
     assert path.read_text() == text
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "environ", "told"),
     [
         (["--url", "https://a", "--url-env", "U"], {"U": "https://b"}, "--url and --url-env were given"),
@@ -76,8 +77,11 @@ def test_a_server_at_an_address_gets_its_headers_and_no_secret_is_on_the_command
     ],
 )
 def test_what_wrap_cannot_take_from_the_environment_is_told_without_it(home, words, environ, told):
-    home.environ |= environ
-    said = home.type("wrap", "web", *words, code=1)
+    before, home.environ = home.environ, home.environ | environ
+    try:
+        said = home.type("wrap", "web", *words, code=1)
+    finally:
+        home.environ = before
     assert told in said
     assert "s3cret" not in said
 

@@ -9,6 +9,7 @@ from callgate import config
 from callgate.cli import run
 from support.registry import requirement
 from support.stores import ready
+from support.table import rows
 from support.toolroom import Toolroom, entry, sqlite
 
 SEND = entry(
@@ -44,7 +45,7 @@ url = "https://mail.example/mcp"
 """
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.verify)])
 def room(request, here, capsys):
     with ready(request.param, here) as url:
         yield Configured(Toolroom(url, capsys), here)
@@ -210,7 +211,7 @@ def test_a_list_in_a_file_needs_no_store(here, capsys):
     assert not list(here.glob("**/*.db"))
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"tools": 7}', "[" * 100_000, '"tools"'])
+@rows("text", ["", "{}", '{"tools": 7}', "[" * 100_000, '"tools"'])
 def test_a_file_without_a_list_is_told(here, capsys, text):
     file = here / "tools.json"
     file.write_text(text)
@@ -228,7 +229,7 @@ def test_a_server_that_is_configured_but_was_not_met(small):
     assert "no list of tools of mail was met yet" in small("labels", "starter", "mail", code=1).err
 
 
-@pytest.mark.parametrize("words", [("show", "nobody"), ("show", "mail", "nothing"), ("report", "nobody")])
+@rows("words", [("show", "nobody"), ("show", "mail", "nothing"), ("report", "nobody")])
 def test_a_name_that_nobody_has_is_told(small, words):
     small.room.met("mail", READ)
     said = small("labels", *words, code=1).err

@@ -9,6 +9,7 @@ from callgate.cli import run
 from support.auditing import decision, open_log
 from support.policies import READ, facts, found, mail, rule
 from support.registry import requirement
+from support.table import rows
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "policy"
 BLOCKING = "[[rules]]\n" + rule("no-mail", "block", 'tool.server == "mail"', say='"No mail today."')
@@ -79,7 +80,7 @@ def test_check_tells_every_mistake_with_a_caret(policy, file):
     assert [problem["line"] for problem in told["problems"]] == [3, 4]
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.iterdir() if path.suffix in {".toml", ".json"}))
+@rows("name", sorted(path.name for path in EXAMPLES.iterdir() if path.suffix in {".toml", ".json"}))
 def test_the_examples_hold(policy, name):
     if name.startswith("cases"):
         assert "as expected" in policy("test", EXAMPLES / name, "--policy", EXAMPLES / "office.toml").out
@@ -123,7 +124,7 @@ def test_explain_goes_by_the_labels_of_the_configuration(policy, here):
     assert policy("explain", "call.json").out.startswith("allow")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "told"),
     [
         ("{", "call.json:1: not valid JSON"),
@@ -160,7 +161,7 @@ def test_a_call_that_cannot_be_read_is_told_to_machines_too(policy, here):
         assert json.loads(policy(*words, "--json", code=1).out)["reason"] == "policy_invalid"
 
 
-@pytest.mark.parametrize("name", ["nothere.json", "./nothere", "no/where"])
+@rows("name", ["nothere.json", "./nothere", "no/where"])
 def test_what_looks_like_a_file_is_not_looked_for_in_the_log(policy, name):
     said = policy("explain", name, code=1).err
     assert said.startswith(f"callgate: {Path(name)}: there is no such file\n")

@@ -9,6 +9,7 @@ from callgate.cli.common import operator
 from callgate.pinning.model import Connected
 from support.nursery import CALLGATE
 from support.registry import requirement
+from support.table import rows
 from support.terminal import Terminal
 from support.toolroom import MAIL, NOTES, entry, sqlite
 
@@ -79,7 +80,7 @@ def test_the_tools_of_all_servers_are_on_one_review_and_stored_in_one_step(room,
 
 
 @requirement("TP-064")
-@pytest.mark.parametrize("columns", [40, 100])
+@pytest.mark.parametrize("columns", [40, pytest.param(100, marks=pytest.mark.verify)])
 def test_a_long_text_is_read_to_its_end_before_it_can_be_approved(room, on, columns):
     words = [f"w{number:04}" for number in range(900)]
     room.met("notes", entry("long", " ".join(words), CLOSED))
@@ -131,7 +132,7 @@ def test_ctrl_c_leaves_nothing_half_done(room, on):
     assert set(room.states().values()) == {"new"}
 
 
-@pytest.mark.parametrize("keys", ["q", "\x04"])
+@rows("keys", ["q", "\x04"])
 def test_leaving_stores_nothing(room, on, keys):
     room.met("notes", LIST, DELETE)
     seen = on()
@@ -271,7 +272,7 @@ def test_hostile_text_neither_colours_nor_moves_nor_imitates(room, on):
     assert [line for line in lines if not re.match(r" +│ ", line)] == []
 
 
-@pytest.mark.parametrize("term", ["dumb", "vt100"])
+@rows("term", ["dumb", "vt100"])
 def test_a_plain_terminal_without_colours(room, on, term, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     room.met("notes", LIST)

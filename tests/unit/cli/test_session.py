@@ -19,6 +19,7 @@ from callgate.trust.quarantine import Seals
 from support.agent_sessions import HANDLE, KEY, OTHER, POISON, WARNING, furnish, hold, walk
 from support.registry import requirement
 from support.stores import ready
+from support.table import rows
 from support.terminal import Terminal
 
 
@@ -36,7 +37,7 @@ class Room:
         self.shelf(furnish)
 
     def shelf(self, work):
-        store = Store.open(self.url)
+        store = Store.open(self.url, busy_seconds=60)
         try:
             return asyncio.run(work(SqlTrust(store)))
         finally:
@@ -53,7 +54,7 @@ class Room:
         return json.loads(self(*words, "--json").out)
 
     def records(self):
-        store = Store.open(self.url)
+        store = Store.open(self.url, busy_seconds=60)
         try:
             with store.audit_reading() as tables:
                 found = [json.loads(body) for _, body in tables.bodies(reading.Filter())]
@@ -62,7 +63,7 @@ class Room:
         return [(one["action"], one["by"], one.get("detail")) for one in found if one["kind"] == "admin"]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.verify)])
 def room(request, here, capsys):
     with ready(request.param, here) as url:
         yield Room(url, capsys)
@@ -141,7 +142,7 @@ def test_declassifying_clears_the_hint_and_leaves_a_record(room):
 
 
 @requirement("TA-075")
-@pytest.mark.parametrize("words", [(), ("--note", " "), ("--note", "why")], ids=["no note", "blank", "nobody asked"])
+@rows("words", [(), ("--note", " "), ("--note", "why")], ids=["no note", "blank", "nobody asked"])
 def test_nothing_is_declassified_by_the_way(plain, words, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     found = run(["session", "declassify", KEY, *words, "--store", plain.url])

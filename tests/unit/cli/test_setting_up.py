@@ -127,7 +127,7 @@ def test_who_is_asked_and_has_no_passkey_is_told_at_the_start(people, greeting, 
     assert "bob is asked to approve calls and has no passkey" in greeting(ASKED.format("bob"), terminal)
 
 
-@pytest.mark.parametrize("terminal", [True, False])
+@rows("terminal", [True, False])
 def test_a_person_who_is_not_known_is_told_at_the_start(people, greeting, terminal):
     people.enrolled("alice")
     said = greeting(ASKED.format("Alice"), terminal)

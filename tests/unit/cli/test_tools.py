@@ -9,6 +9,7 @@ from callgate.cli import run
 from callgate.cli.common import operator
 from support.registry import requirement
 from support.stores import ready
+from support.table import rows
 from support.toolroom import DELETE, LIST, MAIL, NOTES, Toolroom, entry, sqlite
 
 POISONED = entry(
@@ -17,7 +18,7 @@ POISONED = entry(
 )
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.verify)])
 def room(request, here, capsys):
     with ready(request.param, here) as url:
         yield Toolroom(url, capsys)
@@ -271,7 +272,7 @@ def test_a_server_is_named_or_given_by_identity(small):
     assert "identities" not in said.err
 
 
-@pytest.mark.parametrize("verb", ["show", "diff", "block", "withdraw", "approve"])
+@rows("verb", ["show", "diff", "block", "withdraw", "approve"])
 def test_what_is_not_there_is_refused_with_what_is(small, verb):
     more = {"block": ("--note", "x"), "approve": ("--hash", "0" * 64)}.get(verb, ())
     small.met("notes", LIST)
@@ -283,7 +284,7 @@ def test_what_is_not_there_is_refused_with_what_is(small, verb):
     assert typed(small, said.partition("`")[2].partition("`")[0]) == 0
 
 
-@pytest.mark.parametrize("given", ["", "abc", "sha256:abc", "x" * 64, "0" * 16, "0" * 65])
+@rows("given", ["", "abc", "sha256:abc", "x" * 64, "0" * 16, "0" * 65])
 def test_too_little_of_a_hash_approves_nothing(small, given):
     small.met("notes", LIST)
     said = small("tools", "approve", "--server", "notes", "--tool", "list_notes", "--hash", given, code=1).err
@@ -324,7 +325,7 @@ def test_a_tool_whose_name_looks_like_an_option(small):
 # -- nothing there ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [("tools", "list"), ("review",), ("tools", "servers")])
+@rows("words", [("tools", "list"), ("review",), ("tools", "servers")])
 def test_without_a_store_it_says_how_tools_come(here, capsys, words):
     assert run([*words, "--store", f"sqlite:///{here / 'none.db'}"]) == 1
     said = capsys.readouterr().err
@@ -333,7 +334,7 @@ def test_without_a_store_it_says_how_tools_come(here, capsys, words):
     assert not (here / "none.db").exists()
 
 
-@pytest.mark.parametrize("words", [("tools", "list"), ("review",), ("tools", "servers"), ("tools", "history")])
+@rows("words", [("tools", "list"), ("review",), ("tools", "servers"), ("tools", "history")])
 def test_an_empty_store_says_how_tools_come(small, words):
     said = small(*words).err
     assert "`callgate wrap NAME -- COMMAND`" in said or "`callgate review" in said

@@ -6,6 +6,7 @@ import shlex
 import pytest
 
 from callgate.cli import run
+from support.table import rows
 from support.toolroom import DELETE, LIST, MAIL, NOTES, entry, sqlite
 
 
@@ -56,7 +57,7 @@ def test_a_reviewed_list_does_not_lift_a_block(small, lock):
     assert typed(small, said.splitlines()[-1].strip()) == 0
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "",

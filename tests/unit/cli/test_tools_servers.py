@@ -133,7 +133,7 @@ def test_a_changed_decision_is_found_and_nothing_is_approved(room, change, at, c
     room.met("notes", LIST)
     digest = room.approve("notes", "list_notes")
     room("tools", "block", "--server", "notes", "--tool", "list_notes", "--note", "no")
-    store = Store.open(room.url)
+    store = Store.open(room.url, busy_seconds=60)
     try:
         with store.backend.engine.begin() as conn:
             conn.execute(text(change))

@@ -32,7 +32,7 @@ class Watched:
     def __init__(self, people, **options):
         people.enrolled()
         self.people = people
-        self.store = Store.open(people.url)
+        self.store = Store.open(people.url, busy_seconds=60)
         self.runner = asyncio.Runner()
         self.following = Following(configuration(None, people.url), self.store, self.runner, **options)
         self.begun = self.following.begin()
