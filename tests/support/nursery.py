@@ -96,8 +96,8 @@ def run(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> subproc
     return subprocess.CompletedProcess(list(argv), process.returncode, out, err)
 
 
-# Ended by a signal, which has to reach the process itself.
-_ENDED_BY_SIGNAL: Final = ("demo", "serve", "watch")
+# Ended by a signal or by their pipes: for a shell they are the process itself.
+_ITSELF: Final = ("demo", "serve", "watch", "wrap")
 _ORDER: Final = "CALLGATE_TESTS_NURSERY"
 _COMMAND: Final = """#!{python} -IS
 import os, sys
@@ -130,7 +130,7 @@ def on_path(folder: Path) -> tuple[dict[str, str], list[int]]:
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / "callgate"
     script.write_text(
-        _COMMAND.format(python=sys.executable, order=_ORDER, real=_ENDED_BY_SIGNAL, callgate=CALLGATE), encoding="utf-8"
+        _COMMAND.format(python=sys.executable, order=_ORDER, real=_ITSELF, callgate=CALLGATE), encoding="utf-8"
     )
     script.chmod(0o755)
     orders = _nursery().fileno()
