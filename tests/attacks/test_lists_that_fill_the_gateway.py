@@ -49,7 +49,8 @@ def fill(tmp_path, way, entries):
             visitor.until_closed("read", "toolset_too_large")
         assert server.called == before
         assert list(visitor.listed()) == ["callgate_pending"]
-        until(lambda: "can be used: the server" in visitor.pending(), "who waits is told why")
+        asked = {"name": "callgate_pending", "arguments": {}}
+        until(lambda: "can be used: the server" in str(visitor.answer("tools/call", asked)), "it is told why")
         # Read one by one, they would take gigabytes.
         assert memory(site.gateway.process.pid) < 900
         server.be(answers=None)
