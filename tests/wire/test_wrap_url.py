@@ -32,6 +32,7 @@ def behind():
 @pytest.fixture
 def wrap(place, behind):
     with piped(wrap_argv(place, "web", url=behind.url)) as process:
+        begin(process, behind)
         yield process
 
 
@@ -39,12 +40,25 @@ def wrap(place, behind):
 def lasting(place):
     """A server and a wrap for all the tests that need no session, one after the other."""
     with raw_server() as server, piped(wrap_argv(place, "web", url=server.url)) as process:
+        begin(process, server)
         yield process, server
 
 
 def request(rpc_id: int | str, meta: Mapping[str, Any] | None = None) -> bytes:
     """No call: what is behind has no tools to review, but where a test gives it one."""
     return message("dev.example/do", {"name": "t"} if meta is None else {"name": "t", "_meta": meta}, rpc_id)
+
+
+def begin(wrap, behind: RawServer) -> None:
+    """On a busy machine a wrap may have read its kill switch too long ago when it begins; it reads it again."""
+    behind.script = json_answer(reply("begin", {}))
+
+    def begun() -> bool:
+        send(wrap, request("begin"))
+        return "result" in heard(wrap)
+
+    until(begun)
+    behind.requests.clear()
 
 
 def send(wrap, *bodies: bytes) -> None:
@@ -351,7 +365,12 @@ def test_a_reply_that_the_gateway_cannot_learn_from_passes(lasting, method, odd)
     body = f'{{"jsonrpc":"2.0","id":1,"result":{{"tools":[],"odd":{odd}}}}}'.encode()
     behind.script = json_answer(body)
     send(wrap, message(method, {}, 1))
-    assert wrap.stdout.readline() == body + b"\n"
+    line = wrap.stdout.readline()
+    if method == "initialize":
+        assert line == body + b"\n"
+    else:
+        # The gateway adds which tools it checked.
+        assert f'"odd":{odd}'.encode() in line
 
 
 @rows("way", ["JSON", "a stream"])
