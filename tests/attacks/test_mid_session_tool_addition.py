@@ -13,8 +13,6 @@ from support.visitors import all_ways, few_ways, until
 @pytest.fixture(scope="module")
 def _patient(tmp_path_factory):
     with pinned_site(tmp_path_factory.mktemp("patient"), pinning={"recheck_seconds": 86400}) as site:
-        # It would not notice that another server is there.
-        site.lasting = True
         yield site
 
 
