@@ -153,9 +153,10 @@ def _start() -> socket.socket:
     argv = [sys.executable, __file__, str(theirs.fileno())]
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
     theirs.close()
-    # It ends when nobody is left at the other end.
+    # It ends when this end is shut, whoever else may still hold it.
     atexit.register(process.wait)
     atexit.register(ours.close)
+    atexit.register(ours.shutdown, socket.SHUT_RDWR)
     return ours
 
 
