@@ -11,6 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from support.gateway import serving
 
+LOOKUP = {"name": "lookup", "description": "Looks up.", "inputSchema": {"type": "object"}}
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
@@ -43,8 +44,13 @@ class Answer(BaseHTTPRequestHandler):
                     self.server.spans.extend(scope.spans)
             reply = b""
         else:
-            self.server.traceparents.append(self.headers.get("traceparent"))
-            reply = json.dumps({"jsonrpc": "2.0", "id": json.loads(body)["id"], "result": {"content": []}}).encode()
+            asked = json.loads(body)
+            if asked["method"] == "tools/call":
+                self.server.traceparents.append(self.headers.get("traceparent"))
+            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "content": [], "tools": [LOOKUP]}
+            reply = (
+                json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode() if "id" in asked else b""
+            )
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(reply)))
@@ -73,7 +79,8 @@ def call(url, tool):
 def test_a_call_is_a_span_between_the_clients_and_the_servers(peer, tmp_path):
     with serving(tmp_path, {"peer": {"url": f"{peer.url}/mcp"}}, telemetry={"otlp_endpoint": peer.url}) as gateway:
         assert "result" in call(gateway.url("peer"), "lookup")
-    (span,) = peer.spans
+    # The reviewer asked for the list.
+    (span,) = [one for one in peer.spans if one.name.startswith("tools/call")]
     attributes = {item.key: item.value.string_value for item in span.attributes}
     assert span.name == "tools/call lookup"
     assert span.trace_id.hex() == PARENT.split("-")[1]
@@ -91,6 +98,7 @@ def test_a_refusal_is_an_error_span(peer, tmp_path):
         {"peer": {"url": f"{peer.url}/mcp"}},
         telemetry={"otlp_endpoint": peer.url},
         policy={"block_all": True},
+        reviewed=False,
     ) as gateway:
         with pytest.raises(urllib.error.HTTPError) as caught:
             call(gateway.url("peer"), "lookup")
