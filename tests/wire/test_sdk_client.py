@@ -57,8 +57,7 @@ async def connections(way, everything, gateway, tmp_path_factory):
         "stdio-http": lambda: wrapped("web"),
     }[way]
     async with AsyncExitStack() as stack:
-        opened = [stack.enter_async_context(connected(server(), mode, everything.marks)) for mode in MODES]
-        yield dict(zip(MODES, [await one for one in opened], strict=True))
+        yield {mode: await stack.enter_async_context(connected(server(), mode, everything.marks)) for mode in MODES}
 
 
 def text(result: types.CallToolResult) -> str:
