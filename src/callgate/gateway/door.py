@@ -11,7 +11,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -54,9 +54,18 @@ class Door:
     """The way in, for every transport and every server of a configuration."""
 
     def __init__(
-        self, gate: Gate, ledger: Ledger, limits: Limits, clock: Clock = time.time, desk: Desk | None = None
+        self,
+        gate: Gate,
+        ledger: Ledger,
+        limits: Limits,
+        clock: Clock = time.time,
+        desk: Desk | None = None,
+        *,
+        catch_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.gate = gate
+        # Waits, within a bound, until what the gate knows of the store is not out of date.
+        self._catch_up = catch_up
         self.limits = limits
         self.desk = desk
         self._ledger = ledger
@@ -71,6 +80,8 @@ class Door:
 
     async def admit(self, message: Message | Batch, context: Context) -> Entry:
         """Put each call of a message before the gate; raises Turned, or Answered where the gateway answers itself."""
+        if self._catch_up is not None:
+            await self._catch_up()
         if isinstance(message, Batch):
             return await self._admit_batch(message, context, self.gate.closed())
         if message.method == TOOLS_CALL:

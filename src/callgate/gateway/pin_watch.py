@@ -53,6 +53,11 @@ class PinWatch:
     async def stop(self) -> None:
         await self._follower.stop()
 
+    async def catch_up(self) -> None:
+        """Wait until the decisions are not stale."""
+        while self.stale:
+            await self._follower.next_reading()
+
     async def refresh(self) -> None:
         """Read what was added since. What cannot be read ages; what does not verify is believed by nobody."""
         before = self._clock()

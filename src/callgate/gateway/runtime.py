@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from callgate.gateway.trust_setup import TrustOffice
 
 _PRUNE_SECONDS = 3600.0
+# How long a message waits for a reading of the store that is overdue.
+CATCH_UP_SECONDS = 1.0
 
 
 class Runtime:
@@ -96,6 +98,8 @@ class Runtime:
                     await runtime._open_pinning(config)
                     await runtime._open_trust(config)
                     await runtime.agents.start()
+                    # All of this may have taken longer than the first reading counts for.
+                    await runtime.catch_up()
                     yield runtime
                 finally:
                     await runtime.agents.stop()
@@ -116,6 +120,21 @@ class Runtime:
         if self.switch.stale:
             return Refused(Reason.STORE_UNAVAILABLE)
         return None
+
+    async def catch_up(self) -> None:
+        """Wait for the next reading where the last one is too old.
+
+        A process that had no processor for seconds has not asked the store: that is no sign that the store does not
+        answer. Where it really does not, the call is refused when this time is over.
+        """
+        watch = None if self.pinning is None else self.pinning.watch
+        if not self.switch.stale and (watch is None or not watch.stale):
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                await self.switch.catch_up()
+                if watch is not None:
+                    await watch.catch_up()
 
     def door(self, config: Config) -> Door:
         approving = self._open_office().furnish(config) if config.approves else None
@@ -144,7 +163,7 @@ class Runtime:
                 None if approving is None else approving.desk,
                 None if trusted is None else trusted.desk,
             )
-        return Door(gate, self.books, extracts.limits(config), desk=desk)
+        return Door(gate, self.books, extracts.limits(config), desk=desk, catch_up=self.catch_up)
 
     def _places(self, config: Config) -> dict[str, Place]:
         found = places(config)

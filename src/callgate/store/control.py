@@ -144,6 +144,11 @@ class KillSwitch:
     async def stop(self) -> None:
         await self._follower.stop()
 
+    async def catch_up(self) -> None:
+        """Wait until the state is not stale."""
+        while self.stale:
+            await self._follower.next_reading()
+
     async def refresh(self) -> None:
         """Read the state now."""
         before = self._clock()

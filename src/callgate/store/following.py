@@ -24,6 +24,11 @@ class Follower:
         self._name = name
         self._task: asyncio.Task[None] | None = None
         self._unwatch: Callable[[], None] | None = None
+        self._read = asyncio.Event()
+
+    async def next_reading(self) -> None:
+        """Wait until `refresh` has come to its end once more."""
+        await self._read.wait()
 
     async def start(self) -> None:
         """Read once, then keep fresh."""
@@ -56,3 +61,5 @@ class Follower:
                     await poke.wait()
             poke.clear()
             await self._refresh()
+            self._read.set()
+            self._read = asyncio.Event()
