@@ -174,3 +174,12 @@ def test_the_test_command_is_easy_to_find():
     assert "\n## Test\n" in readme
     assert "make test" in readme.split("\n## Test\n")[1].split("\n## ")[0]
     assert "make test" in re.sub(r"--\S+ ", "", (ROOT / ".ci" / "run").read_text())
+
+
+def test_the_page_of_the_support_names_every_module():
+    folder = ROOT / "tests" / "support"
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    modules = {one.stem for one in folder.glob("*.py")} | {
+        one.name for one in folder.iterdir() if (one / "__init__.py").exists()
+    }
+    assert {one for one in modules - {"__init__"} if f"`{one}`" not in page} == set()
