@@ -190,15 +190,12 @@ class Gateway(Running):
 
     def review(self, *servers: str) -> None:
         """Approve every tool that these servers list, as a person does before the first call."""
-        for server in servers:
-            list_tools(self.url(server))
-        approve_listed(self.config)
-        # A decision of another process takes a moment to get around.
         deadline = time.monotonic() + START_SECONDS
         for server in servers:
+            # A list is answered before it is on record, and a decision takes a moment to get around.
             while PENDING_TOOL in list_tools(self.url(server)):
                 assert time.monotonic() < deadline, f"the gateway never heard that the tools of {server} are approved"
-                time.sleep(0.02)
+                approve_listed(self.config)
 
 
 def list_tools(url: str) -> list[str]:
@@ -228,9 +225,12 @@ def list_tools(url: str) -> list[str]:
 
 
 def approve_listed(config: Path) -> None:
-    """Approve what was listed on this configuration so far, one by one and all servers together."""
-    met = json.loads(command(config, "tools", "list", "--json"))
-    listed = [one for one in met if one["state"] != "gone"]
+    """Approve what was listed on this configuration, one by one and all servers together, once it is on record."""
+    deadline = time.monotonic() + START_SECONDS
+    while not (met := json.loads(command(config, "tools", "list", "--json"))):
+        assert time.monotonic() < deadline, "no list of tools was ever on record"
+        time.sleep(0.02)
+    listed = [one for one in met if one["state"] not in ("gone", "approved")]
     if listed:
         file = config.with_name("reviewed.json")
         file.write_text(json.dumps(listed), encoding="utf-8")
