@@ -84,8 +84,8 @@ def test_a_shared_process_that_is_replaced(gateway, called):
             told = called_and_left(url)
         assert b"notifications/progress" in told, told
         assert len(children(gateway) - before) <= 2
-        until(lambda number=number: len(list(called.glob("left-*"))) == number)
         assert len(list(called.glob("called-*"))) == number
+        until(lambda number=number: len(list(called.glob("left-*"))) == number)
 
 
 def test_a_session_that_is_deleted(gateway):

@@ -212,17 +212,18 @@ def test_a_reply_that_can_be_read_in_two_ways_is_an_error_for_its_client_alone(u
 def test_garbage_of_the_server_does_not_end_the_calls_of_all(url, directory, clients):
     held = clients.submit(modern, url, "hold", 1, "t", text="other")
     until((directory / "held-other").exists)
+    number = json.loads(received(directory).splitlines()[-1])["id"]
     garbage = [
         "{",
         "[1]",
         '{"jsonrpc":"2.0","method":"n","params":{"progressToken":{"a":[]}}}',
-        '{"jsonrpc":"2.0","method":"n","params":{"progressToken":1,"progressToken":2}}',
-        '{"jsonrpc":"2.0","method":"n","params":{"progressToken":999}}',
+        f'{{"jsonrpc":"2.0","method":"n","params":{{"progressToken":{number},"progressToken":2}}}}',
+        '{"jsonrpc":"2.0","method":"n","params":{"progressToken":99999}}',
         '{"jsonrpc":"2.0","id":true,"result":{}}',
-        '{"jsonrpc":"2.0","id":1.0,"result":{}}',
-        '{"jsonrpc":"2.0","id":"1","result":{"not":"yours"}}',
+        f'{{"jsonrpc":"2.0","id":{number}.0,"result":{{}}}}',
+        f'{{"jsonrpc":"2.0","id":"{number}","result":{{"not":"yours"}}}}',
     ]
-    # From a file: an argument such as `{` stands in every result that was read, and would be a question for a person.
+    # From a file: as an argument, `{` counts as words of a stranger, which are a question for a person.
     (directory / "noise").write_text("\n".join(garbage))
     assert events(modern(url, "emit", 1, file="noise").body)[-1] == {"jsonrpc": "2.0", "id": 1, "result": {}}
     modern(url, "release", 2)
