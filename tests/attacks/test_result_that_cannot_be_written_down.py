@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from support.offices import EVIL, PAGE, trust_offices, trust_site
+from support.offices import EVIL, PAGE, tool, trust_offices, trust_site
 from support.raw import raw_server, stream_answer
 from support.sessions import until
 from support.table import rows
@@ -26,6 +26,7 @@ def site(tmp_path_factory):
         with trust_site(directory, servers, approval={"park_seconds": 0}, **extra) as running:
             server.breaks = None
             server.script = lambda request, connection: answer(running, server, request, connection)
+            running.gateway.review("web")
             yield running, server
 
 
@@ -36,13 +37,18 @@ def rename(site, table, to):
 
 
 def answer(site, server, request, connection):
-    message = json.loads(request.body)
+    message = json.loads(request.body or "{}")
+    if "id" not in message:
+        # Nothing to say to a notification, or to a client that leaves.
+        connection.sendall(b"HTTP/1.1 202 Accepted\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+        return
     result = {"content": [{"type": "text", "text": PAGE}]} if message["method"] == "tools/call" else HELLO
     if message["method"] == "tools/list":
-        result = {"tools": []}
+        result = {"tools": [tool("fetch", "url")]}
     if message["method"] == "tools/call" and server.breaks:
         rename(site, server.breaks, f"{server.breaks}_gone")
-    body = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "result": result})
+        server.breaks = None
+    body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
     if message["method"] == "tools/call" and message["params"]["arguments"]["url"].endswith("stream"):
         stream_answer(f"data: {body}\n\n".encode())(request, connection)
         return
@@ -60,8 +66,10 @@ def test_the_result_does_not_reach_the_client(site, table, url):
     try:
         got = agent.request("web", "tools/call", {"name": "fetch", "arguments": {"url": url}})
     finally:
-        server.breaks = None
-        rename(running, f"{table}_gone", table)
+        reached, server.breaks = server.breaks is None, None
+        if reached:
+            rename(running, f"{table}_gone", table)
+    assert reached, got
     assert EVIL not in json.dumps(got)
     assert got[-1]["error"]["data"]["reason"] == "result_withheld"
     assert "it has happened" in got[-1]["error"]["data"]["advice"]
