@@ -150,12 +150,15 @@ def decided(_decided):
 
 @contextlib.contextmanager
 def running(site, config=None):
-    site.gateway = Gateway(config or site.gateway.config)
+    """Another gateway runs here meanwhile, on another configuration if that is given."""
+    before = site.gateway
+    site.gateway = Gateway(config or before.config)
     try:
         yield
     finally:
         site.leave()
         site.gateway.stop()
+        site.gateway = before
 
 
 @requirement("TP-058", "TP-060", "TP-073")
