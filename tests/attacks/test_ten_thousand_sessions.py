@@ -1,6 +1,7 @@
 """An agent that makes up sessions without end: memory and store stay bounded, and no session takes on another's labels."""
 
 import asyncio
+import contextlib
 import itertools
 
 import pytest
@@ -86,6 +87,18 @@ def crowded(tmp_path):
         yield site
 
 
+@contextlib.contextmanager
+def another(site):
+    """A second gateway on the store. It hears who the servers are before the first call, and knows their tools again."""
+    gateway = Gateway(site.gateway.config)
+    try:
+        gateway.wait_ready()
+        gateway.review(*site.servers)
+        yield gateway
+    finally:
+        gateway.stop()
+
+
 def keys_in(site, column):
     with site.store.reading() as conn:
         return set(conn.execute(select(column)).scalars())
@@ -126,8 +139,7 @@ def test_over_the_wire_those_of_one_who_makes_up_many_are_forgotten_and_nobody_e
     assert len(keys_in(crowded, trust_session.c.key)) == FLOOD + 2
     assert forgotten in keys_in(crowded, trust_endorsed.c.session)
     # Whatever gateway starts on the store tidies it up.
-    other = Gateway(crowded.gateway.config)
-    try:
+    with another(crowded) as other:
         until(lambda: len(keys_in(crowded, trust_session.c.key)) <= FEW)
         kept = keys_in(crowded, trust_session.c.key)
         assert len(kept) == FEW
@@ -149,8 +161,6 @@ def test_over_the_wire_those_of_one_who_makes_up_many_are_forgotten_and_nobody_e
         again.call("web", "fetch", url="https://a.example")
         assert crowded.trust_of("fetch")["session"] == forgotten
         assert again.asked_about()
-    finally:
-        other.stop()
 
 
 @pytest.mark.parametrize("era", [HANDSHAKE, pytest.param(VERSION, marks=pytest.mark.verify)])
@@ -161,8 +171,7 @@ def test_over_the_wire_a_session_in_use_does_not_lose_its_labels_by_being_forgot
         agent.session = fresh("flood")
         agent.call("web", "fetch", url="https://a.example")
     agent.session = first
-    other = Gateway(crowded.gateway.config)
-    try:
+    with another(crowded) as other:
         until(lambda: len(keys_in(crowded, trust_session.c.key)) <= FEW)
         assert crowded.trust_of("send_email")["session"] not in keys_in(crowded, trust_session.c.key)
         # The gateway that has it at hand says so, to itself and then to the others; what was endorsed is gone with it.
@@ -172,5 +181,3 @@ def test_over_the_wire_a_session_in_use_does_not_lose_its_labels_by_being_forgot
         assert Agent(other, era, agent.name, session=first).asked_about("bob@example.com")
         assert crowded.trust_of("send_email")["taken"]["open_world"] is True
         assert not is_open(crowded, crowded.agent(era, session=fresh("new")))
-    finally:
-        other.stop()
