@@ -74,7 +74,7 @@ def test_another_list_on_every_connection(tmp_path):
 
     with (
         hostile_server({"": behave}) as server,
-        serving(tmp_path, {"web": {"url": server.url}}, pinning=PINNING) as gate,
+        serving(tmp_path, {"web": {"url": server.url}}, reviewed=False, pinning=PINNING) as gate,
     ):
         asked = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}).encode()
         for number in range(400):

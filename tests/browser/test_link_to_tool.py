@@ -155,7 +155,7 @@ async def test_without_verification_of_the_person_nothing_runs(way):
 
 @pytest.mark.verify
 async def test_a_call_that_nobody_decides_expires(browser, tmp_path):
-    async with set_up(browser, tmp_path, request_seconds=1, park_seconds=60) as way, way.client() as client:
+    async with set_up(browser, tmp_path, request_seconds=5, park_seconds=60) as way, way.client() as client:
         with pytest.raises(MCPError) as refused:
             await client.call_tool("wipe", {"id": "east"})
         assert refused.value.error.data["reason"] == "approval_expired"
