@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-WORKERS ?= 2
+# More than cores: tests wait for processes more than they compute.
+WORKERS ?= 4
 # Compiled tests are kept, also where the environment says otherwise: collecting them costs half the time.
 export PYTHONDONTWRITEBYTECODE :=
 
