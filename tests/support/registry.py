@@ -124,7 +124,7 @@ def read_tests(root: Path = TESTS) -> Named:
 
 
 def read_off(root: Path = TESTS) -> list[SwitchedOff]:
-    """Every `off={"CHECK": "reason"}` under a folder of tests; the reason may be a constant of the module."""
+    """Every `off={"CHECK": "reason"}` under a folder of tests; table and reason may have a name in the module."""
     found: list[SwitchedOff] = []
     for path in sorted(root.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -133,9 +133,9 @@ def read_off(root: Path = TESTS) -> list[SwitchedOff]:
         tree = ast.parse(text, str(path))
         constants = {
             target.id: node.value
-            for node in tree.body
-            if isinstance(node, ast.Assign)
-            for target in node.targets
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
             if isinstance(target, ast.Name)
         }
         for node in ast.walk(tree):

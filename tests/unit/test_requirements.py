@@ -36,6 +36,8 @@ def test_every_check_that_a_test_switches_off_has_a_reason():
             [("trust", "because"), ("pinning", "too")],
         ),
         ("OFF = {'trust': 'because'}\nserving(x, off=OFF)", [("trust", "because")]),
+        ("OFF: Final = {'trust': 'because'}\nserving(x, off=OFF)", [("trust", "because")]),
+        ("def f():\n    off = {'trust': 'because'}\n    serving(x, off=off)", [("trust", "because")]),
         ("serving(x, off={'trust': f'{y}'})", [("trust", "")]),
         ("def site(off): serving(x, off=off)", []),
     ],
