@@ -45,9 +45,8 @@ COMBINATIONS: Mapping[str, str] = {
     "wrap-stdio": BRIDGE,
     "wrap-http": BRIDGE,
 }
-OFF = dict.fromkeys(
-    ("pinning", "trust"), "it is only the bridge from HTTP to stdio, the gateway under test is behind it"
-)
+ONLY_A_BRIDGE = "it is only the bridge from HTTP to stdio, the gateway under test is behind it"
+OFF = {"pinning": ONLY_A_BRIDGE, "trust": ONLY_A_BRIDGE}
 # A busy machine may take long for what a limit of the gateway is not about.
 STORE = {"busy_seconds": 120}
 ABSENT = "absent"
