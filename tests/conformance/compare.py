@@ -32,7 +32,7 @@ from conformance.run import (  # noqa: E402
     install_tools,
     run_suite,
 )
-from support.gateway import approve_listed, list_tools, serving, wrap_argv  # noqa: E402
+from support.gateway import review, serving, wrap_argv  # noqa: E402
 
 DIRECT = "direct"
 # The suite speaks HTTP only: in front of `callgate wrap` stands a gateway that does nothing but change the transport.
@@ -50,10 +50,6 @@ OFF = {"pinning": ONLY_A_BRIDGE, "trust": ONLY_A_BRIDGE}
 # A busy machine may take long for what a limit of the gateway is not about.
 STORE = {"busy_seconds": 120}
 ABSENT = "absent"
-# A gateway that got no processor for seconds does not know whether its kill switch was turned, and refuses. That says
-# something about the machine and nothing about the protocol: such a run is made again.
-STARVED = "The store did not answer"
-ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -134,8 +130,7 @@ def _endpoint(combination: str, folder: Path, start: Sequence[str]) -> Iterator[
             wrap = [*start, *wrap_argv(inner, "fixture", store=STORE, **behind)]
             bridge = serving(folder, {"fixture": {"command": wrap}}, off=OFF, store=STORE)
             url = stack.enter_context(bridge).url("fixture")
-            list_tools(url)
-            approve_listed(inner / "callgate.toml")
+            review(url, inner / "callgate.toml")
             yield url
 
 
@@ -146,17 +141,13 @@ def compare(combinations: Iterable[str] = COMBINATIONS, versions: Iterable[str] 
     with tempfile.TemporaryDirectory() as scratch, starter() as start:
 
         def one(way: str, version: str) -> Totals:
-            for attempt in range(ATTEMPTS):
-                folder = Path(scratch) / f"{way}-{version}-{attempt}"
-                folder.mkdir()
-                with ExitStack() as stack:
-                    # The command line that approves writes to this process's one standard output.
-                    with setting_up:
-                        url = stack.enter_context(_endpoint(way, folder, start))
-                    totals = run_suite(url, version, folder / "results")
-                if not any(STARVED in problem.message for problem in totals.problems):
-                    break
-            return totals
+            folder = Path(scratch) / f"{way}-{version}"
+            folder.mkdir()
+            with ExitStack() as stack:
+                # The command line that approves writes to this process's one standard output.
+                with setting_up:
+                    url = stack.enter_context(_endpoint(way, folder, start))
+                return run_suite(url, version, folder / "results")
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             runs = {(way, version): pool.submit(one, way, version) for version in versions for way in ways}

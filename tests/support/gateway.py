@@ -190,12 +190,17 @@ class Gateway(Running):
 
     def review(self, *servers: str) -> None:
         """Approve every tool that these servers list, as a person does before the first call."""
-        deadline = time.monotonic() + START_SECONDS
         for server in servers:
-            # A list is answered before it is on record, and a decision takes a moment to get around.
-            while PENDING_TOOL in list_tools(self.url(server)):
-                assert time.monotonic() < deadline, f"the gateway never heard that the tools of {server} are approved"
-                approve_listed(self.config)
+            review(self.url(server), self.config)
+
+
+def review(url: str, config: Path) -> None:
+    """Approve every tool that is listed there, by this configuration, until nothing waits any more."""
+    deadline = time.monotonic() + START_SECONDS
+    # A list is answered before it is on record, and a decision takes a moment to get around.
+    while PENDING_TOOL in list_tools(url):
+        assert time.monotonic() < deadline, f"nobody heard at {url} that its tools are approved"
+        approve_listed(config)
 
 
 def list_tools(url: str) -> list[str]:

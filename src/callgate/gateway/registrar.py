@@ -65,6 +65,7 @@ class Registrar:
         # By name and lineage: two servers that one program makes are not each other's past.
         self._sizes: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
+        self._ending = False
 
     def met(self, meeting: Meeting) -> None:
         """A whole list was read."""
@@ -88,22 +89,22 @@ class Registrar:
         return sum({id(one.toolset.listing): one.toolset.listing.size for one in self._waiting.values()}.values())
 
     async def start(self) -> None:
+        self._ending = False
         for seen in reversed(await self._shelf.servers()):
             self._sizes[seen.name, seen.lineage] = seen.size
         self._task = asyncio.create_task(self._work(), name="callgate-registrar")
 
     async def stop(self) -> None:
-        """Write what waits, for a while, then end."""
+        """Write what waits, the list at hand among it, then end."""
         if self._task is None:
             return
-        self._task.cancel()
+        self._ending = True
+        self._news.set()
         await asyncio.gather(self._task, return_exceptions=True)
         self._task = None
-        for meeting in list(self._waiting.values()):
-            await self._write_quietly(meeting)
 
     async def _work(self) -> None:
-        while True:
+        while not self._ending:
             await self._news.wait()
             self._news.clear()
             while self._waiting:

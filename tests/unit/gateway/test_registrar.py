@@ -1,5 +1,7 @@
 """What is told of lists that were met."""
 
+import asyncio
+
 import pytest
 
 from callgate.gateway.places import Place
@@ -41,13 +43,16 @@ class Desk:
             clock=lambda: self.now,
         )
 
-    async def meet(self, name, words, url, version="1"):
+    def meeting(self, name, words, url, version="1"):
         self.now += 60
         who = http_identity(url, reported=f"pack {version}")
         listed = Reader(who.server_id, Settings()).read(raw_of(entry("read", "Reads. " * words)))
         toolset = Toolset(who, Listing([listed]), Book(lambda: [bytes(32)]), Settings())
         place = Place(name, "", url, lambda _reported: who)
-        await self.registrar._write(Meeting(place, who, toolset, "s", fresh=True))
+        return Meeting(place, who, toolset, "s", fresh=True)
+
+    async def meet(self, *what, **more):
+        await self.registrar._write(self.meeting(*what, **more))
 
     @property
     def grown(self):
@@ -82,3 +87,29 @@ async def test_a_new_version_is_held_against_the_one_before_it_also_after_a_rest
     again.now = desk.now
     await again.meet("web", 20, url, version="2")
     assert again.grown == ["web"]
+
+
+class SlowShelf(MemoryPins):
+    """A store that takes its time over a list: `begun` when it has it, written after `go`."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun, self.go = asyncio.Event(), asyncio.Event()
+
+    async def saw(self, *what, **more):
+        self.begun.set()
+        await self.go.wait()
+        return await super().saw(*what, **more)
+
+
+async def test_a_list_that_is_being_written_when_the_gateway_ends_is_not_lost():
+    desk = Desk(SlowShelf())
+    await desk.registrar.start()
+    desk.registrar.met(desk.meeting("web", 10, "http://127.0.0.1:9/mcp"))
+    await desk.shelf.begun.wait()
+    desk.registrar.met(desk.meeting("mail", 10, "http://127.0.0.1:8/mcp"))
+    ending = asyncio.create_task(desk.registrar.stop())
+    await asyncio.sleep(0)
+    desk.shelf.go.set()
+    await ending
+    assert {seen.name for seen in await desk.shelf.servers()} == {"web", "mail"}
