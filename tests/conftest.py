@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -17,7 +18,13 @@ IN_MEMORY, ROOM = Path("/dev/shm"), 4 << 30
 
 
 def pytest_configure():
-    """Temporary files in memory: a store waits for the disk at every write, and no test is about a power cut."""
+    # Started in the background, a shell has Ctrl-C ignored, and every process of a test would ignore it as well.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _files_in_memory()
+
+
+def _files_in_memory():
+    """A store waits for the disk at every write, and no test is about a power cut."""
     if "TMPDIR" in os.environ or not os.access(IN_MEMORY, os.W_OK):
         return
     if shutil.disk_usage(IN_MEMORY).free >= ROOM and not os.statvfs(IN_MEMORY).f_flag & os.ST_NOEXEC:

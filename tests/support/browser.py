@@ -19,7 +19,8 @@ from playwright.async_api import Browser, CDPSession, Page, Playwright, async_pl
 from callgate.sdk.authenticators.software import Passkey
 from support.browser_server import endpoint
 
-NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
+# The first is the same engine without the windows and services around it: half the work for a test.
+NAMES: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 PATIENCE_MS: Final = 20_000
 
 
@@ -31,7 +32,9 @@ def find_chromium(playwright: Playwright) -> str:
     """CALLGATE_CHROMIUM, then the PATH, then Playwright's own; the test fails with one line if there is none."""
     found = _CHOSEN or next(filter(None, map(shutil.which, NAMES)), None) or playwright.chromium.executable_path
     if not Path(found).is_file():
-        pytest.fail("there is no Chromium for the browser tests: apt-get install chromium", pytrace=False)
+        pytest.fail(
+            "there is no Chromium for the browser tests: apt-get install chromium-headless-shell", pytrace=False
+        )
     return found
 
 

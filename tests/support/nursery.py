@@ -24,13 +24,10 @@ from typing import Any, Final
 
 CALLGATE: Final = str(Path(sys.executable).with_name("callgate"))
 _MOST_BYTES: Final = 200_000
+# What the packages below load only when it is asked for.
 _LOADED: Final = (
-    "callgate.cli.setting_up",
-    "callgate.cli.showing",
-    "callgate.gateway.loop",
-    "callgate.gateway.serve",
-    "callgate.gateway.wrapping",
-    "callgate.store",
+    "alembic.config",
+    "google.protobuf.text_format",
     "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite.pysqlite",
     "uvicorn.lifespan.off",
@@ -219,14 +216,22 @@ def _load() -> None:
     from contextlib import redirect_stdout
     from importlib import import_module
     from io import StringIO
+    from pkgutil import walk_packages
 
+    import callgate as project
     from callgate.cli import run as callgate
+    from callgate.pinning.inspection.rule import all_rules
 
-    for name in _LOADED:
-        import_module(name)
+    parts = [one.name for one in walk_packages(project.__path__, "callgate.")]
+    for name in (*parts, *_LOADED):
+        # Those are no modules to import, but programs.
+        if not name.startswith("callgate.store.migrations.") and not name.endswith("__main__"):
+            import_module(name)
+    all_rules()
     with redirect_stdout(StringIO()):
         # What the command line itself loads when it is first used.
         callgate(["serve", "--help"])
+        callgate(["config", "show", "-c", os.devnull])
     # What is here now stays: no program has to look through it again.
     gc.collect()
     gc.freeze()

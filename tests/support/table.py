@@ -25,9 +25,34 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class _Row:
-    label: str
-    values: Mapping[str, Any]
+class _Axis:
+    """A table as it was written; its rows are read when the test runs."""
+
+    names: Sequence[str]
+    rows: Sequence[Any]
+    ids: Any
+
+    def values(self, given: Any) -> dict[str, Any]:
+        if _is_param(given):
+            if any(one.name != "requirement" for one in given.marks):
+                raise ValueError("a row cannot be marked by itself: mark the test")
+            given = given.values if len(self.names) > 1 else given.values[0]
+        parts = [given] if len(self.names) == 1 else list(given)
+        if len(parts) != len(self.names):
+            raise ValueError(f"{self.names}: {given!r}")
+        return dict(zip(self.names, parts, strict=True))
+
+    def label(self, at: int) -> str:
+        given = self.rows[at]
+        if _is_param(given) and given.id is not None:
+            return str(given.id)
+        if callable(self.ids):
+            return "-".join(str(self.ids(one)) for one in self.values(given).values())
+        return repr(given.values if _is_param(given) else given) if self.ids is None else str(self.ids[at])
+
+
+def _is_param(given: Any) -> bool:
+    return hasattr(given, "marks") and hasattr(given, "values") and hasattr(given, "id")
 
 
 def rows(
@@ -37,43 +62,30 @@ def rows(
 ) -> Callable[[Test], Test]:
     """The arguments are those of pytest's `parametrize`, but for what it says of fixtures and marks."""
     listed = [one.strip() for one in names.split(",")] if isinstance(names, str) else list(names)
-    labels = ids if ids is None or callable(ids) else list(ids)
-    axis = [_row(listed, at, one, labels) for at, one in enumerate(values)]
-    if not axis:
+    axis = _Axis(listed, list(values), ids if ids is None or callable(ids) else list(ids))
+    if not axis.rows:
         raise ValueError("a table without rows tests nothing")
 
     def decorate(test: Test) -> Test:
         inner: Callable[..., Any] = getattr(test, "_test", test)
-        axes: list[list[_Row]] = [*getattr(test, "_axes", []), axis]
+        axes: list[_Axis] = [*getattr(test, "_axes", []), axis]
         made: Test = _table(inner, axes, getattr(test, "pytestmark", []))
         return made
 
     return decorate
 
 
-def _row(names: Sequence[str], at: int, given: Any, ids: Any) -> _Row:
-    label: object = None
-    if hasattr(given, "marks") and hasattr(given, "values") and hasattr(given, "id"):
-        if any(one.name != "requirement" for one in given.marks):
-            raise ValueError("a row cannot be marked by itself: mark the test")
-        label, given = given.id, given.values if len(names) > 1 else given.values[0]
-    parts = [given] if len(names) == 1 else list(given)
-    if len(parts) != len(names):
-        raise ValueError(f"{names} in row {at}: {given!r}")
-    if label is None and ids is not None:
-        label = "-".join(str(ids(one)) for one in parts) if callable(ids) else ids[at]
-    return _Row(str(label) if label is not None else repr(given), dict(zip(names, parts, strict=True)))
-
-
-def _table(test: Callable[..., Any], axes: list[list[_Row]], marks: list[Any]) -> Any:
-    taken = {name for axis in axes for name in axis[0].values}
+def _table(test: Callable[..., Any], axes: list[_Axis], marks: list[Any]) -> Any:
+    taken = {name for axis in axes for name in axis.names}
     signature = inspect.signature(test)
     fixtures = [one for name, one in signature.parameters.items() if name not in taken]
 
-    def each(given: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        for at, chosen in enumerate(itertools.product(*axes)):
-            values = {name: value for row in chosen for name, value in row.values.items()}
-            yield f"row {at}: " + " | ".join(row.label[:300] for row in chosen), _fresh(given, at) | values
+    def each(given: Mapping[str, Any]) -> Iterator[tuple[Callable[[], str], dict[str, Any]]]:
+        for at, chosen in enumerate(itertools.product(*(range(len(axis.rows)) for axis in axes))):
+            values = _fresh(given, at)
+            for axis, row in zip(axes, chosen, strict=True):
+                values |= axis.values(axis.rows[row])
+            yield functools.partial(_label, at, axes, chosen), values
 
     if inspect.iscoroutinefunction(test):
 
@@ -99,6 +111,10 @@ def _table(test: Callable[..., Any], axes: list[list[_Row]], marks: list[Any]) -
     made.__signature__ = signature.replace(parameters=fixtures)
     made._test, made._axes, made.pytestmark = test, axes, list(marks)
     return made
+
+
+def _label(at: int, axes: Sequence[_Axis], chosen: Sequence[int]) -> str:
+    return f"row {at}: " + " | ".join(axis.label(row)[:300] for axis, row in zip(axes, chosen, strict=True))
 
 
 def _fresh(given: Mapping[str, Any], at: int) -> dict[str, Any]:
@@ -132,12 +148,12 @@ class _Failures:
         self._rows = 0
 
     @contextlib.contextmanager
-    def noting(self, label: str) -> Iterator[None]:
+    def noting(self, label: Callable[[], str]) -> Iterator[None]:
         self._rows += 1
         try:
             yield
         except (Exception, pytest.fail.Exception) as error:
-            error.add_note(label)
+            error.add_note(label())
             self._found.append(error)
 
     def tell(self) -> None:
