@@ -130,7 +130,7 @@ def _endpoint(combination: str, folder: Path, start: Sequence[str]) -> Iterator[
             wrap = [*start, *wrap_argv(inner, "fixture", store=STORE, **behind)]
             bridge = serving(folder, {"fixture": {"command": wrap}}, off=OFF, store=STORE)
             url = stack.enter_context(bridge).url("fixture")
-            review(url, inner / "callgate.toml")
+            review([url], inner / "callgate.toml")
             yield url
 
 

@@ -190,16 +190,15 @@ class Gateway(Running):
 
     def review(self, *servers: str) -> None:
         """Approve every tool that these servers list, as a person does before the first call."""
-        for server in servers:
-            review(self.url(server), self.config)
+        review([self.url(server) for server in servers], self.config)
 
 
-def review(url: str, config: Path) -> None:
+def review(urls: Sequence[str], config: Path) -> None:
     """Approve every tool that is listed there, by this configuration, until nothing waits any more."""
     deadline = time.monotonic() + START_SECONDS
     # A list is answered before it is on record, and a decision takes a moment to get around.
-    while PENDING_TOOL in list_tools(url):
-        assert time.monotonic() < deadline, f"nobody heard at {url} that its tools are approved"
+    while urls := [url for url in urls if PENDING_TOOL in list_tools(url)]:
+        assert time.monotonic() < deadline, f"nobody heard at {urls} that the tools are approved"
         approve_listed(config)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +105,9 @@ def serve_stdio(office: Office) -> None:
 
 
 def serve_http(office: Office) -> None:
+    # Only here: it takes longer to load than all the rest.
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 

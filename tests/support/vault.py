@@ -11,7 +11,6 @@ import json
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +130,9 @@ def serve_stdio(vault: Vault) -> None:
 
 
 def serve_http(vault: Vault, options: set[str]) -> None:
+    # Only here: it takes longer to load than all the rest.
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
