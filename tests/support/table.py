@@ -7,6 +7,9 @@ Two tables above one test are multiplied. Fixtures are made once for all rows, s
 cannot disturb the next. The built-in ones that remember something are fresh in every row: `tmp_path` is a folder of
 the row's own, `monkeypatch` is undone after it, `capsys` and `caplog` begin empty. So is one of ours that has a method
 `begin_row`, which is called ahead of each.
+
+A table of ways (transports and eras of the protocol, nothing else) has two tests: `[one]` goes one way, always the same
+but another one for each test, so that all ways are taken by some; `[all]` goes all of them, in `make verify`.
 """
 
 from __future__ import annotations
@@ -15,13 +18,41 @@ import contextlib
 import functools
 import inspect
 import itertools
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pytest
 
 Test = TypeVar("Test", bound=Callable[..., Any])
+
+# Eras of the protocol, and how a client and a server are connected.
+_WAYS: Final = frozenset(
+    [
+        "legacy",
+        "handshake",
+        "modern",
+        "auto",
+        "2025-11-25",
+        "2026-07-28",
+        "http",
+        "stdio",
+        "web",
+        "pipe",
+        "serve",
+        "wrap",
+        "wrap-web",
+        "wrap-pipe",
+        "direct-http",
+        "direct-stdio",
+        "http-http",
+        "http-stdio",
+        "stdio-http",
+        "stdio-stdio",
+    ]
+)
+_ONE: Final = pytest.mark.parametrize("which_ways", ["one", pytest.param("all", marks=pytest.mark.verify)])
 
 
 @dataclass(frozen=True)
@@ -42,6 +73,10 @@ class _Axis:
             raise ValueError(f"{self.names}: {given!r}")
         return dict(zip(self.names, parts, strict=True))
 
+    @property
+    def of_ways(self) -> bool:
+        return len(self.rows) > 1 and all(map(_is_way, self.rows))
+
     def label(self, at: int) -> str:
         given = self.rows[at]
         if _is_param(given) and given.id is not None:
@@ -49,6 +84,16 @@ class _Axis:
         if callable(self.ids):
             return "-".join(str(self.ids(one)) for one in self.values(given).values())
         return repr(given.values if _is_param(given) else given) if self.ids is None else str(self.ids[at])
+
+
+def _is_way(given: Any) -> bool:
+    return (
+        all(map(_is_way, given))
+        if isinstance(given, tuple) and given
+        else given in _WAYS
+        if isinstance(given, str)
+        else False
+    )
 
 
 def _is_param(given: Any) -> bool:
@@ -69,7 +114,8 @@ def rows(
     def decorate(test: Test) -> Test:
         inner: Callable[..., Any] = getattr(test, "_test", test)
         axes: list[_Axis] = [*getattr(test, "_axes", []), axis]
-        made: Test = _table(inner, axes, getattr(test, "pytestmark", []))
+        marks = [one for one in getattr(test, "pytestmark", []) if one != _ONE.mark]
+        made: Test = _table(inner, axes, marks)
         return made
 
     return decorate
@@ -80,8 +126,20 @@ def _table(test: Callable[..., Any], axes: list[_Axis], marks: list[Any]) -> Any
     signature = inspect.signature(test)
     fixtures = [one for name, one in signature.parameters.items() if name not in taken]
 
-    def each(given: Mapping[str, Any]) -> Iterator[tuple[Callable[[], str], dict[str, Any]]]:
-        for at, chosen in enumerate(itertools.product(*(range(len(axis.rows)) for axis in axes))):
+    ways = [axis for axis in axes if axis.of_ways]
+    if ways:
+        fixtures.append(inspect.Parameter("which_ways", inspect.Parameter.KEYWORD_ONLY))
+        marks = [*marks, _ONE.mark]
+
+    def each(given: dict[str, Any]) -> Iterator[tuple[Callable[[], str], dict[str, Any]]]:
+        one = given.pop("which_ways", "all") == "one"
+        turn = zlib.crc32(f"{test.__module__}.{test.__qualname__}".encode())
+        taken: list[Sequence[int]] = []
+        for axis in axes:
+            count = len(axis.rows)
+            taken.append([turn % count] if one and axis in ways else range(count))
+            turn //= count
+        for at, chosen in enumerate(itertools.product(*taken)):
             values = _fresh(given, at)
             for axis, row in zip(axes, chosen, strict=True):
                 values |= axis.values(axis.rows[row])
@@ -109,7 +167,7 @@ def _table(test: Callable[..., Any], axes: list[_Axis], marks: list[Any]) -> Any
     made: Any = table
     del made.__wrapped__
     made.__signature__ = signature.replace(parameters=fixtures)
-    made._test, made._axes, made.pytestmark = test, axes, list(marks)
+    made._test, made._axes, made.pytestmark = test, axes, marks
     return made
 
 

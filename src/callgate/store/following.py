@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 
 from callgate.errors import ConfigError
 
-POLL_SECONDS: Final = 0.4
+# Where nobody says that something changed, or the word is lost: everybody follows within a second.
+POLL_SECONDS: Final = 0.8
 
 # `Store.watch`: takes what to call when others have changed something, and gives what ends it.
 Watch: TypeAlias = Callable[[Callable[[], None]], Callable[[], None]]

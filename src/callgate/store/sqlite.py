@@ -21,7 +21,7 @@ from callgate.errors import ConfigError, StoreUnavailable
 from callgate.store.changes import Changes
 from callgate.store.trust_at_hand import AtHand
 
-POLL_SECONDS: Final = 0.2
+POLL_SECONDS: Final = 0.1
 # One multi-row INSERT is one step in SQLite, so the interpreter lock changes hands once and not once a row.
 _CHUNK: Final = 128
 
