@@ -100,7 +100,7 @@ async def console(tmp_path):
         yield running
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 async def console_of_each_store(request, tmp_path):
     """For attacks that race, repeat or revoke: it is the store that has to notice."""
     async with console_over(request.param, tmp_path) as running:

@@ -13,7 +13,11 @@ CEREMONY = {"extensions": {MARK: {}}}
 
 @pytest.fixture(
     scope="module",
-    params=[("legacy",), ("modern", "events"), ("legacy", "events", "slashes"), ("modern", "slashes")],
+    params=[
+        ("modern", "slashes"),
+        ("legacy", "events", "slashes"),
+        *(pytest.param(one, marks=pytest.mark.verify) for one in (("legacy",), ("modern", "events"))),
+    ],
     ids="-".join,
 )
 def site(request, tmp_path_factory):

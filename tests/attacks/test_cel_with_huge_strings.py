@@ -86,7 +86,9 @@ def test_one_greedy_rule_does_not_switch_off_the_others():
     assert (ruling.effect, ruling.rule) == ("block", "look")
 
 
-@pytest.fixture(scope="module", params=["block", "ask", "allow"])
+@pytest.fixture(
+    scope="module", params=["ask", *(pytest.param(one, marks=pytest.mark.verify) for one in ("block", "allow"))]
+)
 def ruled(request, tmp_path_factory):
     """A gateway with one rule that compares a text and one that holds a pattern against one, both of this effect."""
     directory = tmp_path_factory.mktemp("ruled")

@@ -44,6 +44,7 @@ async def test_wrong_codes_for_others_keep_nobody_out(console):
     assert (await attempt(console, "anna", codes[0])).status == 200
 
 
+@pytest.mark.verify
 async def test_all_names_together_can_be_tried_three_hundred_times(console):
     await enrolled(console)
     for number in range(300):

@@ -1,5 +1,7 @@
 """A server calls itself by another name or version, or goes back to one: an approval is for one identity only."""
 
+import pytest
+
 from support.pinning import shifty_site
 from support.registry import requirement
 from support.shifting import tool
@@ -54,6 +56,7 @@ def test_a_known_origin_with_a_new_identity_is_pointed_out(pinned, way):
     assert any(known in hint and row["server_id"] in hint for hint in row["hints"]), row["hints"]
 
 
+@pytest.mark.verify
 @few_ways
 def test_a_version_rolled_back_to_an_approved_one_is_asked_for_again(pinned, way):
     """The version is the server's own word: an attacker with a flaw in the old one would like it back."""

@@ -10,6 +10,7 @@ from callgate.errors import CallgateError, StoreError
 from callgate.pinning.settings import Settings
 from support.pinned_clients import (
     ALWAYS,
+    FEW,
     ROADS,
     approve,
     call,
@@ -186,7 +187,7 @@ LISTS = {
 }
 
 
-@few_roads
+@pytest.mark.parametrize("road", [FEW[1], pytest.param(FEW[0], marks=pytest.mark.verify)], ids=["stdio", "http"])
 @rows("state", LISTS)
 async def test_a_list_that_nobody_can_rely_on_opens_nothing(tmp_path, road, server, decided, state):
     pins = decided(tmp_path)

@@ -2,6 +2,8 @@
 
 import tracemalloc
 
+import pytest
+
 from callgate.trust.keeping import MEMORY_BYTES
 from callgate.trust.model import DataLabel, Step
 from callgate.trust.provenance import Bounds
@@ -195,6 +197,7 @@ def test_a_link_behind_a_long_text_is_not_overlooked():
     assert not talk.trace({"body": "word " * 100}).foreign_links
 
 
+@pytest.mark.verify
 def test_over_the_wire_pages_without_end_make_nobody_trusted(trusting):
     """The first page has the address; then come more words than a session remembers."""
     agent = trusting.agent()

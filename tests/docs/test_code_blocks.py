@@ -24,6 +24,8 @@ LONG = {
         "let-only-these-agents-in",
         "pin-tools-in-a-client",
         "protect-a-tool",
+        "read-and-verify-the-log",
+        "run-a-gateway",
         "run-a-team-gateway",
         "track-trust-in-a-client",
         "verify-agents-in-an-app",

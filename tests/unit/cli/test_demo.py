@@ -216,6 +216,7 @@ def test_ctrl_c_while_a_call_waits_ends_it_calmly_and_nothing_is_paid(tmp_path, 
 # -- with a person ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.verify
 def test_a_person_plays_it_with_keys_and_a_passkey_and_each_printed_command_works(scratch, tmp_path):
     with demo_on_a_terminal(env={"TMPDIR": str(scratch)}) as seen:
         seen.expect("or press r here")
