@@ -8,6 +8,7 @@ test takes subprocess.Popen. Run as a program, this is the process that forks: `
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
 import os
 import select
@@ -15,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -51,6 +53,7 @@ class Forked(subprocess.Popen[Any]):
             "argv": given if given[0] == CALLGATE else given[1:],
             "cwd": os.fspath(cwd or Path.cwd()),
             "env": dict(os.environ if env is None else env),
+            "session": bool(more[20]),
         }
         ends = [own if own != -1 else number for number, own in enumerate((pipes[0], pipes[3], pipes[5]))]
         self._status, status = os.pipe()
@@ -200,6 +203,10 @@ def _become(wanted: dict[str, Any], ends: Sequence[int]) -> list[str]:
         os.dup2(one, number)
     os.closerange(3, max(*ends, 64) + 1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if wanted.get("session"):
+        os.setsid()
+        if os.isatty(0):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.environ.clear()
     os.environ.update(wanted["env"])
     time.tzset()

@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
+from support.nursery import CALLGATE, Forked
+
 _AGAIN_SECONDS: Final = 2.0
 _SECONDS: Final = 30.0
 # Ctrl-C reaches only who has the terminal as its own.
@@ -38,8 +40,12 @@ class Terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.before = termios.tcgetattr(theirs)
         own = {"TERM": "xterm-256color", **(env or {})}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _TAKE_TERMINAL, *argv],
+        # A forked program takes the terminal by itself.
+        start, first = (
+            (Forked, []) if argv[0] == CALLGATE else (subprocess.Popen, [sys.executable, "-c", _TAKE_TERMINAL])
+        )
+        self.process: subprocess.Popen[bytes] = start(
+            [*first, *argv],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
