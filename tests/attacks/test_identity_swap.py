@@ -40,6 +40,7 @@ def test_nothing_is_inherited(pinned, way, swap):
     assert visitor.reason("other") == "tool_not_approved"
 
 
+@pytest.mark.verify
 @requirement("TP-051")
 @few_ways
 def test_a_known_origin_with_a_new_identity_is_pointed_out(pinned, way):

@@ -323,6 +323,7 @@ async def test_the_first_page_leads_to_the_review(stage_of):
         assert await stage.page.locator(".places [aria-current]").locator(".count").inner_text() == "1\nwaiting"
 
 
+@pytest.mark.verify
 async def test_a_thousand_tools_do_not_stall_the_page(stage_of):
     many = [tool(f"tool_{number:04}") for number in range(1_000)]
     async with reviewing(stage_of, ("files", FILES_ID, many)) as (stage, pins):

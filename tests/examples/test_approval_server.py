@@ -14,6 +14,8 @@ import pytest
 from support.approval_peer import HttpPeer
 from support.registry import requirement
 
+pytestmark = pytest.mark.verify
+
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "approval_server"
 ENV = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
@@ -60,7 +62,6 @@ def test_over_stdio_it_prints_what_the_page_says(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.verify
 def test_over_http_too_and_the_tool_is_listed_as_the_specification_has_it(tmp_path, address):
     assert f"```text\n{walk_through(tmp_path, address)}```" in (FOLDER / "README.md").read_text()
     peer = HttpPeer(address, "handshake")

@@ -17,6 +17,8 @@ import pytest
 from support.gateway import Gateway
 from support.nursery import CALLGATE
 
+pytestmark = pytest.mark.verify
+
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "http_gateway"
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.verify
+
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "web_bot_auth_client"
 
 

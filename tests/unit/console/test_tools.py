@@ -205,6 +205,7 @@ async def test_tools_that_nothing_is_to_be_decided_about_are_listed(console, pin
     assert page.count("<article") == 1
 
 
+@pytest.mark.verify
 async def test_a_thousand_tools_are_all_there_sheet_by_sheet(console, pins):
     names = [f"tool_{number:04}" for number in range(1_000)]
     await meet(pins.shelf, "files", FILES_ID, [tool(name) for name in names])

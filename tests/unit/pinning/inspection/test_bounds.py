@@ -88,6 +88,7 @@ def test_an_unbounded_quantifier_would_be_noticed():
     assert max(repeats(_parser.parse(r"x|(?=a*)"))) > MOST
 
 
+@pytest.mark.verify
 @rows("piece", HOSTILE.values(), ids=HOSTILE)
 def test_twice_the_text_is_twice_the_work(piece):
     assert grows_with_its_text(piece)

@@ -206,6 +206,7 @@ def test_a_password_manager_is_no_password():
     assert {made.name: places for made, places in words.places.items()}["SECRET"] == [7]
 
 
+@pytest.mark.verify
 @rows("piece", HOSTILE.values(), ids=HOSTILE)
 def test_twice_the_text_is_twice_the_work(piece):
     assert grows_with_its_text(piece)

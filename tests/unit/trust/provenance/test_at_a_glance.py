@@ -3,6 +3,7 @@
 import re
 import sys
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -70,6 +71,7 @@ def test_account_numbers_in_groups(text):
     assert normalise.may_be_grouped(folded) == grouped(folded)
 
 
+@pytest.mark.verify
 @rows(
     "text",
     ["a" * 60_000 + "1" * 3, "1" * 60_000, "1a" * 30_000, "0aa" * 3 + "b" * 60_000, "." * 60_000, "w" * 60_000 + ".x"],
