@@ -28,6 +28,7 @@ def waiting(client, rpc_id, **arguments):
     return streaming(client.url, client.body("tools/call", params, rpc_id), client.headers("tools/call", params))
 
 
+@pytest.mark.verify
 @rows(
     ("server", "era", "same_id"),
     [("web", "legacy", True), ("web", "modern", False), ("pipe", "legacy", False), ("pipe", "modern", True)],

@@ -39,6 +39,7 @@ def test_discover_declares_it_under_both_names(library):
     assert declared(library.peer()) == BOTH
 
 
+@pytest.mark.verify
 @requirement("VA-012", "VA-013")
 def test_over_a_pipe_too(tmp_path):
     with over_pipes(argv("stdio", str(tmp_path / "a.db"), tmp_path / "marks")) as peer:

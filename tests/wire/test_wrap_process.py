@@ -206,6 +206,7 @@ def test_a_thousand_requests_written_before_any_reply_is_read_are_all_answered(p
         assert [wrap.stdout.readline() for _ in sent] == sent
 
 
+@pytest.mark.verify
 def test_a_thousand_requests_at_once_to_a_url_are_all_answered(place):
     def answer(received: Received, connection) -> None:
         number = json.loads(received.body)["id"]
