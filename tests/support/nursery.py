@@ -8,6 +8,7 @@ test takes subprocess.Popen. Run as a program, this is the process that forks: `
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import json
 import os
@@ -19,7 +20,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -260,7 +261,24 @@ def main() -> None:
         return
     from callgate.cli import main as callgate
 
-    callgate()
+    _end_with(callgate)
+
+
+def _end_with(program: Callable[[], None]) -> None:
+    """Ends as the interpreter does, but for taking everything apart that was loaded: that is a tenth of a second."""
+    status = 1
+    try:
+        program()
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for one in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            one.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":

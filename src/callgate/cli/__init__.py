@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import takewhile
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -57,7 +59,8 @@ def run(arguments: list[str]) -> int:
 
         return answer(arguments[1:])
     try:
-        build(arguments)(args=arguments, prog_name="callgate")
+        verb = arguments[0] if arguments and arguments[0] in VERBS else ""
+        _command(verb, _asks_for_help(arguments), colour())(args=arguments, prog_name="callgate")
     except CallgateError as error:
         complain(error)
         return 1
@@ -73,6 +76,16 @@ def complain(error: CallgateError) -> None:
     typer.secho(f"callgate: {error.message}", fg="red", err=True, color=colour())
     if error.advice:
         typer.echo(error.advice, err=True)
+
+
+@cache
+def _command(verb: str, helps: bool, _colour: bool | None) -> Callable[..., Any]:
+    """Made once for each verb by a process that carries out several."""
+    return typer.main.get_command(build([verb, *(["--help"] if helps else [])]))
+
+
+def _asks_for_help(arguments: list[str]) -> bool:
+    return any(word in ("-h", "--help") for word in takewhile("--".__ne__, arguments))
 
 
 def build(arguments: list[str]) -> typer.Typer:
@@ -92,7 +105,7 @@ def build(arguments: list[str]) -> typer.Typer:
         name = f"callgate.cli.{module}"
         if find_spec(name) is not None:
             import_module(name).register(app)
-    if asked not in VERBS or any(word in ("-h", "--help") for word in takewhile("--".__ne__, arguments)):
+    if asked not in VERBS or _asks_for_help(arguments):
         from callgate.cli.examples import attach
 
         attach(app)

@@ -139,7 +139,6 @@ def test_the_kill_switch_stops_a_call_of_a_configured_server(run, configure, rec
     assert calls(records) == []
 
 
-@pytest.mark.verify
 def test_a_tool_that_the_gate_has_gated_is_not_run_without_anybody_who_could_approve(run, configure, records):
     configure('[servers.files.approval]\ntools = ["read_*"]\n')
     done = run("files", "read_resource", "resourceId=x", "--no-open")
