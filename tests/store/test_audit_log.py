@@ -5,7 +5,7 @@ from sqlalchemy import func, select
 
 from callgate.audit import Arguments, note, proofs, reading, receipt, retention, verify
 from callgate.audit.reading import Filter
-from callgate.audit.sequencer import Sequencer
+from callgate.audit.sequencer import Sequencer, Step
 from callgate.errors import AuditError, Reason, Refused, Tampered
 from callgate.store.schema import audit_checkpoint, audit_leaf, audit_record
 from support.auditing import START, decision, fill, open_log, outcome
@@ -103,6 +103,16 @@ def test_two_sequencers_do_not_get_in_each_others_way(log, url, tmp_path):
     assert first.catch_up() == 0
     assert check(other).records == 200
     other.store.close_sync()
+
+
+def test_a_gateway_ends_although_the_head_is_another_one_at_each_look(log, monkeypatch):
+    """A store that was replaced: one connection has the old file, another the new one."""
+    fill(log, 3)
+    looks = []
+    sequencer = Sequencer(log.store, log.keyring)
+    monkeypatch.setattr(sequencer, "_integrate", lambda *_, **__: looks.append(1) or Step(0, more=True))
+    sequencer.close()
+    assert 1 < len(looks) < 1_000
 
 
 def test_a_result_computed_on_an_old_head_is_not_kept(log, monkeypatch):

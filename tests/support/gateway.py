@@ -145,6 +145,9 @@ class Running:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+            self._reader.join(STOP_SECONDS)
+            assert self.process.stderr is not None
+            self.process.stderr.close()
             raise AssertionError("the process did not end:\n" + "\n".join(self.lines)) from None
         self._reader.join(STOP_SECONDS)
         assert self.process.stderr is not None

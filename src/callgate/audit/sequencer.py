@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 0.5
 BATCH: Final = 4096
 PASSES: Final = 100_000
+# So often somebody else may be ahead of us. Where a store was replaced under us, one connection has the old file and
+# another the new one: that never ends by itself.
+IDLE_PASSES: Final = 200
 ARCHIVE_MS: Final = 60_000
 LOUD_SECONDS: Final = 60.0
 
@@ -66,11 +69,12 @@ class Sequencer:
 
     def catch_up(self, *, archive: bool = False) -> int:
         """Integrate everything there is; archive the checkpoint if asked. How many records were added."""
-        added = 0
+        added = idle = 0
         for _ in range(PASSES):
             step = self.run_once()
             added += step.added
-            if not step.more:
+            idle = 0 if step.added else idle + 1
+            if not step.more or idle == IDLE_PASSES:
                 break
             if not step.added:
                 # Someone else is at it.
