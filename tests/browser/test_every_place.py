@@ -3,6 +3,7 @@ scripts, in both schemes, on a desk and on a phone.
 """
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,33 @@ import pytest_asyncio
 import callgate.console
 from callgate.console.cards import key_of
 from support.agent_sessions import HANDLE, KEY
-from support.axe import serious
 from support.browser import PATIENCE_MS
 from support.console import whole_console
+from support.node import install, present
 from support.reviewing import FILES_ID
 from support.table import rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+AXE = "4.14.0"
+VIOLATIONS = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
+  .map(({ id, impact, nodes }) => ({ id, impact, where: nodes.slice(0, 3).map(({ html }) => html.slice(0, 160)) }))"""
+
+
+@cache
+def axe():
+    """The library's own text, installed once like the other tools of npm."""
+    prefix = install(f"axe-{AXE}", [f"axe-core@{AXE}"])
+    return present(prefix, Path("axe-core") / "axe.min.js").read_text(encoding="utf-8")
+
+
+async def serious(page):
+    """What is serious or critical; the page's context has to be one that bypasses the content security policy."""
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(axe())
+    found = await page.evaluate(VIOLATIONS)
+    return [one for one in found if one["impact"] in ("serious", "critical")]
+
 
 BASE = Path(callgate.console.__file__).parent / "templates" / "base.html"
 PLACES = re.findall(r'\("\w+", "(/[a-z]*)", "', BASE.read_text(encoding="utf-8"))

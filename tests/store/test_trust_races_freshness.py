@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.tainting import Gateway
+from store.tainting import Gateway
 
 
 @pytest.fixture

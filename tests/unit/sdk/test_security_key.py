@@ -24,8 +24,8 @@ from webauthn.helpers.structs import (
 from callgate.errors import ConfigError
 from callgate.sdk.authenticators import Cancelled, CreationPrompt, NoPasskey, Prompt, TimedOut
 from callgate.sdk.authenticators.security_key import SecurityKey, creation_options, origin_for, request_options
-from support.ctap import VirtualKey
 from support.table import rows
+from unit.sdk.ctap import VirtualKey
 
 VERIFIED = UserVerificationRequirement.REQUIRED
 
