@@ -42,7 +42,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 20
 test: $(STAMP) browser ## everything that a change needs: unit to wire, attacks, both stores, a browser, conformance
 	$(PYTEST) -m "not verify"
 
-verify: $(STAMP) browser ## the long rest: kills, floods, every width and theme, fuzzing, soak
+verify: $(STAMP) browser ## the long rest: kills, floods, every way, width and theme, pages and examples, fuzzing, soak
 	$(PYTEST) -m verify
 
 lint: $(STAMP) ## ruff, mypy --strict, the import rule of the rooms

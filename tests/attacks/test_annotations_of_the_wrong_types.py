@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from callgate.trust.labels import Labels, ServerWords
 from callgate.trust.model import SessionLabel
 from callgate.trust.propagation import honour, outgoing
@@ -152,6 +154,7 @@ def test_a_request_with_labels_of_wrong_types_never_clears_a_session(value):
 SMALL = [value for value in WRONG if value is not None and len(repr(value)) < 1000 and value not in (10**400, "\ud800")]
 
 
+@pytest.mark.verify
 @rows("server", ["believed", "other"])
 @rows("era", ERAS)
 def test_over_the_wire_nothing_breaks_and_nothing_gets_better(trusting, server, era):

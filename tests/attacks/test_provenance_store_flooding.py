@@ -107,6 +107,7 @@ def test_after_much_was_forgotten_a_link_in_a_text_is_anybodys():
 TRUSTED = reading("list_files", "system")
 
 
+@pytest.mark.verify
 @rows(
     ("structured", "text"),
     [

@@ -11,7 +11,7 @@ from callgate.demo.bank import Bank
 from support.browser import PATIENCE_MS, add_authenticator
 from support.demo import LAST_LINE, config_in, demo_on_a_terminal, fact
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("demo")]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("demo"), pytest.mark.verify]
 
 TOOLS = ("list_files", "read_file", "list_mail", "read_mail", "search_mail", "show_account", "transfer")
 SECONDS = 60.0

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "wrap"
 REQUESTS = [
     {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}},
@@ -32,6 +34,7 @@ def callgate(env, *words):
     return done.stdout
 
 
+@pytest.mark.verify
 def test_after_a_review_the_client_has_the_same_and_the_call_is_on_record(tmp_path):
     env = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

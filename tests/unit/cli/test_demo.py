@@ -277,6 +277,7 @@ def test_what_the_person_approves_is_done_even_if_it_is_theft_and_by_command_as_
 # -- its surroundings ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.verify
 def test_a_port_in_use_is_no_obstacle_and_settings_of_ones_own_are_left_alone(tmp_path):
     """Its output is a file: no link is left in it that lets somebody in."""
     own = tmp_path / "own.db"
