@@ -27,7 +27,7 @@ from typing import Any, Final
 
 CALLGATE: Final = str(Path(sys.executable).with_name("callgate"))
 _MOST_BYTES: Final = 200_000
-# What the packages below load only when it is asked for.
+# Loaded beside all modules of callgate: what these import only when they first need it.
 _LOADED: Final = (
     "alembic.config",
     "google.protobuf.text_format",
@@ -54,6 +54,7 @@ class Forked(subprocess.Popen[Any]):
             "argv": given if given[0] == CALLGATE else given[1:],
             "cwd": os.fspath(cwd or Path.cwd()),
             "env": dict(os.environ if env is None else env),
+            # start_new_session
             "session": bool(more[20]),
         }
         ends = [own if own != -1 else number for number, own in enumerate((pipes[0], pipes[3], pipes[5]))]

@@ -87,13 +87,9 @@ class _Axis:
 
 
 def _is_way(given: Any) -> bool:
-    return (
-        all(map(_is_way, given))
-        if isinstance(given, tuple) and given
-        else given in _WAYS
-        if isinstance(given, str)
-        else False
-    )
+    if isinstance(given, tuple):
+        return bool(given) and all(map(_is_way, given))
+    return isinstance(given, str) and given in _WAYS
 
 
 def _is_param(given: Any) -> bool:
@@ -126,8 +122,7 @@ def _table(test: Callable[..., Any], axes: list[_Axis], marks: list[Any]) -> Any
     signature = inspect.signature(test)
     fixtures = [one for name, one in signature.parameters.items() if name not in taken]
 
-    ways = [axis for axis in axes if axis.of_ways]
-    if ways:
+    if any(axis.of_ways for axis in axes):
         fixtures.append(inspect.Parameter("which_ways", inspect.Parameter.KEYWORD_ONLY))
         marks = [*marks, _ONE.mark]
 
@@ -137,7 +132,7 @@ def _table(test: Callable[..., Any], axes: list[_Axis], marks: list[Any]) -> Any
         taken: list[Sequence[int]] = []
         for axis in axes:
             count = len(axis.rows)
-            taken.append([turn % count] if one and axis in ways else range(count))
+            taken.append([turn % count] if one and axis.of_ways else range(count))
             turn //= count
         for at, chosen in enumerate(itertools.product(*taken)):
             values = _fresh(given, at)

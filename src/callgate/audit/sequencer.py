@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 0.5
 BATCH: Final = 4096
 PASSES: Final = 100_000
-# So often somebody else may be ahead of us. Where a store was replaced under us, one connection has the old file and
-# another the new one: that never ends by itself.
+# Passes in a row that add nothing, because another gateway adds the records. More than this is no race: where the file
+# of a store was replaced, one connection reads the old file and another the new one, and no pass ever adds anything.
 IDLE_PASSES: Final = 200
 ARCHIVE_MS: Final = 60_000
 LOUD_SECONDS: Final = 60.0
