@@ -30,8 +30,17 @@ def upstream():
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory, upstream):
-    limits = {"message_bytes": LIMIT, "body_seconds": 0.6, "header_seconds": 0.6, "connections": 1000}
-    with serving(tmp_path_factory.mktemp("gateway"), {"one": {"url": upstream.url}}, limits=limits) as running:
+    with serving(
+        tmp_path_factory.mktemp("gateway"), {"one": {"url": upstream.url}}, limits={"message_bytes": LIMIT}
+    ) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory, upstream):
+    """It gives a sender less than a second."""
+    limits = {"body_seconds": 0.6, "header_seconds": 0.6, "connections": 1000}
+    with serving(tmp_path_factory.mktemp("hasty"), {"one": {"url": upstream.url}}, limits=limits) as running:
         yield running
 
 
@@ -98,46 +107,46 @@ def drip_until_closed(connection, data):
     return False
 
 
-def test_a_slow_body_gets_408(gateway, upstream):
-    with connect(gateway.port) as connection:
+def test_a_slow_body_gets_408(hasty, upstream):
+    with connect(hasty.port) as connection:
         connection.sendall(head(1000))
         assert status_of(drip(connection, b" ")) == 408
-    assert_works(gateway.port)
+    assert_works(hasty.port)
 
 
-def test_a_slow_body_cannot_hold_its_connection_after_the_408(gateway):
-    with connect(gateway.port) as connection:
+def test_a_slow_body_cannot_hold_its_connection_after_the_408(hasty):
+    with connect(hasty.port) as connection:
         connection.sendall(head(1000))
         assert status_of(drip(connection, b" ")) == 408
         assert drip_until_closed(connection, b" ")
 
 
-def test_a_refused_request_cannot_hold_its_connection_with_its_body(gateway):
+def test_a_refused_request_cannot_hold_its_connection_with_its_body(hasty):
     """Refused by its head alone, it must not go on sending for ever."""
-    with connect(gateway.port) as connection:
+    with connect(hasty.port) as connection:
         connection.sendall(head(10_000_000, path="/servers/nobody/mcp"))
         assert status_of(connection.recv(65536)) == 404
         assert drip_until_closed(connection, b"x")
 
 
-def test_empty_lines_after_an_answer_cannot_hold_the_connection(gateway):
+def test_empty_lines_after_an_answer_cannot_hold_the_connection(hasty):
     body = call_message("good")
-    with connect(gateway.port) as connection:
+    with connect(hasty.port) as connection:
         connection.sendall(head(len(body)) + body)
         assert status_of(connection.recv(65536)) == 200
         assert drip_until_closed(connection, b"\r\n")
 
 
-def test_a_slow_head_gets_408_and_is_closed(gateway):
-    with connect(gateway.port) as connection:
+def test_a_slow_head_gets_408_and_is_closed(hasty):
+    with connect(hasty.port) as connection:
         connection.sendall(b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\nx: ")
         assert status_of(drip(connection, b"a")) == 408
         assert drip_until_closed(connection, b"a")
-    assert_works(gateway.port)
+    assert_works(hasty.port)
 
 
-def test_a_connection_that_says_nothing_is_closed(gateway):
-    with connect(gateway.port) as connection:
+def test_a_connection_that_says_nothing_is_closed(hasty):
+    with connect(hasty.port) as connection:
         assert status_of(read_all(connection)) == 408
 
 
@@ -168,14 +177,14 @@ def test_trailers_without_end_are_refused(gateway, upstream):
     assert_works(gateway.port)
 
 
-def test_slowloris_leaves_honest_calls_alone(gateway):
+def test_slowloris_leaves_honest_calls_alone(hasty):
     """Two hundred connections that never finish a head; honest calls work meanwhile, and all of them are closed."""
-    slow = [connect(gateway.port) for _ in range(200)]
+    slow = [connect(hasty.port) for _ in range(200)]
     for number, connection in enumerate(slow):
         connection.sendall(b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\nx: " if number % 2 else head(500) + b"{")
     for _ in range(5):
-        assert_works(gateway.port)
+        assert_works(hasty.port)
     for connection in slow:
         assert status_of(connection.recv(65536)) == 408
         connection.close()
-    assert_works(gateway.port)
+    assert_works(hasty.port)

@@ -20,6 +20,7 @@ from callgate.sdk import Done as Called
 from callgate.store import SqlShelf, Store
 from support.ceremony import Person, read_records
 from support.enrolling import enrol, service
+from support.gateway import review_ahead
 from support.nursery import CALLGATE, Forked
 from support.sep_server import SepServer, serving, stdio_argv
 from support.table import rows
@@ -73,14 +74,14 @@ def test_the_whole_result_as_json(run, records):
 
 @pytest.fixture
 def configure(records, tmp_path):
-    """A callgate.toml with the server `files`, and more."""
+    """A callgate.toml with the server `files`, whose tools are approved, and more."""
 
-    def configure(more="", pinning="off"):
-        argv = json.dumps(stdio_argv(records))
-        (tmp_path / "callgate.toml").write_text(
-            f'[store]\nurl = "sqlite:///gate.db"\n[pinning]\nmode = "{pinning}"\n'
-            f"[servers.files]\ncommand = {argv}\n{more}"
-        )
+    def configure(more="", reviewed=True, reached=""):
+        reached = reached or f"command = {json.dumps(stdio_argv(records))}"
+        config = tmp_path / "callgate.toml"
+        config.write_text(f'[store]\nurl = "sqlite:///gate.db"\n[servers.files]\n{reached}\n{more}')
+        if reviewed:
+            review_ahead(config, {"files": SepServer().tools})
 
     return configure
 
@@ -100,20 +101,17 @@ def test_a_configured_server_is_called_by_its_name_through_the_gate(run, configu
     assert (decided["server"], decided["tool"], decided["verdict"]) == ("files", "read_resource", "allow")
 
 
-async def test_a_configured_server_that_is_reached_over_http_is_called_through_the_gate_too(run, tmp_path):
+async def test_a_configured_server_that_is_reached_over_http_is_called_through_the_gate_too(run, configure):
     server = SepServer()
     async with serving(server) as url:
-        (tmp_path / "callgate.toml").write_text(
-            f'[store]\nurl = "sqlite:///gate.db"\n[pinning]\nmode = "off"\n[servers.files]\nurl = "{url}"\n'
-            "headers = { Authorization = 'Bearer hunter2' }\n"
-        )
+        configure(reached=f"url = '{url}'\nheaders = {{ Authorization = 'Bearer hunter2' }}")
         done = await asyncio.to_thread(run, "files", "read_resource", "resourceId=x")
     assert (done.code, done.out) == (0, "read_resource done\n")
     assert [decided["verdict"] for decided in decisions(run)] == ["allow"]
 
 
 def test_a_tool_that_nobody_reviewed_is_not_called_and_the_command_that_is_named_approves_it(run, configure, records):
-    configure(pinning="enforce")
+    configure(reviewed=False)
     done = run("files", "read_resource", "resourceId=x", "-c", "callgate.toml")
     assert done.code == 1
     assert "read_resource was not called" in done.err
