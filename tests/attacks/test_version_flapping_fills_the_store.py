@@ -77,7 +77,7 @@ async def test_what_was_approved_and_what_is_connected_outlives_them(shelf):
     few = replace(SMALL, tools=3)
     approved = await meet(shelf, 0, few)
     pins = Pins(shelf, lambda: [KEY], clock=lambda: AT / 1000)
-    view = await pins.tool(approved, "t1")
+    view = await pins.find(approved, "t1")
     await pins.decide([Choice("approve", approved, "t1", view.approval_hash, override=True)], by="ann")
     here = await meet(shelf, 1, few)
     await shelf.connect(Connected("evil", "", here, "gateway", AT + 3_600_000), AT, 20)
@@ -85,7 +85,7 @@ async def test_what_was_approved_and_what_is_connected_outlives_them(shelf):
         await meet(shelf, version, few)
     assert {approved, here} <= {seen.server_id for seen in await shelf.servers()}
     assert len(await shelf.tools(here)) == 3
-    assert (await pins.tool(approved, "t1")).state == "approved"
+    assert (await pins.find(approved, "t1")).state == "approved"
     again = Pins(shelf, lambda: [KEY], clock=lambda: AT / 1000)
     assert [pin.raw.decode() for pin in await again.history(approved, "t1")] == [view.raw]
 

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from functools import cache
 
 import msgspec
 import typer.main
@@ -27,6 +28,7 @@ def text_of(page):
     return (ROOT / page).read_text(encoding="utf-8")
 
 
+@cache
 def verbs():
     """Every command as its words."""
     top = typer.main.get_command(build([]))

@@ -32,6 +32,7 @@ from support.offices import (
 from support.postgres import database
 from support.raw import ask
 from support.registry import requirement
+from support.sessions import until
 from support.table import rows
 
 URL = "https://shop.example/a/secret/path"
@@ -234,6 +235,8 @@ def test_an_operator_takes_the_labels_off_and_that_is_on_record(site):
     site.run("session", "declassify", key, "--yes", status=2)
     send(agent, "mail")
     assert labels(site, "mail")["openWorldHint"] is True
+    # A step that teaches a session nothing is written after its answer; behind the decision it would count again.
+    until(lambda: len(json.loads(site.run("session", "show", key, "--json"))["steps"]) == 3)
     site.run("session", "declassify", key, "--note", "read it all, harmless", "--yes")
     (act,) = [one for one in site.noted("trust.declassify") if one["detail"]["session"] == key]
     assert act["detail"]["note"] == "read it all, harmless"

@@ -181,7 +181,7 @@ def find_tool(opened: Opened, server: str, tool: str) -> ToolView:
             f"{shown(seen.name)} was never seen to list a tool {plain(tool, _LONG)!r}",
             advice=f"{advice} `{opened.command('tools', 'list', '--server', server)}` shows all of them.",
         )
-    return opened.wait(opened.pins.tool(seen.server_id, tool))
+    return opened.wait(opened.pins.find(seen.server_id, tool))
 
 
 def shown(text: str) -> str:

@@ -82,8 +82,8 @@ def _views(opened: Opened, server: str | None) -> list[ToolView]:
     found = [view for one in review.servers for view in one.tools if one.seen.server_id == wanted]
     if found:
         return found
-    names = [one.tool for one in opened.wait(opened.shelf.tools(wanted))]
-    return [opened.wait(opened.pins.tool(wanted, name)) for name in names]
+    names = {one.tool for one in opened.wait(opened.shelf.tools(wanted))}
+    return opened.wait(opened.pins.tools(wanted, names))
 
 
 def _fits(view: ToolView, state: Shown) -> bool:

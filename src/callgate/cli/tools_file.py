@@ -107,12 +107,19 @@ def _views(opened: Opened, path: Path, entries: list[dict[str, str]]) -> list[To
     views: list[ToolView] = []
     missing: list[str] = []
     changed: list[tuple[dict[str, str], ToolView]] = []
-    met = {(one.server_id, one.tool) for one in opened.wait(opened.shelf.tools())}
+    named: dict[str, set[str]] = {}
     for entry in entries:
-        if (entry["server_id"], entry["tool"]) not in met:
+        named.setdefault(entry["server_id"], set()).add(entry["tool"])
+    found = {
+        (view.server_id, view.tool): view
+        for server_id, names in named.items()
+        for view in opened.wait(opened.pins.tools(server_id, names))
+    }
+    for entry in entries:
+        view = found.get((entry["server_id"], entry["tool"]))
+        if view is None:
             missing.append(f"{shown(entry['tool'])} on {shown(entry['server_id'])}")
             continue
-        view = opened.wait(opened.pins.tool(entry["server_id"], entry["tool"]))
         views.append(view)
         if view.approval_hash != entry["approval_hash"] or not _same_entry(entry, view):
             changed.append((entry, view))

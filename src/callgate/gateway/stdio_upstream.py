@@ -282,14 +282,15 @@ class StdioUpstream:
                 ending = self._retire(link)
                 if self._processes > self._limits.processes:
                     await asyncio.shield(ending)
-            self._shared = Link(
-                await self._start(),
-                shared=True,
-                unclaimed=lambda _line: None,
-                ended=partial(self._renewed, self.name),
-                hear=self._hear,
-            )
-            return self._shared
+            new = Link(await self._start(), shared=True, unclaimed=lambda _line: None, ended=self._ended, hear=self._hear)
+            self._shared = new
+            self._renewed(self.name)
+            return new
+
+    def _ended(self) -> None:
+        """Once only: the end of a process that was replaced says nothing of the one in its place."""
+        if self._shared is not None and not self._shared.alive:
+            self._renewed(self.name)
 
     def _keep_sweeping(self) -> None:
         if self._sweeper is None or self._sweeper.done():

@@ -206,15 +206,25 @@ class Pins:
             raise Refused(
                 Reason.TOOL_UNKNOWN, f"no server {server!r} was met", advice="`callgate tools servers` lists them."
             )
-        sitting, present = await self._sit({chosen.server_id}, tampered=True)
-        one = next(one for one in present if one.seen.server_id == chosen.server_id)
-        seen = next((seen for seen in one.tools if seen.tool == tool), None)
-        if seen is None:
+        found = await self.tools(chosen.server_id, [tool])
+        if not found:
             raise Refused(Reason.TOOL_UNKNOWN, f"{chosen.name!r} was never seen to list a tool {tool!r}")
-        return await asyncio.to_thread(sitting.tool, one, seen)
+        return found[0]
 
-    async def tool(self, server: str, tool: str) -> ToolView:
-        return await self.find(server, tool)
+    async def tools(self, server_id: str, names: Collection[str]) -> list[ToolView]:
+        """Those tools of a server that were met, by its identity."""
+        sitting, present = await self._sit({server_id}, tampered=True)
+
+        def look() -> list[ToolView]:
+            return [
+                sitting.tool(one, seen)
+                for one in present
+                if one.seen.server_id == server_id
+                for seen in one.tools
+                if seen.tool in names
+            ]
+
+        return await asyncio.to_thread(look)
 
     async def history(self, server_id: str, tool: str) -> list[Pin]:
         """Every decision on a tool, the oldest first."""
