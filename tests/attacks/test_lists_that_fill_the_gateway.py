@@ -23,6 +23,7 @@ def memory(pid):
     return int(found[1]) // 1024
 
 
+@pytest.mark.verify
 def test_two_million_entries_are_not_read(tmp_path):
     fill(tmp_path, Way("serve", "legacy", "web"), "0," * 2_000_000 + "0")
 

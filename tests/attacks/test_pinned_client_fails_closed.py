@@ -16,7 +16,6 @@ from support.pinned_clients import (
     call,
     command,
     execute,
-    few_roads,
     names,
     pinning,
     reason,
@@ -79,6 +78,14 @@ TAMPERING = [
 ]
 
 
+over_http_first, over_a_pipe_first = (
+    pytest.mark.parametrize(
+        "road", [first, pytest.param(then, marks=pytest.mark.verify)], ids=["-".join(first), "-".join(then)]
+    )
+    for first, then in (FEW, FEW[::-1])
+)
+
+
 @pytest.fixture
 def server(tmp_path, road):
     with shifty(tmp_path, road.kind) as made:
@@ -104,7 +111,7 @@ async def decided(tmp_path, road, server):
 
 
 @requirement("TP-060")
-@few_roads
+@over_http_first
 @rows("tamper", TAMPERING)
 async def test_no_tool_is_called_under_a_file_that_was_tampered_with(tmp_path, road, server, decided, tamper):
     pins = decided(tmp_path)
@@ -123,7 +130,7 @@ async def test_no_tool_is_called_under_a_file_that_was_tampered_with(tmp_path, r
     assert server.called == ["read"]
 
 
-@few_roads
+@over_a_pipe_first
 async def test_an_approval_that_is_forged_under_an_open_client_opens_nothing(tmp_path, road, server, decided):
     pins = decided(tmp_path)
     async with pinning(server, road.mode, pins) as client:
@@ -135,7 +142,7 @@ async def test_an_approval_that_is_forged_under_an_open_client_opens_nothing(tmp
     assert server.called == ["read", "read"]
 
 
-@few_roads
+@over_http_first
 @rows(("table", "wanted"), [("pin", "store_unavailable"), ("audit_record", "audit_unavailable")], ids=["pins", "log"])
 async def test_a_file_that_cannot_be_read_or_written_lets_nothing_through(
     tmp_path, road, server, decided, table, wanted
@@ -150,7 +157,7 @@ async def test_a_file_that_cannot_be_read_or_written_lets_nothing_through(
     assert server.called[before:] == ["read"]
 
 
-@few_roads
+@over_a_pipe_first
 async def test_a_file_that_is_no_store_opens_no_client(tmp_path, road, server):
     pins = tmp_path / "pins.db"
     pins.write_bytes(b"not a database, but long enough to look at" * 100)
@@ -160,7 +167,7 @@ async def test_a_file_that_is_no_store_opens_no_client(tmp_path, road, server):
     assert server.received("tools/list") == []
 
 
-@few_roads
+@over_http_first
 async def test_the_kill_switch_of_the_file_holds(tmp_path, road, server, decided):
     pins = decided(tmp_path)
     command(pins, "block-all", "on")
@@ -187,7 +194,7 @@ LISTS = {
 }
 
 
-@pytest.mark.parametrize("road", [FEW[1], pytest.param(FEW[0], marks=pytest.mark.verify)], ids=["stdio", "http"])
+@over_a_pipe_first
 @rows("state", LISTS)
 async def test_a_list_that_nobody_can_rely_on_opens_nothing(tmp_path, road, server, decided, state):
     pins = decided(tmp_path)

@@ -144,6 +144,7 @@ def test_results_that_cannot_be_kept_whole_do_not_fill_the_process():
     assert len(talk.memory.strange) < 15_000
 
 
+@pytest.mark.verify
 def test_the_same_long_text_over_and_over_does_not_fill_the_process():
     """Each time it brings nothing new, so nothing is ever full. Who asks where a word came from reads all that is kept
     of it, for every value of a call."""

@@ -44,6 +44,7 @@ async def enrol(page, link):
     await page.wait_for_url(re.compile(r"/$"))
 
 
+@pytest.mark.verify
 async def test_a_newcomer_plays_the_story_in_the_console(page, tmp_path):
     with demo_on_a_terminal(env={"TMPDIR": str(tmp_path)}) as seen:
         console = fact(await told(seen, "or press r here"), "console")

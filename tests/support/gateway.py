@@ -25,6 +25,9 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from callgate.cli import run
+from callgate.cli.common import operator
+from callgate.cli.pinned import changing
+from callgate.cli.tools_deciding import approval
 from callgate.config import load
 from callgate.gateway.places import places
 from callgate.keyring import CHECKPOINT, SEAL, Keyring
@@ -232,19 +235,30 @@ def list_tools(url: str) -> list[str]:
 
 
 def approve_listed(config: Path) -> None:
-    """Approve what was listed on this configuration, one by one and all servers together, once it is on record."""
-    deadline = time.monotonic() + START_SECONDS
-    while not (met := json.loads(command(config, "tools", "list", "--json"))):
-        assert time.monotonic() < deadline, "no list of tools was ever on record"
-        time.sleep(0.02)
-    listed = [one for one in met if one["state"] not in ("gone", "approved")]
-    if listed:
-        file = config.with_name("reviewed.json")
-        file.write_text(json.dumps(listed), encoding="utf-8")
-        command(config, "tools", "approve", "--from", str(file))
-    for one in json.loads(command(config, "review", "--json", status=None))["sets"]:
-        group = ["--group", one["group"]] if one["group"] else []
-        command(config, "tools", "together", *group, "--version", one["version"])
+    """Approve what was listed on this configuration, one by one and all servers together, once it is on record.
+
+    That is what `callgate review` stores when a person has said yes to everything.
+    """
+
+    def decide() -> None:
+        deadline = time.monotonic() + START_SECONDS
+        with changing(config, None) as opened:
+            pins, wait = opened.pins, opened.wait
+            found = wait(pins.review())
+            while not any(one.tools for one in found.servers):
+                assert time.monotonic() < deadline, "no list of tools was ever on record"
+                time.sleep(0.02)
+                found = wait(pins.review())
+            tools = [tool for one in found.servers for tool in one.tools if tool.state not in ("gone", "approved")]
+            if tools:
+                choices = [approval(tool, note="", override=False) for tool in tools]
+                servers = [one.seen.server_id for one in found.servers]
+                wait(pins.decide(choices, by=operator(), together=servers))
+                found = wait(pins.review())
+            for one in found.sets:
+                wait(pins.review_set(one.group, one.version, by=operator()))
+
+    in_thread(decide)
 
 
 def review_ahead(config: Path, listed: Mapping[str, Sequence[Table]], *, reported: str = "") -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import pytest
 from mcp import Client, StdioServerParameters
 from sqlalchemy import select
 
@@ -36,10 +35,8 @@ class Road(NamedTuple):
 
 
 ROADS: Final = [Road(kind, mode) for kind in ("http", "stdio") for mode in ("legacy", "auto")]
-every_road: Final = pytest.mark.parametrize("road", ROADS, ids=["-".join(road) for road in ROADS])
 # Each kind and each era once.
 FEW: Final = [Road("http", "auto"), Road("stdio", "legacy")]
-few_roads: Final = pytest.mark.parametrize("road", FEW, ids=["-".join(road) for road in FEW])
 
 # The list is read before each call.
 ALWAYS: Final = Settings(recheck_seconds=0)

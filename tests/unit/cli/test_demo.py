@@ -172,7 +172,8 @@ def test_asked_to_stop_while_it_starts_it_leaves_nothing(tmp_path, scratch, when
         assert demo.complained == ""
 
 
-@pytest.mark.parametrize("step", [1, pytest.param(4, marks=pytest.mark.verify)])
+@pytest.mark.verify
+@pytest.mark.parametrize("step", [1, 4])
 def test_stopped_in_the_middle_it_has_not_told_everything(tmp_path, scratch, step):
     with running_demo(tmp_path, "--auto", env={"TMPDIR": str(scratch)}) as demo:
         demo.wait_for(STEPS[step])
