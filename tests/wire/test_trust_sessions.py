@@ -349,16 +349,23 @@ def test_labels_and_what_was_read_survive_the_gateway(tmp_path, end):
             again.stop()
 
 
+@rows("era", ERAS)
+def test_after_a_restart_the_servers_are_known_by_the_names_that_they_gave(tmp_path, era):
+    """They say them only in the handshake, which a modern client does not have."""
+    with trust_site(tmp_path, {"mail": SERVERS["mail"]}, approval={"park_seconds": 0}) as site:
+        site.gateway.stop()
+        again = Gateway(site.gateway.config)
+        try:
+            send(Agent(again, era, fresh()), "mail")
+        finally:
+            again.stop()
+
+
 @requirement("TA-002", "TA-040")
 def test_a_client_that_goes_on_as_before_with_another_gateway_is_not_taken_for_a_clean_one(tmp_path):
     """Its connection outlives the gateway that it told its name; which session it is in cannot be known any more."""
     servers = {"web": SERVERS["web"], "mail": SERVERS["mail"] | {"http": True}}
-    with trust_site(
-        tmp_path,
-        servers,
-        off={"pinning": "it refuses a connection that outlived its gateway before trust is asked"},
-        approval={"park_seconds": 0},
-    ) as site:
+    with trust_site(tmp_path, servers, approval={"park_seconds": 0}) as site:
         agent = site.agent()
         agent.headers("mail")
         agent.call("web", "fetch", url=URL)

@@ -301,6 +301,9 @@ class Runtime:
                 upstreams[name] = kept
                 continue
             upstreams[name] = self._upstream(config, name)
+            if old is None:
+                # At the start there is nothing of another server: what is known was read from the store.
+                continue
             if self.office is not None:
                 self.office.forget(name)
             if self.pinning is not None:
