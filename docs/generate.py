@@ -127,7 +127,7 @@ Each value in `provenance.critical` and `provenance.values` has a `path`, a `kin
 
 | found | |
 |---|---|
-| `endorsed` | a person approved this value in this session |
+| `endorsed` | a person approved this value in this session, for this argument of this tool |
 | `prompt` | in the user's own words |
 | `clean` | among what was sent before anything untrusted had been read |
 | `trusted` | in a result whose source is trusted |

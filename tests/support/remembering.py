@@ -13,6 +13,7 @@ WORDS = frozenset
 def label(tool: str, source: str = "untrustedPublic", **more: Any) -> ToolLabel:
     """A tool that sends something to others, unless told otherwise; what it returns comes from `source`."""
     given: dict[str, Any] = {
+        "server": "office",
         "destinations": WORDS({"public"}),
         "outcomes": WORDS({"irreversible"}),
         "accepts": WORDS({"none"}),
@@ -20,7 +21,7 @@ def label(tool: str, source: str = "untrustedPublic", **more: Any) -> ToolLabel:
         "critical_declared": True,
         **more,
     }
-    return ToolLabel(server="office", tool=tool, sources=WORDS({source}), **given)
+    return ToolLabel(tool=tool, sources=WORDS({source}), **given)
 
 
 def reading(tool: str, source: str, **more: Any) -> ToolLabel:

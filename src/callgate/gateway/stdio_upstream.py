@@ -282,10 +282,10 @@ class StdioUpstream:
                 ending = self._retire(link)
                 if self._processes > self._limits.processes:
                     await asyncio.shield(ending)
-            new = Link(await self._start(), shared=True, unclaimed=lambda _line: None, ended=self._ended, hear=self._hear)
-            self._shared = new
+            process = await self._start()
+            self._shared = Link(process, shared=True, unclaimed=lambda _line: None, ended=self._ended, hear=self._hear)
             self._renewed(self.name)
-            return new
+            return self._shared
 
     def _ended(self) -> None:
         """Once only: the end of a process that was replaced says nothing of the one in its place."""

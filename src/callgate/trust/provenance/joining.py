@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from callgate.trust.provenance import normalise
-from callgate.trust.provenance.names import host, named, strangers
+from callgate.trust.provenance.names import Role, host, named, strangers
 
 if TYPE_CHECKING:
     from callgate.trust.provenance.memory import Memory
@@ -34,9 +34,9 @@ class Budget:
         self.steps -= steps
         return self.steps >= 0
 
-    def strangers(self, memory: Memory, text: str, *, critical: bool) -> list[str]:
+    def strangers(self, memory: Memory, text: str, role: Role, *, critical: bool) -> list[str]:
         """The names in a text that are a stranger's."""
-        found, looked = strangers(memory, text, critical=critical, most=self.names)
+        found, looked = strangers(memory, text, critical=critical, most=self.names, role=role)
         self.names -= looked
         return found
 

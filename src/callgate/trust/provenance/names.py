@@ -5,18 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import unquote
 
 from callgate.trust.provenance import normalise
 from callgate.trust.provenance.fingerprints import CACHED_LENGTH
 
 if TYPE_CHECKING:
+    from callgate.trust.model import ToolLabel
     from callgate.trust.provenance.memory import Memory
+
+# Server, tool, and the path of an argument without the places in its lists.
+Role: TypeAlias = tuple[str, str, str]
 
 # Where a host without a scheme may be: few words have a full stop before a letter.
 _DOTTED: Final = re.compile(r"\.[^\W\d_][^\W_]")
 _BLANK: Final = re.compile(r"\s")
+_INDEX: Final = re.compile(r"\[\d+\]")
 _BARE_HOST: Final = re.compile(
     r"(?<![\w@.:/%-])(?:[^\W_](?:[\w-]{0,62}[^\W_])?+\.)+([^\W\d_]{2,24})(?![\w@-])(?::\d+)?(/[^\s<>\"'`()\[\]{}|\\^]*)?"
 )
@@ -194,17 +199,19 @@ def listed(text: str) -> list[str]:
     return parts[:_MOST] if len(parts) > 1 and all(len(part.split()) <= _LISTED_WORDS for part in parts) else []
 
 
-def strangers(memory: Memory, text: str, *, critical: bool, most: int = _MOST) -> tuple[list[str], int]:
-    """What in a text only a stranger's texts had, each on its own, save what a person endorsed; and how many were
-    looked at. Of what decides whom a call affects, every name of a list counts. After `most`, the next one may be
-    anybody's."""
+def strangers(
+    memory: Memory, text: str, *, critical: bool, most: int = _MOST, role: Role | None = None
+) -> tuple[list[str], int]:
+    """What in a text only a stranger's texts had, each on its own, save what a person endorsed in this role; and how
+    many were looked at. Of what decides whom a call affects, every name of a list counts. After `most`, the next one
+    may be anybody's."""
     found = named(text)
     if critical and (more := listed(text)):
         found = tuple(dict.fromkeys((*found, *more)))
     if not found:
         return [], 0
     looked = found[: max(most, 0)]
-    strange = [name for name in looked if is_strangers(memory, name) and not _endorsed(memory, name)]
+    strange = [name for name in looked if is_strangers(memory, name) and not _endorsed(memory, name, role)]
     return [*strange, *found[len(looked) : len(looked) + 1]], len(looked)
 
 
@@ -218,8 +225,18 @@ def _known_names(text: str) -> tuple[str, ...]:
     return tuple(names(text))
 
 
-def _endorsed(memory: Memory, name: str) -> bool:
-    return bool(memory.endorsed) and memory.fingerprints.named("link", normalise.fold(name)) in memory.endorsed
+def role_of(label: ToolLabel, path: str) -> Role:
+    """What a person who approves a call endorses a value for: this argument of this tool, and nothing else."""
+    return label.server, label.tool, _INDEX.sub("[]", path)
+
+
+def link_mark(memory: Memory, name: str, role: Role) -> str:
+    """The digest that an endorsement of a link or address within a text has."""
+    return memory.fingerprints.named("link", *role, normalise.fold(name))
+
+
+def _endorsed(memory: Memory, name: str, role: Role | None) -> bool:
+    return role is not None and bool(memory.endorsed) and link_mark(memory, name, role) in memory.endorsed
 
 
 def is_strangers(memory: Memory, name: str) -> bool:

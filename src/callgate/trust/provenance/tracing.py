@@ -13,7 +13,7 @@ from callgate.trust.provenance import normalise, packing
 from callgate.trust.provenance.harvest import NESTED, keys, leaves
 from callgate.trust.provenance.joining import Budget
 from callgate.trust.provenance.memory import Memory
-from callgate.trust.provenance.names import is_account, strangers
+from callgate.trust.provenance.names import Role, is_account, link_mark, role_of, strangers
 from callgate.trust.provenance.values import TEXT_CHARS, Value, shown
 from callgate.trust.provenance.zones import SPAN
 
@@ -58,7 +58,7 @@ def trace(
         if doubtful and traced.found not in OWN_WORDS and traced.kind not in ("time", "quantity"):
             traced = _looked_into(memory, label, traced, text, budget)
             if not traced.critical:
-                links += _foreign(memory, path, text, budget)
+                links += _foreign(memory, role_of(label, path), path, text, budget)
                 if cut:
                     # What comes after is not looked at, so it may be anything.
                     links.append(Traced(path, "link", "untrusted", False, "a longer text than is traced"))  # noqa: FBT003
@@ -87,16 +87,16 @@ def _looked_into(memory: Memory, label: ToolLabel, traced: Traced, text: str, bu
         return replace(traced, critical=True, steps=memory.strange.steps(memory.pieces(text)))
     if not traced.critical:
         return traced
-    found = budget.strangers(memory, text, critical=True)
+    found = budget.strangers(memory, text, role_of(label, traced.path), critical=True)
     if not found:
         return traced
     steps = memory.strange.steps(memory.pieces(found[0]))
     return replace(traced, found="untrusted", shown=shown(found[0]), steps=steps)
 
 
-def _foreign(memory: Memory, path: str, text: str, budget: Budget) -> Iterator[Traced]:
+def _foreign(memory: Memory, role: Role, path: str, text: str, budget: Budget) -> Iterator[Traced]:
     """Links, addresses and account numbers in a text that only a stranger's texts had."""
-    for name in budget.strangers(memory, text, critical=False)[:_LINKS]:
+    for name in budget.strangers(memory, text, role, critical=False)[:_LINKS]:
         kind: ValueKind = "link" if "." in name and "@" not in name else "identity"
         steps = memory.strange.steps(memory.pieces(name))
         yield Traced(path, kind, "untrusted", critical=False, shown=shown(name), steps=steps)
@@ -130,7 +130,10 @@ def carries(memory: Memory, arguments: Mapping[str, Any]) -> frozenset[str]:
 def to_endorse(
     memory: Memory, label: ToolLabel, arguments: Mapping[str, Any], provenance: Provenance
 ) -> tuple[str, ...]:
-    """What a person who approves a call endorses with it: its critical values and its foreign links, as digests."""
+    """What a person who approves a call endorses with it: its critical values and its foreign links, as digests.
+
+    Each for the argument of the tool that it stands in: who agrees to read a page has not agreed to send there.
+    """
     found = {value.path for value in provenance.values if value.critical and value.found not in OWN_WORDS}
     texts = {link.path for link in provenance.foreign_links}
     digests: list[str] = []
@@ -138,8 +141,9 @@ def to_endorse(
         if path in found:
             digests.append(Value(memory, label, path, key, value, critical=True).mark())
         elif path in texts and isinstance(value, str):
-            found_there, _ = strangers(memory, value[:TEXT_CHARS], critical=False)
-            digests += [memory.fingerprints.named("link", normalise.fold(name)) for name in found_there]
+            role = role_of(label, path)
+            found_there, _ = strangers(memory, value[:TEXT_CHARS], critical=False, role=role)
+            digests += [link_mark(memory, name, role) for name in found_there]
     return tuple(dict.fromkeys(digests))
 
 

@@ -13,7 +13,7 @@ from callgate.trust.provenance.fingerprints import CACHED_LENGTH
 from callgate.trust.provenance.harvest import PROSE_WORDS
 from callgate.trust.provenance.joining import Budget, put_together
 from callgate.trust.provenance.memory import Memory
-from callgate.trust.provenance.names import host, is_account
+from callgate.trust.provenance.names import host, is_account, role_of
 from callgate.trust.provenance.records import is_id, spoken_of, written_id
 from callgate.trust.provenance.things import Known
 
@@ -93,11 +93,9 @@ class Value:
         return self.parts
 
     def mark(self) -> str:
-        """The digest that an endorsement of this value has. Ids say nothing without the kind of thing they name."""
+        """The digest that an endorsement of this value has, as this argument of this tool."""
         spelt = " ".join([atom for word in self.spelt for atom in normalise.atoms(word)])
-        if self.kind == "identity" and _SHORT_NUMBER.fullmatch(spelt):
-            return self.memory.fingerprints.named("id", *sorted(spoken_of(self.key, self.label.tool)), spelt)
-        return self.memory.fingerprints.named("value", spelt)
+        return self.memory.fingerprints.named("value", *role_of(self.label, self.path), spelt)
 
     def _kind(self) -> ValueKind:
         if self.number:

@@ -168,9 +168,9 @@ def test_what_a_person_endorsed_needs_no_second_gesture():
     asked = label("send_file", critical=("recipient", "file_id"))
     found = talk.trace(arguments, "recipient", "file_id", tool="send_file")
     talk.memory.endorse(to_endorse(talk.memory, asked, arguments, found))
-    assert talk.found("eve@example.net") == "endorsed"
-    assert talk.found(3, name="file_id", tool="delete_file") == "endorsed"
-    assert talk.found(3, name="event_id", tool="cancel_event") == "untrusted"
+    assert talk.found("eve@example.net", tool="send_file") == "endorsed"
+    assert talk.found(3, name="file_id", tool="send_file") == "endorsed"
+    assert talk.found(3, name="event_id", tool="send_file") == "untrusted"
 
 
 def test_the_steps_that_a_value_came_with():
