@@ -141,7 +141,7 @@ def approve(config: Path, meet: Callable[[], object]) -> None:
         return bool(json.loads(listed.read_bytes()))
 
     _until(known)
-    _run([*CALLGATE, "tools", "approve", "--from", str(listed), "--config", str(config)])
+    _run([*CALLGATE, "tools", "approve", "--from", str(listed), "--with-findings", "--config", str(config)])
 
 
 def _run(command: Sequence[str], given: bytes = b"") -> bytes:

@@ -34,7 +34,7 @@ def fresh_room(folder, capsys):
 def approve(room, *tools):
     rows = [row for row in room.json("tools", "list") if row["tool"] in tools]
     Path("tools.json").write_text(json.dumps(rows))
-    return room("tools", "approve", "--from", "tools.json").out
+    return room("tools", "approve", "--from", "tools.json", "--with-findings").out
 
 
 def reviewed(room, *, waits):

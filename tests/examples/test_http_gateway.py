@@ -126,7 +126,7 @@ def review(gateway, tmp_path):
     # What was met is written down soon after it was refused.
     until(lambda: len(json.loads(callgate(gateway, "tools", "list", "--json"))) == 6)
     (tmp_path / "tools.json").write_bytes(callgate(gateway, "tools", "list", "--json"))
-    callgate(gateway, "tools", "approve", "--from", str(tmp_path / "tools.json"))
+    callgate(gateway, "tools", "approve", "--from", str(tmp_path / "tools.json"), "--with-findings")
     until(lambda: "result" in call(gateway, "notes", "list_notes", {}))
 
 

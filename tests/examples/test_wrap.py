@@ -50,7 +50,7 @@ def test_after_a_review_the_client_has_the_same_and_the_call_is_on_record(tmp_pa
 
     reviewed = tmp_path / "tools.json"
     reviewed.write_bytes(callgate(env, "tools", "list", "--json"))
-    callgate(env, "tools", "approve", "--from", str(reviewed))
+    callgate(env, "tools", "approve", "--from", str(reviewed), "--with-findings")
 
     (hello, shown, answer), said = as_a_client_does("after.json", tmp_path / "notes", env)
     assert said == b""

@@ -63,6 +63,10 @@ def approve(
             help="In spite of hard findings, which are recorded with the approval, or of a block of another version.",
         ),
     ] = False,
+    findings: Annotated[
+        bool,
+        typer.Option("--with-findings", help="With --from: also tools with findings that are not hard."),
+    ] = False,
     config: ConfigOption = None,
     store: StoreOption = None,
 ) -> None:
@@ -81,9 +85,11 @@ def approve(
             "an approval is for one tool and one text of it: give --server, --tool and --hash, which "
             "`callgate tools show --server SERVER --tool TOOL` prints, or a file of reviewed tools with --from"
         )
+    if file is None and findings:
+        raise typer.BadParameter("--with-findings is for --from: who names one tool and its hash has read it")
     with changing(config, store) as opened:
         if file is not None:
-            done = approve_file(opened, file, note=note, override=override)
+            done = approve_file(opened, file, note=note, override=override, findings=findings)
         elif server is not None and tool is not None and approval_hash is not None:
             done = [find_tool(opened, server, tool)]
             _approve(opened, done[0], approval_hash, entry, note=note, override=override)

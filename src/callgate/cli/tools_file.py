@@ -21,17 +21,20 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 _KEYS: Final = ("server_id", "tool", "approval_hash")
 # The digest of the whole entry: a file that has none names a text, whatever stands beside it.
 _ENTRY: Final = "entry_digest"
+_FINDINGS: Final = 20
 
 
-def approve_file(opened: Opened, path: Path, *, note: str, override: bool) -> list[ToolView]:
+def approve_file(opened: Opened, path: Path, *, note: str, override: bool, findings: bool) -> list[ToolView]:
     """Approve every entry that is not approved already: each has to be there, with this text, or none is approved.
 
-    All tools that the file names.
+    Tools with findings only where that is said (`findings`, `override`). All tools that the file names.
     """
     entries = read(path)
     views = _views(opened, path, entries)
     wanted = [(entry, view) for entry, view in zip(entries, views, strict=True) if not _approved(view)]
     _not_blocked(opened, path, [view for _, view in wanted])
+    if not findings:
+        _without_findings(opened, path, [view for _, view in wanted])
     if wanted:
         named = {(view.server_id, view.tool): view for _, view in wanted}
         whole, parted = _servers(opened, views)
@@ -175,6 +178,26 @@ def _not_blocked(opened: Opened, path: Path, views: list[ToolView]) -> None:
             Reason.TOOL_BLOCKED,
             f"{path} lists tools that somebody has blocked, so nothing was approved (tool_blocked)",
             advice="\n".join([*told, "Take them out of the file, or withdraw the block first:", *commands]),
+        )
+
+
+def _without_findings(opened: Opened, path: Path, views: list[ToolView]) -> None:
+    """A file says what was listed, not what was read: findings that are not hard are accepted by whoever says so."""
+    from callgate.errors import Reason, Refused
+
+    found = [
+        f"  {shown(view.tool)} on {shown(view.server)}: {shown(finding.rule)}: {shown(finding.what)}"
+        for view in views
+        for finding in view.findings
+        if finding.tier == "soft"
+    ]
+    if found:
+        more = [f"  and {len(found) - _FINDINGS} more"] if len(found) > _FINDINGS else []
+        again = opened.command("tools", "approve", "--from", str(path), "--with-findings")
+        raise Refused(
+            Reason.FINDINGS_NOT_OVERRIDDEN,
+            f"tools of {path} have findings, so nothing was approved (findings_not_overridden)",
+            advice="\n".join([*found[:_FINDINGS], *more, f"Once you have read them: {again}"]),
         )
 
 

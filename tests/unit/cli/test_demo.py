@@ -257,7 +257,10 @@ def test_what_the_person_approves_is_done_even_if_it_is_theft_and_by_command_as_
         newcomer = Newcomer(config, fact(seen.text, "console"))
         newcomer.enrol()
         first = settings(seen.text)
-        bash("\n".join([*first, "callgate tools list --json > t", "callgate tools approve --from t"]), cwd=tmp_path)
+        bash(
+            "\n".join([*first, "callgate tools list --json > t", "callgate tools approve --from t --with-findings"]),
+            cwd=tmp_path,
+        )
         seen.expect("or press b here")
         (block,) = [command for command in commands(seen.text) if " block " in command]
         bash("\n".join([*first, block]), cwd=tmp_path)

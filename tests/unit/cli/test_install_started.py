@@ -31,7 +31,7 @@ def test_a_server_is_wrapped_started_reviewed_and_unwrapped(home):
         assert server.tools() == [], "nobody has reviewed them"
     waiting = home.write("tools.json", home.type("tools", "list", "--json"))
     assert {tool["server"] for tool in json.loads(waiting.read_text())} == {"my-notes"}
-    home.type("tools", "approve", "--from", str(waiting))
+    home.type("tools", "approve", "--from", str(waiting), "--with-findings")
     with home.started(entry(path, "My Notes")) as server:
         server.shake_hands()
         assert "read_note" in server.tools()

@@ -23,10 +23,13 @@ def typed(room, command):
     return found
 
 
+TO = {"type": "object", "properties": {"to": {"type": "string", "maxLength": 100}}, "additionalProperties": False}
+
+
 @pytest.fixture
 def lock(small, here):
     small.met("notes", DELETE, LIST)
-    small.met("mail", entry("send", "Send a mail."))
+    small.met("mail", entry("send", "Send a mail.", TO))
     path = here / "tools.json"
     path.write_text(small("tools", "list", "--json").out)
     return path
@@ -83,3 +86,20 @@ def test_a_file_that_names_a_tool_twice_or_one_that_was_never_met(small, lock, h
     assert "(tool_unknown)" in small("tools", "approve", "--from", str(lock), code=1).err
     assert "cannot be read" in small("tools", "approve", "--from", "nowhere.json", code=1).err
     assert set(small.states().values()) == {"new"}
+
+
+def test_tools_with_findings_are_approved_by_who_says_so(small, here):
+    small.met("notes", LIST, entry("fetch", "Fetch a page. See https://docs.example/fetch for more."))
+    listed = json.loads(small("review", "--json", code=1).out)
+    (found,) = [tool for tool in listed["servers"][0]["tools"] if tool["tool"] == "fetch"]
+    assert {one["tier"] for one in found["findings"]} == {"soft"}
+    path = here / "tools.json"
+    path.write_text(small("tools", "list", "--json").out)
+    said = small("tools", "approve", "--from", str(path), code=1).err
+    assert "(findings_not_overridden)" in said
+    assert f"  fetch on notes: {found['findings'][0]['rule']}: " in said
+    assert set(small.states().values()) == {"new"}
+    one = ("--server", "notes", "--tool", "fetch", "--hash", found["approval_hash"])
+    assert "--with-findings is for --from" in small("tools", "approve", *one, "--with-findings", code=2).err
+    assert typed(small, said.partition("Once you have read them: ")[2].strip()) == 0
+    assert set(small.states().values()) == {"approved"}
