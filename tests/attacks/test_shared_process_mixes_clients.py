@@ -82,14 +82,8 @@ def processes(directory: Place) -> int:
 
 
 def logged(url: str, tool: str, rpc_id: int | str, token: int | str | None = None, **arguments: Any) -> Reply:
-    """A call that wants log messages.
-
-    After a call that was given up it gets a process of its own, whose tools are looked at first: it is refused once.
-    """
-    reply = modern(url, tool, rpc_id, token, log=True, **arguments)
-    if b"toolset_unverified" in reply.body:
-        reply = modern(url, tool, rpc_id, token, log=True, **arguments)
-    return reply
+    """A call that wants log messages. After a call that was given up it gets a process of its own."""
+    return modern(url, tool, rpc_id, token, log=True, **arguments)
 
 
 @rows(

@@ -220,6 +220,8 @@ class App:
                 if not _is_request(message) and await door.takes(message, context):
                     await exchange.respond(202)
                     return
+            if (exchange.barred or door.gate.closed()) is None:
+                await upstream.prepare(exchange, message)
             if self._watched.spans.enabled:
                 await self._traced(site, upstream, exchange, message, context)
             else:

@@ -191,6 +191,9 @@ class HttpUpstream:
             finally:
                 answer.close()
 
+    async def prepare(self, _exchange: Exchange, _message: Message | Batch) -> None:
+        return
+
     async def ask(self, exchange: Exchange, message: Message) -> bytes:
         """The reply to a request of our own, under the headers of the client's session."""
         self._owned.check(exchange)

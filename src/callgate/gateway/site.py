@@ -14,7 +14,7 @@ from callgate.gateway.door import Door
 from callgate.gateway.entering import Entry
 from callgate.gateway.exchange import Exchange
 from callgate.gateway.guard import Guard
-from callgate.jsonrpc import Message
+from callgate.jsonrpc import Batch, Message
 
 SUFFIX: Final = "/mcp"
 _PREFIX: Final = "/servers/"
@@ -30,6 +30,9 @@ class Upstream(Protocol):
 
     @property
     def sessions(self) -> int: ...
+
+    async def prepare(self, exchange: Exchange, message: Message | Batch) -> None:
+        """Before a message is decided on: what it will go to is there, so that it is decided on for that."""
 
     async def ask(self, exchange: Exchange, message: Message) -> bytes:
         """The reply to a request of the gateway's own, in the session of the exchange."""

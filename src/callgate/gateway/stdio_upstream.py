@@ -22,7 +22,7 @@ from callgate.gateway.patience import Watch
 from callgate.gateway.process import Process
 from callgate.gateway.routing import Routing
 from callgate.gateway.sse import encode_event
-from callgate.jsonrpc import Kind, Message, error_reply, peek
+from callgate.jsonrpc import Batch, Kind, Message, error_reply, peek
 
 log = logging.getLogger("callgate.upstream")
 
@@ -183,6 +183,15 @@ class StdioUpstream:
         await exchange.respond(204)
 
     # ---- for the gateway itself ----
+
+    async def prepare(self, exchange: Exchange, message: Message | Batch) -> None:
+        """A process that will not do for the message is replaced now: its tools are looked at before the call is let
+        through, and not after."""
+        if self._shared is not None and isinstance(message, Message) and LOG_LEVEL_META in message.meta:
+            # Where none can be started, the message itself is told so.
+            with contextlib.suppress(UpstreamError):
+                if Routing(exchange).modern:
+                    await self._shared_link(message)
 
     async def ask(self, exchange: Exchange, message: Message) -> bytes:
         """The reply to a request of our own, from the process that serves this client."""
