@@ -31,6 +31,9 @@ class Silent:
 class Breaking:
     name, sees_headers, busy, sessions = "one", True, 0, 0
 
+    async def prepare(self, exchange, message):
+        pass
+
     async def post(self, exchange, entry):
         raise KeyError(entry.calls[0].call.arguments["k"])
 
