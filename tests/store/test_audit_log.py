@@ -1,5 +1,6 @@
 import asyncio
 
+import msgspec
 import pytest
 from sqlalchemy import func, select
 
@@ -184,6 +185,18 @@ def test_an_earlier_checkpoint_stays_contained(log):
     assert check(log, earlier=[earlier]).size == 620
     with log.store.audit_reading() as conn:
         assert proofs.consistency(conn, note.parse(earlier))
+
+
+def test_no_proof_is_made_for_a_checkpoint_that_the_log_does_not_begin_with(log):
+    fill(log, 10)
+    log.catch_up()
+    now = note.parse(head(log).note)
+    cut, rewritten, other = (
+        msgspec.structs.replace(now, **one) for one in ({"size": 21}, {"root": bytes(32)}, {"origin": "another"})
+    )
+    for old, said in ((cut, "it was cut off"), (rewritten, "it was rewritten"), (other, "another log")):
+        with log.store.audit_reading() as conn, pytest.raises(Tampered, match=said):
+            proofs.consistency(conn, old)
 
 
 def test_after_a_rotation_old_and_new_signatures_verify(log):
