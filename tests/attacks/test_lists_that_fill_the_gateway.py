@@ -24,18 +24,9 @@ def memory(pid):
 
 
 @pytest.mark.verify
-def test_two_million_entries_are_not_read(tmp_path):
-    fill(tmp_path, Way("serve", "legacy", "web"), "0," * 2_000_000 + "0")
-
-
-@pytest.mark.verify
 @rows("entries", ["0," * 2_000_000 + "0", "{}," * 6_000_000 + "{}"], ids=["4 MB", "18 MB"])
 @rows("way", [Way("serve", "legacy", "web"), Way("serve", "modern", "pipe")], ids=lambda way: way.text)
 def test_millions_of_entries_are_not_read(tmp_path, way, entries):
-    fill(tmp_path, way, entries)
-
-
-def fill(tmp_path, way, entries):
     with pinned_site(tmp_path) as site:
         server = site.server(way)
         server.fresh(tool("read"))

@@ -34,7 +34,8 @@ def approve_file(opened: Opened, path: Path, *, note: str, override: bool, findi
     wanted = [(entry, view) for entry, view in zip(entries, views, strict=True) if not _approved(view)]
     _not_blocked(opened, path, [view for _, view in wanted])
     if not findings:
-        _without_findings(opened, path, [view for _, view in wanted])
+        typed = (*(("--override",) if override else ()), *(("--note", note) if note else ()))
+        _without_findings(opened, path, [view for _, view in wanted], typed)
     if wanted:
         named = {(view.server_id, view.tool): view for _, view in wanted}
         whole, parted = _servers(opened, views)
@@ -181,7 +182,7 @@ def _not_blocked(opened: Opened, path: Path, views: list[ToolView]) -> None:
         )
 
 
-def _without_findings(opened: Opened, path: Path, views: list[ToolView]) -> None:
+def _without_findings(opened: Opened, path: Path, views: list[ToolView], typed: tuple[str, ...]) -> None:
     """A file says what was listed, not what was read: findings that are not hard are accepted by whoever says so."""
     from callgate.errors import Reason, Refused
 
@@ -193,7 +194,7 @@ def _without_findings(opened: Opened, path: Path, views: list[ToolView]) -> None
     ]
     if found:
         more = [f"  and {len(found) - _FINDINGS} more"] if len(found) > _FINDINGS else []
-        again = opened.command("tools", "approve", "--from", str(path), "--with-findings")
+        again = opened.command("tools", "approve", "--from", str(path), "--with-findings", *typed)
         raise Refused(
             Reason.FINDINGS_NOT_OVERRIDDEN,
             f"tools of {path} have findings, so nothing was approved (findings_not_overridden)",

@@ -297,7 +297,7 @@ class StdioUpstream:
             return self._shared
 
     def _ended(self) -> None:
-        """Once only: the end of a process that was replaced says nothing of the one in its place."""
+        """A shared process has ended. If it was replaced before, that says nothing of the one in its place."""
         if self._shared is not None and not self._shared.alive:
             self._renewed(self.name)
 

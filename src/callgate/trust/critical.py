@@ -87,12 +87,17 @@ def covers(paths: Sequence[str], path: str) -> bool:
         return True
     if "[" not in path and "." not in path:
         return False
-    spelt = _INDEX.sub("[]", path)
+    spelt = without_places(path)
     bare = spelt.replace("[]", "")
     return any(
         known in (spelt, bare) or spelt.startswith((known + ".", known + "[")) or bare.startswith(known + ".")
         for known in paths
     )
+
+
+def without_places(path: str) -> str:
+    """The path of an argument, whatever its place in a list: `to[0].address` is `to[].address`."""
+    return _INDEX.sub("[]", path)
 
 
 def looks_critical(label: ToolLabel, key: str, value: Any) -> bool:

@@ -95,8 +95,9 @@ def test_tools_with_findings_are_approved_by_who_says_so(small, here):
     assert {one["tier"] for one in found["findings"]} == {"soft"}
     path = here / "tools.json"
     path.write_text(small("tools", "list", "--json").out)
-    said = small("tools", "approve", "--from", str(path), code=1).err
+    said = small("tools", "approve", "--from", str(path), "--override", "--note", "read it all", code=1).err
     assert "(findings_not_overridden)" in said
+    assert "--override --note 'read it all'" in said
     assert f"  fetch on notes: {found['findings'][0]['rule']}: " in said
     assert set(small.states().values()) == {"new"}
     one = ("--server", "notes", "--tool", "fetch", "--hash", found["approval_hash"])

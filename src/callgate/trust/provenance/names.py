@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import unquote
 
+from callgate.trust.critical import without_places
 from callgate.trust.provenance import normalise
 from callgate.trust.provenance.fingerprints import CACHED_LENGTH
 
@@ -21,7 +22,6 @@ Role: TypeAlias = tuple[str, str, str]
 # Where a host without a scheme may be: few words have a full stop before a letter.
 _DOTTED: Final = re.compile(r"\.[^\W\d_][^\W_]")
 _BLANK: Final = re.compile(r"\s")
-_INDEX: Final = re.compile(r"\[\d+\]")
 _BARE_HOST: Final = re.compile(
     r"(?<![\w@.:/%-])(?:[^\W_](?:[\w-]{0,62}[^\W_])?+\.)+([^\W\d_]{2,24})(?![\w@-])(?::\d+)?(/[^\s<>\"'`()\[\]{}|\\^]*)?"
 )
@@ -227,7 +227,7 @@ def _known_names(text: str) -> tuple[str, ...]:
 
 def role_of(label: ToolLabel, path: str) -> Role:
     """What a person who approves a call endorses a value for: this argument of this tool, and nothing else."""
-    return label.server, label.tool, _INDEX.sub("[]", path)
+    return label.server, label.tool, without_places(path)
 
 
 def link_mark(memory: Memory, name: str, role: Role) -> str:
