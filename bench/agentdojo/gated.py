@@ -30,6 +30,7 @@ from callgate.trust.model import PROMPT_META, SESSION_META
 from callgate.trust.operator import labels
 from callgate.trust.policy.engine import Policy
 from callgate.trust.policy.predicate import predicate
+from callgate.trust.proposing import propose
 from callgate.trust.provenance import Fingerprints, Memory, Retention
 from callgate.trust.quarantine import Seals
 from callgate.trust.stripping import Expectations
@@ -56,6 +57,8 @@ class Way(msgspec.Struct, frozen=True):
     detectors: bool = True
     bare: bool = False
     structured: bool = True
+    # Labels as they are proposed from the tools' definitions, in the place of the annotations.
+    proposed: bool = False
 
 
 class Outcome(msgspec.Struct):
@@ -102,7 +105,10 @@ class Bench:
         self.person = Person()
         self._sessions = Sessions(shelf, lambda: Memory(fingerprints, retention=lambda: KEPT), idle_ms=lambda: 0)
         words = {name: {"annotations": str(path), "annotations_key": name} for name, path in SUITES.items()}
-        self.labels = labels({}, words, compile_rule=predicate)
+        self.labels = labels({}, {} if way.proposed else words, compile_rule=predicate)
+        if way.proposed:
+            for name, entries in tools.items():
+                self.labels.approve(name, {entry["name"]: propose(entry).label.said() for entry in entries})
         vocabulary = Vocabulary()
         learning = Learning(lambda *_: None)
         learning.teach(self.labels, vocabulary)

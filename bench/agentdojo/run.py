@@ -32,6 +32,9 @@ WAYS = {
     "no_prompt_bare_order": Way(prompt=False, detectors=False, bare=True),
     "prompt_text_only": Way(prompt=True, detectors=False, structured=False),
     "no_prompt_text_only": Way(prompt=False, detectors=False, structured=False),
+    "prompt_proposed": Way(prompt=True, proposed=True),
+    "no_prompt_proposed": Way(prompt=False, proposed=True),
+    "prompt_proposed_bare_order": Way(prompt=True, detectors=False, bare=True, proposed=True),
 }
 
 
@@ -72,11 +75,12 @@ def cases(outcomes: list[Outcome]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("traces", type=Path, nargs="?", help="recorded calls; made if none are given")
+    parser.add_argument("--way", choices=WAYS, action="append", help="this way only; may be given several times")
     parser.add_argument("--cases", action="store_true", help="list each task that needed a person")
     options = parser.parse_args()
     traces = json.loads(options.traces.read_text(encoding="utf-8")) if options.traces else recorded(print)
-    for name, way in WAYS.items():
-        outcomes = run_all(way, traces)
+    for name in options.way or WAYS:
+        outcomes = run_all(WAYS[name], traces)
         for suite, figures in sorted(tally(outcomes).items()):
             print(f"{name} {suite}: " + ", ".join(f"{key} {value}" for key, value in figures.items()))
         if options.cases:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from callgate.gateway.catalogue import decode_leniently
-from callgate.trust.critical import guess
+from callgate.trust.critical import fixed_values, guess
 from callgate.trust.labels import Labels
 from callgate.trust.model import Annotations
 from callgate.trust.stripping import lost_in_listing
@@ -59,11 +59,21 @@ class Learning:
             self._stripped(server, lost.tool, lost.missing)
         self._known[server] = read
         if self._labels is not None:
-            self._labels.declare(server, read, {name: _guessed(entry) for name, entry in entries.items()})
+            guessed = {name: _guessed(entry) for name, entry in entries.items()}
+            fixed = {name: _fixed(entry) for name, entry in entries.items()}
+            self._labels.declare(server, read, guessed, fixed)
 
     def has_output_schema(self, server: str, tool: str) -> bool:
         entry = self._entries.get(server, {}).get(tool)
         return entry is not None and isinstance(entry.get("outputSchema"), dict)
+
+
+def _fixed(entry: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
+    """The values that a schema has for arguments; none where it breaks the look at it."""
+    try:
+        return fixed_values(entry.get("inputSchema"))
+    except Exception:  # noqa: BLE001 - as below
+        return {}
 
 
 def _guessed(entry: Mapping[str, Any]) -> tuple[str, ...]:

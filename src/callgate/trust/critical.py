@@ -28,6 +28,7 @@ _SOMEBODY: Final = frozenset(
     """
     to cc bcc recipient recipients address addresses account accounts iban bic swift payee payees beneficiary
     beneficiaries phone phones mobile tel url urls uri href receiver receivers wallet destination dest whom
+    participant participants attendee attendees invitee invitees guest guests
     """.split()  # noqa: SIM905
 )
 # Names of numbers that say how much, not who.
@@ -54,6 +55,7 @@ _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _INDEX: Final = re.compile(r"\[\d+\]")
 _DEPTH: Final = 16
 PATHS: Final = 200
+_FIXED: Final = 1_000
 # Of a schema, so many parts are looked at.
 NODES: Final = 20_000
 # The critical paths of a tool whose schema was not read to its end: all there are.
@@ -70,6 +72,33 @@ def guess(schema: object) -> tuple[str, ...]:
     except TooMuch:
         return EVERYTHING
     return tuple([path.removeprefix(".") for path in found if path])
+
+
+def fixed_values(schema: object) -> dict[str, frozenset[str]]:
+    """The values that a schema itself has for arguments (`enum`, `const`, `default`), by their paths; bounded."""
+    found: dict[str, set[str]] = {}
+    left: list[tuple[object, str, int]] = [(schema, "", _DEPTH)]
+    looked = 0
+    while left and looked < NODES:
+        part, path, depth = left.pop()
+        looked += 1
+        if not isinstance(part, Mapping) or depth <= 0:
+            continue
+        own = [part[name] for name in ("const", "default") if name in part]
+        several = part.get("enum")
+        own += several[:_FIXED] if isinstance(several, list) else []
+        for value in own:
+            for single in value[:_FIXED] if isinstance(value, list) else [value]:
+                if isinstance(single, str | int | float) and len(found) <= PATHS:
+                    found.setdefault(path, set()).add(str(single))
+        properties = part.get("properties")
+        if isinstance(properties, Mapping):
+            left += [(inner, f"{path}.{name}" if path else str(name), depth - 1) for name, inner in properties.items()]
+        left += [(inner, f"{path}[]", depth - 1) for inner in _schemas(part.get("items"))]
+        left += [
+            (inner, path, depth - 1) for inner in _schemas(part.get("anyOf"), part.get("oneOf"), part.get("allOf"))
+        ]
+    return {path: frozenset(values) for path, values in found.items() if path}
 
 
 def critical_arguments(

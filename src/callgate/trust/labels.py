@@ -50,6 +50,8 @@ class Labels:
         self._defaults = defaults or Defaults()
         self._declared: dict[str, dict[str, Annotations]] = {}
         self._guessed: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._fixed: dict[str, dict[str, Mapping[str, frozenset[str]]]] = {}
+        self._approved: dict[str, dict[str, Said]] = {}
         self._tools: dict[tuple[str, str], _Tool] = {}
 
     def trusted(self, server: str) -> bool:
@@ -57,14 +59,26 @@ class Labels:
         return self._words(server).trusted
 
     def declare(
-        self, server: str, tools: Mapping[str, Annotations], guessed: Mapping[str, tuple[str, ...]] | None = None
+        self,
+        server: str,
+        tools: Mapping[str, Annotations],
+        guessed: Mapping[str, tuple[str, ...]] | None = None,
+        fixed: Mapping[str, Mapping[str, frozenset[str]]] | None = None,
     ) -> None:
-        """The server's list, as read by the vocabulary; `guessed` has arguments that look critical by their schema."""
-        new, guesses = dict(tools), dict(guessed or {})
-        if self._declared.get(server) == new and self._guessed.get(server) == guesses:
+        """The server's list, as read by the vocabulary; `guessed` has arguments that look critical by their schema,
+        `fixed` the values that the schema has for them."""
+        new, guesses, values = dict(tools), dict(guessed or {}), dict(fixed or {})
+        known = self._declared.get(server), self._guessed.get(server), self._fixed.get(server)
+        if known == (new, guesses, values):
             return
-        self._declared[server], self._guessed[server] = new, guesses
+        self._declared[server], self._guessed[server], self._fixed[server] = new, guesses, values
         self._tools = {key: tool for key, tool in self._tools.items() if key[0] != server}
+
+    def approve(self, server: str, tools: Mapping[str, Said]) -> None:
+        """What a person settled about a server's tools when they approved them: the operator's word."""
+        if self._approved.get(server, {}) != tools:
+            self._approved[server] = dict(tools)
+            self._tools = {key: tool for key, tool in self._tools.items() if key[0] != server}
 
     def declared(self, server: str) -> Mapping[str, Annotations]:
         """What the server's last list said."""
@@ -100,6 +114,7 @@ class Labels:
         words, declared = self._words(server), self._declared.get(server, {}).get(tool, Annotations())
         said = (
             Layer("operator", operators(words.tools, tool)),
+            Layer("review", self._approved.get(server, {}).get(tool, Said())),
             Layer("server", said_of(declared)),
             Layer("hints", from_hints(declared)),
         )
@@ -137,6 +152,8 @@ class Labels:
         guessed = self._guessed.get(server, {}).get(tool, ())
         if not label.critical_declared and guessed:
             label = msgspec.structs.replace(label, critical=guessed)
+        if fixed := self._fixed.get(server, {}).get(tool):
+            label = msgspec.structs.replace(label, fixed=fixed)
         if words.trusted or declared == Annotations():
             return label
         decided = frozenset(name for said in held for name in said.__struct_fields__ if getattr(said, name) is not None)
@@ -145,6 +162,8 @@ class Labels:
     def _layers(self, server: str, tool: str, declared: Annotations) -> list[Layer]:
         words = self._words(server)
         layers = [Layer("operator", operators(words.tools, tool))]
+        if (approved := self._approved.get(server, {}).get(tool)) is not None:
+            layers.append(Layer("review", approved))
         if words.trusted:
             layers.append(Layer("server", said_of(declared)))
         if words.hints:

@@ -30,7 +30,7 @@ WARNING_META: Final = "dev.callgate/warning"
 ANNOTATIONS_META: Final = "annotations"
 IFC_META: Final = "ifc"
 
-Origin: TypeAlias = Literal["operator", "server", "hints", "default"]
+Origin: TypeAlias = Literal["operator", "review", "server", "hints", "default"]
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -98,6 +98,8 @@ class ToolLabel(msgspec.Struct, frozen=True):
     critical_declared: bool = False
     # Path in a result (`items[].body`, `**.id`) to the source of what is there.
     fields: Mapping[str, str] = {}
+    # Path of an argument to the values that its approved schema has for it: those are nobody's text.
+    fixed: Mapping[str, frozenset[str]] = {}
     attribution: tuple[str, ...] = ()
     unknown: frozenset[str] = frozenset()
     origins: Mapping[str, Origin] = {}
@@ -161,10 +163,11 @@ class Session(msgspec.Struct, frozen=True):
 
 # Where the value of an argument was met before. From the most to the least trustworthy:
 # `endorsed` by a person in this session; in the user's own words (`prompt`), or among what was sent before anything
-# untrusted had been read (`clean`); in a `trusted` result; the id of a thing that the user named (`linked`); in a field
-# that the server itself fills in (`own`); `nowhere`; only in text that a stranger may have written (`untrusted`).
-Found: TypeAlias = Literal["endorsed", "prompt", "clean", "trusted", "linked", "own", "nowhere", "untrusted"]
-FOUND: Final = ("endorsed", "prompt", "clean", "trusted", "linked", "own", "nowhere", "untrusted")
+# untrusted had been read (`clean`); in a `trusted` result; the id of a thing that the user named (`linked`); one of the
+# values that the tool's `schema` has for the argument; in a field that the server itself fills in (`own`); `nowhere`;
+# only in text that a stranger may have written (`untrusted`).
+Found: TypeAlias = Literal["endorsed", "prompt", "clean", "trusted", "linked", "schema", "own", "nowhere", "untrusted"]
+FOUND: Final = ("endorsed", "prompt", "clean", "trusted", "linked", "schema", "own", "nowhere", "untrusted")
 # What a value is: something that decides who or what (`identity`), a `quantity`, a `time`, a `link` or `text`.
 ValueKind: TypeAlias = Literal["identity", "quantity", "time", "link", "text"]
 
@@ -193,6 +196,12 @@ class Provenance(msgspec.Struct, frozen=True):
     prompt_known: bool = False
     # Financial, regulated or secret details among the arguments that the user did not write: their classes.
     guarded: tuple[str, ...] = ()
+    # Paths of links that were met nowhere as they stand, and whose host is not the user's.
+    new_links: tuple[str, ...] = ()
+    # Nothing among the arguments tells whom or what the call affects, and the user's words do not ask for it.
+    untraceable: bool = False
+    # The session has read running text, which may hold an order of somebody else's.
+    texts_read: bool = False
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ FOUND_WORDS: Final[Mapping[str, str]] = {
     "clean": "sent before anything untrusted was read",
     "trusted": "in a trusted result",
     "linked": "the id of something that the user named",
+    "schema": "one of the values that the tool offers",
     "own": "filled in by the server itself",
     "nowhere": "met nowhere before",
     "untrusted": "only in text that a stranger may have written",

@@ -143,6 +143,13 @@ def _consequential(facts: Facts) -> bool:
     return outcome(facts.tool) != "benign" or _egress(facts)
 
 
+def _risky(facts: Facts) -> bool:
+    tool = facts.tool
+    if outcome(tool) == "benign":
+        return False
+    return tool.may_be_irreversible or destination(tool) in ("internal", "public")
+
+
 def _carried(facts: Facts) -> frozenset[str]:
     return facts.session.sensitivity if facts.carried is None else facts.carried
 
@@ -257,6 +264,9 @@ TABLE: Final[tuple[Fact, ...]] = (
     Fact("tool.consequential", "bool", _consequential,
          "The call does more than look something up: its outcome is not benign, or it is egress.",
          "tool.consequential"),
+    Fact("tool.risky", "bool", _risky,
+         "The call does what harm may follow from: something leaves, cannot be undone or runs. Neither a read nor a "
+         "change that stays with the user and can be undone.", "tool.risky"),
     Fact("tool.known", "bool", lambda f: not f.tool.unknown,
          "Somebody said everything about the tool that labels can say.", "!tool.known"),
     Fact("tool.unknown", "strings", lambda f: _listed(f.tool.unknown),
@@ -293,6 +303,15 @@ TABLE: Final[tuple[Fact, ...]] = (
     Fact("provenance.foreign_links", "strings", _foreign_links,
          "Paths of texts with a link or address that only a stranger's text had.",
          "size(provenance.foreign_links) > 0"),
+    Fact("provenance.new_links", "strings", lambda f: f.provenance.new_links,
+         "Paths of links that were met nowhere as they stand, and whose host is not the user's.",
+         "tool.egress && size(provenance.new_links) > 0", roots=("provenance.new_links",)),
+    Fact("provenance.untraceable", "bool", lambda f: f.provenance.untraceable,
+         "Nothing among the arguments tells whom or what the call affects, and the user's words do not ask for it.",
+         "tool.risky && provenance.untraceable", roots=("provenance.untraceable",)),
+    Fact("provenance.texts_read", "bool", lambda f: f.provenance.texts_read,
+         "The session has read running text from any source: it may hold an order of somebody else's.",
+         "tool.risky && provenance.texts_read", roots=("provenance.texts_read",)),
     Fact("provenance.guarded", "strings", lambda f: f.provenance.guarded,
          "Classes of guarded details in the arguments that results had and the user did not write.",
          '"financial" in provenance.guarded', ("financial", "regulated", "credentials"), roots=("provenance.guarded",)),

@@ -59,6 +59,9 @@ class _Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
     own_words: bool = False
     guarded: tuple[str, ...] = ()
     prompt: bool = False
+    new_links: tuple[str, ...] = ()
+    untraceable: bool = False
+    texts_read: bool = False
     agent: dict[str, str] = {}
     carried: tuple[str, ...] | None = None
     result: DataLabel | None = None
@@ -108,6 +111,12 @@ def _add_marks(record: dict[str, Any], facts: Facts) -> None:
         record["guarded"] = provenance.guarded
     if provenance.prompt_known:
         record["prompt"] = True
+    if provenance.new_links:
+        record["new_links"] = provenance.new_links[:MAX_VALUES]
+    if provenance.untraceable:
+        record["untraceable"] = True
+    if provenance.texts_read:
+        record["texts_read"] = True
     if facts.args is None or facts.args:
         record["args"] = True
     if facts.secrets:
@@ -203,6 +212,9 @@ def from_record(record: object, args: Mapping[str, Any] | None = None) -> Facts:
             recorded.own_words,
             recorded.prompt,
             recorded.guarded,
+            recorded.new_links,
+            recorded.untraceable,
+            recorded.texts_read,
         ),
         args=args if args is not None or recorded.args else {},
         request=None

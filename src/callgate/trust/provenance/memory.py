@@ -23,7 +23,7 @@ from callgate.trust.provenance.fingerprints import BREAK, CACHED_LENGTH, Fingerp
 from callgate.trust.provenance.harvest import Echoes, Harvest, TooLarge, echoes, is_server_made, leaves, within
 from callgate.trust.provenance.hearing import heard
 from callgate.trust.provenance.joining import names_put_together
-from callgate.trust.provenance.names import host, strangers
+from callgate.trust.provenance.names import host, strangers, written_links
 from callgate.trust.provenance.packing import Left
 from callgate.trust.provenance.records import Record, kinds
 from callgate.trust.provenance.things import ASKED_FOR, VOUCHED, Things, flattened, matches
@@ -146,6 +146,8 @@ class Memory:
             left.cut = True
             found.strange = [_BETWEEN.join(found.strange)[: self.bounds.result_chars]]
         new = self._told(found.strange, left) if found.strange else ()
+        if found.strange:
+            left.strange += self._links(found.strange)
         if found.vouching:
             vouching = within(found.vouching, self.bounds.vouching_chars)
             left.vouching = self._vouching(vouching, tool, arguments, open_world=open_world)
@@ -248,6 +250,19 @@ class Memory:
             pieces = {word: packing.numbers(self.fingerprints.pieces[word]) for word in words}
             words = [BREAK if pieces[word] and but.issuperset(pieces[word]) else word for word in words]
         return b"".join(map(self.fingerprints.atoms.__getitem__, words)) + bytes(8)
+
+    def _links(self, texts: Sequence[str]) -> bytes:
+        """The links of some texts, each as a whole, save those that are known."""
+        found = {self.link(link) for text in texts for link in written_links(text)}
+        return array("Q", found - self.strange).tobytes()
+
+    def link(self, written: str) -> int:
+        """The digest of a link as a whole."""
+        return self.fingerprints.digest(f"link\x00{written}")
+
+    def names_in_prompt(self, word: str) -> bool:
+        """Whether the user wrote a word."""
+        return self.fingerprints.digest(word) in self.prompt
 
     def _vouching(
         self, texts: Sequence[str], tool: ToolLabel, arguments: Mapping[str, Any], *, open_world: bool

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import unquote
 
@@ -255,6 +257,59 @@ def is_strangers(memory: Memory, name: str) -> bool:
         if pieces and memory.strange.issuperset(pieces):
             return True
     return False
+
+
+# Where a page or a note has a link that leads on from its own address.
+_REFERENCE: Final = re.compile(
+    r"""\]\(<?([^\s()<>]{1,2000})|(?:href|src)\s*=\s*["']?([^\s"'<>]{1,2000})""", re.IGNORECASE
+)
+_REFERENCES: Final = 5_000
+_STEPS_BACK: Final = re.compile(r"^(?:\.{0,2}/)+")
+
+
+def written_links(text: str) -> Iterator[str]:
+    """The links in a text as `has_new_link` looks for them: whole, and those that lead on from the text's address."""
+    if "&" in text:
+        text = f"{text} {html.unescape(text)}" if len(text) < 1_000_000 else text
+    # A host that is only spoken of is no link yet.
+    found = [link_form(link) for link in islice(normalise.links(text, ("://",)), _REFERENCES) if "://" in link]
+    if "](" in text or "=" in text:
+        for match in islice(_REFERENCE.finditer(text), _REFERENCES):
+            one = match[1] or match[2]
+            if ":" not in one.partition("/")[0]:
+                found.append("/" + _STEPS_BACK.sub("", one.partition("#")[0]).rstrip("/"))
+    yield from dict.fromkeys(found)
+
+
+def link_form(link: str) -> str:
+    """A link without what changes nothing about where it leads and what it carries."""
+    rest = _SCHEME.sub("", link.strip(), count=1).partition("#")[0].rstrip("/.,:;!?")
+    authority, slash, path = rest.partition("/")
+    return f"{authority.lower().removeprefix('www.')}{slash}{path}"
+
+
+def has_new_link(memory: Memory, text: str) -> bool:
+    """Whether a text has a link that was met nowhere as it stands: then it may carry something out. One whose host is
+    the user's leads where the user wants."""
+    found = [link for link in normalise.links(text) if "@" not in link.partition("/")[0]] or (
+        [text] if _leads(text) else []
+    )
+    return any(_is_new_link(memory, link) for link in found[:_MOST]) or len(found) > _MOST
+
+
+def _is_new_link(memory: Memory, link: str) -> bool:
+    form = link_form(link)
+    if memory.link(form) in memory.strange:
+        return False
+    known = next((one for one in domains(host(link)) if memory.vouches(memory.words(one))), "")
+    if known or memory.vouches(memory.words(host(link))):
+        return False
+    place, slash, path = form.partition("/")
+    if not slash or not memory.strange.issuperset(memory.pieces(place)):
+        return True
+    # A page of a known place that leads on from another one there.
+    parts = path.split("/")
+    return not any(memory.link("/" + "/".join(parts[at:])) in memory.strange for at in range(min(len(parts), 16)))
 
 
 def _leads(name: str) -> bool:

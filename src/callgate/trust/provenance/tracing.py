@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from callgate.trust.critical import covers, is_field, looks_critical, named_critical
+from callgate.trust.critical import covers, is_field, looks_critical, named_critical, names_somebody, without_places
 from callgate.trust.model import Provenance, ToolLabel, Traced, ValueKind
+from callgate.trust.proposing import is_asked_for
 from callgate.trust.provenance import normalise, packing
 from callgate.trust.provenance.harvest import NESTED, keys, leaves
 from callgate.trust.provenance.joining import Budget
 from callgate.trust.provenance.memory import Memory
-from callgate.trust.provenance.names import Role, is_account, link_mark, role_of, strangers
+from callgate.trust.provenance.names import Role, has_new_link, is_account, link_mark, role_of, strangers
 from callgate.trust.provenance.values import TEXT_CHARS, Value, shown
 from callgate.trust.provenance.zones import SPAN
 
@@ -32,6 +33,7 @@ def trace(
     paths = label.critical if critical is None else critical
     values: list[Traced] = []
     links: list[Traced] = []
+    new: list[str] = []
     own = False
     budget = Budget()
     # Whether a stranger can have said anything at all.
@@ -41,6 +43,9 @@ def trace(
             # Nobody looks at what comes after so many; it must not be where an order hides.
             values.append(_unseen(path))
             break
+        if label.fixed and str(value) in label.fixed.get(without_places(path), ()):
+            values.append(Traced(path, "text", "schema", covers(paths, path), shown(str(value))))
+            continue
         matters = covers(paths, path) or (not label.critical_declared and looks_critical(label, key, value))
         if (
             type(value) is str
@@ -62,12 +67,33 @@ def trace(
                 if cut:
                     # What comes after is not looked at, so it may be anything.
                     links.append(Traced(path, "link", "untrusted", False, "a longer text than is traced"))  # noqa: FBT003
+        if traced.found not in OWN_WORDS and (traced.kind == "link" or traced.critical) and has_new_link(memory, text):
+            new.append(path)
         values.append(traced)
         own = own or (traced.found in OWN_WORDS and traced.kind not in ("time", "quantity"))
     if doubtful and [item for item in arguments.values() if isinstance(item, NESTED)]:
         values += _keys(memory, label, paths, arguments, budget)
     guarded = tuple(sorted(carries(memory, arguments))) if memory.details else ()
-    return Provenance(tuple(values), tuple(links[:_LINKS]), own, memory.prompt_known, guarded)
+    return Provenance(
+        tuple(values),
+        tuple(links[:_LINKS]),
+        own,
+        memory.prompt_known,
+        guarded,
+        tuple(new[:_LINKS]),
+        texts_read=doubtful,
+        untraceable=_is_untraceable(memory, label, paths, values),
+    )
+
+
+def _is_untraceable(memory: Memory, label: ToolLabel, paths: Sequence[str], values: Sequence[Traced]) -> bool:
+    """Whether no value tells whom or what a call affects, and the user's words do not ask for it. What only goes to
+    those whom it names goes to nobody where it names none."""
+    if any(value.critical and value.found != "schema" for value in values):
+        return False
+    if paths and all(names_somebody(path) for path in paths):
+        return False
+    return not (memory.prompt_known and is_asked_for(label, memory.names_in_prompt))
 
 
 def _unseen(path: str) -> Traced:

@@ -115,7 +115,7 @@ class Value:
             return "identity"
         if (
             len(self.spelt) == 1
-            and "." in text
+            and (":" in text or "." in text)
             and (text.startswith(("http://", "https://", "www.")) or (self.critical and normalise.HOST.fullmatch(text)))
         ):
             return "link"
@@ -137,10 +137,10 @@ class Value:
             return "clean"
         thing = self._thing()
         if thing is not None:
-            if thing.vouched:
-                return "trusted"
             if thing.asked_for or any(map(memory.users, thing.names)):
                 return "linked"
+            if thing.vouched:
+                return "trusted"
         elif memory.vouching.says(self.words) and not self._bare_id():
             return "trusted"
         return self._doubtful(thing)

@@ -13,13 +13,28 @@ def default():
     return Policy.load()
 
 
-def ruled(default, label, session=READ, *, links=(), prompt=True, carried=frozenset(), secrets=False, **where):
+def ruled(
+    default,
+    label,
+    session=READ,
+    *,
+    links=(),
+    new=(),
+    prompt=True,
+    carried=frozenset(),
+    secrets=False,
+    untraceable=False,
+    **where,
+):
     import msgspec
 
     provenance = msgspec.structs.replace(
         found(**where),
         foreign_links=tuple(Traced(path, "link", "untrusted", False, "") for path in links),
         prompt_known=prompt,
+        new_links=tuple(new),
+        untraceable=untraceable,
+        texts_read=session.open_world,
     )
     ruling = default.decide(facts(label, session=session, provenance=provenance, carried=carried, secrets=secrets))
     return ruling.rule if ruling.effect == "ask" else ruling.effect
@@ -37,21 +52,50 @@ def test_reads_pass_whatever_they_are_made_of(default):
 @rows("prompt", [True, False])
 def test_a_strangers_value_is_asked_about_and_the_users_own_is_not(default, prompt):
     assert ruled(default, mail(), to="untrusted", prompt=prompt) == "stranger-decides"
-    for place in ("endorsed", "prompt", "clean", "trusted", "linked", "own"):
+    for place in ("endorsed", "prompt", "clean", "trusted", "linked", "schema"):
         assert ruled(default, mail(), to=place, prompt=prompt) == "allow"
 
 
-def test_a_read_that_carries_something_outside_counts_as_consequential(default):
+def test_a_change_that_stays_with_the_user_is_not_asked_about(default):
+    kept = tool(destinations=["user"], outcomes=["consequential"])
+    for place in ("own", "nowhere", "untrusted", "nowhere:text"):
+        assert ruled(default, kept, path=place) == "allow"
+
+
+def test_a_link_as_it_was_found_is_a_read_and_one_with_more_in_it_leaves(default):
     fetch = tool(destinations=["public"])
-    assert ruled(default, fetch, url="untrusted:link") == "stranger-decides"
+    assert ruled(default, fetch, url="untrusted:link") == "allow"
+    assert ruled(default, fetch, url="untrusted:link", new=["url"]) == "link-carries-more"
+    assert ruled(default, fetch, SessionLabel(), url="nowhere:link", new=["url"]) == "allow"
     assert default.decide(facts(fetch, session=READ, args={})).effect == "allow"
 
 
-@rows("kind", ["identity", "link", "time"])
-def test_a_value_from_nowhere_is_asked_about_if_the_request_is_known_and_strangers_were_read(default, kind):
-    assert ruled(default, mail(), to=f"nowhere:{kind}") == "unknown-value"
-    assert ruled(default, mail(), to=f"nowhere:{kind}", prompt=False) == "allow"
-    assert ruled(default, mail(), SessionLabel(), to=f"nowhere:{kind}") == "allow"
+@rows("prompt", [True, False])
+def test_a_value_from_nowhere_is_asked_about_where_strangers_were_read(default, prompt):
+    for kind in ("identity", "link"):
+        assert ruled(default, mail(), to=f"nowhere:{kind}", prompt=prompt) == "unknown-value"
+        assert ruled(default, mail(), SessionLabel(), to=f"nowhere:{kind}", prompt=prompt) == "allow"
+    # A time that nobody said can be told from the user's only where the request is known.
+    assert ruled(default, mail(), day="nowhere:time", prompt=prompt) == ("unknown-value" if prompt else "allow")
+
+
+def test_one_of_the_users_things_is_asked_about_unless_the_user_named_something(default):
+    delete = tool(destinations=["user"], outcomes=["irreversible"])
+    for place in ("own", "trusted"):
+        assert ruled(default, delete, file_id=place) == "chosen-from-a-list"
+        assert ruled(default, delete, file_id=place, folder="prompt") == "allow"
+        assert ruled(default, delete, SessionLabel(), file_id=place) == "allow"
+    assert ruled(default, mail(), message_id="own") == "chosen-from-a-list"
+    assert ruled(default, mail(), message_id="own", to="prompt") == "allow"
+    assert ruled(default, mail(), to="trusted") == "allow"
+
+
+def test_a_call_with_nothing_to_trace_is_asked_about_unless_the_user_asked_for_it(default):
+    unlock = tool(destinations=["user"], outcomes=["irreversible"])
+    assert ruled(default, unlock, untraceable=True) == "nothing-to-trace"
+    assert ruled(default, unlock) == "allow"
+    assert ruled(default, unlock, SessionLabel(), untraceable=True) == "allow"
+    assert ruled(default, tool(destinations=["user"], outcomes=["consequential"]), untraceable=True) == "allow"
 
 
 def test_a_quantity_needs_company_that_the_user_named(default):

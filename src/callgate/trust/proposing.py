@@ -1,0 +1,324 @@
+"""What a tool does, in words for the person who reviews it: proposed from its name, text, schema and annotations.
+
+All of these are the server's own word, so the gravest of them counts: an annotation, a harmless name or a soothing text
+makes no proposal milder. What nothing tells stays unknown, which counts as the worst.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from callgate.trust.critical import EVERYTHING
+from callgate.trust.model import UNTRUSTED, ToolLabel
+from callgate.trust.said import Said
+
+Effect: TypeAlias = Literal["reads_own", "reads_others", "changes", "sends", "destroys", "runs"]
+# From the mildest to the gravest, each as a person reads it.
+EFFECTS: Final[Mapping[str, str]] = {
+    "reads_own": "reads your own things",
+    "reads_others": "reads what others wrote",
+    "changes": "changes things that can be put right",
+    "sends": "sends to others",
+    "destroys": "cannot be undone",
+    "runs": "runs code",
+}
+_ORDER: Final = tuple(EFFECTS)
+READS: Final = frozenset(("reads_own", "reads_others"))
+_GRAVE: Final = frozenset(("sends", "destroys", "runs"))
+# What a proposal rests on.
+Basis: TypeAlias = Literal["catalogue", "definition", "server", "unknown"]
+
+
+class Effects(msgspec.Struct, frozen=True):
+    """What a tool does, from the gravest effect on, and the arguments that decide whom or what it does that to; None
+    where those are told by the schema."""
+
+    effects: tuple[str, ...] = ()
+    critical: tuple[str, ...] | None = None
+
+    @property
+    def line(self) -> str:
+        """One line beside the tool."""
+        return ", ".join(EFFECTS[one] for one in self.effects) if self.effects else "unknown"
+
+    def said(self) -> Said:
+        """The same as labels. Unknown effects say nothing."""
+        found = frozenset(self.effects)
+        if not found:
+            return Said()
+        acts = found - READS
+        strange = bool(found & {"reads_others", "runs"})
+        leaves = bool(found & {"sends", "runs"}) if acts else strange
+        outcomes = {"benign"} if not acts else {"consequential"}
+        if found & {"destroys", "runs"}:
+            outcomes.add("irreversible")
+        return Said(
+            destination=frozenset({"public" if leaves else "user" if acts else "system"}),
+            outcomes=frozenset(outcomes),
+            source=frozenset({UNTRUSTED} if strange else {"user"}),
+            sensitivity=frozenset({"user"}),
+            accepts=frozenset({"user"}),
+            open_world=strange or bool(found & {"sends"}),
+            read_only=not acts,
+            destructive=bool(found & {"destroys", "runs"}),
+            # Of what runs, all of it decides.
+            critical=EVERYTHING if self.critical is None and "runs" in found else self.critical,
+        )
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """Effects, and what they rest on. `server`: nothing but an annotation says that the tool only reads."""
+
+    label: Effects = Effects()
+    basis: Basis = "unknown"
+
+    @property
+    def line(self) -> str:
+        """One line beside the tool."""
+        if self.basis == "unknown":
+            return "unknown: nothing tells what it does"
+        return f"{self.label.line} (only its server says so)" if self.basis == "server" else self.label.line
+
+
+def ordered(effects: Iterable[str]) -> tuple[str, ...]:
+    """Each effect once, from the gravest on, without what another one includes."""
+    found = set(effects)
+    if len(found) > 1:
+        found.discard("reads_own")
+    if found & _GRAVE:
+        found.discard("changes")
+    return tuple(one for one in reversed(_ORDER) if one in found)
+
+
+def encode(label: Effects) -> str:
+    """A label as a pin keeps it."""
+    return msgspec.json.encode(label).decode()
+
+
+def decode(kept: str) -> Effects | None:
+    """A label that a pin kept; None where there is none, or one that this version does not know."""
+    try:
+        found = msgspec.json.decode(kept, type=Effects) if kept else None
+    except msgspec.MsgspecError:
+        return None
+    return found if found is not None and found.effects and frozenset(found.effects) <= EFFECTS.keys() else None
+
+
+def propose(entry: object, checked: Effects | None = None, *, same: bool = False) -> Proposal:
+    """For an entry of a list of tools, whatever it holds. `checked` is what the catalogue has for it, and `same` says
+    that the text is the one that was checked; of another text, the graver of the two counts."""
+    guessed = _guess(entry if isinstance(entry, Mapping) else {})
+    if checked is None:
+        return guessed
+    own, seen = frozenset(checked.effects), frozenset(guessed.label.effects)
+    if not own & READS and "reads_others" in seen:
+        # The catalogue says what a tool does, and not always whose words it gives back.
+        own |= {"reads_others"}
+    if not same and _gravest(seen) > _gravest(own):
+        return Proposal(Effects(ordered(own | seen)), "definition")
+    return Proposal(Effects(ordered(own), checked.critical), "catalogue")
+
+
+def _gravest(effects: Iterable[str]) -> int:
+    return max((_ORDER.index(one) for one in effects), default=-1)
+
+
+def _guess(tool: Mapping[str, Any]) -> Proposal:
+    words = _words(tool.get("name"))
+    schema = tool.get("inputSchema")
+    named = [_words(one) for one in _names(schema)]
+    found = _of_name(words)
+    unnamed = not found
+    found |= _of_text(tool.get("description"), first=unnamed) | _of_text(tool.get("title"), first=unnamed)
+    hints = tool.get("annotations")
+    said = hints if isinstance(hints, Mapping) else {}
+    found |= _of_arguments(named, reads=found <= {"reads"} and bool(found), schema=schema)
+    reads = "reads" in found
+    reaches = "reaches" in found
+    found -= {"reads", "reaches"}
+    if said.get("destructiveHint") is True and said.get("readOnlyHint") is not True:
+        found.add("destroys")
+    strange = reaches or said.get("openWorldHint") is True or not _is_own(words, named)
+    if found:
+        # What reaches out to do more than read has something to send, and so has what changes what others see.
+        if reaches or ("changes" in found and not _lists()["public"].isdisjoint(words)):
+            found.add("sends")
+        return Proposal(Effects(ordered(found | ({"reads_others"} if strange else set()))), "definition")
+    if reads:
+        return Proposal(Effects(("reads_others",) if strange else ("reads_own",)), "definition")
+    if said.get("readOnlyHint") is True:
+        return Proposal(Effects(("reads_others",) if strange else ("reads_own",)), "server")
+    return Proposal()
+
+
+def is_asked_for(label: ToolLabel, says: Callable[[str], bool]) -> bool:
+    """Whether the user's words (`says` knows each of them) name what a tool does: all words of its name; or, where it
+    can be undone, what it is about together with some verb of its kind."""
+    words = _words(label.tool)
+    about = [word for word in words if _verb(word) is None or _is_noun(word)]
+    if words and all(any(map(says, _forms(word))) for word in words):
+        return True
+    if label.may_be_irreversible or not about or not all(any(map(says, _forms(word))) for word in about):
+        return False
+    kinds = {kind for word in words if (kind := _verb(word)) is not None} & {"changes", "sends"}
+    return any(says(verb) for kind in kinds for verb in _lists()[kind] - _lists()["nouns"])
+
+
+# ---- words ----
+
+
+@cache
+def _lists() -> Mapping[str, frozenset[str]]:
+    read = tomllib.loads(files("callgate.trust").joinpath("effect_words.toml").read_text("utf-8"))
+    return {name: frozenset(text.split()) for part in read.values() for name, text in part.items()}
+
+
+@cache
+def _verbs() -> Mapping[str, str]:
+    lists = _lists()
+    return {word: kind for kind in ("reads", "changes", "sends", "destroys", "runs") for word in lists[kind]}
+
+
+_PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_CHARS: Final = 20_000
+_CLAUSES: Final = 400
+_CLAUSE_WORDS: Final = 24
+_BREAKS: Final = re.compile(r"[.;:!?\n\r()•*]+|\s[-–—]\s|,")
+_NAMES: Final = 200
+_DEPTH: Final = 8
+_RECIPIENT: Final = re.compile(r"recipient|e-?mail|address|phone|account|send|whom", re.IGNORECASE)
+
+
+def _words(text: object) -> list[str]:
+    if not isinstance(text, str):
+        return []
+    return [part.lower() for part in _PARTS.findall(text[:_CHARS].replace("'", "").replace("’", ""))]
+
+
+def _verb(word: str) -> str | None:
+    """What a verb says, in any of its forms."""
+    verbs = _verbs()
+    for form in _forms(word):
+        if form in verbs:
+            return verbs[form]
+    return None
+
+
+def _forms(word: str) -> Iterator[str]:
+    yield word
+    if word.endswith("es"):
+        yield word[:-2]
+        if word.endswith("ies"):
+            yield word[:-3] + "y"
+    if word.endswith("s"):
+        yield word[:-1]
+
+
+def _is_noun(word: str) -> bool:
+    return any(form in _lists()["nouns"] for form in _forms(word))
+
+
+def _of_name(words: list[str]) -> set[str]:
+    """What the verbs of a name say. One that may be a noun counts where no other verb is in it."""
+    lists = _lists()
+    verbs = [(at, word, kind) for at, word in enumerate(words) if (kind := _verb(word)) is not None]
+    sure = {kind for at, word, kind in verbs if not _is_noun(word)}
+    joined = {kind for at, word, kind in verbs if at and words[at - 1] in lists["joins"]}
+    if sure:
+        return sure | joined
+    return {verbs[0][2]} | joined if verbs else set()
+
+
+def _of_text(text: object, *, first: bool) -> set[str]:
+    """What the clauses of a text say that the tool does: the verb that one begins with, and what is joined to it. Of
+    what a name has told already, only the grave counts."""
+    if not isinstance(text, str):
+        return set()
+    lists = _lists()
+    found: set[str] = set()
+    for number, part in enumerate(_BREAKS.split(text[:_CHARS])[:_CLAUSES]):
+        words = _words(part)[:_CLAUSE_WORDS]
+        opening = True
+        for at, word in enumerate(words):
+            kind = _verb(word)
+            if kind is None:
+                opening = opening and word in lists["leads"]
+                continue
+            if not lists["negations"].isdisjoint(words[max(0, at - 3) : at]):
+                opening = False
+                continue
+            before = words[at - 1] if at else ""
+            sure = not _is_noun(word)
+            counts = at + 1 < len(words) and (
+                (opening and (sure or number == 0))
+                or (sure and (before in lists["joins"] or before in ("will", "automatically")))
+            )
+            if counts and (kind in _GRAVE or (first and number == 0)):
+                found.add(kind)
+            opening = False
+    return found
+
+
+def _of_arguments(named: Iterable[list[str]], *, reads: bool, schema: object) -> set[str]:
+    lists = _lists()
+    found: set[str] = set()
+    for words in named:
+        parts = frozenset(words)
+        if parts & lists["commands"] or (
+            not reads and parts & lists["code"] and parts <= lists["code"] | lists["languages"]
+        ):
+            found.add("runs")
+        if parts & lists["recipients"] or (words == ["to"] and _is_recipient(schema)):
+            found.add("sends")
+        if words and words[-1] in lists["addresses"]:
+            found.add("reaches")
+        if not reads and parts & lists["access"]:
+            found.add("destroys")
+    return found
+
+
+def _is_recipient(schema: object) -> bool:
+    """Whether `to` is whom something goes to, and not where a stretch of time or numbers ends."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    to = properties.get("to") if isinstance(properties, Mapping) else None
+    if not isinstance(to, Mapping) or not isinstance(properties, Mapping):
+        return False
+    said = f"{to.get('description', '')} {to.get('format', '')} {to.get('title', '')}"
+    return to.get("type") == "array" or "from" not in properties or _RECIPIENT.search(said) is not None
+
+
+def _is_own(words: Iterable[str], named: Iterable[list[str]]) -> bool:
+    """Whether what a tool gives back is the user's own: by its name, else by its arguments."""
+    own, others = _lists()["own"], _lists()["others"]
+    about = frozenset(words)
+    if own.isdisjoint(about) and others.isdisjoint(about):
+        about = frozenset(word for one in named for word in one)
+    return not own.isdisjoint(about) and others.isdisjoint(about)
+
+
+def _names(schema: object) -> Iterator[str]:
+    """The names of the arguments, also of those within others; bounded."""
+    left = [(schema, 0)]
+    given = 0
+    while left and given < _NAMES:
+        part, depth = left.pop(0)
+        if not isinstance(part, Mapping) or depth > _DEPTH:
+            continue
+        properties: Any = part.get("properties")
+        if isinstance(properties, Mapping):
+            for name, inner in properties.items():
+                given += 1
+                if isinstance(name, str):
+                    yield name
+                left.append((inner, depth + 1))
+        left += [(part.get(key), depth + 1) for key in ("items", "additionalProperties")]
+        for key in ("anyOf", "oneOf", "allOf"):
+            several = part.get(key)
+            left += [(one, depth + 1) for one in several[:_NAMES]] if isinstance(several, list) else []
