@@ -30,7 +30,7 @@ from callgate.trust.model import PROMPT_META, SESSION_META
 from callgate.trust.operator import labels
 from callgate.trust.policy.engine import Policy
 from callgate.trust.policy.predicate import predicate
-from callgate.trust.proposing import propose
+from callgate.trust.proposing import encode, propose
 from callgate.trust.provenance import Fingerprints, Memory, Retention
 from callgate.trust.quarantine import Seals
 from callgate.trust.stripping import Expectations
@@ -108,7 +108,7 @@ class Bench:
         self.labels = labels({}, {} if way.proposed else words, compile_rule=predicate)
         if way.proposed:
             for name, entries in tools.items():
-                self.labels.approve(name, {entry["name"]: propose(entry).label.said() for entry in entries})
+                self.labels.approve(name, {entry["name"]: encode(propose(entry).label) for entry in entries})
         vocabulary = Vocabulary()
         learning = Learning(lambda *_: None)
         learning.teach(self.labels, vocabulary)

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from callgate.errors import Reason, Refused, place
-from callgate.gate import Call, Pass, Refuse, Verdict
+from callgate.gate import Call, Context, Pass, Refuse, Verdict
 from callgate.gateway.known_lines import Line
 from callgate.gateway.line import Visit
 from callgate.gateway.toolsets import Toolsets
@@ -47,6 +47,11 @@ class Pinning:
         self._odd = odd
         # Where tools are reviewed, in words.
         self._review = review
+
+    def label(self, context: Context, tool: str) -> str:
+        """The label that a tool was approved with; empty where nobody settled one."""
+        line = self._toolsets.in_force(context, whatever_age=True)
+        return "" if line is None or line.toolset is None else line.toolset.standing(tool).label
 
     @property
     def stale(self) -> bool:

@@ -141,7 +141,9 @@ class Runtime:
         pinned = None
         if config.pinning.mode != "off":
             pinned = self._pin_office().furnish(config, self._places(config))
-        trusted = None if config.trust.mode == "off" else self._trust_office().furnish(config)
+        trusted = None
+        if config.trust.mode != "off":
+            trusted = self._trust_office().furnish(config, *(() if pinned is None else (pinned.check.label,)))
         self.notices.follow(config.notify)
         self.approvals = None if approving is None else approving.approvals
         if approving is not None:

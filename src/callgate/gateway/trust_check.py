@@ -59,6 +59,7 @@ class Trust:
         enforcing: bool,
         consent: bool = False,
         secret: Callable[[str], bool] = lambda _text: False,
+        approved: Callable[[Context, str], str | None] = lambda _context, _tool: None,
         resolve: Callable[[Call, ToolLabel], Awaitable[ToolLabel]] | None = None,
         resolves: Callable[[str], bool] = lambda _server: False,
     ) -> None:
@@ -73,6 +74,8 @@ class Trust:
         self._secret = secret
         # Where data came from is kept only of users who agreed.
         self._consent = consent
+        # The label that was approved with a tool.
+        self.approved = approved
         # Asks the server what a call of these arguments would do (`tools/resolve`), where the operator wants that.
         self._resolve = resolve
         self._resolves = resolves
@@ -89,14 +92,14 @@ class Trust:
         live = self.sessions.at_once(name)
         if live is None:
             return None
-        return self._judge(call, name, client, live, self.labels.of(call.context.server, call.tool, call.arguments))
+        return self._judge(call, name, client, live, self.label(call.context, call.tool, call.arguments))
 
     async def __call__(self, call: Call) -> Verdict:
         try:
             name, client = self.naming.met(call.context, call.meta)
             live = await self.sessions.get(name)
             server = call.context.server
-            label = self.labels.of(server, call.tool, call.arguments)
+            label = self.label(call.context, call.tool, call.arguments)
             if self._resolve is None or not self._resolves(server):
                 return self._judge(call, name, client, live, label)
             # Asking shows the server the arguments: one that is not trusted sees them once they may pass without it.
@@ -136,6 +139,10 @@ class Trust:
             return Ask(why(ruling, facts), record)
         data = {"rule": ruling.rule, "session": name.key}
         return Refuse(Reason.RULE_BLOCKED, f"{ruling.say.rstrip('.')} (rule: {ruling.rule})", record, data)
+
+    def label(self, context: Context, tool: str, arguments: Mapping[str, Any]) -> ToolLabel:
+        """The label of a call."""
+        return self.labels.of(context.server, tool, arguments, self.approved(context, tool))
 
     def consents(self, meta: Mapping[str, Any]) -> bool:
         """Whether the sources of a call's data may be kept."""

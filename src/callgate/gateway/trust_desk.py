@@ -99,7 +99,8 @@ class TrustDesk:
         if self._relays_resolve(context.server):
             return None
         labels = self._check.labels
-        return resolved(tool, labels.of(context.server, tool, arguments), labels.listed(context.server, tool))
+        listed = labels.listed(context.server, tool, self._check.approved(context, tool))
+        return resolved(tool, self._check.label(context, tool, arguments), listed)
 
     # ---- results that were held back ----
 

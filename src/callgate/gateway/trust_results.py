@@ -203,7 +203,7 @@ class Results:
         server = call.context.server
         given = await released(self._shelf, self._seals(), handle, session=name.key, server=server, modern=modern)
         if given.tool:
-            label = self._check.labels.of(server, given.tool, {})
+            label = self._check.label(call.context, given.tool, {})
             whole = Result(structured=given.result, has_structured=True, body=given.result)
             data = msgspec.structs.replace(tainted(self._label(label, whole)), malicious=True)
             live = await self._sessions.get(name)

@@ -13,7 +13,7 @@ import msgspec
 from callgate.audit import ArgumentsPolicy, AuditLog
 from callgate.config import Config
 from callgate.errors import CallgateError
-from callgate.gate import Call
+from callgate.gate import Call, Context
 from callgate.gateway.catalogue import result_of
 from callgate.gateway.line import Visit, own_request
 from callgate.gateway.trust_check import Trust
@@ -42,6 +42,11 @@ log = logging.getLogger("callgate.trust")
 KEY: Final = "trust"
 _PRUNE_SECONDS: Final = 300.0
 _RESOLVE_SECONDS: Final = 3.0
+
+
+def _nobody_approved(_context: Context, _tool: str) -> str | None:
+    """Without pinning there is no approval that a label could have come with."""
+    return None
 
 
 class Furnished(msgspec.Struct, frozen=True):
@@ -86,8 +91,9 @@ class TrustOffice:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
-    def furnish(self, config: Config) -> Furnished:
-        """The check and the desk of a configuration; ConfigError where its policy cannot be read."""
+    def furnish(self, config: Config, approved: Callable[[Context, str], str | None] = _nobody_approved) -> Furnished:
+        """The check and the desk of a configuration; ConfigError where its policy cannot be read. `approved` knows the
+        labels that tools were approved with."""
         trust = config.trust
         labels = make_labels(config)
         policy = make_policy(config)
@@ -107,6 +113,7 @@ class TrustOffice:
             enforcing=trust.mode == "enforce",
             secret=self._scanner.secret,
             consent=trust.consent == "required",
+            approved=approved,
             resolve=_Resolving(labels, vocabulary).ask if asking else None,
             resolves=asking.__contains__,
         )

@@ -28,6 +28,8 @@ class Standing(msgspec.Struct, frozen=True):
     reason: Reason | None = None
     detail: str = ""
     approval_hash: str = ""
+    # What the person who approved it said that it does; this room only keeps it.
+    label: str = ""
 
     @property
     def open(self) -> bool:
@@ -152,7 +154,7 @@ def _current(pin: Pin, identity: Identity, book: Book, settings: Settings) -> St
         if latest is not None and latest.server_id != identity.server_id:
             text = "another version of this server was approved since; this one has to be approved again"
             return Standing(State.RETIRED, Reason.TOOL_CHANGED, text, pin.approval_hash)
-    return Standing(State.APPROVED, approval_hash=pin.approval_hash)
+    return Standing(State.APPROVED, approval_hash=pin.approval_hash, label=pin.label)
 
 
 def changed_members(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

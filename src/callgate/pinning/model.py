@@ -83,6 +83,8 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True):
     overrides: tuple[str, ...] = ()
     overruled: tuple[tuple[str, str], ...] = ()
     together: tuple[str, ...] = ()
+    # What the tool does, as whoever approved it agreed; empty where nobody was asked. Other rooms read it.
+    label: str = ""
 
 
 class State(StrEnum):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from callgate.trust.hints import from_hints
 from callgate.trust.model import Annotations, ToolLabel
+from callgate.trust.proposing import decode
 from callgate.trust.resolving import ArgumentRule, Matched, matched
 from callgate.trust.said import Defaults, Layer, Said, either, said_of, tightened, whole
 
@@ -34,12 +36,13 @@ class ServerWords(msgspec.Struct, frozen=True, kw_only=True):
 class _Tool:
     """A tool's rules, and its label for each set of them that held so far."""
 
-    __slots__ = ("cases", "plain", "rules")
+    __slots__ = ("approved", "cases", "plain", "rules")
 
-    def __init__(self, plain: ToolLabel, rules: tuple[ArgumentRule, ...]) -> None:
-        self.plain = plain
+    def __init__(self, rules: tuple[ArgumentRule, ...], approved: Said) -> None:
+        self.plain: ToolLabel
         self.rules = rules
-        self.cases: dict[Matched, ToolLabel] = {_NOTHING_MATCHED: plain}
+        self.approved = approved
+        self.cases: dict[Matched, ToolLabel] = {}
 
 
 class Labels:
@@ -51,8 +54,8 @@ class Labels:
         self._declared: dict[str, dict[str, Annotations]] = {}
         self._guessed: dict[str, dict[str, tuple[str, ...]]] = {}
         self._fixed: dict[str, dict[str, Mapping[str, frozenset[str]]]] = {}
-        self._approved: dict[str, dict[str, Said]] = {}
-        self._tools: dict[tuple[str, str], _Tool] = {}
+        self._approved: dict[str, dict[str, str]] = {}
+        self._tools: dict[tuple[str, str, str], _Tool] = {}
 
     def trusted(self, server: str) -> bool:
         """Whether the operator believes this server's labels."""
@@ -74,47 +77,48 @@ class Labels:
         self._declared[server], self._guessed[server], self._fixed[server] = new, guesses, values
         self._tools = {key: tool for key, tool in self._tools.items() if key[0] != server}
 
-    def approve(self, server: str, tools: Mapping[str, Said]) -> None:
-        """What a person settled about a server's tools when they approved them: the operator's word."""
-        if self._approved.get(server, {}) != tools:
-            self._approved[server] = dict(tools)
-            self._tools = {key: tool for key, tool in self._tools.items() if key[0] != server}
+    def approve(self, server: str, tools: Mapping[str, str]) -> None:
+        """The labels that were approved with a server's tools, for all calls that do not bring theirs."""
+        self._approved[server] = dict(tools)
 
     def declared(self, server: str) -> Mapping[str, Annotations]:
         """What the server's last list said."""
         return self._declared.get(server, {})
 
-    def of(self, server: str, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolLabel:
-        """The label of a call."""
-        found = self._tools.get((server, tool)) or self._put_together(server, tool)
+    def of(
+        self, server: str, tool: str, arguments: Mapping[str, Any] | None = None, approved: str | None = None
+    ) -> ToolLabel:
+        """The label of a call. `approved` is the one that a person approved with the tool, as its pin keeps it."""
+        found = self._found(server, tool, approved)
         if not found.rules:
             return found.plain
         matching = matched(found.rules, arguments or {})
         if (label := found.cases.get(matching)) is not None:
             return label
-        label = self._case(server, tool, found.rules, matching)
+        label = self._case(server, tool, found, matching)
         if len(found.cases) < _REMEMBERED_CASES:
             found.cases[matching] = label
         return label
 
-    def listed(self, server: str, tool: str) -> ToolLabel:
+    def listed(self, server: str, tool: str, approved: str | None = None) -> ToolLabel:
         """The label of a tool whatever its arguments: the possible values, those of its rules included."""
-        found = self._tools.get((server, tool)) or self._put_together(server, tool)
+        found = self._found(server, tool, approved)
         label = found.plain
         for at in range(len(found.rules)):
-            label = either(label, self._case(server, tool, found.rules, Matched(held=(at,))))
+            label = either(label, self._case(server, tool, found, Matched(held=(at,))))
         return label
 
     def local(self, server: str, tool: str) -> ToolLabel:
         """The label as if the server had said nothing."""
-        return whole(server, tool, self._layers(server, tool, Annotations()), self._defaults)
+        layers = self._layers(server, tool, Annotations(), _said(self._approved.get(server, {}).get(tool, "")))
+        return whole(server, tool, layers, self._defaults)
 
     def voices(self, server: str, tool: str) -> tuple[Layer, ...]:
         """What each of them says of a tool, whether it is believed or not: for people who want to know why."""
         words, declared = self._words(server), self._declared.get(server, {}).get(tool, Annotations())
         said = (
             Layer("operator", operators(words.tools, tool)),
-            Layer("review", self._approved.get(server, {}).get(tool, Said())),
+            Layer("review", _said(self._approved.get(server, {}).get(tool, ""))),
             Layer("server", said_of(declared)),
             Layer("hints", from_hints(declared)),
         )
@@ -127,27 +131,32 @@ class Labels:
     def _words(self, server: str) -> ServerWords:
         return self._servers.get(server, _NO_WORDS)
 
-    def _put_together(self, server: str, tool: str) -> _Tool:
-        rules = tuple(rule for rule in self._words(server).rules if fnmatchcase(tool, rule.tool))
-        made = _Tool(self._case(server, tool, rules, _NOTHING_MATCHED), rules)
-        if len(self._tools) >= _REMEMBERED:
-            self._tools.clear()
-        self._tools[server, tool] = made
+    def _found(self, server: str, tool: str, approved: str | None) -> _Tool:
+        if approved is None:
+            approved = self._approved.get(server, {}).get(tool, "")
+        made = self._tools.get((server, tool, approved))
+        if made is None:
+            rules = tuple(rule for rule in self._words(server).rules if fnmatchcase(tool, rule.tool))
+            made = _Tool(rules, _said(approved))
+            made.plain = made.cases[_NOTHING_MATCHED] = self._case(server, tool, made, _NOTHING_MATCHED)
+            if len(self._tools) >= _REMEMBERED:
+                self._tools.clear()
+            self._tools[server, tool, approved] = made
         return made
 
-    def _case(self, server: str, tool: str, rules: tuple[ArgumentRule, ...], matching: Matched) -> ToolLabel:
+    def _case(self, server: str, tool: str, of: _Tool, matching: Matched) -> ToolLabel:
         """The label where these rules hold: of several that speak of the same, the first. Undecided ones may hold."""
-        held = [rules[at].said for at in matching.held]
-        label = self._label(server, tool, held)
+        held = [of.rules[at].said for at in matching.held]
+        label = self._label(server, tool, held, of.approved)
         for at in matching.undecided:
             at_most = sorted((*matching.held, at))
-            label = either(label, self._label(server, tool, [rules[one].said for one in at_most]))
+            label = either(label, self._label(server, tool, [of.rules[one].said for one in at_most], of.approved))
         return label
 
-    def _label(self, server: str, tool: str, held: list[Said]) -> ToolLabel:
+    def _label(self, server: str, tool: str, held: list[Said], approved: Said) -> ToolLabel:
         words = self._words(server)
         declared = self._declared.get(server, {}).get(tool, Annotations())
-        layers = [*(Layer("operator", said) for said in held), *self._layers(server, tool, declared)]
+        layers = [*(Layer("operator", said) for said in held), *self._layers(server, tool, declared, approved)]
         label = whole(server, tool, layers, self._defaults)
         guessed = self._guessed.get(server, {}).get(tool, ())
         if not label.critical_declared and guessed:
@@ -159,16 +168,21 @@ class Labels:
         decided = frozenset(name for said in held for name in said.__struct_fields__ if getattr(said, name) is not None)
         return tightened(label, said_of(declared), decided=decided)
 
-    def _layers(self, server: str, tool: str, declared: Annotations) -> list[Layer]:
+    def _layers(self, server: str, tool: str, declared: Annotations, approved: Said) -> list[Layer]:
         words = self._words(server)
-        layers = [Layer("operator", operators(words.tools, tool))]
-        if (approved := self._approved.get(server, {}).get(tool)) is not None:
-            layers.append(Layer("review", approved))
+        layers = [Layer("operator", operators(words.tools, tool)), Layer("review", approved)]
         if words.trusted:
             layers.append(Layer("server", said_of(declared)))
         if words.hints:
             layers.append(Layer("hints", from_hints(declared)))
         return layers
+
+
+@lru_cache(4096)
+def _said(approved: str) -> Said:
+    """What an approved label says; nothing where there is none, or none that can be read."""
+    label = decode(approved)
+    return Said() if label is None else label.said()
 
 
 def operators(tools: Mapping[str, Said], tool: str) -> Said:
