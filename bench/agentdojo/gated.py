@@ -25,12 +25,13 @@ from callgate.gateway.trust_learning import Learning
 from callgate.gateway.trust_results import Keeping, Results
 from callgate.gateway.trust_sessions import Sessions
 from callgate.pinning.inspection.scanning import Scanner
+from callgate.trust.effects import encode
 from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import PROMPT_META, SESSION_META
 from callgate.trust.operator import labels
 from callgate.trust.policy.engine import Policy
 from callgate.trust.policy.predicate import predicate
-from callgate.trust.proposing import encode, propose
+from callgate.trust.proposing import propose
 from callgate.trust.provenance import Fingerprints, Memory, Retention
 from callgate.trust.quarantine import Seals
 from callgate.trust.stripping import Expectations

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
+from callgate.trust.effects import decode
 from callgate.trust.hints import from_hints
 from callgate.trust.model import Annotations, ToolLabel
-from callgate.trust.proposing import decode
 from callgate.trust.resolving import ArgumentRule, Matched, matched
 from callgate.trust.said import Defaults, Layer, Said, either, said_of, tightened, whole
 

@@ -15,62 +15,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from callgate.trust.critical import EVERYTHING
-from callgate.trust.model import UNTRUSTED, ToolLabel
-from callgate.trust.said import Said
+from callgate.trust.catalogue import checked
+from callgate.trust.effects import EFFECTS, GRAVE, READS, Effects, ordered
+from callgate.trust.model import ToolLabel
 
-Effect: TypeAlias = Literal["reads_own", "reads_others", "changes", "sends", "destroys", "runs"]
-# From the mildest to the gravest, each as a person reads it.
-EFFECTS: Final[Mapping[str, str]] = {
-    "reads_own": "reads your own things",
-    "reads_others": "reads what others wrote",
-    "changes": "changes things that can be put right",
-    "sends": "sends to others",
-    "destroys": "cannot be undone",
-    "runs": "runs code",
-}
-_ORDER: Final = tuple(EFFECTS)
-READS: Final = frozenset(("reads_own", "reads_others"))
-_GRAVE: Final = frozenset(("sends", "destroys", "runs"))
+_ORDER: Final = {name: place for place, name in enumerate(EFFECTS)}
 # What a proposal rests on.
 Basis: TypeAlias = Literal["catalogue", "definition", "server", "unknown"]
-
-
-class Effects(msgspec.Struct, frozen=True):
-    """What a tool does, from the gravest effect on, and the arguments that decide whom or what it does that to; None
-    where those are told by the schema."""
-
-    effects: tuple[str, ...] = ()
-    critical: tuple[str, ...] | None = None
-
-    @property
-    def line(self) -> str:
-        """One line beside the tool."""
-        return ", ".join(EFFECTS[one] for one in self.effects) if self.effects else "unknown"
-
-    def said(self) -> Said:
-        """The same as labels. Unknown effects say nothing."""
-        found = frozenset(self.effects)
-        if not found:
-            return Said()
-        acts = found - READS
-        strange = bool(found & {"reads_others", "runs"})
-        leaves = bool(found & {"sends", "runs"}) if acts else strange
-        outcomes = {"benign"} if not acts else {"consequential"}
-        if found & {"destroys", "runs"}:
-            outcomes.add("irreversible")
-        return Said(
-            destination=frozenset({"public" if leaves else "user" if acts else "system"}),
-            outcomes=frozenset(outcomes),
-            source=frozenset({UNTRUSTED} if strange else {"user"}),
-            sensitivity=frozenset({"user"}),
-            accepts=frozenset({"user"}),
-            open_world=strange or bool(found & {"sends"}),
-            read_only=not acts,
-            destructive=bool(found & {"destroys", "runs"}),
-            # Of what runs, all of it decides.
-            critical=EVERYTHING if self.critical is None and "runs" in found else self.critical,
-        )
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -87,47 +38,29 @@ class Proposal(msgspec.Struct, frozen=True):
         return f"{self.label.line} (only its server says so)" if self.basis == "server" else self.label.line
 
 
-def ordered(effects: Iterable[str]) -> tuple[str, ...]:
-    """Each effect once, from the gravest on, without what another one includes."""
-    found = set(effects)
-    if len(found) > 1:
-        found.discard("reads_own")
-    if found & _GRAVE:
-        found.discard("changes")
-    return tuple(one for one in reversed(_ORDER) if one in found)
+def propose(entry: object, server_id: str = "") -> Proposal:
+    """For an entry of a list of tools, whatever it holds, of the server with this identity.
 
-
-def encode(label: Effects) -> str:
-    """A label as a pin keeps it."""
-    return msgspec.json.encode(label).decode()
-
-
-def decode(kept: str) -> Effects | None:
-    """A label that a pin kept; None where there is none, or one that this version does not know."""
-    try:
-        found = msgspec.json.decode(kept, type=Effects) if kept else None
-    except msgspec.MsgspecError:
-        return None
-    return found if found is not None and found.effects and frozenset(found.effects) <= EFFECTS.keys() else None
-
-
-def propose(entry: object, checked: Effects | None = None, *, same: bool = False) -> Proposal:
-    """For an entry of a list of tools, whatever it holds. `checked` is what the catalogue has for it, and `same` says
-    that the text is the one that was checked; of another text, the graver of the two counts."""
-    guessed = _guess(entry if isinstance(entry, Mapping) else {})
-    if checked is None:
+    What the catalogue has for it counts if the definition is the one that was checked; of another definition, the
+    graver of the two counts.
+    """
+    tool = entry if isinstance(entry, Mapping) else {}
+    guessed = _guess(tool)
+    known = checked(server_id, tool) if server_id else None
+    if known is None:
         return guessed
-    own, seen = frozenset(checked.effects), frozenset(guessed.label.effects)
+    label, same = known
+    own, seen = frozenset(label.effects), frozenset(guessed.label.effects)
     if not own & READS and "reads_others" in seen:
         # The catalogue says what a tool does, and not always whose words it gives back.
         own |= {"reads_others"}
     if not same and _gravest(seen) > _gravest(own):
         return Proposal(Effects(ordered(own | seen)), "definition")
-    return Proposal(Effects(ordered(own), checked.critical), "catalogue")
+    return Proposal(Effects(ordered(own), label.critical), "catalogue")
 
 
 def _gravest(effects: Iterable[str]) -> int:
-    return max((_ORDER.index(one) for one in effects), default=-1)
+    return max((_ORDER[one] for one in effects), default=-1)
 
 
 def _guess(tool: Mapping[str, Any]) -> Proposal:
@@ -143,9 +76,11 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
     reads = "reads" in found
     reaches = "reaches" in found
     found -= {"reads", "reaches"}
-    if said.get("destructiveHint") is True and said.get("readOnlyHint") is not True:
-        found.add("destroys")
     strange = reaches or said.get("openWorldHint") is True or not _is_own(words, named)
+    # Servers say of every tool that overwrites that it destroys: of a file of one's own, that is a change.
+    destroys = said.get("destructiveHint") is True and said.get("readOnlyHint") is not True
+    if destroys and (strange or found != {"changes"}):
+        found.add("destroys")
     if found:
         # What reaches out to do more than read has something to send, and so has what changes what others see.
         if reaches or ("changes" in found and not _lists()["public"].isdisjoint(words)):
@@ -260,7 +195,7 @@ def _of_text(text: object, *, first: bool) -> set[str]:
                 (opening and (sure or number == 0))
                 or (sure and (before in lists["joins"] or before in ("will", "automatically")))
             )
-            if counts and (kind in _GRAVE or (first and number == 0)):
+            if counts and (kind in GRAVE or (first and number == 0)):
                 found.add(kind)
             opening = False
     return found

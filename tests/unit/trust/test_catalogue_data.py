@@ -41,7 +41,7 @@ def test_each_tool_has_known_effects_with_the_gravest_first():
     for name, tool, entry in TOOLS:
         effects = entry["effects"]
         assert tool.strip(), name
-        assert set(entry) <= {"effects", "critical"}, (name, tool)
+        assert set(entry) <= {"effects", "critical", "text"}, (name, tool)
         assert effects, (name, tool)
         assert effects == [one for one in EFFECTS if one in effects], (name, tool)
 

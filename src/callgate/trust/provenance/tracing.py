@@ -93,6 +93,9 @@ def _is_untraceable(memory: Memory, label: ToolLabel, paths: Sequence[str], valu
         return False
     if paths and all(names_somebody(path) for path in paths):
         return False
+    if label.critical_declared and not paths and not label.may_be_irreversible:
+        # Somebody said that nothing in it decides anything.
+        return False
     return not (memory.prompt_known and is_asked_for(label, memory.names_in_prompt))
 
 

@@ -1,0 +1,85 @@
+"""What a tool does, in six words that a person can choose from, and the labels that stand behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from callgate.trust.critical import EVERYTHING
+from callgate.trust.model import UNTRUSTED
+from callgate.trust.said import Said
+
+# From the mildest to the gravest, each as a person reads it.
+EFFECTS: Final[Mapping[str, str]] = {
+    "reads_own": "reads your own things",
+    "reads_others": "reads what others wrote",
+    "changes": "changes things that can be put right",
+    "sends": "sends to others",
+    "destroys": "cannot be undone",
+    "runs": "runs code",
+}
+READS: Final = frozenset(("reads_own", "reads_others"))
+GRAVE: Final = frozenset(("sends", "destroys", "runs"))
+
+
+class Effects(msgspec.Struct, frozen=True):
+    """What a tool does, from the gravest effect on, and the arguments that decide whom or what it does that to; None
+    where those are told by the schema."""
+
+    effects: tuple[str, ...] = ()
+    critical: tuple[str, ...] | None = None
+
+    @property
+    def line(self) -> str:
+        """One line beside the tool."""
+        return ", ".join(EFFECTS[one] for one in self.effects) if self.effects else "unknown"
+
+    def said(self) -> Said:
+        """The same as labels. Unknown effects say nothing."""
+        found = frozenset(self.effects)
+        if not found:
+            return Said()
+        acts = found - READS
+        strange = bool(found & {"reads_others", "runs"})
+        leaves = bool(found & {"sends", "runs"}) if acts else strange
+        outcomes = {"benign"} if not acts else {"consequential"}
+        if found & {"destroys", "runs"}:
+            outcomes.add("irreversible")
+        return Said(
+            destination=frozenset({"public" if leaves else "user" if acts else "system"}),
+            outcomes=frozenset(outcomes),
+            source=frozenset({UNTRUSTED} if strange else {"user"}),
+            sensitivity=frozenset({"user"}),
+            accepts=frozenset({"user"}),
+            open_world=strange or bool(found & {"sends"}),
+            read_only=not acts,
+            destructive=bool(found & {"destroys", "runs"}),
+            # Of what runs, all of it decides.
+            critical=EVERYTHING if self.critical is None and "runs" in found else self.critical,
+        )
+
+
+def ordered(effects: Iterable[str]) -> tuple[str, ...]:
+    """Each effect once, from the gravest on, without what another one includes."""
+    found = set(effects)
+    if len(found) > 1:
+        found.discard("reads_own")
+    if found & GRAVE:
+        found.discard("changes")
+    return tuple(one for one in reversed(list(EFFECTS)) if one in found)
+
+
+def encode(label: Effects) -> str:
+    """A label as a pin keeps it."""
+    return msgspec.json.encode(label).decode()
+
+
+def decode(kept: str) -> Effects | None:
+    """A label that a pin kept; None where there is none, or one that this version does not know."""
+    try:
+        found = msgspec.json.decode(kept, type=Effects) if kept else None
+    except msgspec.MsgspecError:
+        return None
+    return found if found is not None and found.effects and frozenset(found.effects) <= EFFECTS.keys() else None
