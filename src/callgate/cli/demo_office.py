@@ -112,7 +112,7 @@ def office(path: Path) -> Iterator[Office]:
     """The services over the store of this configuration."""
     from callgate.approval import Approvals
     from callgate.cli.common import keys_of, log_of
-    from callgate.cli.pinned import KEY, groups_of, settings_of
+    from callgate.cli.pinned import KEY, groups_of, labelling, settings_of
     from callgate.gateway.approval_setup import party, settings
     from callgate.pinning.service import Pins
     from callgate.store import SqlPins, SqlShelf
@@ -126,6 +126,7 @@ def office(path: Path) -> Iterator[Office]:
             settings=settings_of(config),
             witness=log.admin,
             configured=groups_of(config),
+            labelling=labelling(),
         )
         section = config.approval
         approvals = Approvals(SqlShelf(store), party(section), settings(section), witness=log.admin)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from callgate.pinning.service import Pins
     from callgate.pinning.settings import Settings
     from callgate.pinning.storage import PinShelf
-    from callgate.pinning.views import ToolView
+    from callgate.pinning.views import Labelling, ToolView
     from callgate.store import Store
 
 T = TypeVar("T")
@@ -116,6 +116,7 @@ def _opened(config: Config, store: Store, runner: asyncio.Runner, admin: Any, op
             settings=settings_of(config),
             witness=witness,
             configured=groups_of(config),
+            labelling=labelling(),
         ),
         shelf,
         config,
@@ -123,6 +124,14 @@ def _opened(config: Config, store: Store, runner: asyncio.Runner, admin: Any, op
         runner,
         options,
     )
+
+
+def labelling() -> Labelling:
+    """What reviews know of what tools do."""
+    from callgate.pinning.views import Labelling
+    from callgate.trust.proposing import label_line, propose_label
+
+    return Labelling(propose_label, label_line)
 
 
 def groups_of(config: Config) -> dict[str, str] | None:

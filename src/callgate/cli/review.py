@@ -39,7 +39,7 @@ def review(
         raise typer.Exit(1 if found.waits else 0)
     with changing(config, store) as opened:
         found = opened.wait(opened.pins.review())
-        if found.waits:
+        if found.waits or found.unlabelled:
             _interactive(opened, found)
         else:
             nothing_waits(opened, found)
@@ -62,6 +62,12 @@ def _interactive(opened: Opened, found: Review) -> None:
 def nothing_waits(opened: Opened, found: Review) -> None:
     if not found.servers:
         say(f"Nothing waits for review: no server's tools were met yet. {HOW_TOOLS_COME}")
+    elif found.unlabelled:
+        count = len(found.unlabelled)
+        say(
+            f"Nothing waits for review. {count} approved tool{' has' if count == 1 else 's have'} no label yet: "
+            f"`{opened.command('review')}` on a terminal shows what is proposed."
+        )
     else:
         say(f"Nothing waits for review. `{opened.command('tools', 'list')}` lists the tools that were met.")
 

@@ -11,18 +11,20 @@ from callgate.cli.review_keys import END, NEXT
 from callgate.cli.review_overview import held_back, overview, set_lines
 from callgate.cli.review_screen import Screen
 from callgate.cli.tools_blocks import blocked_words
+from callgate.cli.tools_deciding import approval
 from callgate.cli.tools_lines import Line, blank, heading, said
 from callgate.cli.tools_show import raw_lines, tool_lines
 
 if TYPE_CHECKING:
     from callgate.errors import Refused
     from callgate.pinning.service import Choice
-    from callgate.pinning.views import Review, SetView, ToolView
+    from callgate.pinning.views import Review, ServerView, SetView, ToolView
 
 _KEYS: Final = {
     "a": "approve",
     "b": "block",
     "s": "skip",
+    "l": "label",
     "r": "raw",
     "p": "previous",
     "?": "help",
@@ -39,6 +41,7 @@ _HELP: Final = (
     "b  block the tool, whatever its text becomes; you are asked for the reason",
     "s  skip it: it stays hidden and cannot be called until somebody decides",
     "o  approve it in spite of hard findings, which are recorded with the approval, or of a block of another version",
+    "l  say what the tool does, where the line beside `does` is wrong: that decides when you are asked about a call",
     "r  the whole entry as it was received, byte for byte",
     "p  back to the tool before this one",
     "q  to the summary, where all decisions are stored in one step, or none",
@@ -54,6 +57,8 @@ class Sitting:
         self._review = review
         self._choices: dict[tuple[str, str], Choice] = {}
         self._sets: dict[str, SetView] = {}
+        # What tools do, where it was said to be something else than is proposed.
+        self._labels: dict[tuple[str, str], str] = {}
         # By its whole entry: another one that comes meanwhile was not shown.
         self._shown: set[tuple[str, str, str]] = set()
         # Whether what is said at the end may still be that nothing was.
@@ -72,17 +77,55 @@ class Sitting:
 
     def _walk(self) -> bool:
         """Each tool that is not decided yet; False at the end of input."""
-        tools = [view for view in self._review.pending if _key(view) not in self._choices]
-        at = 0
-        while at < len(tools):
-            step = self._decide(tools[at], at + 1, len(tools))
+        for server in self._review.servers:
+            tools = [view for view in server.tools if view.needs_review and _key(view) not in self._choices]
+            plain = [view for view in tools if not view.findings and not view.blocks]
+            step = self._walk_tools([view for view in tools if view not in plain] if len(plain) > 1 else tools)
+            if step not in (END, "q") and len(plain) > 1:
+                step = self._decide_together(server.seen.name, plain)
+            if step not in (END, "q"):
+                step = self._relabel_approved(server)
             if step == END:
                 self._screen.say("Nothing was stored.")
                 return False
             if step == "q":
                 return True
-            at = max(0, at - 1) if step == "p" else at + 1
         return self._walk_sets()
+
+    def _walk_tools(self, tools: list[ToolView]) -> str:
+        """One after the other; the key that ended it, if one did."""
+        at = 0
+        while at < len(tools):
+            step = self._decide(tools[at], at + 1, len(tools))
+            if step in (END, "q"):
+                return step
+            at = max(0, at - 1) if step == "p" else at + 1
+        return ""
+
+    def _decide_together(self, server: str, tools: list[ToolView]) -> str:
+        """All tools of a server in which nothing was found: each is shown whole, and one key approves them."""
+        keys = {"a": f"approve these {len(tools)}", "o": "one by one", "s": "skip them", "q": "finish"}
+        pressed = self._screen.read(_pages(server, tools), keys, ("o", "s", "q"), _LATE)
+        if pressed == "o":
+            return self._walk_tools(tools)
+        if pressed == "a":
+            for view in tools:
+                self._shown.add(_entry(view))
+                self._choices[_key(view)] = self._approval(view)
+            self._screen.say("Marked to be approved. It is stored at the end.", "dim")
+        return pressed
+
+    def _relabel_approved(self, server: ServerView) -> str:
+        """Tools that were approved before labels came with approvals: one question for all of them."""
+        tools = [view for view in server.tools if view.unlabelled and _key(view) not in self._choices]
+        if not tools:
+            return ""
+        keys = {"a": f"take these {len(tools)} labels", "s": "not now", "q": "finish"}
+        pressed = self._screen.read(_unlabelled(server.seen.name, tools), keys, ("s", "q"), _LATE)
+        if pressed == "a":
+            for view in tools:
+                self._choices[_key(view)] = self._approval(view)
+        return pressed
 
     def _decide(self, view: ToolView, number: int, count: int) -> str:
         self._choices.pop(_key(view), None)
@@ -97,6 +140,8 @@ class Sitting:
                 self._screen.show(said(line, lead="  ", rest="     ") for line in _HELP)
             elif pressed == "r":
                 page = self._screen.open(raw_lines(view))
+            elif pressed == "l":
+                self._label(view)
             elif pressed in ("a", "o", "b"):
                 choice = self._chosen(view, pressed)
                 if choice is not None:
@@ -124,8 +169,26 @@ class Sitting:
             if typed != _OVERRIDE:
                 self._screen.say("Not approved.")
                 return None
-            return Choice("approve", *chosen, override=True, entry=view.entry_digest, shown=view.hard)
-        return Choice("approve", *chosen, entry=view.entry_digest)
+            return self._approval(view, override=True)
+        return self._approval(view)
+
+    def _approval(self, view: ToolView, *, override: bool = False) -> Choice:
+        label = self._labels.get(_key(view))
+        return approval(view, note="", override=override, label=None if label is None else [label])
+
+    def _label(self, view: ToolView) -> None:
+        """Ask what a tool does."""
+        from callgate.trust.effects import EFFECTS
+
+        words = list(EFFECTS)
+        self._screen.show(said(f"{at}  {line}", lead="  ") for at, line in enumerate(EFFECTS.values(), 1))
+        typed = self._screen.line(f"What does {shown(view.tool)} do? 1 to {len(words)} (empty: as proposed):")
+        self._labels.pop(_key(view), None)
+        if typed.isdecimal() and 1 <= int(typed) <= len(words):
+            self._labels[_key(view)] = words[int(typed) - 1]
+            self._screen.say(f"{shown(view.tool)}: {EFFECTS[words[int(typed) - 1]]}.", "dim")
+        else:
+            self._screen.say(f"{shown(view.tool)}: {shown(view.does)}, as proposed.", "dim")
 
     def _against(self, view: ToolView) -> list[str]:
         """What an approval of this tool would have to overrule, in sentences."""
@@ -275,10 +338,12 @@ class Sitting:
 
     def _summary(self) -> Iterator[Line]:
         yield from heading("Your decisions")
+        every = {_key(view): view for server in self._review.servers for view in server.tools}
         views = {_key(view): view for view in self._review.pending}
         for key, choice in self._choices.items():
-            view = views[key]
+            view = every[key]
             what = f"approve in spite of {self._what_of(view)}" if choice.override else choice.action
+            what = "label" if view.unlabelled else what
             note = f": {shown(choice.note)}" if choice.note else ""
             style = "red" if choice.action == "block" else "green"
             yield said(f"{what}  {shown(view.tool)} on {shown(view.server)}{note}", style, lead="  ", rest="    ")
@@ -293,6 +358,24 @@ def _page(view: ToolView, number: int, count: int) -> Iterator[Line]:
     yield blank()
     yield said(f"── {number} of {count} ── {shown(view.tool)} on {shown(view.server)} ──", "bold reverse")
     yield from tool_lines(view, raw=False)
+
+
+def _pages(server: str, tools: list[ToolView]) -> Iterator[Line]:
+    """The tools of a server one after the other: first what each does, then each of them whole."""
+    yield blank()
+    yield said(f"── {shown(server)}: {len(tools)} tools without findings ──", "bold reverse")
+    for view in tools:
+        yield said(f"{shown(view.tool)}: {shown(view.does)}", lead="  ", rest="    ")
+    for at, view in enumerate(tools, 1):
+        yield from _page(view, at, len(tools))
+
+
+def _unlabelled(server: str, tools: list[ToolView]) -> Iterator[Line]:
+    yield blank()
+    yield said(f"── {shown(server)}: what {len(tools)} approved tools do ──", "bold reverse")
+    yield said("They were approved before Callgate asked what a tool does. Until you agree, each counts as unknown.")
+    for view in tools:
+        yield said(f"{shown(view.tool)}: {shown(view.does)}", lead="  ", rest="    ")
 
 
 def _key(view: ToolView) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from callgate.cli import tools_deciding, tools_servers
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, print_json, say
 from callgate.cli.people import moment, print_table
 from callgate.cli.pinned import HOW_TOOLS_COME, Opened, find_server, find_tool, reading, short_hash, shown
+from callgate.cli.tool_labels import effects_of
 from callgate.cli.tools_blocks import blocked_row, blocked_words
 from callgate.cli.tools_hints import how_to_decide, refused_lines
 from callgate.cli.tools_texts import DIGITS
@@ -103,6 +104,8 @@ def row(view: ToolView) -> dict[str, Any]:
         "approval_hash": view.approval_hash,
         "state": view.state,
         "summary": view.summary,
+        "does": view.does,
+        "label": effects_of(view.label),
         "size": view.size,
         "tokens": view.tokens,
         "findings": msgspec.to_builtins(view.findings),
@@ -133,17 +136,19 @@ def record(pin: Pin) -> dict[str, Any]:
         "overrides": list(pin.overrides),
         "beside": dict(pin.beside),
         "together": list(pin.together),
+        "label": effects_of(pin.label),
     }
 
 
 def _print(views: list[ToolView]) -> None:
     print_table(
-        ("server", "tool", "state", "hash", "tokens", "findings", "met"),
+        ("server", "tool", "state", "does", "hash", "tokens", "findings", "met"),
         (
             (
                 shown(view.server),
                 shown(view.tool),
                 "approved, held" if view.held else view.state,
+                shown(view.does),
                 _part(view.approval_hash),
                 str(view.tokens),
                 _findings(view),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,6 +10,7 @@ import typer
 
 from callgate.cli.common import ConfigOption, StoreOption, console, operator
 from callgate.cli.pinned import Opened, changing, find_tool, shown
+from callgate.cli.tool_labels import does_line, relabelled
 from callgate.cli.tools_blocks import blocked_words, to_withdraw
 from callgate.cli.tools_hints import still_waiting
 
@@ -67,6 +68,15 @@ def approve(
         bool,
         typer.Option("--with-findings", help="With --from: also tools with findings that are not hard."),
     ] = False,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label",
+            metavar="EFFECT",
+            help="What the tool does, where the proposal is wrong: reads_own, reads_others, changes, sends, destroys "
+            "or runs. May be given several times.",
+        ),
+    ] = None,
     config: ConfigOption = None,
     store: StoreOption = None,
 ) -> None:
@@ -87,33 +97,48 @@ def approve(
         )
     if file is None and findings:
         raise typer.BadParameter("--with-findings is for --from: who names one tool and its hash has read it")
+    if file is not None and label:
+        raise typer.BadParameter("--label is for one tool: in a file, each entry has its own `label`")
     with changing(config, store) as opened:
         if file is not None:
             done = approve_file(opened, file, note=note, override=override, findings=findings)
         elif server is not None and tool is not None and approval_hash is not None:
             done = [find_tool(opened, server, tool)]
-            _approve(opened, done[0], approval_hash, entry, note=note, override=override)
+            _approve(opened, done[0], approval_hash, entry, note=note, override=override, label=label)
         still_waiting(opened, {(view.server_id, view.tool) for view in done})
 
 
-def approval(view: ToolView, *, note: str, override: bool) -> Choice:
-    """The approval of a tool as it was looked at: all of its entry, in spite of these findings and no others."""
+def approval(view: ToolView, *, note: str, override: bool, label: Sequence[str] | None = None) -> Choice:
+    """The approval of a tool as it was looked at: all of its entry, in spite of these findings and no others. `label`
+    says what the tool does in the place of the proposal."""
     from callgate.pinning.service import Choice
 
     chosen = (view.server_id, view.tool, view.approval_hash)
-    return Choice("approve", *chosen, note=note, override=override, entry=view.entry_digest, shown=view.hard)
+    settled = relabelled(view.label, label) if label is not None else view.label
+    return Choice(
+        "approve", *chosen, note=note, override=override, entry=view.entry_digest, shown=view.hard, label=settled
+    )
 
 
 def _approve(
-    opened: Opened, view: ToolView, given: str, entry: str | None = None, *, note: str, override: bool
+    opened: Opened,
+    view: ToolView,
+    given: str,
+    entry: str | None = None,
+    *,
+    note: str,
+    override: bool,
+    label: Sequence[str] | None = None,
 ) -> None:
     _same_text(opened, view, given)
     if entry is not None:
         _same_entry(opened, view, entry)
     if not override:
         _not_blocked(opened, view)
-    decide(opened, [approval(view, note=note, override=override)], {(view.server_id, view.tool): view})
+    chosen = approval(view, note=note, override=override, label=label)
+    decide(opened, [chosen], {(view.server_id, view.tool): view})
     typer.echo(f"Approved: {shown(view.tool)} on {shown(view.server)}, {view.approval_hash}.")
+    typer.echo(does_line(chosen.label))
 
 
 def _same_text(opened: Opened, view: ToolView, given: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from callgate.cli.pinned import Opened, shown
+from callgate.cli.tool_labels import is_label
 from callgate.cli.tools_blocks import blocked_words, to_withdraw
 from callgate.cli.tools_deciding import approval, decide
 from callgate.cli.tools_show import decided
@@ -21,6 +22,7 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 _KEYS: Final = ("server_id", "tool", "approval_hash")
 # The digest of the whole entry: a file that has none names a text, whatever stands beside it.
 _ENTRY: Final = "entry_digest"
+_LABEL: Final = "label"
 _FINDINGS: Final = 20
 
 
@@ -39,7 +41,8 @@ def approve_file(opened: Opened, path: Path, *, note: str, override: bool, findi
     if wanted:
         named = {(view.server_id, view.tool): view for _, view in wanted}
         whole, parted = _servers(opened, views)
-        choices = [approval(view, note=note, override=override) for view in named.values()]
+        labels = {(entry["server_id"], entry["tool"]): entry.get(_LABEL) for entry in entries}
+        choices = [approval(view, note=note, override=override, label=labels[key]) for key, view in named.items()]
         decide(opened, choices, named, [one.seen.server_id for one in whole])
     for _, view in wanted:
         typer.echo(f"Approved: {shown(view.tool)} on {shown(view.server)}, {view.approval_hash}.")
@@ -75,7 +78,7 @@ def _tell_together(whole: list[ServerView], parted: list[ServerView]) -> None:
         typer.echo(f"Not reviewed together with others, as tools wait there that the file leaves out: {names}.")
 
 
-def read(path: Path) -> list[dict[str, str]]:
+def read(path: Path) -> list[dict[str, Any]]:
     """The entries: which tool, which text, and which whole entry where that is given; the rest is for people."""
     from callgate.errors import CallgateError
 
@@ -95,22 +98,24 @@ def read(path: Path) -> list[dict[str, str]]:
     named = [(one["server_id"], one["tool"]) for one in found]
     if len(set(named)) < len(named):
         raise CallgateError(f"{path} names a tool twice", advice="Leave the entry in that you have reviewed.")
-    return [{key: one[key] for key in (*_KEYS, _ENTRY) if key in one} for one in found]
+    return [{key: one[key] for key in (*_KEYS, _ENTRY, _LABEL) if key in one} for one in found]
 
 
 def _is_entry(one: Any) -> bool:
     if not isinstance(one, dict) or not isinstance(one.get(_ENTRY, ""), str):
         return False
+    if not is_label(one.get(_LABEL, [])):
+        return False
     return all(isinstance(one.get(key), str) and one[key] for key in _KEYS)
 
 
-def _views(opened: Opened, path: Path, entries: list[dict[str, str]]) -> list[ToolView]:
+def _views(opened: Opened, path: Path, entries: list[dict[str, Any]]) -> list[ToolView]:
     """Each tool as it was met last. Every entry that does not fit is named."""
     from callgate.errors import Reason, Refused
 
     views: list[ToolView] = []
     missing: list[str] = []
-    changed: list[tuple[dict[str, str], ToolView]] = []
+    changed: list[tuple[dict[str, Any], ToolView]] = []
     named: dict[str, set[str]] = {}
     for entry in entries:
         named.setdefault(entry["server_id"], set()).add(entry["tool"])
@@ -147,12 +152,12 @@ def _views(opened: Opened, path: Path, entries: list[dict[str, str]]) -> list[To
     return views
 
 
-def _same_entry(entry: dict[str, str], view: ToolView) -> bool:
+def _same_entry(entry: dict[str, Any], view: ToolView) -> bool:
     """What is approved already may have changed beside its approval; whether that closes it is decided elsewhere."""
     return _approved(view) or entry.get(_ENTRY, view.entry_digest) == view.entry_digest
 
 
-def _diff(opened: Opened, entry: dict[str, str], view: ToolView) -> str:
+def _diff(opened: Opened, entry: dict[str, Any], view: ToolView) -> str:
     words = ("--server", view.server_id, "--tool", view.tool)
     if view.approval_hash == entry["approval_hash"]:
         # Of what stands beside a text only the newest is kept: there is nothing to compare with.

@@ -61,6 +61,9 @@ def facts(view: ToolView) -> Iterator[Line]:
     yield fact("hash", view.approval_hash or "none")
     yield fact("size", f"{view.size:,} bytes, about {view.tokens:,} tokens")
     yield fact("met", f"first {moment(view.first_seen)}, last {moment(view.last_seen)}")
+    if view.does:
+        approved = view.pin is not None and bool(view.pin.label)
+        yield fact("does", f"{shown(view.does)}{'' if approved else ', as proposed'}", "bold")
     if view.summary:
         yield fact("summary", shown(view.summary))
     if view.pin is not None:

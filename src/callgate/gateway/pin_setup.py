@@ -26,11 +26,15 @@ from callgate.gateway.webhook import Webhook
 from callgate.keyring import Keyring
 from callgate.pinning.service import Pins
 from callgate.pinning.settings import Settings
+from callgate.pinning.views import Labelling
 from callgate.store import SqlPins, Store
+from callgate.trust.proposing import label_line, propose_label
 
 log = logging.getLogger("callgate.pinning")
 
 KEY: Final = "pinning"
+# Reviews know what tools do from the room of trust.
+LABELLING: Final = Labelling(propose_label, label_line)
 _AGAIN_SECONDS: Final = 2.0
 
 
@@ -72,7 +76,7 @@ class PinOffice:
             return [key.secret for key in keyring.versions(KEY)]
 
         self.watch = PinWatch(self.shelf, keys, store.watch)
-        self.pins = Pins(self.shelf, keys, settings=self.settings, witness=audit.admin)
+        self.pins = Pins(self.shelf, keys, settings=self.settings, witness=audit.admin, labelling=LABELLING)
         self.toolsets = Toolsets(self.watch, self.settings, met=self._met)
         self.company = Company(self.shelf, gateway, most=lambda: self.settings.servers, hold=self._hold)
         self._tell = tell

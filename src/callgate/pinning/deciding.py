@@ -37,6 +37,8 @@ class Choice(msgspec.Struct, frozen=True):
     override: bool = False
     entry: str = ""
     shown: tuple[Finding, ...] | None = None
+    # What the tool does, as it was shown and agreed to; the proposal where none is named.
+    label: str = ""
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -48,6 +50,8 @@ class Subject(msgspec.Struct, frozen=True):
     pin: Pin | None
     findings: tuple[Finding, ...] = ()
     catch_all: str = ""
+    # What is proposed for its label.
+    label: str = ""
 
 
 def check_reviewer(by: str) -> None:
@@ -182,6 +186,7 @@ def make_pin(choice: Choice, subject: Subject, *, by: str, at: int, together: It
         overrides=tuple(sorted({finding.rule for finding in overruled})),
         overruled=tuple(sorted({spot for finding in overruled if (spot := finding.spot)})),
         together=_together(choice.server_id, together) if approving else (),
+        label=(choice.label or subject.label) if approving else "",
     )
 
 
@@ -210,6 +215,7 @@ def detail(pin: Pin, before: Pin | None, retires: Sequence[str]) -> dict[str, An
         "note": pin.note,
         "together": list(pin.together),
         "retires": list(retires),
+        "label": pin.label,
     }
     return made | {name: value for name, value in optional.items() if value}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -11,13 +12,13 @@ from callgate.errors import Reason
 from callgate.pinning.book import Book
 from callgate.pinning.combined import Combined, Present
 from callgate.pinning.diffing import difference
-from callgate.pinning.document import entry_digest
+from callgate.pinning.document import approval_hash, entry_digest
 from callgate.pinning.judging import Standing, judge
 from callgate.pinning.known import Known
 from callgate.pinning.looking import Looking
 from callgate.pinning.model import BLOCKED_BEFORE, Finding, Listed, Pin, State, ToolSeen
 from callgate.pinning.settings import Settings
-from callgate.pinning.views import Difference, Review, ServerView, ToolView
+from callgate.pinning.views import NO_LABELS, Difference, Labelling, Review, ServerView, ToolView
 from callgate.pinning.words import Effort
 
 # After so many changes of its text a tool is told to keep still.
@@ -34,8 +35,10 @@ _STEADY: Final = (
 class Reviewer:
     """Makes views. What it has read, inspected or compared once it remembers by its hash."""
 
-    def __init__(self) -> None:
+    def __init__(self, labelling: Labelling = NO_LABELS) -> None:
         self.looking = Looking()
+        self.labelling = labelling
+        self._proposals: dict[tuple[str, bytes], tuple[str, str]] = {}
         self._differences: dict[tuple[int, bytes, bool], Difference] = {}
 
     def compare(self, pin: Pin, listed: Listed, effort: Effort, *, other: bool) -> Difference:
@@ -47,6 +50,16 @@ class Reviewer:
                 if len(self._differences) > 20_000:
                     self._differences.clear()
                 self._differences[key] = made
+        return made
+
+    def propose(self, server_id: str, listed: Listed) -> tuple[str, str]:
+        """The label that is proposed for a tool, and its line."""
+        key = (server_id, hashlib.sha256(listed.raw).digest())
+        made = self._proposals.get(key)
+        if made is None:
+            if len(self._proposals) > 20_000:
+                self._proposals.clear()
+            made = self._proposals[key] = self.labelling.propose(server_id, listed.entry)
         return made
 
 
@@ -103,6 +116,7 @@ class Sitting:
         standing = self._standing(one, tool, listed)
         pin = self._book.pin(one.seen.server_id, tool.tool)
         compared = self._difference(one, listed, standing, pin)
+        label, does = self.label(one, tool, listed)
         held_by = self.combined.held.get(one.seen.server_id, {}).get(tool.tool, "") if standing.open else ""
         return ToolView(
             server_id=one.seen.server_id,
@@ -118,6 +132,8 @@ class Sitting:
             findings=self._findings(one, tool, standing, whole=whole),
             difference=compared,
             pin=pin,
+            label=label,
+            does=does,
             blocks=self.blocks(one, tool),
             hints=tuple(self._hints(one, tool, listed, pin)),
             problem=listed.problem,
@@ -127,6 +143,19 @@ class Sitting:
             size=tool.size or len(tool.raw),
             tokens=self._looking.tokens(tool.raw),
         )
+
+    def label(self, one: Present, tool: ToolSeen, listed: Listed) -> tuple[str, str]:
+        """What a tool does, and the line that tells it: as it was approved, also for another version of its server as
+        long as its text is the same; else as it is proposed."""
+        if listed.problem:
+            return "", ""
+        pin = self._book.pin(one.seen.server_id, tool.tool)
+        if pin is not None and pin.action == "approve" and pin.approval_hash == listed.approval_hash and pin.label:
+            return pin.label, self._reviewer.labelling.line(pin.label)
+        former = self._book.latest_of(one.seen.lineage, tool.tool)
+        if former is not None and former.label and _same_text(former, listed):
+            return former.label, self._reviewer.labelling.line(former.label)
+        return self._reviewer.propose(one.seen.server_id, listed)
 
     def _findings(self, one: Present, tool: ToolSeen, standing: Standing, *, whole: bool) -> tuple[Finding, ...]:
         if whole or standing.state not in (State.APPROVED, State.GONE):
@@ -185,6 +214,12 @@ class Sitting:
         """Whether an approval is still the last word under its identity: nobody has blocked or withdrawn it since."""
         newest = self._book.pin(former.server_id, former.tool)
         return newest is not None and newest.action == "approve"
+
+
+def _same_text(pin: Pin, listed: Listed) -> bool:
+    """Whether a text is the one of an approval, under whatever identity."""
+    named = (pin.server_id, listed.name, listed.entry.get("description"), listed.entry.get("inputSchema"))
+    return hmac.compare_digest(approval_hash(*named), pin.approval_hash)
 
 
 def _blocked(pin: Pin) -> Finding:

@@ -30,7 +30,7 @@ from callgate.pinning.present import current, statuses
 from callgate.pinning.review import Reviewer, Sitting
 from callgate.pinning.settings import Settings
 from callgate.pinning.storage import Head, Link, PinShelf, Sealed, Wanted
-from callgate.pinning.views import Review, ServerStatus, ToolView
+from callgate.pinning.views import NO_LABELS, Labelling, Review, ServerStatus, ToolView
 
 # Makes the audit row that says who did what; None where no log is kept.
 Witness: TypeAlias = Callable[[str, str, dict[str, Any]], Any]
@@ -56,6 +56,7 @@ class Pins:
         witness: Witness = no_witness,
         clock: Callable[[], float] = time.time,
         configured: Configured | None = None,
+        labelling: Labelling = NO_LABELS,
     ) -> None:
         self.shelf = shelf
         self.settings = settings or Settings()
@@ -65,7 +66,7 @@ class Pins:
         self._witness = witness
         self._clock = clock
         self._reading = asyncio.Lock()
-        self._reviewer = Reviewer()
+        self._reviewer = Reviewer(labelling)
 
     def now(self) -> int:
         """Milliseconds since 1970."""
@@ -159,6 +160,7 @@ class Pins:
                     pin,
                     sitting.findings(one, seen) if approving else (),
                     self._reviewer.looking.catch_all(listed) if approving else "",
+                    sitting.label(one, seen, listed)[0] if approving else "",
                 )
             )
         return made

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -43,6 +44,18 @@ class Difference(msgspec.Struct, frozen=True):
         return all(piece.op == "same" for piece in self.description) and not self.schema and not self.beside
 
 
+class Labelling(NamedTuple):
+    """What another room knows of labels: the one that it proposes for a tool of a server, and the line that tells what
+    a label says. A proposal comes with its own line, which may add what it rests on."""
+
+    propose: Callable[[str, Mapping[str, Any]], tuple[str, str]]
+    line: Callable[[str], str]
+
+
+# Where nobody knows labels, as in a client's own pins.
+NO_LABELS: Final = Labelling(lambda _server_id, _entry: ("", ""), lambda _label: "")
+
+
 class ToolView(msgspec.Struct, frozen=True, kw_only=True):
     """One tool before its reviewer: nothing shortened. `raw` is the entry as it was received, byte for byte."""
 
@@ -61,6 +74,9 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     difference: Difference | None = None
     pin: Pin | None = None
+    # What the tool does, as it is proposed to whoever approves it: the label, and the line that is shown.
+    label: str = ""
+    does: str = ""
     # Blocks of this tool under other identities of its server, which it does not inherit: `findings` tells them too.
     blocks: tuple[Pin, ...] = ()
     # Advice that belongs to this tool: a text that changes all the time, a known tool under a new identity.
@@ -76,6 +92,11 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def needs_review(self) -> bool:
         return self.state in (State.NEW, State.CHANGED, State.RETIRED)
+
+    @property
+    def unlabelled(self) -> bool:
+        """Approved before labels came with approvals."""
+        return self.state is State.APPROVED and bool(self.label) and self.pin is not None and not self.pin.label
 
     @property
     def held(self) -> bool:
@@ -124,6 +145,11 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pending(self) -> tuple[ToolView, ...]:
         return tuple(tool for server in self.servers for tool in server.tools if tool.needs_review)
+
+    @property
+    def unlabelled(self) -> tuple[ToolView, ...]:
+        """Tools that were approved before labels came with approvals: they work, and nobody has said what they do."""
+        return tuple(tool for server in self.servers for tool in server.tools if tool.unlabelled)
 
     @property
     def waits(self) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from callgate.trust.catalogue import checked
-from callgate.trust.effects import EFFECTS, GRAVE, READS, Effects, ordered
+from callgate.trust.effects import EFFECTS, GRAVE, READS, Effects, decode, encode, ordered
 from callgate.trust.model import ToolLabel
 
 _ORDER: Final = {name: place for place, name in enumerate(EFFECTS)}
@@ -57,6 +57,18 @@ def propose(entry: object, server_id: str = "") -> Proposal:
     if not same and _gravest(seen) > _gravest(own):
         return Proposal(Effects(ordered(own | seen)), "definition")
     return Proposal(Effects(ordered(own), label.critical), "catalogue")
+
+
+def propose_label(server_id: str, entry: Mapping[str, Any]) -> tuple[str, str]:
+    """The same as a pin keeps it, with the line for people; an empty label where nothing tells what the tool does."""
+    made = propose(entry, server_id)
+    return (encode(made.label) if made.label.effects else ""), made.line
+
+
+def label_line(label: str) -> str:
+    """What a label that a pin kept says; empty where it says nothing."""
+    found = decode(label)
+    return "" if found is None else found.line
 
 
 def _gravest(effects: Iterable[str]) -> int:
