@@ -79,8 +79,15 @@ class Sitting:
         """Each tool that is not decided yet; False at the end of input."""
         for server in self._review.servers:
             tools = [view for view in server.tools if view.needs_review and _key(view) not in self._choices]
+            same = [view for view in tools if view.unchanged and not view.hard and not view.blocks]
+            step = self._decide_unchanged(server, same) if same else ""
+            tools = [view for view in tools if _key(view) not in self._choices]
             plain = [view for view in tools if not view.findings and not view.blocks]
-            step = self._walk_tools([view for view in tools if view not in plain] if len(plain) > 1 else tools)
+            step = (
+                step
+                if step in (END, "q")
+                else self._walk_tools([view for view in tools if view not in plain] if len(plain) > 1 else tools)
+            )
             if step not in (END, "q") and len(plain) > 1:
                 step = self._decide_together(server.seen.name, plain)
             if step not in (END, "q"):
@@ -101,6 +108,17 @@ class Sitting:
                 return step
             at = max(0, at - 1) if step == "p" else at + 1
         return ""
+
+    def _decide_unchanged(self, server: ServerView, tools: list[ToolView]) -> str:
+        """Another version of a known server whose tools are word for word what was approved: one question."""
+        keys = {"a": f"approve these {len(tools)}", "o": "look at each", "s": "skip them", "q": "finish"}
+        pressed = self._screen.read(_unchanged(server, tools), keys, ("o", "s", "q"), _LATE)
+        if pressed == "a":
+            for view in tools:
+                self._shown.add(_entry(view))
+                self._choices[_key(view)] = self._approval(view)
+            self._screen.say("Marked to be approved. It is stored at the end.", "dim")
+        return pressed
 
     def _decide_together(self, server: str, tools: list[ToolView]) -> str:
         """All tools of a server in which nothing was found: each is shown whole, and one key approves them."""
@@ -368,6 +386,19 @@ def _pages(server: str, tools: list[ToolView]) -> Iterator[Line]:
         yield said(f"{shown(view.tool)}: {shown(view.does)}", lead="  ", rest="    ")
     for at, view in enumerate(tools, 1):
         yield from _page(view, at, len(tools))
+
+
+def _unchanged(server: ServerView, tools: list[ToolView]) -> Iterator[Line]:
+    others = server.pending - len(tools)
+    rest = (
+        "all unchanged" if not others else f"{len(tools)} unchanged, {others} other{'' if others == 1 else 's'} below"
+    )
+    yield blank()
+    yield said(f"── {shown(server.seen.name)}: another version, {server.pending} tools, {rest} ──", "bold reverse")
+    yield said(shown(server.seen.server_id), "dim")
+    yield said("Texts, schemas and everything beside them are what you approved for the version before.")
+    for view in tools:
+        yield said(f"{shown(view.tool)}: {shown(view.does)}", lead="  ", rest="    ")
 
 
 def _unlabelled(server: str, tools: list[ToolView]) -> Iterator[Line]:

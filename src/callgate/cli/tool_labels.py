@@ -31,15 +31,12 @@ def is_label(given: Any) -> bool:
 def relabelled(proposed: str, effects: Sequence[str]) -> str:
     """A label with these effects; as proposed where they are the same or none is named."""
     from callgate.errors import Reason, Refused
-    from callgate.trust.effects import EFFECTS, Effects, encode, ordered
+    from callgate.trust import effects as known
 
     if not is_label(list(effects)):
-        words = ", ".join(EFFECTS)
+        words = ", ".join(known.EFFECTS)
         raise Refused(Reason.INVALID_PARAMS, f"a label is made of these words: {words}", advice="Name one of them.")
-    before = _decoded(proposed)
-    if not effects or (before is not None and ordered(effects) == before.effects):
-        return proposed
-    return encode(Effects(ordered(effects), None if before is None else before.critical))
+    return known.relabelled(proposed, effects)
 
 
 def _decoded(label: str) -> Effects | None:

@@ -42,11 +42,12 @@ def mark_of(view: ToolView) -> str:
 
 
 def seen_of(view: ToolView) -> str:
-    """What an approval sends back of what was on the page: the whole entry, and what an override would overrule.
+    """What an approval sends back of what was on the page: the whole entry, what the tool does, and what an override
+    would overrule.
 
     All digits, unlike a mark: servers write the entries. The beginnings that follow only help to say what changed.
     """
-    shown = json.dumps([view.entry_digest, [msgspec.to_builtins(one) for one in view.hard]])
+    shown = json.dumps([view.entry_digest, view.label, [msgspec.to_builtins(one) for one in view.hard]])
     return hashlib.sha256(shown.encode()).hexdigest() + "".join(_parts(view))
 
 

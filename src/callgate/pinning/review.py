@@ -134,6 +134,7 @@ class Sitting:
             pin=pin,
             label=label,
             does=does,
+            unchanged=self._is_unchanged(one, listed, standing),
             blocks=self.blocks(one, tool),
             hints=tuple(self._hints(one, tool, listed, pin)),
             problem=listed.problem,
@@ -156,6 +157,15 @@ class Sitting:
         if former is not None and former.label and _same_text(former, listed):
             return former.label, self._reviewer.labelling.line(former.label)
         return self._reviewer.propose(one.seen.server_id, listed)
+
+    def _is_unchanged(self, one: Present, listed: Listed, standing: Standing) -> bool:
+        """Whether a tool that waits is, word for word, what is approved for another version of its server."""
+        if standing.state not in (State.NEW, State.RETIRED) or listed.problem:
+            return False
+        former = self._book.latest_of(one.seen.lineage, listed.name)
+        if former is None or former.server_id == one.seen.server_id or not self._holds(former):
+            return False
+        return _same_text(former, listed) and dict(former.beside) == dict(listed.beside)
 
     def _findings(self, one: Present, tool: ToolSeen, standing: Standing, *, whole: bool) -> tuple[Finding, ...]:
         if whole or standing.state not in (State.APPROVED, State.GONE):

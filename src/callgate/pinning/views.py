@@ -77,6 +77,8 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
     # What the tool does, as it is proposed to whoever approves it: the label, and the line that is shown.
     label: str = ""
     does: str = ""
+    # Another version of its server has this very entry, approved.
+    unchanged: bool = False
     # Blocks of this tool under other identities of its server, which it does not inherit: `findings` tells them too.
     blocks: tuple[Pin, ...] = ()
     # Advice that belongs to this tool: a text that changes all the time, a known tool under a new identity.
@@ -95,8 +97,9 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unlabelled(self) -> bool:
-        """Approved before labels came with approvals."""
-        return self.state is State.APPROVED and bool(self.label) and self.pin is not None and not self.pin.label
+        """Approved before labels came with approvals; one with hard findings is looked at for itself."""
+        approved = self.state is State.APPROVED and self.pin is not None and not self.pin.label
+        return approved and bool(self.label) and not self.hard
 
     @property
     def held(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -69,6 +69,14 @@ def ordered(effects: Iterable[str]) -> tuple[str, ...]:
     if found & GRAVE:
         found.discard("changes")
     return tuple(one for one in reversed(list(EFFECTS)) if one in found)
+
+
+def relabelled(proposed: str, effects: Sequence[str]) -> str:
+    """A label with these effects, as a pin keeps it; the proposed one where they are the same, or none is named."""
+    before = decode(proposed)
+    if not effects or (before is not None and ordered(effects) == before.effects):
+        return proposed
+    return encode(Effects(ordered(effects), None if before is None else before.critical))
 
 
 def encode(label: Effects) -> str:

@@ -15,6 +15,7 @@ from callgate.console.rendering import Shown, exact, statement
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import Pin, ToolSeen
 from callgate.pinning.views import Review, ServerView, ToolView
+from callgate.trust.effects import EFFECTS
 
 _ROWS: Final = 500
 _DID: Final = {"approve": ("approved it", "good"), "block": ("blocked it", "bad"), "withdraw": ("withdrew it", "plain")}
@@ -42,6 +43,7 @@ class Tool:
             card=Card(view),
             server=server,
             may_decide=self._tools.may_decide(session),
+            effects=EFFECTS,
             history=[_entry(pin) for pin in reversed(await pins.history(view.server_id, view.tool))],
             texts=[_text(one, view) for one in await pins.shelf.texts(view.server_id, view.tool)],
             waits=await self._desk.and_theirs(session, Waits.of(review)),

@@ -23,6 +23,7 @@ from callgate.errors import Reason, Refused
 from callgate.pinning.model import Finding
 from callgate.pinning.service import Choice
 from callgate.pinning.views import Review, ServerView, SetView, ToolView
+from callgate.trust.effects import EFFECTS, relabelled
 
 # How much one sheet of the review has: more would stall the browser, and nobody reads so much at once.
 SHEET_TOOLS: Final = 50
@@ -46,6 +47,15 @@ class _Decision(Body, frozen=True):
     seen: Annotated[str, Meta(max_length=128)] = ""
     note: Note = ""
     override: bool = False
+    # What the tool does, where the reader said something else than was proposed.
+    label: Literal["", "reads_own", "reads_others", "changes", "sends", "destroys", "runs"] = ""
+
+
+class _Labels(Body, frozen=True):
+    """A server whose tools were approved before labels came with approvals, and a digest of the labels on the page."""
+
+    server: Key
+    seen: Key
 
 
 class _Decide(Body, frozen=True):
@@ -73,6 +83,25 @@ class Section:
     @property
     def key(self) -> str:
         return key_of(self.server.seen.server_id)
+
+    @property
+    def plain(self) -> int:
+        """How many tools on this sheet have nothing found in them."""
+        return sum(not card.view.findings for card in self.cards)
+
+    @property
+    def unchanged(self) -> int:
+        """How many tools on this sheet another version of the server had word for word, approved."""
+        return sum(card.view.unchanged for card in self.cards)
+
+    @property
+    def unlabelled(self) -> list[ToolView]:
+        """Tools that were approved before labels came with approvals."""
+        return [view for view in self.server.tools if view.unlabelled]
+
+    @property
+    def labels_seen(self) -> str:
+        return labels_seen(self.unlabelled)
 
     @property
     def whole(self) -> bool:
@@ -108,6 +137,7 @@ class Tools:
             heading=_heading(brief.waits),
             marks=" ".join(brief.marks),
             stamp=brief.stamp,
+            effects=EFFECTS,
         )
 
     async def waiting(self, request: Request) -> Response:
@@ -146,6 +176,22 @@ class Tools:
             if refused.reason is not Reason.FINDINGS_NOT_OVERRIDDEN:
                 raise
             raise Refused(refused.reason, f"{refused.message}. Nothing was decided.", advice=_OVERRULE) from None
+        return JSONResponse({"decided": len(choices)})
+
+    async def ready_labels(self, _request: Request, session: Session, body: _Labels) -> str:
+        self._tools.check(session)
+        server, tools = _unlabelled(await self._tools.review(), body)
+        do = "does" if len(tools) == 1 else "do"
+        return f"Agree what {_some(len(tools), 'tool', 'tools')} of {escape(server)} {do}"
+
+    async def labels(self, _request: Request, session: Session, body: _Labels) -> Response:
+        self._tools.check(session)
+        _, tools = _unlabelled(await self._tools.review(), body)
+        choices = [
+            Choice("approve", view.server_id, view.tool, view.approval_hash, entry=view.entry_digest, label=view.label)
+            for view in tools
+        ]
+        await self._tools.pins.decide(choices, by=session.user)
         return JSONResponse({"decided": len(choices)})
 
     async def ready_together(self, _request: Request, session: Session, _body: _Reviewed) -> str:
@@ -210,7 +256,22 @@ def _choices(decisions: Iterable[_Decision], known: dict[tuple[str, str], ToolVi
             raise Refused(Reason.INVALID_PARAMS, "Blocking a tool needs a reason.", advice="Say why; others read it.")
         chosen = Choice(one.action, view.server_id, view.tool, one.hash, note=note, override=one.override)
         # The page had exactly this: `seen` says so.
-        yield msgspec.structs.replace(chosen, entry=view.entry_digest, shown=view.hard)
+        label = relabelled(view.label, [one.label]) if one.label else view.label
+        yield msgspec.structs.replace(chosen, entry=view.entry_digest, shown=view.hard, label=label)
+
+
+def _unlabelled(review: Review, body: _Labels) -> tuple[str, list[ToolView]]:
+    """The server and its tools without a label; refused where these are not what was on the page."""
+    for server in review.servers:
+        tools = [view for view in server.tools if view.unlabelled]
+        if key_of(server.seen.server_id) == body.server and tools and labels_seen(tools) == body.seen:
+            return server.seen.name, tools
+    raise Refused(Reason.TOOL_CHANGED, "These labels are not what was on the page.", advice="Load the page again.")
+
+
+def labels_seen(tools: Iterable[ToolView]) -> str:
+    """A digest of what is proposed for some tools."""
+    return key_of("\0".join(f"{view.tool}\0{view.approval_hash}\0{view.label}" for view in tools))
 
 
 def _sheets(review: Review) -> list[list[ToolView]]:
@@ -276,5 +337,6 @@ def routes(desk: Desk) -> list[Route]:
         Route("/tools/waiting", page.waiting),
         Route("/tools/decide", page.decide, methods=["POST"]),
         *Act(desk, "tools/approve", _Decide, page.ready, page.carry_out).routes("/tools/approve"),
+        *Act(desk, "tools/labels", _Labels, page.ready_labels, page.labels).routes("/tools/labels"),
         *Act(desk, "tools/together", _Reviewed, page.ready_together, page.reviewed).routes("/tools/reviewed-together"),
     ]

@@ -22,7 +22,10 @@ function decision(card) {
   const action = choice(card);
   const made = { action, server, tool, hash, seen };
   if (action === "block") made.note = card.querySelector("[data-note]").value;
-  if (action === "approve") made.override = card.querySelector("[data-override]")?.checked ?? false;
+  if (action === "approve") {
+    made.override = card.querySelector("[data-override]")?.checked ?? false;
+    made.label = card.querySelector("[data-label]")?.value ?? "";
+  }
   return made;
 }
 
@@ -55,6 +58,12 @@ function overrule(box) {
   const approve = card.querySelector('.pick input[value="approve"]');
   approve.disabled = !box.checked;
   if (!box.checked && approve.checked) card.querySelector('.pick input[value="skip"]').checked = true;
+}
+
+// Several tools of a server at once: they are on the page, whole, and are sent with the rest.
+function mark(server, which) {
+  for (const card of all(`#s-${server} .tool${which}`)) card.querySelector('.pick input[value="approve"]').checked = true;
+  draw();
 }
 
 // ---- drawing anew ----
@@ -215,6 +224,7 @@ function single(tool) {
         const note = place("note").value;
         if (action === "block" && !reasoned(place("note"))) return;
         const made = { action, server, tool: name, hash, seen, note, override: override?.checked ?? false };
+        if (action === "approve") made.label = tool.querySelector("[data-label]")?.value ?? "";
         await decide({ decisions: [made] });
         location.reload();
       }),
@@ -242,6 +252,19 @@ if (place("review")) {
           await redraw();
         }
         tellDone("These servers count as reviewed together.");
+      });
+    }
+    if (button?.dataset.markPlain) mark(button.dataset.markPlain, "[data-plain]");
+    if (button?.dataset.markUnchanged) mark(button.dataset.markUnchanged, "[data-unchanged]");
+    if (button?.dataset.labels) {
+      const { labels: server, seen } = button.dataset;
+      attempt(button, async () => {
+        try {
+          await signedPost("/tools/labels", { server, seen });
+        } finally {
+          await redraw();
+        }
+        tellDone("These labels hold from now on.");
       });
     }
     if (button) place("told").hidden = true;
