@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import unquote
@@ -173,8 +174,21 @@ def _hosts(text: str) -> Iterator[str]:
         blank = _BLANK.search(text, dot.start())
         end = len(text) if blank is None else blank.start()
         for match in _BARE_HOST.finditer(text, start, end):
-            if match[2] or match[1].lower() not in _ENDINGS:
+            ending = match[1].lower()
+            # `logger.info(` is code, whatever the domains are.
+            if (
+                ending in _domains()
+                and (match[2] or ending not in _ENDINGS)
+                and text[match.end() : match.end() + 1] != "("
+            ):
                 yield match[0].rstrip(".,:;!?/")
+
+
+@cache
+def _domains() -> frozenset[str]:
+    """The endings that names of hosts have."""
+    text = files("callgate.trust.provenance").joinpath("tlds.txt").read_text("utf-8")
+    return frozenset(word for line in text.splitlines() if not line.startswith("#") for word in line.split())
 
 
 def host(link: str) -> str:
