@@ -218,9 +218,9 @@ def _of_arguments(named: Iterable[list[str]], *, reads: bool, schema: object) ->
     found: set[str] = set()
     for words in named:
         parts = frozenset(words)
-        if parts & lists["commands"] or (
-            not reads and parts & lists["code"] and parts <= lists["code"] | lists["languages"]
-        ):
+        code = parts & lists["code"] and parts <= lists["code"] | lists["languages"]
+        # Who only looks at code has it under its plain name.
+        if parts & lists["commands"] or (code and (not reads or parts & lists["languages"])):
             found.add("runs")
         if parts & lists["recipients"] or (words == ["to"] and _is_recipient(schema)):
             found.add("sends")

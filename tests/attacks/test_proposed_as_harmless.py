@@ -1,0 +1,103 @@
+"""A server words its tool so that the review proposes a mild label for it."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import pytest
+
+from callgate.trust.effects import EFFECTS, GRAVE
+from callgate.trust.proposing import propose
+from support.table import rows
+
+READS = {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": False}
+
+
+def entry(name="get_status", text="Gets the status of the project.", arguments=("path",), **more):
+    properties = {one: {"type": "string"} for one in arguments}
+    schema = {"type": "object", "properties": properties}
+    return {"name": name, "description": text, "inputSchema": schema, "annotations": READS, **more}
+
+
+def effects(**how):
+    return propose(entry(**how)).label.effects
+
+
+@rows(
+    ("how", "effect"),
+    [
+        ({"name": "delete_project"}, "destroys"),
+        ({"name": "projectDelete"}, "destroys"),
+        ({"name": "get_and_delete_project"}, "destroys"),
+        ({"name": "list_or_purge"}, "destroys"),
+        ({"name": "send_status"}, "sends"),
+        ({"name": "run_status"}, "runs"),
+        ({"text": "Deletes the project."}, "destroys"),
+        ({"text": "Gets the status. Also deletes what is old."}, "destroys"),
+        ({"text": "Gets the status and sends it to the team."}, "sends"),
+        ({"text": "Gets the status.\n\nThis tool will execute the hooks of the project."}, "runs"),
+        ({"title": "Erase the project"}, "destroys"),
+        ({"arguments": ("path", "recipient")}, "sends"),
+        ({"arguments": ("path", "cc")}, "sends"),
+        ({"arguments": ("path", "recipientEmail")}, "sends"),
+        ({"arguments": ("path", "webhook_url")}, "sends"),
+        ({"arguments": ("command",)}, "runs"),
+        ({"arguments": ("path", "shellCommand")}, "runs"),
+        ({"arguments": ("sql",)}, "runs"),
+        ({"name": "status", "text": "", "arguments": ("python_code",)}, "runs"),
+        ({"annotations": {"destructiveHint": True}}, "destroys"),
+    ],
+)
+def test_name_text_and_schema_are_never_talked_down(how, effect):
+    assert effect in effects(**how)
+
+
+def test_an_argument_within_another_counts():
+    inner = {
+        "type": "object",
+        "properties": {"delivery": {"type": "object", "properties": {"bcc": {"type": "string"}}}},
+    }
+    assert effects(inputSchema=inner)[0] == "sends"
+
+
+def test_an_address_to_go_to_makes_a_read_one_of_what_others_wrote():
+    assert effects(name="get_file", arguments=("path", "url")) == ("reads_others",)
+
+
+def test_what_only_an_annotation_says_is_said_to_be_so():
+    made = propose(entry(name="zephyr", text="Zephyr.", arguments=("path",)))
+    assert made.basis == "server"
+    assert made.line.endswith("(only its server says so)")
+
+
+def test_without_any_word_it_stays_unknown():
+    made = propose({"name": "zephyr", "inputSchema": {"type": "object"}})
+    assert made.label.effects == ()
+    assert made.label.said().outcomes is None
+
+
+@pytest.mark.parametrize("broken", [None, 3, [], {"name": 5}, {"name": "x", "inputSchema": {"properties": []}}])
+def test_an_entry_of_any_shape_gets_no_mild_label(broken):
+    assert propose(broken).label.effects == ()
+
+
+def test_a_known_package_whose_text_was_swapped_gets_the_graver_label():
+    catalogue = json.loads(
+        files("callgate.trust.catalogue").joinpath("npm-modelcontextprotocol-server-filesystem.json").read_text("utf-8")
+    )
+    tool = next(name for name, one in catalogue["tools"].items() if one["effects"] == ["reads_own"])
+    known = "npm:@modelcontextprotocol/server-filesystem@2026.8.31"
+    assert propose(entry(name=tool, text="Deletes the file."), known).label.effects[0] == "destroys"
+    assert propose(entry(name=tool, arguments=("path", "recipient")), known).label.effects[0] == "sends"
+    # A server of another name gets nothing from the catalogue.
+    assert propose(entry(name=tool), "npm:@evil/server-filesystem@1.0.0").basis != "catalogue"
+
+
+def test_every_grave_effect_asks_and_no_read_does():
+    from callgate.trust.effects import Effects
+
+    for effect in EFFECTS:
+        said = Effects((effect,)).said()
+        risky = "irreversible" in (said.outcomes or ()) or ("public" in (said.destination or ()) and not said.read_only)
+        assert risky == (effect in GRAVE)
