@@ -1,9 +1,9 @@
 """A session's memory and labels of tools, for tests of where values come from."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from callgate.trust.model import DataLabel, Provenance, ToolLabel, Traced
+from callgate.trust.model import DataLabel, Provenance, Step, ToolLabel, Traced
 from callgate.trust.provenance import Bounds, Fingerprints, Memory, trace
 
 KEY = bytes(range(32))
@@ -44,16 +44,21 @@ class Talk:
         structured: Any = None,
         *texts: str,
         arguments: Mapping[str, Any] | None = None,
+        secrets: Collection[str] = (),
         **data: Any,
     ) -> bytes:
         given = {"open_world": not tool.trusted_source, "sources": tool.sources, "sensitivity": tool.returns, **data}
         found = DataLabel(**given)
         packed = self.memory.remember_result(
-            tool, found, structured, texts, arguments or {}, open_world=self.open_world
+            tool, found, structured, texts, arguments or {}, open_world=self.open_world, secrets=secrets
         )
         self.open_world = self.open_world or found.open_world
         self.packed.append(packed)
         return packed
+
+    def step(self, seq: int) -> Step:
+        """A step as the store gives it back."""
+        return Step(seq, 0, "", "office", "x", "allow", label=DataLabel(open_world=True), memory=self.packed[seq - 1])
 
     def strangers(self, text: str) -> bytes:
         """A stranger's text was read."""

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from callgate.trust.policy.explain import Checked, Explanation
     from callgate.trust.policy.replaying import Difference, Then
 
-COLOURS: Final = {"allow": "green", "ask": "yellow", "warn": "yellow", "block": "red", "quarantine": "red"}
+COLOURS: Final = {
+    "allow": "green",
+    "ask": "yellow",
+    "warn": "yellow",
+    "mask": "yellow",
+    "block": "red",
+    "quarantine": "red",
+}
 _LONG: Final = 2000
 _STATES: Final = {"holds": "bold", "failed": "bold red", "overridden": "dim", "does not hold": "dim"}
 

@@ -208,13 +208,12 @@ class TrustDesk:
             if settle is not None:
                 return await settle(raw)
             # It answers nothing that was asked here, and a client may take it for an answer all the same.
-            await self._results.unasked(context, raw)
+            return await self._results.unasked(context, raw)
         except Refused as refused:
             return error_reply(rpc_id, refused)
         except Exception as error:  # noqa: BLE001 - what nobody could label is not passed on, whatever broke
             log.error("result not passed on", extra={"fields": {"server": context.server, "error": place(error)}})
             return error_reply(rpc_id, Refused(Reason.RESULT_WITHHELD))
-        return raw
 
     # ---- what was refused ----
 

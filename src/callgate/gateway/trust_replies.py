@@ -14,6 +14,7 @@ from callgate.gateway.plain_replies import plain_texts
 from callgate.jsonrpc import elements, member_spans, put_member
 from callgate.jsonrpc.reading import is_id
 from callgate.pinning.inspection.reading import shown
+from callgate.trust.masking import masked
 from callgate.trust.model import ANNOTATIONS_META, WARNING_META
 
 QUARANTINE_META: Final = "dev.callgate/quarantine"
@@ -63,6 +64,12 @@ class Result(msgspec.Struct, frozen=True):
             return self.texts
         strings = "\n".join(_strings(self.structured))
         return (*self.texts, strings) if strings else self.texts
+
+    def named(self) -> tuple[str, ...]:
+        """The same for who looks for secrets: each string of the structured content stands behind its name."""
+        if not self.has_structured:
+            return self.texts
+        return (*self.texts, *_strings(self.structured, named=True))
 
 
 def read_whole(raw: bytes) -> Result:
@@ -169,8 +176,9 @@ class _Items:
             self.links.append(uri[:2_048])
 
 
-def _strings(value: Any) -> Iterator[str]:
-    """Each string of a decoded value and each key. What is too deep or too much to be taken apart is given as JSON."""
+def _strings(value: Any, *, named: bool = False) -> Iterator[str]:
+    """Each string of a decoded value and each key, `named` both in one. What is too deep or too much to be taken apart
+    is given as JSON."""
     stack: list[tuple[Any, int]] = [(value, 0)]
     room, leaves = CHARS, LEAVES
     while stack and room > 0:
@@ -182,9 +190,25 @@ def _strings(value: Any) -> Iterator[str]:
             yield part[:room]
             room -= len(part)
         elif isinstance(part, dict):
-            stack.extend((each, depth + 1) for pair in reversed(part.items()) for each in reversed(pair))
+            pairs = (_named(pair) if named else pair for pair in reversed(part.items()))
+            stack.extend((each, depth + 1) for pair in pairs for each in reversed(pair))
         elif isinstance(part, list):
             stack.extend((each, depth + 1) for each in reversed(part))
+
+
+def _named(pair: tuple[str, Any]) -> tuple[Any, ...]:
+    name, value = pair
+    return (f"{name}: {value}",) if isinstance(value, str) else pair
+
+
+def without_secrets(raw: bytes, secrets: Mapping[str, str]) -> bytes:
+    """The reply with words in the place of each secret. The id is the client's and stays."""
+    parts, end = [], 0
+    for name, (start, stop) in sorted(_whole(raw).items(), key=lambda one: one[1]):
+        if name != "id":
+            parts += [raw[end:start], masked(raw[start:stop], secrets)]
+            end = stop
+    return b"".join([*parts, raw[end:]])
 
 
 def with_warning(raw: bytes, warnings: Sequence[str]) -> bytes:

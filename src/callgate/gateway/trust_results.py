@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -15,10 +15,19 @@ from callgate.gateway.line import Visit
 from callgate.gateway.trust_check import Judged, Trust
 from callgate.gateway.trust_keys import SessionName
 from callgate.gateway.trust_released import released
-from callgate.gateway.trust_replies import Result, quarantined, read_result, read_whole, with_warning
+from callgate.gateway.trust_replies import (
+    Result,
+    quarantined,
+    read_result,
+    read_whole,
+    with_warning,
+    without_secrets,
+)
 from callgate.gateway.trust_sessions import Live, Sessions
 from callgate.jsonrpc import Message, RequestId
 from callgate.trust.model import DataLabel, Provenance, Quarantined, SessionLabel, Step, ToolLabel, Traced
+from callgate.trust.policy.engine import Ruling
+from callgate.trust.policy.facts import Facts
 from callgate.trust.propagation import adds, asked, joined
 from callgate.trust.provenance import objects as objects_in
 from callgate.trust.provenance import to_endorse
@@ -40,7 +49,9 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Scan(Protocol):
-    def scan(self, texts: Sequence[str]) -> tuple[str, ...]: ...
+    def steering(self, texts: Sequence[str]) -> tuple[str, ...]: ...
+
+    def secrets(self, texts: Sequence[str]) -> dict[str, str]: ...
 
 
 class Keeping(msgspec.Struct, frozen=True):
@@ -102,7 +113,8 @@ class Results:
             # Nobody looked at the call (too many were under way): then nobody passes its result on either.
             raise Refused(Reason.RESULT_WITHHELD)
         result = _read(raw)
-        data = self._label(judged.label, result)
+        secrets = self._secrets(result)
+        data = self._label(judged.label, result, secrets)
         writes = taints(judged.label, judged.facts.session, judged.facts.provenance)
         objects: tuple[str, ...] = ()
         if writes or not data.open_world:
@@ -112,19 +124,26 @@ class Results:
         if objects and not data.open_world and await self._tainted(objects, call.at):
             data = tainted(data)
         ruling = self._check.policy.decide_result(judged.facts.with_result(data))
-        await self._write(judged, data, result, objects if writes else ())
+        plain = self._masked(raw, secrets, ruling)
+        if plain is not None and plain is not raw:
+            data = msgspec.structs.replace(data, masked=len(secrets))
+        await self._write(judged, data, result, objects if writes else (), secrets)
         if data.malicious:
             self._alert(judged, data)
+        if data.masked:
+            self._tell_masked(judged.name, call.context.server, call.tool, data, call=call.id)
         if not self._check.enforcing:
             return raw
-        if ruling.effect in ("quarantine", "ask"):
-            raw = await self._hold(judged, data, raw, result)
-        elif data.warnings and (self._keeping.warn or ruling.effect == "warn"):
+        if plain is None or ruling.effect in ("quarantine", "ask"):
+            raw = await self._hold(judged, data, raw if plain is None else plain, result)
+        elif data.warnings and (self._keeping.warn or ruling.has("warn")):
             try:
-                raw = with_warning(raw, data.warnings)
+                raw = with_warning(plain, data.warnings)
             except MessageError:
                 # A reply that reads in two ways has no place for a warning that everybody would see.
-                raw = await self._hold(judged, data, raw, result)
+                raw = await self._hold(judged, data, plain, result)
+        else:
+            raw = plain
         if data.malicious and self._keeping.elicit:
             await self._elicit(judged.call, data)
         return raw
@@ -132,24 +151,50 @@ class Results:
     async def of_read(self, message: Message, context: Context, raw: bytes) -> bytes:
         """A resource or prompt: its server's data all the same."""
         name = self._check.naming.name(context, message.meta)
-        await self._taken_in(name, context.server, message.meta, message.method or "", raw)
-        return raw
+        return await self._taken_in(name, context.server, message.meta, message.method or "", raw)
 
-    async def unasked(self, context: Context, raw: bytes) -> None:
+    async def unasked(self, context: Context, raw: bytes) -> bytes:
         """A reply that answers nothing known: unlabelled data of that server, for all who may read it there."""
         meta = context.meta if isinstance(context, Visit) else {}
-        naming = self._check.naming
+        naming, given = self._check.naming, raw
         for name in dict.fromkeys((naming.name(context, meta), *naming.on_line(context))):
-            await self._taken_in(name, context.server, meta, "", raw)
+            given = await self._taken_in(name, context.server, meta, "", raw)
+        return given
 
-    async def _taken_in(self, name: SessionName, server: str, meta: Mapping[str, Any], method: str, raw: bytes) -> None:
+    async def _taken_in(
+        self, name: SessionName, server: str, meta: Mapping[str, Any], method: str, raw: bytes
+    ) -> bytes:
+        """What nobody called, as the client is to see it; Refused where it cannot be passed on."""
         live = await self._sessions.get(name)
         label = self._check.labels.of(server, method or "unasked", {})
         result = read_whole(raw)
-        data = self._label(label, result)
+        secrets = self._secrets(result)
+        data = self._label(label, result, secrets)
+        plain: bytes | None = raw
+        if secrets:
+            facts = Facts(label, live.session.label, result=data)
+            plain = self._masked(raw, secrets, self._check.policy.decide_result(facts))
+            if plain is not None and plain is not raw:
+                data = msgspec.structs.replace(data, masked=len(secrets))
         # A list of what there is reaches people more than models: its words are a stranger's, and that is all.
         quiet = method in LISTINGS and not data.malicious
-        await self._remember(live, name, label, data, result, tool=method or "(unasked)", meta=meta, quiet=quiet)
+        tool = method or "(unasked)"
+        await self._remember(live, name, label, data, result, tool=tool, meta=meta, quiet=quiet, secrets=secrets)
+        if data.masked:
+            self._tell_masked(name, server, tool, data)
+        if plain is None:
+            raise Refused(Reason.RESULT_WITHHELD)
+        return plain
+
+    def _masked(self, raw: bytes, secrets: Mapping[str, str], ruling: Ruling) -> bytes | None:
+        """What the client is to see where a rule masks secrets; None where that cannot be done for every reader."""
+        if not secrets or not ruling.has("mask") or not self._check.enforcing:
+            return raw
+        try:
+            plain = without_secrets(raw, secrets)
+        except MessageError:
+            return None
+        return None if self._secrets(read_whole(plain)) else plain
 
     async def _remember(
         self,
@@ -162,6 +207,7 @@ class Results:
         tool: str,
         meta: Mapping[str, Any],
         quiet: bool = False,
+        secrets: Collection[str] = (),
     ) -> None:
         """`quiet` leaves the session's label as it is."""
         now = round(self._clock() * 1000)
@@ -169,7 +215,13 @@ class Results:
 
         def make(live: Live) -> NewStep:
             packed = live.memory.remember_result(
-                label, data, None, result.readable(), {}, open_world=live.session.label.open_world
+                label,
+                data,
+                None,
+                result.readable(),
+                {},
+                open_world=live.session.label.open_world,
+                secrets=secrets,
             )
             step = Step(0, now, "", label.server, tool, "allow", label=kept, memory=packed)
             return NewStep(name.key, step, adds=SessionLabel() if quiet else self._adds(kept))
@@ -205,16 +257,20 @@ class Results:
         if given.tool:
             label = self._check.label(call.context, given.tool, {})
             whole = Result(structured=given.result, has_structured=True, body=given.result)
-            data = msgspec.structs.replace(tainted(self._label(label, whole)), malicious=True)
+            secrets = self._secrets(whole)
+            data = msgspec.structs.replace(tainted(self._label(label, whole, secrets)), malicious=True)
             live = await self._sessions.get(name)
-            await self._remember(live, name, label, data, whole, tool=given.tool, meta=call.meta)
+            await self._remember(live, name, label, data, whole, tool=given.tool, meta=call.meta, secrets=secrets)
         return given.result
 
     # ---- labels ----
 
-    def _label(self, label: ToolLabel, result: Result) -> DataLabel:
+    def _secrets(self, result: Result) -> dict[str, str]:
+        return {} if self._scan is None else self._scan.secrets(result.named())
+
+    def _label(self, label: ToolLabel, result: Result, secrets: Mapping[str, str]) -> DataLabel:
         said = told(result.body, self._vocabulary)
-        warnings = () if self._scan is None else self._scan.scan(result.readable())
+        warnings = () if self._scan is None else self._scan.steering(result.readable())
         self._expect(label, said)
         return of_result(
             label,
@@ -223,6 +279,7 @@ class Results:
             found=warnings,
             # What was not read whole, or reads in two ways, may hold anything.
             tainted=result.ambiguous or result.cut or bool(warnings),
+            secrets=secrets.values(),
         )
 
     def _expect(self, label: ToolLabel, said: Told) -> None:
@@ -260,7 +317,14 @@ class Results:
             log.error("objects not looked up", extra={"fields": {"error": str(error)}})
             raise Refused(Reason.RESULT_WITHHELD) from None
 
-    async def _write(self, judged: Judged, data: DataLabel, result: Result, objects: tuple[str, ...]) -> None:
+    async def _write(
+        self,
+        judged: Judged,
+        data: DataLabel,
+        result: Result,
+        objects: tuple[str, ...],
+        secrets: Collection[str],
+    ) -> None:
         call, live, facts = judged.call, judged.live, judged.facts
         label = judged.label
         now = round(self._clock() * 1000)
@@ -274,6 +338,7 @@ class Results:
                 result.texts + result.links,
                 call.arguments,
                 open_world=facts.session.open_world,
+                secrets=secrets,
             )
             step = Step(
                 0,
@@ -342,6 +407,10 @@ class Results:
         detail = {"call": call.id, "session": judged.name.key, "warnings": list(data.warnings)}
         self._tell(call.context.server, "flagged", {"tool": call.tool, **detail})
 
+    def _tell_masked(self, name: SessionName, server: str, tool: str, data: DataLabel, *, call: str = "") -> None:
+        detail = {"call": call, "session": name.key, "secrets": list(data.secrets), "masked": data.masked}
+        self._tell(server, "masked", {"tool": tool, **detail})
+
     async def _hold(self, judged: Judged, data: DataLabel, raw: bytes, result: Result) -> bytes:
         call = judged.call
         handle, now = new_handle(), round(self._clock() * 1000)
@@ -352,7 +421,7 @@ class Results:
             call.context.server,
             call.tool,
             now,
-            data.warnings,
+            data.warnings or tuple(f"It holds {what}." for what in data.secrets),
             self._seals().seal(raw, handle),
         )
         try:

@@ -19,8 +19,8 @@ from callgate.canonical import canonical
 from callgate.errors import ConfigError, MessageError, Reason, Refused
 from callgate.sdk.holding import held_open
 from callgate.sdk.trust_line import Learning
-from callgate.sdk.trust_results import Read, read, read_error, warned
-from callgate.sdk.trust_tracker import Judged, TrustTracker
+from callgate.sdk.trust_results import Read, read, read_error, warned, without_secrets
+from callgate.sdk.trust_tracker import Judged, Taken, TrustTracker
 from callgate.trust.labels import Labels, ServerWords
 from callgate.trust.model import ANNOTATIONS_META
 from callgate.trust.operator import annotations_of, read_annotations
@@ -178,15 +178,23 @@ class TrackedClient:
             # Something before the wire: nothing was sent, nothing was read.
             raise
         except Exception as error:
-            await self._taken(judged, read_error(error))
+            taken = await self._taken(judged, read_error(error))
+            if taken.secrets:
+                # Others show the error as it is.
+                raise Refused(
+                    Reason.RESULT_WITHHELD, f"the server's error holds {', '.join(taken.data.secrets)}"
+                ) from None
             raise
-        warnings = await self._taken(judged, read(result))
+        taken = await self._taken(judged, read(result))
+        if taken.secrets:
+            result = without_secrets(result, taken.secrets)
+        warnings = taken.data.warnings or ((taken.ruling.say,) if taken.ruling.has("warn") else ())
         return cast("R", warned(result, warnings)) if warnings and isinstance(result, CallToolResult) else result
 
-    async def _taken(self, judged: Judged, came: Read) -> tuple[str, ...]:
-        data, ruling = await self._tracker.take(judged, came, trusted=self._trusted)
-        await self._tracker.release(judged, data, ruling)
-        return data.warnings or ((ruling.say,) if ruling.effect == "warn" else ())
+    async def _taken(self, judged: Judged, came: Read) -> Taken:
+        taken = await self._tracker.take(judged, came, trusted=self._trusted)
+        await self._tracker.release(judged, taken.data, taken.ruling)
+        return taken
 
     def _labelled(self, meta: Mapping[str, Any] | None, judged: Judged) -> RequestParamsMeta | None:
         """The request's `_meta` with the session's labels in it."""

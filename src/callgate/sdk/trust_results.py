@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel
 
+from callgate.trust.masking import masked
 from callgate.trust.model import WARNING_META
+
+R = TypeVar("R", bound=BaseModel)
 
 ITEMS: Final = 1_000
 CHARS: Final = 4 * 1024 * 1024
@@ -29,6 +33,20 @@ class Read(msgspec.Struct, frozen=True):
     texts: tuple[str, ...]
     structured: Any = None
     cut: bool = False
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Its texts for who looks for secrets: each string of the structured content stands behind its name."""
+        found = list(self.texts)
+        open_: list[Any] = [self.structured]
+        while open_:
+            one = open_.pop()
+            if isinstance(one, dict):
+                found += [f"{name}: {value}" for name, value in one.items() if isinstance(value, str)]
+                open_ += one.values()
+            elif isinstance(one, list):
+                open_ += one
+        return tuple(found)
 
 
 def read(result: BaseModel) -> Read:
@@ -69,6 +87,12 @@ def warned(result: CallToolResult, warnings: Sequence[str]) -> CallToolResult:
     text = WARNING + (f" Reasons: {' '.join(reasons)}" if reasons else "")
     meta = {**(result.meta or {}), WARNING_META: {"flagged": True, "reasons": reasons}}
     return result.model_copy(update={"content": [TextContent(type="text", text=text), *result.content], "meta": meta})
+
+
+def without_secrets(result: R, secrets: Mapping[str, str]) -> R:
+    """The result with words in the place of each secret, in whatever string of it."""
+    body = json.dumps(result.model_dump(by_alias=True, mode="json", exclude_none=True)).encode()
+    return type(result).model_validate_json(masked(body, secrets))
 
 
 def _worded(part: Any) -> Iterator[str]:

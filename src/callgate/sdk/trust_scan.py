@@ -30,12 +30,24 @@ def suspicious(texts: Sequence[str]) -> tuple[str, ...]:
     return _scanner().scan(texts)
 
 
+def steering(texts: Sequence[str]) -> tuple[str, ...]:
+    """Orders to a model and hidden text."""
+    return _scanner().steering(texts)
+
+
+def secrets(texts: Iterable[str]) -> dict[str, str]:
+    """Each key, token and password in some texts, with the words for what it is."""
+    return _scanner().secrets(texts)
+
+
 def secret(text: str) -> bool:
     """Whether a text holds something of the shape of a key, token or password."""
     return _scanner().secret(text)
 
 
+# For who makes results, and for who reads them: there, secrets are masked.
 DETECTORS: Final[tuple[Detector, ...]] = (suspicious,)
+OF_READERS: Final[tuple[Detector, ...]] = (steering,)
 
 
 def scan(detectors: Iterable[Detector], texts: Sequence[str]) -> tuple[str, ...]:

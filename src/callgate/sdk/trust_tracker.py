@@ -15,7 +15,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,8 @@ from callgate.canonical import canonical
 from callgate.errors import CallgateError, ConfigError, Reason, Refused
 from callgate.sdk.trust_question import Alert, Ask, Question, Tell
 from callgate.sdk.trust_results import Read
-from callgate.sdk.trust_scan import DETECTORS, Detector, scan, secret
+from callgate.sdk.trust_scan import OF_READERS, Detector, scan, secret
+from callgate.sdk.trust_scan import secrets as secrets_in
 from callgate.sdk.trust_session import AgentSession
 from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import Annotations, DataLabel, Session, SessionLabel, Step, ToolLabel
@@ -53,6 +54,14 @@ class Judged(msgspec.Struct, frozen=True):
         return self.facts.session
 
 
+class Taken(NamedTuple):
+    """A result that was labelled and written down; `secrets` are those to mask in it, with the words for each."""
+
+    data: DataLabel
+    ruling: Ruling
+    secrets: Mapping[str, str]
+
+
 class TrustTracker:
     """What one agent has read, and what it may do after that.
 
@@ -70,7 +79,7 @@ class TrustTracker:
         policy: Policy | None = None,
         ask: Ask | None = None,
         alert: Tell | None = None,
-        detectors: Iterable[Detector] = DETECTORS,
+        detectors: Iterable[Detector] = OF_READERS,
         labels: Collection[str] = (),
         session: str | None = None,
         agent: str = "library",
@@ -192,10 +201,11 @@ class TrustTracker:
 
     # ---- after it ----
 
-    async def take(self, judged: Judged, came: Read, *, trusted: bool) -> tuple[DataLabel, Ruling]:
+    async def take(self, judged: Judged, came: Read, *, trusted: bool) -> Taken:
         """Label what came back and write it down; only then may anybody read it."""
         facts, label, session = judged.facts, judged.facts.tool, self._session
         arguments = dict(facts.args or {})
+        found_secrets = secrets_in(came.named)
         warnings = scan(self._detectors, came.texts)
         async with session.writing():
             memory = session.memory
@@ -209,10 +219,17 @@ class TrustTracker:
                 found=warnings,
                 # What was not read whole, or is flagged, may hold anything.
                 tainted=came.cut or bool(warnings) or await self._tainted(found),
+                secrets=found_secrets.values(),
             )
+            ruling = self.policy.decide_result(facts.with_result(data))
+            masks = found_secrets if ruling.has("mask") else {}
+            if masks:
+                data = msgspec.structs.replace(data, masked=len(masks))
             # The session's label now: another call's result may have come in meanwhile.
             before = session.label.open_world or facts.session.open_world
-            packed = memory.remember_result(label, data, came.structured, came.texts, arguments, open_world=before)
+            packed = memory.remember_result(
+                label, data, came.structured, came.texts, arguments, open_world=before, secrets=found_secrets
+            )
             step = self._step(facts, "ask" if judged.asked else "allow", judged.ruling, data=data, memory=packed)
             new = NewStep(
                 session.key,
@@ -225,7 +242,7 @@ class TrustTracker:
             await session.add(new, keep=self._keep, expires_at=step.at + self._lasts_ms)
         if data.malicious:
             await self._tell(label, data)
-        return data, self.policy.decide_result(facts.with_result(data))
+        return Taken(data, ruling, masks)
 
     async def _tainted(self, found: Collection[str]) -> bool:
         """Whether something in it was written with a stranger's words, by whomever."""
@@ -233,7 +250,7 @@ class TrustTracker:
 
     async def release(self, judged: Judged, data: DataLabel, ruling: Ruling) -> None:
         """Whether the agent may read a result; Refused where a rule keeps it back or the person does not agree."""
-        if ruling.effect in ("allow", "warn"):
+        if ruling.effect in ("allow", "warn", "mask"):
             return
         if ruling.effect == "ask" and self._ask is not None:
             shown = msgspec.structs.replace(judged, facts=judged.facts.with_result(data), ruling=ruling)

@@ -22,7 +22,7 @@ GATE_BOUNDS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.
 NO_REASON: Final = "none"
 _REASONS: Final = frozenset({NO_REASON, *(reason.value for reason in Reason)})
 _VERDICTS: Final = frozenset({"pass", "refuse"})
-_TRUST_ALERTS: Final = frozenset({"flagged", "labels_missing"})
+_TRUST_ALERTS: Final = frozenset({"flagged", "labels_missing", "masked"})
 _SOURCES: Final = frozenset({"web-bot-auth", "oauth", "api-key", "none"})
 _TOOL_CHANGES: Final = frozenset({"new", "text", "beside", "gone", "back", "grown", "arguments"})
 _TRANSPORTS: Final = frozenset({"http", "stdio"})
@@ -99,7 +99,7 @@ class Metrics:
         )
         self.trust_alerts = Family(
             "callgate_trust_alerts_total",
-            "Results that were flagged or held back, and tools whose labels went missing.",
+            "Results that were flagged, held back or masked, and tools whose labels went missing.",
             Counter,
             {**server, "what": _TRUST_ALERTS},
         )

@@ -136,6 +136,9 @@ class DataLabel(msgspec.Struct, frozen=True):
     attribution: tuple[str, ...] = ()
     # Why it is suspicious: what the server or our own detectors say, in one sentence each.
     warnings: tuple[str, ...] = ()
+    # What kinds of keys, tokens and passwords are in it, and how many of them the model did not get.
+    secrets: tuple[str, ...] = ()
+    masked: int = 0
 
 
 class SessionLabel(msgspec.Struct, frozen=True):

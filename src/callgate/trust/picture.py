@@ -184,7 +184,11 @@ def every_tag(label: SessionLabel) -> tuple[Tag, ...]:
 
 def data_tags(label: DataLabel) -> tuple[Tag, ...]:
     """What a result is."""
-    return tuple(_tags(open_world=label.open_world, malicious=label.malicious, sensitivity=label.sensitivity))
+    tags = tuple(_tags(open_world=label.open_world, malicious=label.malicious, sensitivity=label.sensitivity))
+    if not label.secrets:
+        return tags
+    held = f"{label.masked} secret{'s' if label.masked > 1 else ''} masked" if label.masked else "secrets"
+    return (*tags, Tag(f"{held}: {', '.join(_cut(one, _NAMES) for one in label.secrets[:_ENTRIES])}", "wait"))
 
 
 def tool_tags(label: Mapping[str, Any]) -> tuple[Tag, ...]:

@@ -95,13 +95,23 @@ def _is_bare(result: Mapping[str, Any]) -> bool:
 
 
 def of_result(
-    tool: ToolLabel, said: Told, *, trusted: bool, found: Iterable[str] = (), tainted: bool = False
+    tool: ToolLabel,
+    said: Told,
+    *,
+    trusted: bool,
+    found: Iterable[str] = (),
+    tainted: bool = False,
+    secrets: Iterable[str] = (),
 ) -> DataLabel:
     """The label of a result of this tool. `found` has warnings of our own scan, `tainted` says that it holds an object
-    that was written with a stranger's words."""
+    that was written with a stranger's words, `secrets` are the words for each key, token and password in it."""
     if said is _SILENT and not found and not tainted:
-        return _unlabelled(tool)
-    return _of_result(tool, said, trusted=trusted, found=found, tainted=tainted)
+        made = _unlabelled(tool)
+    else:
+        made = _of_result(tool, said, trusted=trusted, found=found, tainted=tainted)
+    if secrets:
+        made = msgspec.structs.replace(made, secrets=tuple(sorted(set(secrets))))
+    return made
 
 
 def tainted(label: DataLabel) -> DataLabel:
@@ -157,6 +167,8 @@ def combined(labels: Iterable[DataLabel]) -> DataLabel:
         sensitivity=_without_none(frozenset().union(*(one.sensitivity for one in every))),
         attribution=attribution.united(*(one.attribution for one in every), limit=MAX_ATTRIBUTION),
         warnings=tuple(dict.fromkeys(text for one in every for text in one.warnings))[:MAX_WARNINGS],
+        secrets=tuple(sorted({what for one in every for what in one.secrets})),
+        masked=sum(one.masked for one in every),
     )
 
 

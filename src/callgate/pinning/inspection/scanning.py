@@ -51,6 +51,8 @@ KINDS: Final = {
     "token": "It holds what looks like an access token.",
     "password": "It holds what looks like a password.",
 }
+# Secrets are no sign of malice: who passes results on masks them.
+_SECRET_KINDS: Final = frozenset({"key", "token", "password"})
 # Of the rules for descriptions, those that honest prose seldom breaks.
 _OF_RULE: Final = {
     "instructions.override": "instructions",
@@ -70,6 +72,7 @@ _RUN: Final = b"a" * 18
 _SHAPE: Final = bytes(97 if chr(code).isalnum() and code < 128 else 32 for code in range(256))
 _JOINED: Final = bytes(97 if _SHAPE[code] == 97 or code in b"+/_-" else 32 for code in range(256))
 _FAR: Final = 4_096
+_LONGEST_KEY: Final = 16_384
 _GIVEN: Final = frozenset(":=")
 # Behind each other, with at most a few letters between: an escape here and there is a letter of somebody's language.
 _ESCAPE: Final = re.compile(r"\\(?=[ux][0-9a-fA-F]{2})")
@@ -95,23 +98,25 @@ class Scanner:
     def scan(self, texts: Sequence[str]) -> tuple[str, ...]:
         """One sentence for each kind of thing that was found; empty for an honest text."""
         # Read together: what is split over two items reads as one to a model.
-        text = texts[0] if len(texts) == 1 else "\n".join(texts)
-        if len(text) > WHOLE:
-            text = _spread(text)
-        found = self._kinds(text)
+        found = self._found(texts)
+        return tuple(sentence for kind, sentence in KINDS.items() if kind in found) if found else ()
+
+    def steering(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """The same without keys, tokens and passwords."""
+        found = self._found(texts) - _SECRET_KINDS
         return tuple(sentence for kind, sentence in KINDS.items() if kind in found) if found else ()
 
     def secret(self, text: str) -> bool:
         """Whether a text holds something of the shape of a key, token or password."""
-        if len(text) > WHOLE:
-            text = _spread(text)
-        found: set[str] = set()
-        shape = text.encode("ascii", "replace").translate(_SHAPE)
-        if _RUN in shape:
-            _secrets(text, list(_runs(text, shape)), found)
-        if not found and (plain := text.lower()).find("password") >= 0:
-            _passwords(text, plain, found)
-        return bool(found)
+        return next(_all_secrets(_spread(text) if len(text) > WHOLE else text), None) is not None
+
+    def secrets(self, texts: Iterable[str]) -> dict[str, str]:
+        """Each key, token and password in some texts, with the words for what it is."""
+        return {value: what for text in texts for value, what in _all_secrets(text)}
+
+    def _found(self, texts: Sequence[str]) -> set[str]:
+        text = texts[0] if len(texts) == 1 else "\n".join(texts)
+        return self._kinds(_spread(text) if len(text) > WHOLE else text)
 
     def _kinds(self, text: str) -> set[str]:
         found: set[str] = set()
@@ -314,13 +319,63 @@ def _from_base64(body: str) -> bytes:
 
 
 def _secrets(text: str, runs: list[tuple[int, str]], found: set[str]) -> None:
-    if "-----BEGIN " in text and signs.PRIVATE_KEY.search(text):
+    if next(_private_keys(text), None) is not None:
         found.add("key")
+    if next(_tokens(text, runs), None) is not None:
+        found.add("token")
+
+
+def _all_secrets(text: str) -> Iterator[tuple[str, str]]:
+    """Each secret in a text as it is written there, and the words for what it is."""
+    for key in _private_keys(text):
+        yield key, "a private key"
+    if "\\" in text:
+        # JSON in a text. What follows is made of signs that are never escaped.
+        text = text.replace("\\n", "\n").replace('\\"', '"')
+    shape = text.encode("ascii", "replace").translate(_SHAPE)
+    if _RUN in shape:
+        yield from _tokens(text, _runs(text, shape))
+    plain = text.lower()
+    if len(plain) != len(text):
+        # Some letters become two.
+        plain = "".join([char.lower() if char.isascii() else char for char in text])
+    for needle, pattern, is_one, what in signs.ASSIGNED:
+        at = plain.find(needle)
+        while at >= 0:
+            found = pattern.match(text, at)
+            if found is not None and is_one(found["value"]):
+                yield found["value"], what
+            at = plain.find(needle, at + len(needle))
+
+
+def _private_keys(text: str) -> Iterator[str]:
+    """Private keys, to where they end."""
+    at = text.find("-----BEGIN ")
+    while at >= 0:
+        following = text.find("-----BEGIN ", at + 1)
+        found = signs.PRIVATE_KEY.match(text, at)
+        if found is not None:
+            within = following if following >= 0 else len(text)
+            last = text.find("-----END ", found.end(), min(within, found.end() + _LONGEST_KEY))
+            end = found.end() if last < 0 else max(text.find("-----", last + 9), last) + 5
+            yield text[at:end]
+        at = following
+
+
+def _tokens(text: str, runs: Iterable[tuple[int, str]]) -> Iterator[tuple[str, str]]:
     for at, run in runs:
-        token = signs.JWT.match(text, at) if run.startswith("eyJ") else signs.TOKEN.search(run, 0, _FAR)
-        if _named(text, at, run) if token is None else signs.is_real(token[0]):
-            found.add("token")
-            return
+        if run.startswith("eyJ"):
+            token = signs.JWT.match(text, at)
+            if token is not None and signs.is_real(token[0]):
+                yield token[0], "a JSON Web Token"
+            continue
+        named = True
+        for token in signs.TOKEN.finditer(run, 0, _FAR):
+            named = False
+            if signs.is_real(token["sure"]):
+                yield token[0], signs.what(token[0])
+        if named and _named(text, at, run):
+            yield run, "a key or token"
 
 
 def _named(text: str, at: int, run: str) -> bool:

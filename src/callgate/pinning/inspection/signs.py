@@ -180,19 +180,36 @@ BRACKET: Final = re.compile(
     r"(?:override|instructions?|directive|prompt|message|notice)\](?=.{0,80}\b(?:you|ignore|must|assistant|agent|ai)\b))"
 )
 
-# Keys and tokens by their shape.
+# Keys and tokens by their shape; `sure` is what every one of its kind has.
 PRIVATE_KEY: Final = re.compile(
-    r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY-----(?:\s|\\[nr]){1,6}[A-Za-z0-9+/=]{32}"
+    r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY-----(?:\s|\\{1,4}[nr]){1,6}[A-Za-z0-9+/=]{32}"
+    r"(?:[A-Za-z0-9+/=]|(?:\s|\\{1,4}[nr]){1,4}(?=[A-Za-z0-9+/=]{16}))*+"
 )
 TOKEN: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?:(?:AKIA|ASIA)[A-Z0-9]{16}\b|gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{40}|glpat-[\w-]{20}"
+    r"(?<![A-Za-z0-9])(?P<sure>(?:AKIA|ASIA)[A-Z0-9]{16}\b|gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{40}|glpat-[\w-]{20}"
     r"|sk-(?:[a-z0-9]{2,10}-){0,2}[A-Za-z0-9_-]{24}|sk_live_[A-Za-z0-9]{16}|xox[abeoprs]-[A-Za-z0-9-]{20}"
-    r"|AIza[\w-]{35}|npm_[A-Za-z0-9]{36}|hf_[A-Za-z0-9]{30}|pypi-AgEI[\w-]{20})"
+    r"|AIza[\w-]{35}|npm_[A-Za-z0-9]{36}|hf_[A-Za-z0-9]{30}|pypi-AgEI[\w-]{20})[\w-]*+"
 )
-JWT: Final = re.compile(r"eyJ[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{16}")
+_CALLED: Final = {
+    "A": "an AWS access key",
+    "AIza": "a Google key",
+    "gh": "a GitHub token",
+    "github_pat_": "a GitHub token",
+    "glpat-": "a GitLab token",
+    "hf_": "a Hugging Face token",
+    "npm_": "a package registry's token",
+    "pypi-": "a package registry's token",
+    "sk-": "an API key",
+    "sk_live_": "a Stripe key",
+    "xox": "a Slack token",
+}
+JWT: Final = re.compile(r"eyJ[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{16,2000}+")
 _ASSIGNED: Final = r"[\"']?(?: is)?\s{0,3}[:=]\s{0,3}[\"'`]?"
 PASSWORD: Final = re.compile(
     rf"(?:password|passwort|passwd|passphrase){_ASSIGNED}(?P<value>[^\s\"'`<>{{}}\[\](),;]{{8,80}})", re.IGNORECASE
+)
+_AWS_SECRET: Final = re.compile(
+    rf"secret[_ -]?(?:access[_ -]?)?key{_ASSIGNED}(?P<value>[A-Za-z0-9+/]{{40}})(?![A-Za-z0-9+/])", re.IGNORECASE
 )
 # Right before a long run of letters and digits.
 NAMED: Final = re.compile(
@@ -203,6 +220,11 @@ _STAND_IN: Final = re.compile(
     r"example|your|xxx|test|dummy|sample|placeholder|changeme|redacted|fake|\.\.\.|\*\*|\$|%\w|1234567890|abcdef",
     re.IGNORECASE,
 )
+
+
+def what(token: str) -> str:
+    """The words for a token, by how it begins."""
+    return next((words for start, words in reversed(_CALLED.items()) if token.startswith(start)), "a token")
 
 
 def is_real(found: str) -> bool:
@@ -222,6 +244,14 @@ def is_password(value: str) -> bool:
     if not value.isalnum() and not value.isidentifier():
         return True
     return value.lower() != value and value.upper() != value and any(char.isdigit() for char in value[1:-1])
+
+
+# How a name is found that a secret follows, what follows it, whether that is one, and the words for it.
+ASSIGNED: Final = (
+    ("passw", PASSWORD, is_password, "a password"),
+    ("passphrase", PASSWORD, is_password, "a password"),
+    ("secret", _AWS_SECRET, is_real, "an AWS secret key"),
+)
 
 
 def _latin(char: str) -> str:

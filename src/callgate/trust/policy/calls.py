@@ -65,6 +65,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     sensitivity: Words = []
     attribution: list[str] = []
     warnings: list[str] = []
+    secrets: list[str] = []
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +116,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
                 _set(result.sensitivity),
                 tuple(result.attribution),
                 tuple(result.warnings),
+                tuple(result.secrets),
             ),
         )
 
@@ -134,7 +136,7 @@ class Case(Written, frozen=True, kw_only=True):
     """A call, and what the policy has to say of it."""
 
     name: str
-    expect: Literal["allow", "ask", "block", "warn", "quarantine"]
+    expect: Literal["allow", "ask", "block", "warn", "mask", "quarantine"]
     # The rule that has to be the one, if that matters.
     rule: str | None = None
 

@@ -301,6 +301,7 @@ CALL: Final[dict[str, Check]] = {
                 "source": _words("result.source"),
                 "sensitivity": _words("result.sensitivity"),
                 "warnings": _texts,
+                "secrets": _texts,
             },
         )
     ),

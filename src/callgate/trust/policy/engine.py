@@ -51,6 +51,10 @@ class Ruling(msgspec.Struct, frozen=True):
     # Rules of the default policy that held, and that an `allow` switched off for this call.
     overridden: tuple[str, ...] = ()
 
+    def has(self, effect: str) -> bool:
+        """Whether a rule with this effect holds, whatever is stricter."""
+        return any(one.effect == effect for one in self.matched)
+
     @property
     def failed(self) -> tuple[Match, ...]:
         """The rules that could not be evaluated."""
@@ -101,7 +105,7 @@ class Policy:
         return any(rule.on == "result" and rule.effect in ("ask", "quarantine") for rule in self.rules)
 
     def decide_result(self, facts: Facts) -> Ruling:
-        """What becomes of the result: `allow`, `warn`, `ask` or `quarantine`."""
+        """What becomes of the result: `allow`, `warn`, `mask`, `ask` or `quarantine`."""
         return self._results.decide(facts)
 
 

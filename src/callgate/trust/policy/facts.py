@@ -353,6 +353,8 @@ TABLE: Final[tuple[Fact, ...]] = (
          'result.attribution.exists(uri, uri.startsWith("https://"))', result=True),
     Fact("result.warnings", "strings", _of_result(lambda r: r.warnings, ()),
          "What was found suspicious in it, a sentence each.", "size(result.warnings) > 1", result=True),
+    Fact("result.secrets", "strings", _of_result(lambda r: r.secrets, ()),
+         "What kinds of keys, tokens and passwords are in it.", '"a private key" in result.secrets', result=True),
 )  # fmt: skip
 FACTS: Final[Mapping[str, Fact]] = {fact.name: fact for fact in TABLE}
 # What differs from call to call: a ruling kept for later must not depend on it.

@@ -18,7 +18,7 @@ from callgate.trust.policy.tree import Node
 if TYPE_CHECKING:
     from callgate.trust.policy.rules import Rule
 
-_STRICT: Final = {"allow": 0, "warn": 1, "ask": 2, "block": 3, "quarantine": 3}
+_STRICT: Final = {"allow": 0, "warn": 1, "mask": 2, "ask": 3, "block": 4, "quarantine": 4}
 # Alternatives beyond this are not compared.
 _MANY: Final = 64
 
@@ -64,6 +64,9 @@ def unreachable(rules: list[Rule], shipped: list[Rule]) -> Iterator[tuple[Rule, 
 def _before(other: Rule, other_at: int, rule: Rule, at: int) -> bool:
     """Whether the other rule decides where both hold."""
     if other.default and other.name in rule.override:
+        return False
+    if rule.effect != other.effect and "mask" in (rule.effect, other.effect) and rule.effect != "allow":
+        # Secrets are masked besides whatever else is done.
         return False
     stricter = _STRICT[other.effect] - _STRICT[rule.effect]
     return stricter > 0 or (stricter == 0 and other_at < at and not rule.override)

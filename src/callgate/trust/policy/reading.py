@@ -207,7 +207,7 @@ class _Reader:
         if self._json:
             effect = _SYNONYMS.get(effect, effect)
             effect = _ON_RESULT.get(effect, effect) if on == "result" else effect
-        effects = EFFECTS if on == "call" else RESULT_EFFECTS[1:]
+        effects = EFFECTS if on == "call" else RESULT_EFFECTS
         if effect not in effects:
             what = "a rule on calls" if on == "call" else "a rule on results"
             self._tell(
@@ -290,6 +290,7 @@ def _sentence(name: str, effect: str) -> str:
         "ask": "wants a person to decide this",
         "block": "does not allow this",
         "warn": "warns of this result",
+        "mask": "masks the secrets in this result",
         "quarantine": "keeps this result back",
     }
     return f"The rule {name} {what[effect]}."

@@ -8,7 +8,8 @@ from callgate.trust.policy.condition import Condition
 
 # From the mildest to the strictest.
 EFFECTS: Final = ("allow", "ask", "block")
-RESULT_EFFECTS: Final = ("allow", "warn", "ask", "quarantine")
+# Those of results, where `warn` and `mask` are done besides what is stricter.
+RESULT_EFFECTS: Final = ("allow", "warn", "mask", "ask", "quarantine")
 
 
 class Rule(NamedTuple):

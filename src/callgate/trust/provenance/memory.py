@@ -38,6 +38,9 @@ _QUERY_LENGTH: Final = 5
 _ALONE: Final = frozenset(("system", "user"))
 # Classes of data whose details are known again when they are sent on.
 _GUARDED: Final = ("financial", "regulated", "credentials")
+_CREDENTIALS: Final = 1 << _GUARDED.index("credentials")
+# Secrets of one result that are kept.
+_SECRETS: Final = 256
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -118,8 +121,10 @@ class Memory:
         arguments: Mapping[str, Any],
         *,
         open_world: bool,
+        secrets: Collection[str] = (),
     ) -> bytes:
-        """Take in a result, and give what the store has to keep of it. `open_world` is the session's before it."""
+        """Take in a result, and give what the store has to keep of it. `open_world` is the session's before it,
+        `secrets` are the keys, tokens and passwords in the result."""
         if not open_world:
             self.remember_arguments(arguments)
         left, self._said = self._said, Left()
@@ -157,6 +162,9 @@ class Memory:
             left.records = self._records(found.records, tool, arguments, trusted=trusted)
         if guarded := _guarded(data.sensitivity):
             left.details = self._details(guarded, found)
+        if secrets:
+            kept = {part for one in islice(secrets, _SECRETS) for part in normalise.of_secret(one)}
+            left.details += array("Q", [_CREDENTIALS, *map(self.fingerprints.digest, kept)]).tobytes()
         packing.fit(left)
         self.seq += 1
         # What was said is there already.
@@ -296,10 +304,11 @@ class Memory:
             return frozenset()
         mask = 0
         for text in texts:
-            for detail in normalise.details(text):
-                digest = self.fingerprints.digest(detail)
-                if digest in self.details and not self.users((digest,)):
-                    mask |= self.details[digest]
+            # Each word once, and most of them are known already.
+            for word in set(normalise.fold(text).split()):
+                for digest in packing.numbers(self.fingerprints.atoms[word]):
+                    if digest in self.details and not self.users((digest,)):
+                        mask |= self.details[digest]
         return frozenset(name for bit, name in enumerate(_GUARDED) if mask >> bit & 1)
 
     def _records(
@@ -376,9 +385,12 @@ class Memory:
         if left.records:
             self.records.take(packing.numbers(left.records), step)
         if left.details:
-            classes, *details = packing.numbers(left.details)
-            for detail in details:
-                self.details[detail] = self.details.get(detail, 0) | classes
+            classes = 0
+            for detail in packing.numbers(left.details):
+                if detail < 1 << len(_GUARDED):
+                    classes = detail
+                else:
+                    self.details[detail] = self.details.get(detail, 0) | classes
 
     def _room(self, *, cut: bool) -> bool:
         """Whether more can be kept; what was cut is kept as far as it goes, and nothing is relied on after it."""

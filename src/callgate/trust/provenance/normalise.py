@@ -90,6 +90,9 @@ LINK: Final = re.compile(
     re.IGNORECASE,
 )
 LINK_MARKS: Final = ("@", "//", "www.")
+# Parts of a secret that are kept, of such a length: a private key has lines of 64.
+_SECRET_WORDS: Final = 64
+_SECRET_CHARS: Final = 6
 _BLANK: Final = re.compile(r"\s")
 ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 # A word that is a host, with or without what follows it.
@@ -260,6 +263,12 @@ def details(text: str) -> set[str]:
     digits."""
     found = [word for word in set(fold(text).split()) if _is_detail(word)]
     return {atom for word in found for atom in atoms(word) if _is_detail(atom) and atom[0] not in (DATE, TIME)}
+
+
+def of_secret(text: str) -> set[str]:
+    """What a key, token or password is known again by."""
+    folded = fold(text).split(None, _SECRET_WORDS)[:_SECRET_WORDS]
+    return {atom for word in folded for atom in atoms(word) if len(atom) >= _SECRET_CHARS}
 
 
 def _is_detail(word: str) -> bool:

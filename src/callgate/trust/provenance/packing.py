@@ -31,7 +31,7 @@ class Left(msgspec.Struct):
     strange: bytes = b""
     own: bytes = b""
     records: bytes = b""
-    # A bit for each class of data, then the details that only who has read such data knows.
+    # A bit for each class of data, then the details that only who has read such data knows; and again for others.
     details: bytes = b""
     # Not all of the result could be kept.
     cut: bool = False

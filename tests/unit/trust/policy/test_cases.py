@@ -120,7 +120,7 @@ def test_a_case_has_a_name_a_tool_and_something_to_expect():
 def test_what_is_expected_is_something_that_can_come_out():
     assert "one of allow, ask, block, perhaps allow" in told(case(expect="alow"))[0]
     assert "one of allow, ask, block" in told(case(expect="quarantine"))[0]
-    assert "one of allow, warn, ask, quarantine" in told(case(expect="block", result={}))[0]
+    assert "one of allow, warn, mask, ask, quarantine" in told(case(expect="block", result={}))[0]
     assert read_cases(json.dumps({"cases": [case(expect="warn", result={})]}), "a")[0].expect == "warn"
 
 

@@ -41,7 +41,7 @@ def ruled(
 
 
 def test_it_never_blocks_and_every_rule_has_a_sentence(default):
-    assert {rule.effect for rule in default.rules} == {"ask", "warn"}
+    assert {rule.effect for rule in default.rules} == {"ask", "warn", "mask"}
     assert all(rule.default and 20 < len(rule.say) < 120 and rule.say.endswith(".") for rule in default.rules)
 
 
