@@ -45,12 +45,20 @@ class Talk:
         *texts: str,
         arguments: Mapping[str, Any] | None = None,
         secrets: Collection[str] = (),
+        unread: bool = False,
         **data: Any,
     ) -> bytes:
         given = {"open_world": not tool.trusted_source, "sources": tool.sources, "sensitivity": tool.returns, **data}
         found = DataLabel(**given)
         packed = self.memory.remember_result(
-            tool, found, structured, texts, arguments or {}, open_world=self.open_world, secrets=secrets
+            tool,
+            found,
+            structured,
+            texts,
+            arguments or {},
+            open_world=self.open_world,
+            secrets=secrets,
+            unread=unread,
         )
         self.open_world = self.open_world or found.open_world
         self.packed.append(packed)

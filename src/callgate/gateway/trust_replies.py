@@ -14,6 +14,7 @@ from callgate.gateway.plain_replies import plain_texts
 from callgate.jsonrpc import elements, member_spans, put_member
 from callgate.jsonrpc.reading import is_id
 from callgate.pinning.inspection.reading import shown
+from callgate.trust.encoded import may_hold, unpacked
 from callgate.trust.masking import masked
 from callgate.trust.model import ANNOTATIONS_META, WARNING_META
 
@@ -33,6 +34,7 @@ _RESULT: Final = frozenset({"content", "structuredContent", "_meta", "isError", 
 _ITEM: Final = frozenset(
     {"type", "text", "name", "title", "description", "uri", "resource", "_meta", "data", "mimeType", "annotations"}
 )
+_RESOURCE: Final = frozenset({"uri", "text", "blob", "mimeType", "_meta", "annotations"})
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -53,6 +55,8 @@ class Result(msgspec.Struct, frozen=True):
     is_error: bool = False
     # Some of it was too much and was not read.
     cut: bool = False
+    # Some of it is no text: an image, a sound, other bytes.
+    unread: bool = False
     # A key came twice: readers disagree on what the reply says, so neither reading is to be trusted.
     ambiguous: bool = False
     # The whole of it, as decoded.
@@ -69,7 +73,7 @@ class Result(msgspec.Struct, frozen=True):
         """The same for who looks for secrets: each string of the structured content stands behind its name."""
         if not self.has_structured:
             return self.texts
-        return (*self.texts, *_strings(self.structured, named=True))
+        return (*self.texts, "\n".join(_strings(self.structured, named=True)))
 
 
 def read_whole(raw: bytes) -> Result:
@@ -85,7 +89,10 @@ def read_whole(raw: bytes) -> Result:
     if known.ambiguous:
         # Of a key that came twice, one value is lost by now.
         known = msgspec.structs.replace(known, texts=(*known.texts, raw.decode("utf-8", "replace")))
-    return msgspec.structs.replace(known, structured=message, has_structured=True)
+    held, unread = unpacked([" ".join(_strings(message))], message, LEAVES)
+    return msgspec.structs.replace(
+        known, texts=(*known.texts, *held), structured=message, has_structured=True, unread=unread
+    )
 
 
 def read_result(raw: bytes) -> Result | None:
@@ -98,7 +105,9 @@ def read_result(raw: bytes) -> Result | None:
         texts = plain_texts(raw, message)
         if texts is not None and len(raw) <= CHARS:
             body = message["result"]
-            return Result(tuple([text for text in texts if text]), is_error=body.get("isError") is True, body=body)
+            held, unread = unpacked(texts)
+            words = tuple([text for text in (*texts, *held) if text])
+            return Result(words, is_error=body.get("isError") is True, unread=unread, body=body)
     result = message.get("result") if isinstance(message, dict) else None
     if not isinstance(result, dict):
         return None
@@ -114,15 +123,22 @@ def read_result(raw: bytes) -> Result | None:
     read.rest([message[name] for name in message.keys() - _REPLY])
     if content is not items:
         read.rest(content)
+    structured = result.get("structuredContent")
+    unread = False
+    if may_hold(raw):
+        strings = " ".join(_strings(structured)) if structured else ""
+        held, unread = unpacked([*read.texts, strings], result, LEAVES)
+        read.rest(held)
     return Result(
         texts=tuple(read.texts),
-        structured=result.get("structuredContent"),
+        structured=structured,
         has_structured="structuredContent" in result,
         links=tuple(read.links),
         meta=_mapping(result.get("_meta")),
         item_metas=tuple(read.metas),
         is_error=result.get("isError") is True,
         cut=len(items) > ITEMS or read.room < 0,
+        unread=unread,
         ambiguous=_may_repeat(raw, message, result, items) and _ambiguous(raw),
         body=result,
     )
@@ -153,6 +169,7 @@ class _Items:
             self._labelled(resource)
             self._text(resource.get("text"))
             self._link(resource.get("uri"))
+            self.rest([resource[name] for name in resource.keys() - _RESOURCE])
 
     def rest(self, value: Any) -> None:
         """Whatever else there is."""

@@ -222,6 +222,7 @@ class Results:
                 {},
                 open_world=live.session.label.open_world,
                 secrets=secrets,
+                unread=result.unread,
             )
             step = Step(0, now, "", label.server, tool, "allow", label=kept, memory=packed)
             return NewStep(name.key, step, adds=SessionLabel() if quiet else self._adds(kept))
@@ -339,6 +340,7 @@ class Results:
                 call.arguments,
                 open_world=facts.session.open_world,
                 secrets=secrets,
+                unread=result.unread,
             )
             step = Step(
                 0,

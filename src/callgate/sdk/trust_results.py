@@ -10,6 +10,7 @@ import msgspec
 from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel
 
+from callgate.trust.encoded import unpacked
 from callgate.trust.masking import masked
 from callgate.trust.model import WARNING_META
 
@@ -27,12 +28,13 @@ WARNING: Final = (
 
 
 class Read(msgspec.Struct, frozen=True):
-    """What came back of a request. `cut`: some of it was too much and was not read."""
+    """What came back of a request. `cut`: some of it was too much and was not read. `unread`: some is no text."""
 
     body: dict[str, Any]
     texts: tuple[str, ...]
     structured: Any = None
     cut: bool = False
+    unread: bool = False
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -59,7 +61,8 @@ def read(result: BaseModel) -> Read:
     texts = [text for part in _worded(rest) for text in gathered.strings(part)]
     if structured is not None and (strings := "\n".join(gathered.strings(structured))):
         texts.append(strings)
-    return Read(body, tuple(texts), structured, cut=many or gathered.cut)
+    held, unread = unpacked(texts, body, LEAVES)
+    return Read(body, (*texts, *held), structured, cut=many or gathered.cut, unread=unread)
 
 
 def strings(body: dict[str, Any]) -> Iterator[str]:

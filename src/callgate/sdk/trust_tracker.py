@@ -228,7 +228,14 @@ class TrustTracker:
             # The session's label now: another call's result may have come in meanwhile.
             before = session.label.open_world or facts.session.open_world
             packed = memory.remember_result(
-                label, data, came.structured, came.texts, arguments, open_world=before, secrets=found_secrets
+                label,
+                data,
+                came.structured,
+                came.texts,
+                arguments,
+                open_world=before,
+                secrets=found_secrets,
+                unread=came.unread,
             )
             step = self._step(facts, "ask" if judged.asked else "allow", judged.ruling, data=data, memory=packed)
             new = NewStep(

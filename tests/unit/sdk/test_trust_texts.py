@@ -22,7 +22,7 @@ def test_words_are_read_and_bytes_are_not():
     result = CallToolResult(
         content=[
             text("one"),
-            ImageContent(type="image", data="aW1hZ2U=", mime_type="image/png"),
+            ImageContent(type="image", data="iVBORw0KGgo=", mime_type="image/png"),
             EmbeddedResource(type="resource", resource=resource),
         ],
         structured_content={"key": ["deep", {"more": "words"}], "number": 7},
@@ -30,6 +30,7 @@ def test_words_are_read_and_bytes_are_not():
     )
     came = read(result)
     assert came.texts == ("one", "notes://a", "inside", "key\ndeep\nmore\nwords\nnumber")
+    assert came.unread
     assert came.structured == {"key": ["deep", {"more": "words"}], "number": 7}
     assert came.body["_meta"]["annotations"] == {"openWorldHint": True}
     assert not came.cut

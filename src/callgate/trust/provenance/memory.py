@@ -85,6 +85,8 @@ class Memory:
         self.details: dict[int, int] = {}
         self.endorsed: set[str] = set()
         self.overflowed = False
+        # A stranger's result held what is no text: it may have named anything.
+        self.unread = False
         self.prompt_known = False
         self.seq = 0
         self._prompts: set[str] = set()
@@ -122,12 +124,14 @@ class Memory:
         *,
         open_world: bool,
         secrets: Collection[str] = (),
+        unread: bool = False,
     ) -> bytes:
         """Take in a result, and give what the store has to keep of it. `open_world` is the session's before it,
-        `secrets` are the keys, tokens and passwords in the result."""
+        `secrets` are the keys, tokens and passwords in the result, `unread` says that some of it is no text."""
         if not open_world:
             self.remember_arguments(arguments)
         left, self._said = self._said, Left()
+        left.unread = unread and data.open_world
         trusted = not data.open_world and not data.malicious
         found = Harvest(
             trusted=trusted,
@@ -177,7 +181,7 @@ class Memory:
         if step.seq > self.seq + 1:
             self.overflowed = True
         if step.verdict == DECLASSIFIED:
-            self.overflowed = False
+            self.overflowed = self.unread = False
             self.strange, self.own = Pieces(), set()
             self._met.forget()
             self._chains.clear()
@@ -369,6 +373,7 @@ class Memory:
 
     def _take_met(self, left: Left, step: int, new: Collection[str] = ()) -> None:
         """`new` are the words that a result of our own brought to its chain."""
+        self.unread = self.unread or left.unread
         if new and left.strange:
             self._chains.take(left)
             self._met.link += 1

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-# Version, cut, id of the key, chain, link, and how long each part is.
+# Version, whether it is cut (1) or has what was not read (2), id of the key, chain, link, and how long each part is.
 _HEAD: Final = struct.Struct("<BB8sQI7I")
 _VERSION: Final = 3
 _CHAIN: Final = struct.Struct("<10xQI")
@@ -35,6 +35,8 @@ class Left(msgspec.Struct):
     details: bytes = b""
     # Not all of the result could be kept.
     cut: bool = False
+    # It held what is no text.
+    unread: bool = False
     # What is not in `strange` because so many steps of a chain brought it before; 0 where nothing is left out.
     chain: int = 0
     link: int = 0
@@ -47,7 +49,9 @@ class Unreadable(ValueError):
 def pack(left: Left, key: bytes) -> bytes:
     """`key` is the id of the key that the digests were made with."""
     parts = (left.prompt, left.clean, left.vouching, left.strange, left.own, left.records, left.details)
-    return _HEAD.pack(_VERSION, left.cut, key, left.chain, left.link, *map(len, parts)) + b"".join(parts)
+    return _HEAD.pack(_VERSION, left.cut | left.unread << 1, key, left.chain, left.link, *map(len, parts)) + b"".join(
+        parts
+    )
 
 
 def is_nothing(packed: bytes) -> bool:
@@ -82,7 +86,7 @@ def unpack(packed: bytes, key: bytes) -> Left:
         parts.append(packed[start : start + length])
         start += length
     prompt, clean, vouching, strange, own, records, details = parts
-    return Left(prompt, clean, vouching, strange, own, records, details, bool(cut), chain, link)
+    return Left(prompt, clean, vouching, strange, own, records, details, bool(cut & 1), bool(cut & 2), chain, link)
 
 
 def fit(left: Left) -> None:
