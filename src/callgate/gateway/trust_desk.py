@@ -59,6 +59,9 @@ _PROTOCOL: Final = frozenset(
 )
 
 
+# Members of requests and notifications that say what they belong to.
+_MARKS: Final = frozenset({"_meta", "elicitationId", "level", "mode", "progressToken", "requestId", "taskId"})
+
 _Settles: TypeAlias = Mapping[RequestId, After]
 
 
@@ -200,8 +203,10 @@ class TrustDesk:
             # What is no message reaches nobody on a stream of the server's own; as an answer, in whatever form, it may.
             if by_id is None:
                 return raw
-        elif seen.method is not None and not _answers(raw):
-            return raw
+        elif seen.method is not None:
+            message = decode_leniently(raw)
+            if not _answers(message):
+                return await self._said(context, seen.method, raw) if _speaks(message) else raw
         rpc_id = seen.id if seen is not None else None
         settle = by_id.get(rpc_id) if by_id is not None and rpc_id is not None else None
         try:
@@ -214,6 +219,16 @@ class TrustDesk:
         except Exception as error:  # noqa: BLE001 - what nobody could label is not passed on, whatever broke
             log.error("result not passed on", extra={"fields": {"server": context.server, "error": place(error)}})
             return error_reply(rpc_id, Refused(Reason.RESULT_WITHHELD))
+
+    async def _said(self, context: Context, method: str, raw: bytes) -> bytes:
+        """What a server says or asks by itself. Its id is the server's, so a refusal has none."""
+        try:
+            return await self._results.unasked(context, raw, method)
+        except Refused as refused:
+            return error_reply(None, refused)
+        except Exception as error:  # noqa: BLE001 - as above
+            log.error("message not passed on", extra={"fields": {"server": context.server, "error": place(error)}})
+            return error_reply(None, Refused(Reason.RESULT_WITHHELD))
 
     # ---- what was refused ----
 
@@ -237,7 +252,16 @@ class TrustDesk:
         return isinstance(message, Message) and message.kind is Kind.RESPONSE and self._results.asked(message.id)
 
 
-def _answers(raw: bytes) -> bool:
+def _answers(message: object) -> bool:
     """Whether what asks or notifies answers as well: readers decide for themselves which of the two it is."""
-    message = decode_leniently(raw)
     return isinstance(message, dict) and not message.keys().isdisjoint(("result", "error"))
+
+
+def _speaks(message: object) -> bool:
+    """Whether what asks or notifies has words in it."""
+    if not isinstance(message, dict):
+        return True
+    params = message.get("params")
+    if not isinstance(params, dict):
+        return bool(params)
+    return any(isinstance(value, str | dict | list) and value for name, value in params.items() if name not in _MARKS)

@@ -44,6 +44,8 @@ log = logging.getLogger("callgate.trust")
 QUESTION: Final = "callgate-flagged-"
 _HIDDEN: Final = "(not kept)"
 _LABELS: Final = 1_024
+NOTICES: Final = "notifications/"
+_TOGETHER_SECONDS: Final = 10.0
 LISTINGS: Final = frozenset({"resources/list", "resources/templates/list", "prompts/list", "completion/complete"})
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -153,12 +155,13 @@ class Results:
         name = self._check.naming.name(context, message.meta)
         return await self._taken_in(name, context.server, message.meta, message.method or "", raw)
 
-    async def unasked(self, context: Context, raw: bytes) -> bytes:
-        """A reply that answers nothing known: unlabelled data of that server, for all who may read it there."""
+    async def unasked(self, context: Context, raw: bytes, method: str = "") -> bytes:
+        """What a server sends without being asked, or a reply to nothing known: unlabelled data of that server, for all
+        who may read it there."""
         meta = context.meta if isinstance(context, Visit) else {}
         naming, given = self._check.naming, raw
         for name in dict.fromkeys((naming.name(context, meta), *naming.on_line(context))):
-            given = await self._taken_in(name, context.server, meta, "", raw)
+            given = await self._taken_in(name, context.server, meta, method, raw)
         return given
 
     async def _taken_in(
@@ -170,14 +173,17 @@ class Results:
         result = read_whole(raw)
         secrets = self._secrets(result)
         data = self._label(label, result, secrets)
+        if method.startswith(NOTICES) and not data.malicious and not secrets:
+            await self._overheard(live, name, label, data, result, method=method, meta=meta)
+            return raw
         plain: bytes | None = raw
         if secrets:
             facts = Facts(label, live.session.label, result=data)
             plain = self._masked(raw, secrets, self._check.policy.decide_result(facts))
             if plain is not None and plain is not raw:
                 data = msgspec.structs.replace(data, masked=len(secrets))
-        # A list of what there is reaches people more than models: its words are a stranger's, and that is all.
-        quiet = method in LISTINGS and not data.malicious
+        # These reach people more than models: their words are a stranger's, and that is all.
+        quiet = (method in LISTINGS or method.startswith(NOTICES)) and not data.malicious
         tool = method or "(unasked)"
         await self._remember(live, name, label, data, result, tool=tool, meta=meta, quiet=quiet, secrets=secrets)
         if data.masked:
@@ -185,6 +191,26 @@ class Results:
         if plain is None:
             raise Refused(Reason.RESULT_WITHHELD)
         return plain
+
+    async def _overheard(
+        self,
+        live: Live,
+        name: SessionName,
+        label: ToolLabel,
+        data: DataLabel,
+        result: Result,
+        *,
+        method: str,
+        meta: Mapping[str, Any],
+    ) -> None:
+        """A notification. A server may send hundreds for one call, so they are written down together: with the next
+        result, or after a while."""
+        if not data.open_world:
+            return
+        due, now = live.memory.overhear(result.readable()), self._clock()
+        if due or now - live.overheard >= _TOGETHER_SECONDS:
+            live.overheard = now
+            await self._remember(live, name, label, data, Result(), tool=method, meta=meta, quiet=True)
 
     def _masked(self, raw: bytes, secrets: Mapping[str, str], ruling: Ruling) -> bytes | None:
         """What the client is to see where a rule masks secrets; None where that cannot be done for every reader."""

@@ -38,6 +38,7 @@ class Live:
         "lost",
         "memory",
         "mine",
+        "overheard",
         "parted",
         "seen",
         "session",
@@ -66,6 +67,8 @@ class Live:
         self.within: tuple[SessionLabel, SessionLabel] | None = None
         # Memory has something that did not make it to the store, so nothing may be built on it any more.
         self.lost = False
+        # When notifications were written down last.
+        self.overheard = 0.0
         # The store has another session under its key, and is to have what this one was.
         self.parted = False
 
@@ -310,6 +313,8 @@ class Sessions:
         live.session, live.known, live.known_steps = session, session.version, session.steps
         live.mine.clear()
         if not only_more:
+            if live.memory.overheard:
+                memory.overhear(live.memory.overheard)
             live.memory = memory
             live.epoch += 1
 

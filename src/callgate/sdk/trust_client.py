@@ -19,7 +19,7 @@ from callgate.canonical import canonical
 from callgate.errors import ConfigError, MessageError, Reason, Refused
 from callgate.sdk.holding import held_open
 from callgate.sdk.trust_line import Learning
-from callgate.sdk.trust_results import Read, read, read_error, warned, without_secrets
+from callgate.sdk.trust_results import Read, read, read_error, read_notice, warned, without_secrets
 from callgate.sdk.trust_tracker import Judged, Taken, TrustTracker
 from callgate.trust.labels import Labels, ServerWords
 from callgate.trust.model import ANNOTATIONS_META
@@ -88,7 +88,7 @@ class TrackedClient:
             seconds=request_seconds,
         )
         self._open = AsyncExitStack()
-        self._sdk.message_handler = _both(self._learning, self._sdk.message_handler)
+        self._sdk.message_handler = _both(self._heard, self._sdk.message_handler)
 
     # ---- the connection ----
 
@@ -171,6 +171,12 @@ class TrackedClient:
         label = self._labels.of(self._server, method, given)
         return await self._tracked(await self._tracker.note(label, _settled(given)), send)
 
+    async def _heard(self, message: IncomingMessage) -> None:
+        await self._learning.heard(message)
+        if not isinstance(message, Exception) and message.params is not None:
+            label = self._labels.of(self._server, message.method, {})
+            self._tracker.overhear(label, read_notice(message.params))
+
     async def _tracked(self, judged: Judged, send: Callable[[], Awaitable[R]]) -> R:
         try:
             result = await send()
@@ -225,9 +231,9 @@ def _settled(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
     return settled
 
 
-def _both(learning: Learning, then: MessageHandlerFnT | None) -> MessageHandlerFnT:
+def _both(first: MessageHandlerFnT, then: MessageHandlerFnT | None) -> MessageHandlerFnT:
     async def handler(message: IncomingMessage) -> None:
-        await learning.heard(message)
+        await first(message)
         if then is not None:
             await then(message)
 

@@ -74,6 +74,13 @@ def strings(body: dict[str, Any]) -> Iterator[str]:
     yield from gathered.strings(body.get("structuredContent"))
 
 
+def read_notice(params: BaseModel) -> tuple[str, ...]:
+    """The words of a notification."""
+    body = params.model_dump(by_alias=True, mode="json", exclude_none=True, exclude={"progress_token", "meta", "level"})
+    worded = {name: value for name, value in body.items() if isinstance(value, str | dict | list) and value}
+    return tuple(_Gathered().strings(worded)) if worded else ()
+
+
 def read_error(error: BaseException) -> Read:
     """An error: a model may read every word of it, and some of them are the server's."""
     data = getattr(error, "data", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -65,6 +65,10 @@ class AgentSession:
         self._prompts = [*self._prompts, text][-_PROMPTS:]
         self.memory.remember_prompt(text)
 
+    def overheard(self, texts: Sequence[str]) -> None:
+        """What a server said beside its answers; kept until the next result is written down."""
+        self.memory.overhear(texts)
+
     async def refresh(self) -> None:
         """Read what others have added; Refused where the shelf does not answer."""
         try:
@@ -102,6 +106,8 @@ class AgentSession:
         memory.endorse(await self._shelf.endorsed(session.key))
         for text in self._prompts:
             memory.remember_prompt(text)
+        if self.memory.overheard:
+            memory.overhear(self.memory.overheard)
         self.memory, self._session = memory, session
 
     @asynccontextmanager

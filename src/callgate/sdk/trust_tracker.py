@@ -121,6 +121,11 @@ class TrustTracker:
         """What the user wrote, word for word, and nothing else: values in it are theirs."""
         self._session.prompted(text)
 
+    def overhear(self, label: ToolLabel, texts: Sequence[str]) -> None:
+        """What a server said beside its answers: log lines, progress, questions."""
+        if texts and not label.trusted_source:
+            self._session.overheard(texts)
+
     async def label(self) -> SessionLabel:
         """What the session has taken in so far."""
         await self._session.refresh()

@@ -39,6 +39,9 @@ _ALONE: Final = frozenset(("system", "user"))
 # Classes of data whose details are known again when they are sent on.
 _GUARDED: Final = ("financial", "regulated", "credentials")
 _CREDENTIALS: Final = 1 << _GUARDED.index("credentials")
+# Of what servers say beside their answers, what need not be written down at once, and the most that waits.
+_OVERHEARD_CHARS: Final = 16 * 1024
+_OVERHEARD_MOST: Final = 1024 * 1024
 # Secrets of one result that are kept.
 _SECRETS: Final = 256
 
@@ -92,6 +95,8 @@ class Memory:
         self._prompts: set[str] = set()
         # Said since the last result; goes to the store with the next one.
         self._said = Left()
+        # A stranger's words since then.
+        self.overheard: list[str] = []
 
     def remember_prompt(self, text: str) -> None:
         """The user's own words, as the host passed them."""
@@ -113,6 +118,19 @@ class Memory:
             packed = self._ordered(said, but=self.strange) + self._hosts(said)
             self._take_said(Left(clean=packed), self.seq + 1)
             self._said.clean += packed
+
+    def overhear(self, texts: Sequence[str]) -> bool:
+        """Take in what a server said beside its answers. It goes to the store with the next result; whether it is so
+        much that it should not wait."""
+        self.overheard += texts
+        packed = b"".join(map(self.fingerprints.pieces.__getitem__, normalise.different(heard(_BETWEEN.join(texts)))))
+        if self._room(cut=False):
+            self.strange.add_packed(packed, self.seq + 1)
+        waiting = sum(map(len, self.overheard))
+        if waiting > _OVERHEARD_MOST:
+            # The store will not have it, and will say so.
+            self.overheard, self._said.cut = [], True
+        return waiting > _OVERHEARD_CHARS
 
     def remember_result(
         self,
@@ -151,6 +169,8 @@ class Memory:
             found.own, found.records = [], []
         elif found.strange and arguments and not self.overflowed:
             found.strange = self._without_echoes(found.strange, arguments)
+        found.strange += self.overheard
+        self.overheard = []
         if sum(map(len, found.strange)) > self.bounds.result_chars:
             left.cut = True
             found.strange = [_BETWEEN.join(found.strange)[: self.bounds.result_chars]]
@@ -182,7 +202,7 @@ class Memory:
             self.overflowed = True
         if step.verdict == DECLASSIFIED:
             self.overflowed = self.unread = False
-            self.strange, self.own = Pieces(), set()
+            self.strange, self.own, self.overheard = Pieces(), set(), []
             self._met.forget()
             self._chains.clear()
         elif not step.memory:
