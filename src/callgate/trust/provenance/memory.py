@@ -5,6 +5,7 @@ The store gets digests only. A process has some words at hand as well, as long a
 
 from __future__ import annotations
 
+import re
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ import msgspec
 from callgate.trust.critical import names_somebody
 from callgate.trust.keeping import DECLASSIFIED
 from callgate.trust.model import DataLabel, Step, ToolLabel
-from callgate.trust.provenance import normalise, packing
+from callgate.trust.provenance import guarded, normalise, packing
 from callgate.trust.provenance.delta import LONGEST, Chains, Met, Retention, unknown
 from callgate.trust.provenance.fingerprints import BREAK, CACHED_LENGTH, Fingerprints
 from callgate.trust.provenance.harvest import Echoes, Harvest, TooLarge, echoes, is_server_made, leaves, within
@@ -38,11 +39,13 @@ _QUERY_LENGTH: Final = 5
 _ALONE: Final = frozenset(("system", "user"))
 # Classes of data whose details are known again when they are sent on.
 _GUARDED: Final = ("financial", "regulated", "credentials")
-_CREDENTIALS: Final = 1 << _GUARDED.index("credentials")
+_FINANCIAL, _CREDENTIALS = (1 << _GUARDED.index(name) for name in ("financial", "credentials"))
+# Found by its own shape, in a result that nobody labelled so.
+_SHAPED: Final = 1 << len(_GUARDED)
 # Of what servers say beside their answers, what need not be written down at once, and the most that waits.
 _OVERHEARD_CHARS: Final = 16 * 1024
 _OVERHEARD_MOST: Final = 1024 * 1024
-# Secrets of one result that are kept.
+# Secrets, and numbers, of one result that are kept.
 _SECRETS: Final = 256
 
 
@@ -106,7 +109,7 @@ class Memory:
             return
         if len(self._prompts) < 1000:
             self._prompts.add(mark)
-        packed = self._ordered([text]) + self._hosts([text])
+        packed = self._ordered([text]) + self._hosts([text]) + self._numbers([text])
         self._take_said(Left(prompt=packed), self.seq + 1)
         self._said.prompt += packed
 
@@ -115,7 +118,7 @@ class Memory:
         some text that a stranger may have put into a trusted place. Numbers say too little to vouch for others."""
         said = [value for _, _, value in leaves(arguments) if isinstance(value, str) and self._is_clean(value)]
         if said:
-            packed = self._ordered(said, but=self.strange) + self._hosts(said)
+            packed = self._ordered(said, but=self.strange) + self._hosts(said) + self._numbers(said)
             self._take_said(Left(clean=packed), self.seq + 1)
             self._said.clean += packed
 
@@ -184,11 +187,9 @@ class Memory:
             left.own = self._ordered(found.own)
         if found.records:
             left.records = self._records(found.records, tool, arguments, trusted=trusted)
-        if guarded := _guarded(data.sensitivity):
-            left.details = self._details(guarded, found)
-        if secrets:
-            kept = {part for one in islice(secrets, _SECRETS) for part in normalise.of_secret(one)}
-            left.details += array("Q", [_CREDENTIALS, *map(self.fingerprints.digest, kept)]).tobytes()
+        if classes := _guarded(data.sensitivity):
+            left.details = self._details(classes, found)
+        left.details += self._shaped(found, secrets)
         packing.fit(left)
         self.seq += 1
         # What was said is there already.
@@ -272,6 +273,11 @@ class Memory:
         found = [host(link) for text in texts if "." in text for link in normalise.links(text) if "@" not in link]
         return self._ordered(found) if found else b""
 
+    def _numbers(self, texts: Sequence[str]) -> bytes:
+        """The card numbers and accounts in some texts, however they are grouped."""
+        found = [number for text in texts for number in guarded.numbers(text)]
+        return self._ordered(found) if found else b""
+
     def _ordered(self, texts: Sequence[str], but: Pieces | None = None) -> bytes:
         """The words of some texts in their order, packed, with a break after each, and in the place of those that
         `but` has."""
@@ -316,24 +322,49 @@ class Memory:
             return said.tobytes()
         return array("Q", [0 if word in echoed else word for word in said]).tobytes()
 
-    def _details(self, guarded: int, found: Harvest) -> bytes:
+    def _details(self, classes: int, found: Harvest) -> bytes:
         details: set[str] = set()
         for texts in (found.strange, found.vouching, found.own):
             details |= normalise.details(_BETWEEN.join(texts)[: self.bounds.result_chars])
-        return array("Q", [guarded, *map(self.fingerprints.digest, details)]).tobytes() if details else b""
+        return array("Q", [classes, *map(self.fingerprints.digest, details)]).tobytes() if details else b""
 
-    def carries(self, texts: Iterable[str]) -> frozenset[str]:
-        """The classes of guarded data of which these texts hold a detail that the user did not write."""
+    def _shaped(self, found: Harvest, secrets: Collection[str]) -> bytes:
+        """Secrets, cards and accounts are details in whatever result."""
+        text = _BETWEEN.join([*found.strange, *found.vouching, *found.own])[: self.bounds.result_chars]
+        hidden = islice(dict.fromkeys((*secrets, *guarded.passwords(text))), _SECRETS)
+        parts = {part for one in hidden for part in normalise.of_secret(one)}
+        packed: list[int] = []
+        if parts:
+            packed += (_CREDENTIALS, *map(self.fingerprints.digest, parts))
+        if numbers := guarded.numbers(text):
+            packed += (_FINANCIAL | _SHAPED, *map(self.fingerprints.digest, islice(numbers, _SECRETS)))
+        return array("Q", packed).tobytes()
+
+    def carries(self, texts: Iterable[str], deciding: Iterable[str] = ()) -> frozenset[str]:
+        """The classes of guarded data of which these texts hold a detail that the user did not write. `deciding` are
+        values that say who or what is affected: an account that is paid is not given away by that."""
         if not self.details:
             return frozenset()
         mask = 0
+        named = {digest for text in deciding if (digest := self._whole_number(text))}
         for text in texts:
+            for number in guarded.numbers(text):
+                digest = self.fingerprints.digest(number)
+                if digest in self.details and digest not in named and not self.users((digest,)):
+                    mask |= self.details[digest]
             # Each word once, and most of them are known already.
-            for word in set(normalise.fold(text).split()):
+            for word in normalise.with_parts(text):
                 for digest in packing.numbers(self.fingerprints.atoms[word]):
-                    if digest in self.details and not self.users((digest,)):
+                    if digest in self.details and digest not in named and not self.users((digest,)):
                         mask |= self.details[digest]
         return frozenset(name for bit, name in enumerate(_GUARDED) if mask >> bit & 1)
+
+    def _whole_number(self, text: str) -> int:
+        """A value that is a card number or an account and nothing else, as the digest of a detail that no label made
+        one; 0 for any other."""
+        compact = re.sub("[ -]", "", text).lower()
+        digest = self.fingerprints.digest(compact)
+        return digest if self.details.get(digest, 0) & _SHAPED else 0
 
     def _records(
         self, records: Sequence[Record], tool: ToolLabel, arguments: Mapping[str, Any], *, trusted: bool
@@ -412,7 +443,7 @@ class Memory:
         if left.details:
             classes = 0
             for detail in packing.numbers(left.details):
-                if detail < 1 << len(_GUARDED):
+                if detail < 2 * _SHAPED:
                     classes = detail
                 else:
                     self.details[detail] = self.details.get(detail, 0) | classes

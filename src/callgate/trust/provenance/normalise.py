@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
+from urllib.parse import unquote
 
 # A word is what stands between blanks after these became blanks. Full stop, comma, colon and the like stay: they are
 # part of numbers, times and addresses, and are taken off where they only end a word.
@@ -93,6 +94,7 @@ LINK_MARKS: Final = ("@", "//", "www.")
 # Parts of a secret that are kept, of such a length: a private key has lines of 64.
 _SECRET_WORDS: Final = 64
 _SECRET_CHARS: Final = 6
+_PARTS: Final = re.compile(r"[/?&=#]")
 _BLANK: Final = re.compile(r"\s")
 ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 # A word that is a host, with or without what follows it.
@@ -263,6 +265,13 @@ def details(text: str) -> set[str]:
     digits."""
     found = [word for word in set(fold(text).split()) if _is_detail(word)]
     return {atom for word in found for atom in atoms(word) if _is_detail(atom) and atom[0] not in (DATE, TIME)}
+
+
+def with_parts(text: str) -> set[str]:
+    """The words of a text, and the parts of those that are links."""
+    folded = fold(unquote(text)) if "%" in text else fold(text)
+    found = set(folded.split())
+    return found.union(*(filter(None, _PARTS.split(word)) for word in found if _PARTS.search(word) is not None))
 
 
 def of_secret(text: str) -> set[str]:

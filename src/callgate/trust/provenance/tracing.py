@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -73,13 +73,13 @@ def trace(
         own = own or (traced.found in OWN_WORDS and traced.kind not in ("time", "quantity"))
     if doubtful and [item for item in arguments.values() if isinstance(item, NESTED)]:
         values += _keys(memory, label, paths, arguments, budget)
-    guarded = tuple(sorted(carries(memory, arguments))) if memory.details else ()
+    guarded = carries(memory, arguments, {one.path for one in values if one.critical}) if memory.details else ()
     return Provenance(
         tuple(values),
         tuple(links[:_LINKS]),
         own,
         memory.prompt_known,
-        guarded,
+        tuple(sorted(guarded)),
         tuple(new[:_LINKS]),
         texts_read=doubtful,
         untraceable=_is_untraceable(memory, label, paths, values),
@@ -146,14 +146,16 @@ def _keys(
                 yield traced
 
 
-def carries(memory: Memory, arguments: Mapping[str, Any]) -> frozenset[str]:
+def carries(memory: Memory, arguments: Mapping[str, Any], deciding: Collection[str] = ()) -> frozenset[str]:
     """The classes of guarded data (`financial`, `regulated`, `credentials`) of which the arguments hold a detail: an
-    account or card number, a code, a key that a result so labelled had, and that is not in the user's own words."""
+    account or card number, a code, a key that a result so labelled had, or that is known by its shape, and that is not
+    in the user's own words. `deciding` are the paths of what decides who or what is affected."""
     if not memory.details:
         return frozenset()
-    return memory.carries(
-        value if isinstance(value, str) else normalise.number(value) for _, _, value in leaves(arguments)
-    )
+    texts = [
+        (path, value if isinstance(value, str) else normalise.number(value)) for path, _, value in leaves(arguments)
+    ]
+    return memory.carries((text for _, text in texts), (text for path, text in texts if path in deciding))
 
 
 def to_endorse(
