@@ -1,5 +1,18 @@
-"""`python -m callgate`."""
+"""The `callgate` script, and `python -m callgate`."""
 
-from callgate.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    if sys.argv[1:] == ["prompt"]:
+        # A client waits for this one: nothing else is loaded.
+        from callgate.prompts.hook import main as prompt
+
+        prompt()
+    from callgate.cli import main as command
+
+    command()
+
+
+if __name__ == "__main__":
+    main()

@@ -23,6 +23,7 @@ VERBS: Final = {
     "uninstall": "uninstall",
     "serve": "serve",
     "wrap": "wrap",
+    "prompt": "prompt",
     "call": "call",
     "check": "check",
     "doctor": "doctor",

@@ -19,6 +19,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "wrap mail --url https://mail.example/mcp",
         "wrap files",
     ),
+    "prompt": ("prompt < hook-input.json",),
     "call": (
         "call files read_file path=notes.txt",
         "call https://tools.example/mcp search query='old invoices' --raw",

@@ -13,6 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from callgate.config import Config, Secret, Server
+    from callgate.prompts.listener import PromptListener
 
 
 UrlEnvOption = Annotated[
@@ -59,23 +60,41 @@ def wrap(
 
     Without a command and without --url, the server NAME of the configuration is used.
     """
+    from callgate.prompts.listener import listening
+
+    # Before the rest is loaded, which takes a while: the user may have sent a prompt already.
+    with listening() as prompts:
+        from callgate.gateway.wrap_command import exit_as
+        from callgate.gateway.wrapping import wrapped_server
+
+        path, settings = _settings(config)
+        server = _with_environment(
+            wrapped_server(settings, name, command or [], _endpoint(url, url_env)),
+            header_env or [],
+            hidden=url_env is not None,
+        )
+        status = _run(path, settings, name, server, command or [], prompts=prompts)
+    sys.exit(exit_as(status))
+
+
+def _run(
+    path: Path | None,
+    settings: Config,
+    name: str,
+    server: Server | None,
+    command: Sequence[str],
+    *,
+    prompts: PromptListener | None,
+) -> int:
     from callgate.cli.showing import make_console
     from callgate.gateway.loop import new_event_loop
-    from callgate.gateway.wrap_command import exit_as
-    from callgate.gateway.wrapping import review_command, run_wrap, wrapped_server
+    from callgate.gateway.wrapping import review_command, run_wrap
     from callgate.telemetry.logs import configure
 
-    path, settings = _settings(config)
-    server = _with_environment(
-        wrapped_server(settings, name, command or [], _endpoint(url, url_env)),
-        header_env or [],
-        hidden=url_env is not None,
-    )
     configure("warning" if settings.logging.level == "info" else settings.logging.level, settings.logging.format)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         review = review_command(path)
-        status = runner.run(run_wrap(settings, name, server, command or [], make_console, review=review))
-    sys.exit(exit_as(status))
+        return runner.run(run_wrap(settings, name, server, command, make_console, review=review, prompts=prompts))
 
 
 def _settings(config: Path | None) -> tuple[Path | None, Config]:

@@ -263,6 +263,13 @@ class Trust(Section, frozen=True):
             "or `withhold` it."
         ),
     ] = "minimise"
+    prompt_hooks: Annotated[
+        bool,
+        Meta(
+            description="Take what `callgate prompt` tells a wrapped server for the user's words. `callgate install` "
+            "sets up the hooks that run it."
+        ),
+    ] = True
     labels: Annotated[
         tuple[str, ...],
         Meta(description="Your own classes of data, in reverse-DNS form, such as `com.mycorp.project.classified`."),

@@ -12,6 +12,7 @@ from callgate.errors import Reason, Refused
 from callgate.gate import Ask, Call, Context, Pass, Refuse, Verdict
 from callgate.gateway.line import Client, Visit
 from callgate.gateway.trust_keys import Naming, SessionName
+from callgate.gateway.trust_prompts import HeardPrompts
 from callgate.gateway.trust_sessions import Live, Sessions
 from callgate.trust.labels import Labels
 from callgate.trust.model import CONSENT_META, PROMPT_META, SessionLabel, ToolLabel
@@ -62,6 +63,7 @@ class Trust:
         approved: Callable[[Context, str], str | None] = lambda _context, _tool: None,
         resolve: Callable[[Call, ToolLabel], Awaitable[ToolLabel]] | None = None,
         resolves: Callable[[str], bool] = lambda _server: False,
+        prompts: HeardPrompts | None = None,
     ) -> None:
         self.sessions = sessions
         self.naming = naming
@@ -79,6 +81,8 @@ class Trust:
         # Asks the server what a call of these arguments would do (`tools/resolve`), where the operator wants that.
         self._resolve = resolve
         self._resolves = resolves
+        # What hooks of the one client said that this process serves.
+        self._prompts = prompts
         self._judged: OrderedDict[str, Judged] = OrderedDict()
 
     def at_once(self, call: Call) -> Verdict | None:
@@ -116,6 +120,8 @@ class Trust:
         prompt = meta.get(PROMPT_META)
         if isinstance(prompt, str) and prompt:
             live.memory.remember_prompt(prompt[:_PROMPT_CHARS])
+        if self._prompts is not None and call.context.transport == "stdio":
+            self._prompts.give(live.memory, meta)
         request = self._vocabulary.of_meta(meta)
         if request is not None and not self.consents(meta):
             request = msgspec.structs.replace(request, attribution=())

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -20,10 +21,12 @@ from callgate.gateway.trust_check import Trust
 from callgate.gateway.trust_desk import RESOLVE, TrustDesk
 from callgate.gateway.trust_keys import Naming
 from callgate.gateway.trust_learning import Learning
+from callgate.gateway.trust_prompts import HeardPrompts
 from callgate.gateway.trust_results import Keeping, Results
 from callgate.gateway.trust_sessions import Sessions
 from callgate.keyring import Keyring
 from callgate.pinning.inspection.scanning import Scanner
+from callgate.prompts.listener import Heard, PromptListener
 from callgate.store import SqlTrust, Store
 from callgate.trust.labels import Labels
 from callgate.trust.model import Quarantined, ToolLabel
@@ -78,9 +81,20 @@ class TrustOffice:
         self._retention = Retention()
         self.sessions = Sessions(self.shelf, self._memory, idle_ms=lambda: self._idle_ms)
         self.learning = Learning(self._stripped)
+        self.prompts = HeardPrompts(self._memory)
         # Where held results are looked at, in words or as an address; set by whoever listens.
         self.where: Callable[[str], Awaitable[str]] = _in_a_terminal
         self._task: asyncio.Task[None] | None = None
+
+    def listen(self, listener: PromptListener) -> None:
+        """Take prompts from the hooks of this process's client, whose sessions are all that this process has."""
+        loop = asyncio.get_running_loop()
+
+        def tell(heard: Heard) -> None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self.prompts.hear, heard)
+
+        listener.attach(tell)
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._prune(), name="callgate-trust")
@@ -116,6 +130,7 @@ class TrustOffice:
             approved=approved,
             resolve=_Resolving(labels, vocabulary).ask if asking else None,
             resolves=asking.__contains__,
+            prompts=self.prompts if trust.prompt_hooks else None,
         )
         results = Results(
             check,

@@ -20,6 +20,7 @@ from callgate.gateway.stdio_front import StdioFront
 from callgate.gateway.wrap import Behind, Wrap
 from callgate.gateway.wrap_command import WrappedCommand
 from callgate.gateway.wrap_url import WrappedUrl
+from callgate.prompts.listener import PromptListener
 
 __all__ = ["review_command", "run_wrap", "wrapped_server"]
 
@@ -61,11 +62,13 @@ async def run_wrap(
     console: MakeConsole | None = None,
     *,
     review: str = "callgate review",
+    prompts: PromptListener | None = None,
 ) -> int:
     """Relay until the client or the server is done; the server's exit status.
 
-    `review` is what to type to review tools. `console` makes the application that shows the pages for people, on a port
-    of this machine, where no other gateway (`approval.url`) shows them.
+    `review` is what to type to review tools. `prompts` is where hooks of the client tell what its user wrote.
+    `console` makes the application that shows the pages for people, on a port of this machine, where no other gateway
+    (`approval.url`) shows them.
     """
     most = config.limits.message_bytes
     behind: Behind
@@ -80,10 +83,13 @@ async def run_wrap(
         runtime.reviewed_with(review, told=True)
         runtime.wrapped = _place(config, name, server, command)
         front = StdioFront(most)
+        door = runtime.door(config)
+        if prompts is not None and runtime.trust is not None and config.trust.prompt_hooks:
+            runtime.trust.listen(prompts)
         if not config.has_console:
-            return await Wrap(name, runtime.door(config), behind, front, runtime.spans).run()
+            return await Wrap(name, door, behind, front, runtime.spans).run()
         async with _paging(runtime, console):
-            return await Wrap(name, runtime.door(config), behind, front, runtime.spans, hear=runtime.hear).run()
+            return await Wrap(name, door, behind, front, runtime.spans, hear=runtime.hear).run()
 
 
 def _place(config: Config, name: str, server: Server | None, command: Sequence[str]) -> Place:

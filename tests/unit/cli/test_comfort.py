@@ -60,7 +60,7 @@ def test_every_command_has_an_example_and_every_example_a_command():
 
 @rows(("words", "example"), [(words, one) for words, every in EXAMPLES.items() for one in every])
 def test_an_example_is_understood_by_the_command_that_shows_it(words, example):
-    typed = list(takewhile(lambda word: word not in (">", ">>", "|"), shlex.split(example)))
+    typed = list(takewhile(lambda word: word not in ("<", ">", ">>", "|"), shlex.split(example)))
     command, context = parsed(typed)
     with contextlib.closing(context):
         assert " ".join(typed).startswith(words)
@@ -101,7 +101,20 @@ def test_what_is_no_listing_is_known_to_be_none():
     silent = {words.split()[-1] for words, one in commands().items() if not any("--json" in p.opts for p in one.params)}
     assert silent <= {
         *("add", "approve", "backup", "block", "completion", "declassify", "demo", "directory", "drop", "export"),
-        *("forget", "install", "off", "on", "prune", "receipt", "refuse", "release", "remove", "rename", "revoke"),
+        *(
+            "forget",
+            "install",
+            "off",
+            "on",
+            "prompt",
+            "prune",
+            "receipt",
+            "refuse",
+            "release",
+            "remove",
+            "rename",
+            "revoke",
+        ),
         *("role", "rotate", "schema", "serve", "together", "uninstall", "upgrade", "withdraw", "wrap"),
     }
 

@@ -95,7 +95,7 @@ class Memory:
         self.unread = False
         self.prompt_known = False
         self.seq = 0
-        self._prompts: set[str] = set()
+        self._prompts: set[str | bytes] = set()
         # Said since the last result; goes to the store with the next one.
         self._said = Left()
         # A stranger's words since then.
@@ -109,7 +109,22 @@ class Memory:
             return
         if len(self._prompts) < 1000:
             self._prompts.add(mark)
-        packed = self._ordered([text]) + self._hosts([text]) + self._numbers([text])
+        self._add_prompt(self.digests_of_prompt(text))
+
+    def digests_of_prompt(self, text: str) -> bytes:
+        """All that is kept of the user's words, for who has them before there is a session."""
+        text = text[: self.bounds.prompt_chars]
+        return self._ordered([text]) + self._hosts([text]) + self._numbers([text])
+
+    def remember_digests(self, digests: bytes) -> None:
+        """The same as `remember_prompt` of the text that these were made of."""
+        if digests in self._prompts:
+            return
+        if len(self._prompts) < 1000:
+            self._prompts.add(digests)
+        self._add_prompt(digests)
+
+    def _add_prompt(self, packed: bytes) -> None:
         self._take_said(Left(prompt=packed), self.seq + 1)
         self._said.prompt += packed
 
