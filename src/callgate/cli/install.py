@@ -19,6 +19,7 @@ from callgate.cli.install_files import (
     check_servers,
     listing,
     look_at,
+    look_at_hooks,
     status,
     the_records,
     this_machine,
@@ -36,7 +37,7 @@ ClientOption = Annotated[
     typer.Option(
         "--client",
         metavar="CLIENT",
-        help="Only this client: claude-desktop, claude-code, cursor, vscode, windsurf or zed. "
+        help="Only this client: claude-desktop, claude-code, cursor, vscode, windsurf, zed, gemini-cli or codex. "
         "May be given more than once.",
     ),
 ]
@@ -62,6 +63,10 @@ GateConfigOption = Annotated[
         help="The callgate.toml that the servers are to be started with; by default the user's own, if there is one.",
     ),
 ]
+NoHooksOption = Annotated[
+    bool,
+    typer.Option("--no-hooks", help="Add no hooks: the clients do not tell the gate what you write."),
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 
 
@@ -74,13 +79,15 @@ def install(
     client: ClientOption = None,
     server: ServerOption = None,
     config_file: FileOption = None,
+    no_hooks: NoHooksOption = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     config: GateConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Put the gate in front of the servers of the MCP clients on this machine: Claude Desktop, Claude Code, Cursor,
-    VS Code, Windsurf, Zed. Each change is shown first; `callgate uninstall` takes it back.
+    VS Code, Windsurf, Zed. Where a client has hooks, one is added that runs `callgate prompt`: it tells the gate what
+    you write. Each change is shown first; `callgate uninstall` takes it back.
 
     With --json nothing is asked, and nothing is changed without --yes.
     """
@@ -88,9 +95,11 @@ def install(
     gate, records = _gate(config), the_records()
     works = _found(gate, client or [], config_file or [], server or [])
     check_servers(works, server or [])
+    if not (no_hooks or server or config_file):
+        works += _hooks(gate, works, client or [])
     if as_json:
         for work in works:
-            if work.changes and yes and not dry_run:
+            if work.changes and yes and not dry_run and _has_use(work, works):
                 _carry_out(work, records)
         print_json(listing(works))
         raise typer.Exit(status(works))
@@ -135,6 +144,37 @@ def _found(gate: Gate, clients: list[str], files: list[Path], servers: list[str]
     return look_at([spot for spot in places if not clients or spot.client in clients], prepare, asked)
 
 
+def _hooks(gate: Gate, works: list[Work], clients: list[str]) -> list[Work]:
+    """The hooks of the clients that have a server behind the gate."""
+    from callgate.clients import hook_spots, plan_hook, wrapped_by_hand
+
+    machine = this_machine()
+    gated = {
+        work.spot.client for work in works if any(finding.state in ("wrap", "wrapped") for finding in work.findings)
+    }
+    gated.update(wrapped_by_hand(machine))
+
+    def prepare(work: Work, source: Source | None) -> None:
+        assert work.spot.hook is not None
+        text = None if source is None else source.text
+        work.plan = plan_hook(text, str(work.spot.path), work.spot.hook, gate.program)
+        work.data = work.plan.after.encode()
+
+    wanted = [one for one in hook_spots(machine) if one.client in gated and (not clients or one.client in clients)]
+    return look_at_hooks(wanted, prepare)
+
+
+def _has_use(work: Work, works: list[Work]) -> bool:
+    """A hook is of no use to a client whose servers all stayed as they were."""
+    if work.spot.hook is None or work.spot.client not in {one.spot.client for one in works if one.spot.hook is None}:
+        return True
+    return any(
+        one.done or any(finding.state == "wrapped" for finding in one.findings)
+        for one in works
+        if one.spot.hook is None and one.spot.client == work.spot.client
+    )
+
+
 def _show_and_ask(works: list[Work], gate: Gate, records: Records, *, dry_run: bool, yes: bool) -> None:
     from callgate.cli.install_lines import print_diff, print_file, print_outcome
 
@@ -144,6 +184,8 @@ def _show_and_ask(works: list[Work], gate: Gate, records: Records, *, dry_run: b
         out.print("If yours keeps them elsewhere: callgate install --config-file PATH", soft_wrap=True)
         return
     for work in works:
+        if not (dry_run or _has_use(work, works)):
+            continue
         print_file(out, work)
         if not work.changes:
             continue
@@ -163,7 +205,7 @@ def agreed(work: Work, *, yes: bool) -> bool:
     if not sys.stdin.isatty():
         work.fail(CallgateError("nobody is here to be asked", advice="Add --yes to change it, --dry-run to look only."))
         return True
-    return typer.confirm("  Change this file?")
+    return typer.confirm(f"  {'Make' if work.source is None else 'Change' if work.data else 'Remove'} this file?")
 
 
 def _carry_out(work: Work, records: Records) -> None:
@@ -173,7 +215,9 @@ def _carry_out(work: Work, records: Records) -> None:
 
     if work.error is not None:
         return
-    assert work.source is not None
+    if work.source is None:
+        _create(work, records)
+        return
     source = work.source
     old = records.get(source.target)
     made: Path | None = None
@@ -181,7 +225,7 @@ def _carry_out(work: Work, records: Records) -> None:
         check_writable(source)
         kept = old is not None and old.after == digest(source.data) and old.backup.is_file()
         made = None if kept else back_up(source)
-        ours = {one.entry.pointer: one.hint or Hint() for one in work.findings if one.state == "wrap"}
+        ours = {one.entry.pointer: one.hint or Hint() for one in work.findings if one.state in ("wrap", "hook")}
         before, backup = (old.before, old.backup) if old is not None and made is None else (digest(source.data), made)
         assert backup is not None
         servers = {**(old.servers if old is not None else {}), **ours}
@@ -193,6 +237,24 @@ def _carry_out(work: Work, records: Records) -> None:
         _take_back(records, source, old, made)
         return
     work.done, work.backup = True, backup
+
+
+def _create(work: Work, records: Records) -> None:
+    """A file that was not there: the record comes first here too, and says that there is nothing to restore."""
+    from callgate.clients import Hint, Record
+    from callgate.clients.files import create, digest
+
+    target = work.spot.path.parent.resolve() / work.spot.path.name
+    ours = {one.entry.pointer: one.hint or Hint() for one in work.findings}
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    try:
+        records.put(Record(target, work.spot.client, Path(), "", digest(work.data), now, ours))
+        create(target, work.data)
+    except CallgateError as error:
+        work.fail(error)
+        records.drop(target)
+        return
+    work.done = True
 
 
 def _take_back(records: Records, source: Source, old: object, made: Path | None) -> None:
@@ -225,7 +287,17 @@ def _conclude(out: Console, works: list[Work], gate: Gate, *, dry_run: bool) -> 
         print_failures(out, works)
         return
     wrapped = [one for work in done for one in work.findings if one.state == "wrap"]
-    say(f"{counted(len(wrapped), 'server')} in {counted(len(done), 'file')} now behind the gate. Next:\n")
+    hooked = [work for work in done if work.spot.hook is not None]
+    if hooked:
+        say(f"{clients_of(hooked)}: with each prompt, a hook now tells the gate what you wrote. It keeps hashes only.")
+        if any(work.spot.client == "codex" for work in hooked):
+            say("Codex runs a new hook once you have trusted it: type /hooks there.")
+    if not wrapped:
+        say(f"Restart {clients_of(done)}. To take it back: {program} uninstall")
+        print_failures(out, works)
+        return
+    files = len(done) - len(hooked)
+    say(f"{counted(len(wrapped), 'server')} in {counted(files, 'file')} now behind the gate. Next:\n")
     options = f" -c {shlex.quote(gate.options[1])}" if gate.options else ""
     say(f"  1. Restart {clients_of(done)}. From then on the servers start through the gate,")
     say("     and none of their tools can be seen until somebody has reviewed it.")

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Work:
-    """One file: what was found in it, what is to be done, and how that went."""
+    """One file: what was found in it, what is to be done, and how that went. A file without a source is not there yet;
+    one of no bytes is to go."""
 
     spot: Spot
     source: Source | None = None
@@ -37,7 +38,7 @@ class Work:
 
     @property
     def changes(self) -> bool:
-        return self.error is None and self.source is not None and self.data != self.source.data
+        return self.error is None and self.data != (b"" if self.source is None else self.source.data)
 
     def fail(self, error: CallgateError) -> None:
         self.error = error
@@ -88,6 +89,22 @@ def look_at(spots: Iterable[Spot], prepare: Callable[[Work, Source], None], aske
     return found
 
 
+def look_at_hooks(spots: Iterable[Spot], prepare: Callable[[Work, Source | None], None]) -> list[Work]:
+    """Each file for hooks, prepared, also one that is not there."""
+    from callgate.clients.files import read
+
+    found = []
+    for spot in spots:
+        work = Work(spot)
+        try:
+            work.source = read(spot.path)
+            prepare(work, work.source)
+        except CallgateError as error:
+            work.fail(error)
+        found.append(work)
+    return found
+
+
 def _concerns_us(work: Work) -> bool:
     """An editor's settings that are broken are its own matter, as long as they name no servers."""
     if work.source is None or work.spot.path.name != "settings.json":
@@ -97,7 +114,7 @@ def _concerns_us(work: Work) -> bool:
 
 def check_servers(works: Sequence[Work], names: Collection[str]) -> None:
     """A server that no client has is told, with those that there are."""
-    known = {finding.entry.name for work in works for finding in work.findings}
+    known = {finding.entry.name for work in works for finding in work.findings if work.spot.hook is None}
     missing = [name for name in names if name not in known]
     if missing and not any(work.error for work in works):
         from callgate.cli.people import plain
@@ -119,7 +136,10 @@ def listing(works: Sequence[Work]) -> list[dict[str, Any]]:
             "done": work.done,
             "backup": None if work.backup is None else str(work.backup),
             "error": None if work.error is None else {"message": work.error.message, "advice": work.error.advice},
-            "servers": [_row(finding) for finding in work.findings],
+            "servers": [_row(finding) for finding in work.findings if work.spot.hook is None],
+            "hooks": [
+                {"event": finding.entry.name, "state": finding.state} for finding in work.findings if work.spot.hook
+            ],
         }
         for work in works
     ]

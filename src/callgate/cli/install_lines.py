@@ -27,6 +27,9 @@ _STATES: Final = {
     "unwrap": ("take out from behind the gate", "green"),
     "wrapped": ("already behind the gate", "dim"),
     "left": ("left as it is", "yellow"),
+    "hook": ("tell the gate what you write", "green"),
+    "unhook": ("tell the gate no longer what you write", "green"),
+    "hooked": ("tells the gate already what you write", "dim"),
     "before": ("stays behind the gate, as it was before `callgate install`", "dim"),
 }
 
@@ -43,8 +46,10 @@ def print_file(out: Console, work: Work) -> None:
     """The file and its servers."""
     from rich.text import Text
 
-    shared = "  (belongs to this project, so others may get the change too)" if work.spot.project is not None else ""
-    out.print(Text.assemble(("\n" + work.spot.title, "bold"), "  ", at_home(work.spot.path), (shared, "yellow")))
+    note = "  (belongs to this project, so others may get the change too)" if work.spot.project is not None else ""
+    if work.source is None and work.error is None:
+        note = "  (a new file)"
+    out.print(Text.assemble(("\n" + work.spot.title, "bold"), "  ", at_home(work.spot.path), (note, "yellow")))
     if work.error is not None:
         print_error(out, work)
         return
@@ -147,7 +152,8 @@ def print_outcome(out: Console, work: Work, about_backup: str) -> None:
         print_error(out, work)
         return
     kept = "" if work.backup is None else f" {about_backup}: {at_home(work.backup)}"
-    out.print("  [green]Changed.[/]", end="")
+    done = "Made" if work.source is None else "Changed" if work.data else "Removed"
+    out.print(f"  [green]{done}.[/]", end="")
     out.print(kept, soft_wrap=True, markup=False)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -25,7 +26,10 @@ from callgate.errors import CallgateError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from callgate.clients import Record, Records, Source, Spot
+    from callgate.clients import Plan, Record, Records, Source, Spot
+
+
+_SHOWN: Final = ("unwrap", "unhook", "left")
 
 
 def register(app: typer.Typer) -> None:
@@ -42,7 +46,8 @@ def uninstall(
     as_json: JsonOption = False,
 ) -> None:
     """Take the gate away from the servers of the MCP clients on this machine. A file that is as `callgate install`
-    left it becomes what it was, byte for byte; in one that was edited since, only the servers' entries change.
+    left it becomes what it was, byte for byte; in one that was edited since, only the servers' entries and the hook
+    change.
 
     What Callgate recorded stays. With --json nothing is asked, and nothing is changed without --yes.
     """
@@ -50,7 +55,7 @@ def uninstall(
     records = the_records()
     works = _found(records, client or [], config_file or [], server or [])
     check_servers(works, server or [])
-    works = [work for work in works if work.error or any(one.state in ("unwrap", "left") for one in work.findings)]
+    works = [work for work in works if work.error or any(one.state in _SHOWN for one in work.findings)]
     if as_json:
         for work in works:
             if work.changes and yes and not dry_run:
@@ -67,51 +72,70 @@ def _found(records: Records, clients: list[str], files: list[Path], servers: lis
     def prepare(work: Work, source: Source) -> None:
         _prepare(work, source, records.get(source.target), servers)
 
-    chosen = [spot for spot in _spots(records, asked) if not clients or spot.client in clients]
+    chosen = [
+        spot
+        for spot in _spots(records, asked)
+        if (not clients or spot.client in clients) and (spot.hook is None or not servers)
+    ]
     return look_at(chosen, prepare, asked)
 
 
 def _spots(records: Records, asked: list[Path]) -> list[Spot]:
     """Where clients keep their servers, and where we changed something, in whatever project that was."""
-    from callgate.clients import named, spots
+    from callgate.clients import hook_spots, named, spots
 
     machine = this_machine()
+    hooks = hook_spots(machine)
     if asked:
-        return [named(path, machine) for path in asked]
-    known = spots(machine)
+        return [next((spot for spot in hooks if spot.path == path), named(path, machine)) for path in asked]
+    known = [*spots(machine), *hooks]
     there = {spot.path.resolve() for spot in known}
-    return [
-        *known,
-        *(named(one.file, machine)._replace(client=one.client) for one in records.all() if one.file not in there),
-    ]
+    return [*known, *(_recorded(one) for one in records.all() if one.file not in there)]
+
+
+def _recorded(record: Record) -> Spot:
+    """Where we changed something that is not where this machine has such files now."""
+    from callgate.clients import HOOKS, Spot, named
+
+    if any(pointer[0] == "hooks" for pointer in record.servers) and record.client in HOOKS:
+        return Spot(record.client, record.file, (), hook=HOOKS[record.client])
+    return named(record.file, this_machine())._replace(client=record.client)
 
 
 def _prepare(work: Work, source: Source, record: Record | None, servers: list[str]) -> None:
-    from callgate.clients import plan_unwrap
     from callgate.clients.files import digest
 
-    hints = None if record is None else record.servers
-    plan = plan_unwrap(source.text, str(work.spot.path), work.spot.tables, servers, hints)
+    plan = _plan(work.spot, source.text, str(work.spot.path), servers, record)
     work.plan, work.data = plan, plan.after.encode()
     if record is None or not plan.changes:
         return
     if digest(source.data) != record.after:
-        work.notes.append("It was edited since `callgate install`: only the servers' entries change, your edits stay.")
+        work.notes.append("It was edited since `callgate install`: only what we put there changes, your edits stay.")
         work.backup = record.backup if record.backup.is_file() else None
+    elif not record.before:
+        work.data = b""
+        work.notes.append("`callgate install` made this file, and nobody changed it since: it goes.")
     elif not servers and (original := _original(work, record)) is not None:
         _restore(work, original, record)
 
 
+def _plan(spot: Spot, text: str, source: str, servers: Collection[str] = (), record: Record | None = None) -> Plan:
+    from callgate.clients import plan_unhook, plan_unwrap
+
+    if spot.hook is not None:
+        return plan_unhook(text, source, spot.hook)
+    return plan_unwrap(text, source, spot.tables, servers, None if record is None else record.servers)
+
+
 def _original(work: Work, record: Record) -> bytes | None:
     """What the file was before, if the backup is still that, and the servers had no gate in front of them there."""
-    from callgate.clients import plan_unwrap
     from callgate.clients.files import digest, read
 
     try:
         source = read(record.backup)
         if source is None or digest(source.data) != record.before:
             return None
-        plan = plan_unwrap(source.text, str(record.backup), work.spot.tables)
+        plan = _plan(work.spot, source.text, str(record.backup))
     except CallgateError:
         return None
     gated = {one.entry.pointer for one in plan.findings if one.state != "other"}
@@ -156,14 +180,17 @@ def _show_and_ask(works: list[Work], records: Records, *, dry_run: bool, yes: bo
 
 
 def _carry_out(work: Work, records: Records) -> None:
-    from callgate.clients.files import digest, replace
+    from callgate.clients.files import digest, remove, replace
 
     if work.error is not None:
         return
     assert work.source is not None
     assert work.plan is not None
     try:
-        replace(work.source, work.data)
+        if work.data:
+            replace(work.source, work.data)
+        else:
+            remove(work.source)
         record = records.get(work.source.target)
         if record is not None:
             _settle(work, records, record, digest(work.data))
@@ -176,12 +203,15 @@ def _carry_out(work: Work, records: Records) -> None:
 def _settle(work: Work, records: Records, record: Record, now: str) -> None:
     """What is remembered of the file from here on: nothing, once no server of it stands behind the gate."""
     assert work.source is not None
+    if not work.data:
+        records.drop(work.source.target)
+        return
     if now == record.before:
         # The backup is the file again; a second copy of its secrets helps nobody.
         record.backup.unlink(missing_ok=True)
         records.drop(work.source.target)
         return
-    gone = {one.entry.pointer for one in work.findings if one.state == "unwrap"}
+    gone = {one.entry.pointer for one in work.findings if one.state in ("unwrap", "unhook")}
     left = {pointer: hint for pointer, hint in record.servers.items() if pointer not in gone}
     if not left:
         records.drop(work.source.target)
@@ -196,7 +226,12 @@ def _conclude(out: Console, works: list[Work], *, dry_run: bool) -> None:
     out.print()
     if done:
         servers = sum(one.state == "unwrap" for work in done for one in work.findings)
-        out.print(f"{counted(servers, 'server')} in {counted(len(done), 'file')} without the gate again.")
+        hooks = [work for work in done if work.spot.hook is not None]
+        files = counted(len(done) - len(hooks), "file")
+        if servers:
+            out.print(f"{counted(servers, 'server')} in {files} without the gate again.")
+        if hooks:
+            out.print(f"{clients_of(hooks)}: no hook tells the gate what you write any more.", soft_wrap=True)
         out.print(f"Restart {clients_of(done)}, so that the servers start directly.", soft_wrap=True)
     elif not works:
         out.print("Nothing to do: no MCP client on this machine starts a server through the gate.", soft_wrap=True)

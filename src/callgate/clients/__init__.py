@@ -6,6 +6,7 @@ comments, order, line ends and everything else in it stay as they are.
 
 from callgate.clients.entries import Entry
 from callgate.clients.files import Source
+from callgate.clients.hooks import HOOKS, hook_spots, plan_hook, plan_unhook, wrapped_by_hand
 from callgate.clients.known import CLIENTS, Machine, Spot, named, spots
 from callgate.clients.plan import Finding, Plan, plan_unwrap, plan_wrap
 from callgate.clients.records import Record, Records
@@ -13,6 +14,7 @@ from callgate.clients.wrapping import Gate, Hint
 
 __all__ = [
     "CLIENTS",
+    "HOOKS",
     "Entry",
     "Finding",
     "Gate",
@@ -23,8 +25,12 @@ __all__ = [
     "Records",
     "Source",
     "Spot",
+    "hook_spots",
     "named",
+    "plan_hook",
+    "plan_unhook",
     "plan_unwrap",
     "plan_wrap",
     "spots",
+    "wrapped_by_hand",
 ]

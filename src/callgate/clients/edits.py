@@ -57,6 +57,16 @@ def without(holder: Node, member: Member) -> Edit:
     return Edit(member.start, member.value.end if holder.comma is None else holder.comma + 1, "")
 
 
+def without_item(array: Node, place: int) -> Edit:
+    """Takes an item away, and one comma with it."""
+    items = array.items
+    if place:
+        return Edit(items[place - 1].end, items[place].end, "")
+    if len(items) > 1:
+        return Edit(items[0].start, items[1].start, "")
+    return Edit(items[0].start, items[0].end if array.comma is None else array.comma + 1, "")
+
+
 def without_first(array: Node, count: int) -> Edit:
     """Takes the first items of an array away."""
     items = array.items

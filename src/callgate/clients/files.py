@@ -116,6 +116,34 @@ def check_writable(source: Source) -> None:
         )
 
 
+def create(path: Path, data: bytes) -> None:
+    """A new file; refused if there is one by now."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _create(path, data, 0o600, (os.geteuid(), os.getegid()) if hasattr(os, "geteuid") else (0, 0))
+        _settle(path.parent)
+    except FileExistsError:
+        raise ConfigError(
+            f"{path}: somebody made it in the meantime", advice=f"{_RETRY} Run the command again."
+        ) from None
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def remove(source: Source) -> None:
+    """Take away a file that is what was read, and its folder if nothing else is in it."""
+    try:
+        if _read(source.path, source.target).data != source.data:
+            raise ConfigError(
+                f"{source.path}: somebody changed it in the meantime", advice=f"{_RETRY} Run the command again."
+            )
+        source.target.unlink()
+        with contextlib.suppress(OSError):
+            source.target.parent.rmdir()
+    except OSError as error:
+        raise _unwritable(source.path, error) from None
+
+
 def replace(source: Source, data: bytes) -> None:
     """Put this in the place of what was read, in one step; refused if the file is not what was read any more."""
     check_writable(source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from callgate.clients.entries import Table
 
@@ -23,6 +23,8 @@ CLIENTS: Final[Mapping[str, str]] = {
     "vscode": "VS Code",
     "windsurf": "Windsurf",
     "zed": "Zed",
+    "gemini-cli": "Gemini CLI",
+    "codex": "Codex",
 }
 _PROFILES_MAX: Final = 100
 # The name under which Windows keeps the files of the packaged Claude Desktop.
@@ -39,13 +41,29 @@ class Machine(NamedTuple):
     project: Path | None = None
 
 
+class Hook(NamedTuple):
+    """How a client writes the hook that runs with each prompt: the name of the event, whether entries stand in groups,
+    whether an entry says that it is a command, and what else a new file has to have."""
+
+    event: str
+    nested: bool = False
+    typed: bool = True
+    beside: tuple[tuple[str, int], ...] = ()
+
+    def entry(self, command: str) -> dict[str, Any]:
+        plain = {"type": "command", "command": command} if self.typed else {"command": command}
+        return {"hooks": [plain]} if self.nested else plain
+
+
 class Spot(NamedTuple):
-    """A file that a client reads servers from. `project` is the folder that it belongs to, and is often shared with."""
+    """A file that a client reads servers from, or its `hook`. `project` is the folder that it belongs to, and is often
+    shared with."""
 
     client: str
     path: Path
     tables: tuple[Table, ...]
     project: Path | None = None
+    hook: Hook | None = None
 
     @property
     def title(self) -> str:
@@ -69,10 +87,10 @@ def _of_user(machine: Machine) -> Iterator[Spot]:
     home, settings = machine.home, _settings(machine)
     yield Spot("claude-desktop", settings / "Claude" / "claude_desktop_config.json", SERVERS)
     if machine.platform == "win32":
-        packages = _folder(machine, "LOCALAPPDATA", machine.home / "AppData" / "Local") / "Packages"
+        packages = folder_of(machine, "LOCALAPPDATA", machine.home / "AppData" / "Local") / "Packages"
         inside = packages / _PACKAGE / "LocalCache" / "Roaming" / "Claude"
         yield Spot("claude-desktop", inside / "claude_desktop_config.json", SERVERS)
-    yield Spot("claude-code", _folder(machine, "CLAUDE_CONFIG_DIR", home) / ".claude.json", CLAUDE_CODE)
+    yield Spot("claude-code", folder_of(machine, "CLAUDE_CONFIG_DIR", home) / ".claude.json", CLAUDE_CODE)
     yield Spot("cursor", home / ".cursor" / "mcp.json", SERVERS)
     for flavour in ("Code", "Code - Insiders", "VSCodium"):
         user = settings / flavour / "User"
@@ -100,7 +118,7 @@ def _of_project(project: Path | None) -> Iterator[Spot]:
 def _settings(machine: Machine) -> Path:
     """Where applications keep their settings."""
     if machine.platform == "win32":
-        return _folder(machine, "APPDATA", machine.home / "AppData" / "Roaming")
+        return folder_of(machine, "APPDATA", machine.home / "AppData" / "Roaming")
     if machine.platform == "darwin":
         return machine.home / "Library" / "Application Support"
     return _xdg(machine)
@@ -109,10 +127,11 @@ def _settings(machine: Machine) -> Path:
 def _xdg(machine: Machine) -> Path:
     # Zed reads ~/.config on macOS as well; the variable counts on Linux alone.
     usual = machine.home / ".config"
-    return usual if machine.platform == "darwin" else _folder(machine, "XDG_CONFIG_HOME", usual)
+    return usual if machine.platform == "darwin" else folder_of(machine, "XDG_CONFIG_HOME", usual)
 
 
-def _folder(machine: Machine, variable: str, usual: Path) -> Path:
+def folder_of(machine: Machine, variable: str, usual: Path) -> Path:
+    """The folder that a variable names, if it names one, else the usual one."""
     named_ = machine.environ.get(variable, "")
     return Path(named_) if named_ and Path(named_).is_absolute() else usual
 

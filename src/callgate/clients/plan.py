@@ -13,14 +13,14 @@ from callgate.clients.jsonc import Node, scan
 from callgate.clients.wrapping import Gate, Hint, Wrapped, gate_name, unwrap, wrap, wrapped
 from callgate.errors import ConfigError
 
-State = Literal["wrap", "unwrap", "wrapped", "left", "before", "other"]
+State = Literal["wrap", "unwrap", "wrapped", "left", "before", "other", "hook", "unhook", "hooked"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One server. `wrap`, `unwrap`: it would change. `wrapped`: it stands behind the gate. `left`: it cannot be
     changed, with the reason and what to do. `before`: it stood behind the gate before we came, and stays there.
-    `other`: not asked for, or without a gate."""
+    `other`: not asked for, or without a gate. Of a file for hooks: `hook`, `unhook` and `hooked` in the same way."""
 
     entry: Entry
     state: State

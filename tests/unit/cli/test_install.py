@@ -109,7 +109,7 @@ def test_each_client_is_found_wrapped_and_restored(home, client):
     assert backup.read_bytes() == before[name]
     assert backup.stat().st_mode & 0o077 == 0
     assert path.stat().st_mode & 0o777 == 0o640
-    assert [row["client"] for row in home.json("install")] == [client]
+    assert {row["client"] for row in home.json("install")} == {client}
     again = home.files()
     assert "already behind the gate" in home("install", "--yes")
     assert home.files() == again
@@ -118,6 +118,88 @@ def test_each_client_is_found_wrapped_and_restored(home, client):
     assert path.stat().st_mode & 0o777 == 0o640
     assert home.records() == []
     assert "Nothing to do" in home("uninstall", "--yes")
+
+
+# ---- hooks ----
+
+HOOK_FILES = {
+    "claude-code": (".claude/settings.json", "UserPromptSubmit"),
+    "cursor": (".cursor/hooks.json", "beforeSubmitPrompt"),
+    "vscode": (".copilot/hooks/callgate.json", "UserPromptSubmit"),
+    "windsurf": (".codeium/windsurf/hooks.json", "pre_user_prompt"),
+}
+OWN = """{
+\t// mine
+\t"env": {"TOKEN": "s3cret"},
+\t"hooks": {
+\t\t"EVENT": [
+\t\t\t{"hooks": [{"type": "command", "command": "my-own prompt"}]}, // stays
+\t\t],
+\t},
+}
+"""
+
+
+@rows("client", HOOK_FILES)
+def test_a_client_with_servers_behind_the_gate_gets_a_hook(home, client):
+    (servers, key), (name, event) = CLIENTS[client], HOOK_FILES[client]
+    home.write(servers, json.dumps({key: {"a": {"command": "x"}}}))
+    before = home.files()
+    said = home("install", "--yes", "--client", client)
+    made = json.loads((home.path / name).read_text())
+    assert f'"command": "{PROGRAM} prompt"' in json.dumps(made["hooks"][event])
+    assert "(a new file)" in said
+    assert f'+         "command": "{PROGRAM} prompt"' in said.replace("+             ", "+         ")
+    assert "a hook now tells the gate what you wrote" in said
+    assert "tells the gate already what you write" in home("install", "--yes", "--client", client)
+    assert "Removed." in home("uninstall", "--yes", "--client", client)
+    assert home.files() == before
+    assert home.records() == []
+    home("install", "--yes", "--no-hooks", "--client", client)
+    assert not (home.path / name).exists()
+    home("uninstall", "--yes", "--client", client)
+
+
+@rows("client", HOOK_FILES)
+def test_hooks_of_the_users_own_stay(home, client):
+    (servers, key), (name, event) = CLIENTS[client], HOOK_FILES[client]
+    home.write(servers, json.dumps({key: {"a": {"command": "x"}}}))
+    path = home.write(name, OWN.replace("EVENT", event))
+    said = home("install", "--yes", "--client", client)
+    assert "s3cret" not in said
+    text = path.read_text()
+    assert '{"hooks": [{"type": "command", "command": "my-own prompt"}]},' in text
+    assert "// stays" in text
+    assert text.count(f"{PROGRAM} prompt") == 1
+    assert home("install", "--yes", "--client", client)
+    assert path.read_text() == text
+    path.write_text(text.replace("// mine", "// mine, changed"))
+    home("uninstall", "--yes", "--client", client)
+    assert path.read_text() == OWN.replace("EVENT", event).replace("// mine", "// mine, changed")
+    path.write_text(OWN.replace("EVENT", event))
+    home("install", "--yes", "--client", client)
+    home("uninstall", "--yes", "--client", client)
+    assert path.read_text() == OWN.replace("EVENT", event)
+
+
+def test_a_hook_needs_a_server_behind_the_gate(home):
+    home.write(".cursor/mcp.json", '{"mcpServers": {"a": {"url": "https://a/sse"}}}').chmod(0o440)
+    assert home.json("install", "--yes")[0]["hooks"] == []
+    assert not (home.path / ".cursor/hooks.json").exists()
+    home.write(".codex/config.toml", '[mcp_servers.files]\ncommand = "/opt/callgate"\nargs = ["wrap", "files"]\n')
+    said = home("install", "--yes")
+    assert "type /hooks there" in said
+    assert "UserPromptSubmit" in json.loads((home.path / ".codex/hooks.json").read_text())["hooks"]
+
+
+def test_a_file_of_hooks_that_is_none_is_told_and_left(home):
+    home.write(".cursor/mcp.json", '{"mcpServers": {"a": {"command": "x"}}}')
+    path = home.write(".cursor/hooks.json", '{"hooks": {"beforeSubmitPrompt": "x"}}')
+    assert "cannot be changed safely" in home("install", "--yes", code=1)
+    assert path.read_text() == '{"hooks": {"beforeSubmitPrompt": "x"}}'
+
+
+# ---- files ----
 
 
 def test_the_servers_of_projects_in_the_file_of_claude_code(home):
@@ -305,8 +387,8 @@ def test_without_its_record_or_its_backup_the_entries_say_what_to_undo(home):
     text = '{"mcpServers": {"a": {"command": "x", "args": ["y"]}}}'
     path = home.write(".cursor/mcp.json", text)
     home("install", "--yes")
-    (record,) = home.records()
-    record.unlink()
+    for record in home.records():
+        record.unlink()
     home("uninstall", "--yes")
     assert path.read_text() == text
     home("install", "--yes")
@@ -327,7 +409,7 @@ def test_what_a_hand_had_wrapped_before_stays_wrapped(home):
 
 def test_the_file_is_gone_by_now(home):
     path = home.write(".cursor/mcp.json", '{"mcpServers": {"a": {"command": "x"}}}')
-    home("install", "--yes")
+    home("install", "--yes", "--no-hooks")
     path.unlink()
     assert "Nothing to do" in home("uninstall", "--yes")
 
@@ -343,7 +425,10 @@ def test_the_listing_says_all_and_no_secret(home):
     text = home("install", "--json", code=1)
     assert "s3cret" not in text
     assert home.files() == before
-    cursor, zed, project = json.loads(text)
+    cursor, zed, project, claude, hook = json.loads(text)
+    assert claude["hooks"] == [{"event": "UserPromptSubmit", "state": "hook"}]
+    assert (hook["file"], hook["servers"]) == (str(home.path / ".cursor/hooks.json"), [])
+    assert (hook["hooks"], hook["changes"]) == ([{"event": "beforeSubmitPrompt", "state": "hook"}], True)
     assert (cursor["client"], cursor["changes"], cursor["done"], cursor["error"]) == ("cursor", True, False, None)
     assert [(row["name"], row["state"], row["kind"]) for row in cursor["servers"]] == [
         ("files", "wrap", "stdio"),

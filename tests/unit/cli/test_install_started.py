@@ -102,6 +102,9 @@ def test_a_person_is_asked_for_each_file_and_shown_what_comes_next(home):
         screen.expect("Changed. Backup: ~/.cursor/mcp.json.callgate-backup")
         screen.expect("Change this file? [y/N]:")
         screen.press("n\n")
+        assert "hooks.json  (a new file)" in screen.expect("Make this file? [y/N]:")
+        screen.press("y\n")
+        screen.expect("Cursor: with each prompt, a hook now tells the gate what you wrote.")
         screen.expect("1 server in 1 file now behind the gate.")
         screen.expect("Restart Cursor.")
         assert screen.end() == 0

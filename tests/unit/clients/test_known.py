@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from callgate.clients import CLIENTS, Machine, named, spots
+from callgate.clients import CLIENTS, Machine, hook_spots, named, spots
 from callgate.clients.known import ANY
 from support.table import rows
 
@@ -94,4 +94,23 @@ def test_a_file_by_its_path_is_its_clients_or_a_plain_one():
 
 
 def test_every_client_has_a_name_for_people():
-    assert {client for client, _ in paths("linux")} == set(CLIENTS)
+    hooks = {spot.client for spot in hook_spots(Machine(HOME, "linux", {}))}
+    assert {client for client, _ in paths("linux")} | hooks == set(CLIENTS)
+
+
+@rows(
+    ("environ", "path"),
+    [
+        ({}, "/home/me/.claude/settings.json"),
+        ({"CLAUDE_CONFIG_DIR": "/else"}, "/else/settings.json"),
+        ({}, "/home/me/.codex/hooks.json"),
+        ({"CODEX_HOME": "/else"}, "/else/hooks.json"),
+        ({}, "/home/me/.gemini/settings.json"),
+        ({}, "/home/me/.cursor/hooks.json"),
+        ({}, "/home/me/.copilot/hooks/callgate.json"),
+        ({}, "/home/me/.codeium/windsurf/hooks.json"),
+    ],
+)
+def test_where_each_client_keeps_its_hooks(environ, path):
+    assert path in {spot.path.as_posix() for spot in hook_spots(Machine(HOME, "darwin", environ))}
+    assert hook_spots(Machine(HOME, "win32", environ)) == []
