@@ -65,9 +65,9 @@ def hook_input(prompt: str, **more: object) -> str:
 class ClientProcess:
     """The client: starts servers and hooks, and talks to the servers."""
 
-    def __init__(self, process: subprocess.Popen[str], site: TrustSite) -> None:
+    def __init__(self, process: subprocess.Popen[str], config: Path) -> None:
         self._process = process
-        self._site = site
+        self._config = config
         self.pids: dict[str, int] = {}
 
     def _order(self, **order: Any) -> Any:
@@ -79,7 +79,7 @@ class ClientProcess:
 
     def start(self, server: str, *command: str) -> None:
         """Start a wrapped server, and wait until its gateway hears prompts."""
-        argv = [CALLGATE, "wrap", "-c", str(self._site.gateway.config), server, *(["--", *command] if command else [])]
+        argv = [CALLGATE, "wrap", "-c", str(self._config), server, *(["--", *command] if command else [])]
         self.pids[server] = self._order(start=argv, name=server)
         deadline = time.monotonic() + SECONDS
         while not (sockets() / f"{self.pids[server]}.sock").exists():
@@ -116,11 +116,13 @@ class ClientProcess:
 
 
 def sockets() -> Path:
-    return Path(os.environ["XDG_STATE_HOME"]) / "callgate" / "prompts"
+    return Path(os.environ.get("XDG_STATE_HOME", "/")) / "callgate" / "prompts"
 
 
 @contextlib.contextmanager
-def client_process(site: TrustSite, env: Mapping[str, str] | None = None) -> Iterator[ClientProcess]:
+def client_process(
+    site: TrustSite, env: Mapping[str, str] | None = None, config: Path | None = None
+) -> Iterator[ClientProcess]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(_MARKS)}
     process = subprocess.Popen(
         ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-I", "-S", "-c", _CLIENT],
@@ -132,7 +134,7 @@ def client_process(site: TrustSite, env: Mapping[str, str] | None = None) -> Ite
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        yield ClientProcess(process, site)
+        yield ClientProcess(process, config or site.gateway.config)
     finally:
         process.stdin.close()
         process.wait(SECONDS)

@@ -23,8 +23,7 @@ class HeardPrompts:
 
     def hear(self, heard: Heard) -> None:
         memory = self._make_memory()
-        for text in heard.texts:
-            self._kept.append((heard.conversation, memory.digests_of_prompt(text)))
+        self._kept.append((heard.conversation, b"".join(map(memory.digests_of_prompt, heard.texts))))
 
     def give(self, memory: Memory, meta: Mapping[str, Any]) -> None:
         """To a session that its client names, only what was said in that conversation."""

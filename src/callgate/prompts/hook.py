@@ -21,6 +21,12 @@ INPUT_BYTES = 4 * 2**20
 SOCKETS_MAX = 128
 SUFFIX = ".sock"
 _PATH_BYTES = 100
+# A shell, the client, and the processes of its program above it.
+_CLIENT_DEPTH = 5
+_RUNNERS_MAX = 3
+SHELLS = frozenset({"ash", "bash", "busybox", "dash", "env", "fish", "ksh", "nu", "sh", "tcsh", "zsh"})
+# Programs that start others in their own place: the client is whoever started them.
+RUNNERS = SHELLS | {"pipx", "uv", "uvx"}
 _PIECES_MAX = 64
 
 # Claude Code, VS Code and Codex; Copilot CLI; Cursor; Gemini CLI; Windsurf (looked up in November 2026).
@@ -121,7 +127,7 @@ def folders() -> list[str]:
         usual = os.path.expanduser("~/.local/state")
     named = os.environ.get("XDG_STATE_HOME", "").strip()
     bases = [named, usual] if os.path.isabs(named) and named != usual else [usual]
-    return [os.path.join(base, "callgate", "prompts") for base in bases]
+    return [os.path.join(base, "callgate", "prompts") for base in bases if os.path.isabs(base)]
 
 
 def deliver(message: dict[str, object], deadline: float) -> int:
@@ -157,7 +163,9 @@ def deliver(message: dict[str, object], deadline: float) -> int:
 
 
 def _connected() -> list[socket.socket]:
+    """Links to the gateways that this client started. No other has to see what the user wrote."""
     found = []
+    above = _above()
     for folder in folders():
         try:
             names = [name for name in os.listdir(folder) if name.endswith(SUFFIX)][:SOCKETS_MAX]
@@ -169,11 +177,52 @@ def _connected() -> list[socket.socket]:
             try:
                 link.settimeout(0)
                 link.connect(address(folder, name, handle))
-                found.append(link)
+                if sys.platform != "linux" or _is_started_by(above, _listener(link)):
+                    found.append(link)
+                    continue
             except OSError:
-                link.close()
+                pass
+            link.close()
         os.close(handle)
     return found
+
+
+def _listener(link: socket.socket) -> int:
+    """The process that listens at the other end, unix(7)."""
+    return int.from_bytes(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
+
+
+def _above() -> list[int]:
+    """The processes above this one that may be the client: what starts everything is none."""
+    found: list[int] = []
+    pid = os.getppid()
+    while pid > 1 and len(found) < _CLIENT_DEPTH:
+        name, parent = _parent(pid)
+        if name in ("systemd", "init"):
+            break
+        found.append(pid)
+        pid = parent
+    return found
+
+
+def _is_started_by(above: list[int], pid: int) -> bool:
+    for _ in range(_RUNNERS_MAX):
+        pid = _parent(pid)[1]
+        if pid in above:
+            return True
+        if _parent(pid)[0] not in RUNNERS:
+            return False
+    return False
+
+
+def _parent(pid: int) -> tuple[str, int]:
+    """A process's name and who started it, proc_pid_stat(5)."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            name, _, rest = file.read().rpartition(")")
+        return name.partition("(")[2], int(rest.split()[1])
+    except (OSError, ValueError, IndexError):
+        return "", 0
 
 
 def address(folder: str, name: str, handle: int) -> str:

@@ -68,8 +68,8 @@ class PromptListener:
         if sys.platform not in ("linux", "darwin"):
             return None
         try:
-            client = client_of(snapshot(), os.getpid(), Path.cwd())
-            return None if client is None else cls(client, *_bound(Path(folders()[0])))
+            client, places = client_of(snapshot(), os.getpid(), Path.cwd()), folders()
+            return cls(client, *_bound(Path(places[0]))) if client is not None and places else None
         except OSError as error:
             log.info("prompts are not heard", extra={"fields": {"error": error.strerror}})
             return None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 
+from callgate.prompts.hook import RUNNERS, SHELLS
 from callgate.prompts.processes import Look, Process, chain
 
 # Between a client and its hook: a shell, and what that may need to start a program.
@@ -20,9 +21,6 @@ AGENTS_SHELL: Final = frozenset(
 )
 # A client that has one of these was itself started by an agent.
 AGENTS_CHILD: Final = AGENTS_SHELL | {"CLAUDE_CODE_CHILD_SESSION"}
-SHELLS: Final = frozenset({"ash", "bash", "busybox", "dash", "env", "fish", "ksh", "nu", "sh", "tcsh", "zsh"})
-# Programs that start others in their own place: the client is whoever started them.
-_RUNNERS: Final = SHELLS | {"pipx", "uv", "uvx"}
 
 
 class Client(NamedTuple):
@@ -44,7 +42,7 @@ def client_of(look: Look, pid: int, folder: Path) -> Client | None:
     """The client that started a process; None where that cannot be told."""
     line = chain(look, pid)[1:]
     for _ in range(BETWEEN_MAX):
-        if len(line) > 1 and _name(line[0]) in _RUNNERS:
+        if len(line) > 1 and _name(line[0]) in RUNNERS:
             line = line[1:]
     if not line:
         return None

@@ -33,6 +33,8 @@ from callgate.trust.provenance.zones import Phrases, Pieces, windows
 _BETWEEN: Final = f" {BREAK} "
 # Digests of things that are kept of a result.
 _RECORDED: Final = 16_384
+# Prompts that are known to be taken in.
+_PROMPTS_MAX: Final = 1000
 # A search phrase that is shorter picks out nothing.
 _QUERY_LENGTH: Final = 5
 # Sources that nobody but the user or the server writes to.
@@ -105,11 +107,8 @@ class Memory:
         """The user's own words, as the host passed them."""
         text = text[: self.bounds.prompt_chars]
         mark = self.fingerprints.named("prompt", text)
-        if mark in self._prompts:
-            return
-        if len(self._prompts) < 1000:
-            self._prompts.add(mark)
-        self._add_prompt(self.digests_of_prompt(text))
+        if mark not in self._prompts:
+            self._add_prompt(mark, self.digests_of_prompt(text))
 
     def digests_of_prompt(self, text: str) -> bytes:
         """All that is kept of the user's words, for who has them before there is a session."""
@@ -118,13 +117,14 @@ class Memory:
 
     def remember_digests(self, digests: bytes) -> None:
         """The same as `remember_prompt` of the text that these were made of."""
-        if digests in self._prompts:
-            return
-        if len(self._prompts) < 1000:
-            self._prompts.add(digests)
-        self._add_prompt(digests)
+        if digests not in self._prompts:
+            self._add_prompt(digests, digests)
 
-    def _add_prompt(self, packed: bytes) -> None:
+    def _add_prompt(self, mark: str | bytes, packed: bytes) -> None:
+        if len(self._prompts) >= _PROMPTS_MAX:
+            # Those that are still sent are taken in once more.
+            self._prompts.clear()
+        self._prompts.add(mark)
         self._take_said(Left(prompt=packed), self.seq + 1)
         self._said.prompt += packed
 
