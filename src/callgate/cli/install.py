@@ -92,10 +92,11 @@ def install(
     With --json nothing is asked, and nothing is changed without --yes.
     """
     check_clients(client or [])
-    gate, records = _gate(config), the_records()
+    gate, hears = _gate(config)
+    records = the_records()
     works = _found(gate, client or [], config_file or [], server or [])
     check_servers(works, server or [])
-    if not (no_hooks or server or config_file):
+    if hears and not (no_hooks or server or config_file):
         works += _hooks(gate, works, client or [])
     if as_json:
         for work in works:
@@ -107,17 +108,19 @@ def install(
     raise typer.Exit(status(works))
 
 
-def _gate(config: Path | None) -> Gate:
-    """What the clients are to start. They do it in whatever folder is open: a callgate.toml there must not count."""
+def _gate(config: Path | None) -> tuple[Gate, bool]:
+    """What the clients are to start, and whether it hears prompts. They start it in whatever folder is open: a
+    callgate.toml there must not count."""
     import platformdirs
 
     from callgate.clients import Gate
-    from callgate.config import FILE_NAME, load
+    from callgate.config import FILE_NAME, load, parse
 
     own = platformdirs.user_config_path("callgate", appauthor=False) / FILE_NAME
-    if config is not None or own.exists():
-        load(config or own)  # a mistake in it would keep every server from starting
-    return Gate(_program(), () if config is None else ("-c", str(config.absolute())))
+    # A mistake in it would keep every server from starting.
+    settings = load(config or own) if config is not None or own.exists() else parse("", source="defaults")
+    hears = settings.trust.mode != "off" and settings.trust.prompt_hooks
+    return Gate(_program(), () if config is None else ("-c", str(config.absolute()))), hears
 
 
 def _program() -> tuple[str, ...]:

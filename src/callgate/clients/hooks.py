@@ -62,7 +62,7 @@ def wrapped_by_hand(machine: Machine) -> Iterator[str]:
         "gemini-cli": machine.home / ".gemini" / "settings.json",
     }
     for client, path in files.items():
-        if re.search(r"""callgate(?:\.exe)?["',\s\]\[]+(?:args\s*=\s*)?["',\s\[]*wrap["']""", _start(path)):
+        if re.search(r"""callgate[^"'\s]{0,40}["'].{0,200}?["']wrap["']""", _start(path), re.DOTALL):
             yield client
 
 

@@ -192,6 +192,26 @@ def test_a_hook_needs_a_server_behind_the_gate(home):
     assert "UserPromptSubmit" in json.loads((home.path / ".codex/hooks.json").read_text())["hooks"]
 
 
+def test_a_client_whose_servers_somebody_wrapped_by_hand(home):
+    servers = {"a": {"command": "/opt/callgate", "args": ["wrap", "a", "--", "x"]}}
+    path = home.write(".gemini/settings.json", json.dumps({"mcpServers": servers}, indent=2))
+    home("install", "--yes")
+    assert json.loads(path.read_text())["hooks"] == {
+        "BeforeAgent": [{"hooks": [{"type": "command", "command": f"{PROGRAM} prompt"}]}]
+    }
+    home("uninstall", "--yes")
+    assert json.loads(path.read_text()) == {"mcpServers": servers}
+    path.write_text(json.dumps({"mcpServers": {"a": {"command": "x", "args": ["wrap"]}}}))
+    assert home.json("install", "--yes") == []
+
+
+def test_a_gate_that_hears_no_prompts_needs_no_hooks(home):
+    home.write(".cursor/mcp.json", '{"mcpServers": {"a": {"command": "x"}}}')
+    home.write("gate.toml", "[trust]\nprompt_hooks = false\n")
+    home("install", "--yes", "-c", str(home.path / "gate.toml"))
+    assert not (home.path / ".cursor/hooks.json").exists()
+
+
 def test_a_file_of_hooks_that_is_none_is_told_and_left(home):
     home.write(".cursor/mcp.json", '{"mcpServers": {"a": {"command": "x"}}}')
     path = home.write(".cursor/hooks.json", '{"hooks": {"beforeSubmitPrompt": "x"}}')
