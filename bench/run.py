@@ -24,11 +24,11 @@ import agents
 import approval
 import audit
 import console as console_bench
+import held_sessions
 import http_bench
 import inspection
 import pinning
 import report
-import sessions
 import stdio_bench
 import trust
 from agentdojo import run as agentdojo
@@ -130,7 +130,7 @@ def count_steps(plan: Plan) -> int:
         ("http" in plan.parts) * len(plan.subjects) * (plan.rounds + 1)
         + ("modern" in plan.parts) * modern * (plan.modern_rounds + 1)
         + ("stdio" in plan.parts) * len(plan.stdio_subjects) * plan.stdio_rounds
-        + ("sessions" in plan.parts) * sum(subject.name in sessions.MEASURED for subject in plan.subjects)
+        + ("sessions" in plan.parts) * sum(subject.name in held_sessions.MEASURED for subject in plan.subjects)
     )
 
 
@@ -151,9 +151,9 @@ def measure_http(plan: Plan, scratch: Path, steps: Steps) -> dict[str, Any]:
         with ExitStack() as stack:
             bench = Bench(start_echo(stack, scratch), scratch / "sessions", steps.say)
             bench.scratch.mkdir(exist_ok=True)
-            held = [subject for subject in plan.subjects if subject.name in sessions.MEASURED]
+            held = [subject for subject in plan.subjects if subject.name in held_sessions.MEASURED]
             where = stack.enter_context(http_bench.started(held, bench))
-            found["sessions"] = sessions.measure(held, where.running, where.reasons, steps.step)
+            found["sessions"] = held_sessions.measure(held, where.running, where.reasons, steps.step)
     return found
 
 

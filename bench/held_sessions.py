@@ -76,7 +76,7 @@ def measure(
 
 
 def _one(running: Running) -> dict[str, Any]:
-    command = [sys.executable, str(HERE / "sessions.py"), running.url, "--pid", str(running.pid)]
+    command = [sys.executable, str(HERE / "held_sessions.py"), running.url, "--pid", str(running.pid)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     except subprocess.TimeoutExpired:
