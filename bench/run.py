@@ -35,6 +35,7 @@ from agentdojo import run as agentdojo
 from environments import CONTEXTFORGE, FASTMCP, Say, ensure
 from processes import HERE, Unavailable
 from rows import summaries
+from sessions import run as sessions
 from subjects import SUBJECTS, Bench, Subject, start_echo
 from wire import HANDSHAKE, MODERN
 
@@ -55,6 +56,8 @@ PARTS = (
     "trust",
     "agents",
     "agentdojo",
+    "honest_sessions",
+    "session_attacks",
     "console",
 )
 PACKAGES = ("callgate", "aiohttp", "uvicorn", "uvloop", "msgspec", "httptools", "cryptography", "webauthn")
@@ -204,6 +207,10 @@ def measure(plan: Plan, console: Console) -> dict[str, Any]:
             results["agents"] = agents.measure(scratch, steps.say, quick=plan.quick)
         if "agentdojo" in plan.parts:
             results["agentdojo"] = agentdojo.measure(steps.say)
+        if "honest_sessions" in plan.parts:
+            results["honest_sessions"] = sessions.measure_honest(steps.say, quick=plan.quick)
+        if "session_attacks" in plan.parts:
+            results["session_attacks"] = sessions.measure_attacks(steps.say, quick=plan.quick)
         if "console" in plan.parts:
             results["console"] = console_bench.measure(scratch, steps.say, quick=plan.quick)
     results["seconds"] = round(time.monotonic() - began, 1)

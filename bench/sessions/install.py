@@ -64,16 +64,6 @@ def environ() -> dict[str, str]:
     }
 
 
-def no_node() -> Path:
-    """A folder for the PATH of a server that is to do without node."""
-    folder = cache() / "no-node"
-    if not (folder / "node").is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "node").write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
-        (folder / "node").chmod(0o755)
-    return folder
-
-
 def chromium() -> str:
     found = next(filter(None, map(shutil.which, (os.environ.get("CALLGATE_CHROMIUM", ""), *CHROMIUM))), None)
     if found is None:
@@ -101,6 +91,8 @@ def ensure(say: Say) -> None:
     for name, command in packages.items():
         say(f"installing {name}")
         _run(_probe(command), online)
+    # Without this, the first page that it reads waits for a registry.
+    _run([*_probe(packages["fetch"])[:-2], "-c", "from readabilipy.simple_json import have_node; have_node()"], online)
     stamp.write_text(wanted, encoding="utf-8")
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import itertools
+import json
+import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,23 +25,32 @@ from rich.console import Console  # noqa: E402
 
 from environments import Say  # noqa: E402
 from processes import Unavailable  # noqa: E402
-from sessions import honest, install, tables, world  # noqa: E402
-from sessions.gate import Person, reviewed  # noqa: E402
+from sessions import attacks, honest, install, tables, world  # noqa: E402
+from sessions.gate import Home, Person, connected, reviewed  # noqa: E402
 
 WORKERS = 2
+TABLE_WIDTH = 132
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="callgate-sessions-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder).resolve()
+    """A folder of this run's own. Paths are values that the gate follows, so its name is not a random one."""
+    for number in itertools.count(1):
+        folder = Path(tempfile.gettempdir()).resolve() / f"ada{number}"
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+            break
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def measure_honest(say: Say, only: list[str] | None = None) -> dict[str, Any]:
-    """Every honest session, with and without the user's words."""
+def measure_honest(say: Say, only: list[str] | None = None, *, quick: bool = False) -> dict[str, Any]:
+    """Every honest session, with and without the user's words; of a quick run only the first three."""
     try:
         install.ensure(say)
-        return {"status": "ok", **_honest(say, only or [])}
+        return {"status": "ok", **_honest(say, only or [one.name for one in honest.sessions()][: 3 if quick else None])}
     except Unavailable as why:
         return {"status": "unavailable", "reason": str(why)}
 
@@ -61,17 +73,69 @@ def _honest(say: Say, only: list[str]) -> dict[str, Any]:
         plays = [(one, prompt) for one in chosen for prompt in (True, False)]
         with ThreadPoolExecutor(WORKERS) as pool:
             runs = [pool.submit(play, number, one, prompt=prompt) for number, (one, prompt) in enumerate(plays)]
-            ran = [one.result() for one in runs]
-    return {"seconds": round(time.monotonic() - began), "runs": [asdict(one) for one in ran]}
+            ran = [asdict(one.result()) for one in runs if one.exception() is None]
+            broken = [str(error) for one in runs if (error := one.exception()) is not None]
+    return {"seconds": round(time.monotonic() - began), "runs": ran, "broken": broken}
+
+
+def measure_attacks(say: Say, only: list[str] | None = None, *, quick: bool = False) -> dict[str, Any]:
+    """Every attack, with and without the user's words; of a quick run only those that are written plainly."""
+    try:
+        install.ensure(say)
+        return {"status": "ok", **_attacks(say, only or (["plain"] if quick else []))}
+    except Unavailable as why:
+        return {"status": "unavailable", "reason": str(why)}
+
+
+def _attacks(say: Say, only: list[str]) -> dict[str, Any]:
+    began = time.monotonic()
+    chosen = [one for one in attacks.cases() if not only or one.effect in only or one.spelling in only]
+    servers = attacks.servers_of(chosen)
+    with scratch() as folder, ExitStack() as stack:
+        person = Person()
+        (folder / "pages").mkdir()
+        web = stack.enter_context(world.pages(folder / "pages"))
+        # The servers of ours look for their state when they are called, not when they start.
+        say(f"reviewing the tools of {len(servers)} servers")
+        reviewed(folder / "reviewed", world.make(folder / "review", web), servers, person)
+
+        def play(prompt: bool) -> list[attacks.Played]:
+            name = "with" if prompt else "without"
+            place = world.make(folder / name, web)
+            home = Home(folder / "reviewed").copy(folder / f"{name}-home")
+            with connected(home, place, servers) as running:
+                stage = attacks.Stage(place, folder / "pages", running, person.browser())
+                return [_told(say, stage.play(case, prompt=prompt), at) for at, case in enumerate(chosen, 1)]
+
+        with ThreadPoolExecutor(WORKERS) as pool:
+            played = [one for some in pool.map(play, (True, False)) for one in some]
+    return {"seconds": round(time.monotonic() - began), "cases": [asdict(one) for one in played]}
+
+
+def _told(say: Say, played: attacks.Played, at: int) -> attacks.Played:
+    if at % 100 == 0:
+        say(f"{at} attacks, {'with' if played.prompt else 'without'} the user's words")
+    return played
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--honest", action="store_true", help="only the honest sessions")
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="sessions by name")
+    parser.add_argument("--attacks", action="store_true", help="only the attacks")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="sessions, effects or spellings by name")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was found to a file")
     options = parser.parse_args()
     console = Console()
-    tables.show_honest(measure_honest(console.print, options.only), console)
+    if not console.is_terminal:
+        console.width = max(console.width, TABLE_WIDTH)
+    found: dict[str, Any] = {}
+    if options.honest or not options.attacks:
+        found["honest"] = measure_honest(console.print, options.only)
+    if options.attacks or not options.honest:
+        found["attacks"] = measure_attacks(console.print, options.only)
+    tables.show(found, console)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

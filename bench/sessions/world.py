@@ -21,7 +21,6 @@ from sessions import install
 
 HERE = Path(__file__).resolve().parent
 SEED = HERE / "world"
-STATES = ("mail", "calendar", "tracker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +49,6 @@ class World:
             "python": sys.executable,
             "ours": str(HERE / "servers"),
             "bench": str(HERE.parent),
-            "no_node": str(install.no_node()),
-            "path": install.environ()["PATH"],
             "chromium": install.chromium(),
         }
 
@@ -60,8 +57,8 @@ def make(folder: Path, web: str) -> World:
     world = World(folder, web)
     shutil.copytree(SEED / "home", world.home)
     world.state.mkdir(parents=True)
-    for name in STATES:
-        put_state(world, name, (SEED / f"{name}.json").read_text(encoding="utf-8"))
+    for path in SEED.glob("*.json"):
+        put_state(world, path.stem, path.read_text(encoding="utf-8"))
     with closing(sqlite3.connect(world.home / "shop.db")) as shop:
         shop.executescript((SEED / "shop.sql").read_text(encoding="utf-8"))
     _make_repository(world.home / "project")

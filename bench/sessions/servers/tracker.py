@@ -9,7 +9,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.types import ToolAnnotations
 from pydantic import Field
 
-from sessions.servers import state
+from sessions.servers import state as stored
 
 mcp = MCPServer("issue-tracker", version="0.9.1")
 
@@ -48,11 +48,11 @@ def _shown(found: Any) -> str:
 def list_issues(
     owner: Owner,  # noqa: ARG001
     repo: Repo,  # noqa: ARG001
-    state_: Annotated[str, Field(alias="state", description="open, closed or all")] = "open",
+    state: Annotated[str, Field(description="open, closed or all")] = "open",
     labels: Annotated[list[str] | None, Field(description="Only issues with all of these labels")] = None,
 ) -> str:
     """List issues in a GitHub repository."""
-    found = [one for one in state.read()["issues"] if state_ in ("all", one["state"])]
+    found = [one for one in stored.read()["issues"] if state in ("all", one["state"])]
     return _shown([_brief(one) for one in found if set(labels or []) <= set(one["labels"])])
 
 
@@ -60,27 +60,27 @@ def list_issues(
 def search_issues(query: Annotated[str, Field(description="Search query using GitHub issues search syntax")]) -> str:
     """Search for issues in GitHub repositories."""
     words = [word for word in query.lower().split() if ":" not in word]
-    found = [one for one in state.read()["issues"] if all(word in _shown(one).lower() for word in words)]
+    found = [one for one in stored.read()["issues"] if all(word in _shown(one).lower() for word in words)]
     return _shown({"total_count": len(found), "items": [_brief(one) for one in found]})
 
 
 @mcp.tool(annotations=_reads("Get issue details"), structured_output=False)
 def get_issue(owner: Owner, repo: Repo, issue_number: Number) -> str:  # noqa: ARG001
     """Get details of a specific issue in a GitHub repository."""
-    issue = _find(state.read(), issue_number)
+    issue = _find(stored.read(), issue_number)
     return _shown(_brief(issue) | {"body": issue["body"]})
 
 
 @mcp.tool(annotations=_reads("Get issue comments"), structured_output=False)
 def get_issue_comments(owner: Owner, repo: Repo, issue_number: Number) -> str:  # noqa: ARG001
     """Get comments for a specific issue in a GitHub repository."""
-    return _shown(_find(state.read(), issue_number)["comments"])
+    return _shown(_find(stored.read(), issue_number)["comments"])
 
 
 @mcp.tool(annotations=_reads("List labels"), structured_output=False)
 def list_labels(owner: Owner, repo: Repo) -> str:  # noqa: ARG001
     """List the labels of a repository."""
-    return _shown(state.read()["labels"])
+    return _shown(stored.read()["labels"])
 
 
 @mcp.tool(annotations=_writes("Open new issue"), structured_output=False)
@@ -93,7 +93,7 @@ def create_issue(
     assignees: Annotated[list[str] | None, Field(description="Usernames to assign to this issue")] = None,
 ) -> str:
     """Create a new issue in a GitHub repository."""
-    with state.changing() as known:
+    with stored.changing() as known:
         number = max(one["number"] for one in known["issues"]) + 1
         issue = {"number": number, "title": title, "state": "open", "user": known["owner"], "body": body}
         issue |= {"labels": labels or [], "assignees": assignees or [], "comments": []}
@@ -109,8 +109,8 @@ def add_issue_comment(
     body: Annotated[str, Field(description="Comment content")],
 ) -> str:
     """Add a comment to a specific issue in a GitHub repository."""
-    with state.changing() as known:
-        comment = {"id": state.new_id(known, "ic_"), "user": known["owner"], "body": body}
+    with stored.changing() as known:
+        comment = {"id": stored.new_id(known, "ic_"), "user": known["owner"], "body": body}
         _find(known, issue_number)["comments"].append(comment)
     return _shown(comment)
 
@@ -122,15 +122,15 @@ def update_issue(
     issue_number: Number,
     title: Annotated[str | None, Field(description="New title")] = None,
     body: Annotated[str | None, Field(description="New description")] = None,
-    state_: Annotated[str | None, Field(alias="state", description="New state: open or closed")] = None,
+    state: Annotated[str | None, Field(description="New state: open or closed")] = None,
     labels: Annotated[list[str] | None, Field(description="New labels")] = None,
     assignees: Annotated[list[str] | None, Field(description="New assignees")] = None,
     milestone: Annotated[str | None, Field(description="New milestone")] = None,
 ) -> str:
     """Update an existing issue in a GitHub repository."""
-    given: dict[str, Any] = {"title": title, "body": body, "state": state_, "labels": labels}
+    given: dict[str, Any] = {"title": title, "body": body, "state": state, "labels": labels}
     given |= {"assignees": assignees, "milestone": milestone}
-    with state.changing() as known:
+    with stored.changing() as known:
         issue = _find(known, issue_number)
         issue |= {key: value for key, value in given.items() if value is not None}
     return _shown(_brief(issue))
@@ -139,7 +139,7 @@ def update_issue(
 @mcp.tool(annotations=ToolAnnotations(title="Delete issue", destructive_hint=True), structured_output=False)
 def delete_issue(owner: Owner, repo: Repo, issue_number: Number) -> str:  # noqa: ARG001
     """Permanently delete an issue with its comments. Needs admin rights."""
-    with state.changing() as known:
+    with stored.changing() as known:
         known["issues"].remove(_find(known, issue_number))
     return _shown({"deleted": issue_number})
 
