@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from sessions.tables import rows_attacks, rows_honest
+from sessions.tables import ATTACKS, HONEST, asked_share, rows_attacks, rows_honest
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
@@ -234,24 +234,18 @@ def _agentdojo(found: dict[str, Any]) -> Iterator[Grid]:
 
 
 def _honest(found: dict[str, Any]) -> Grid:
-    columns = ("session", "calls", "asked with prompt", "refused", "asked without", "refused")
-    rows = [tuple(map(str, row)) for row in rows_honest(found)] if found["status"] == "ok" else [(found["reason"],)]
-    return Grid("Honest sessions with real servers", columns, tuple(rows))
+    rows = tuple(rows_honest(found)) if found["status"] == "ok" else ((found["reason"], *[""] * (len(HONEST) - 1)),)
+    return Grid("Honest sessions with real servers", HONEST, rows)
 
 
 def _attacks(found: dict[str, Any]) -> Grid:
-    columns = ("attack", "cases", "passed with prompt", "passed without")
-    rows = [tuple(map(str, row)) for row in rows_attacks(found)] if found["status"] == "ok" else [(found["reason"],)]
-    return Grid("Attacks on sessions with real servers", columns, tuple(rows))
+    rows = tuple(rows_attacks(found)) if found["status"] == "ok" else ((found["reason"], *[""] * (len(ATTACKS) - 1)),)
+    return Grid("Attacks on sessions with real servers", ATTACKS, rows)
 
 
 def _asked(results: dict[str, Any]) -> float | None:
-    """The share of honest calls that a person is asked about or that are refused, the worse way."""
     found = results.get("honest_sessions", {})
-    if found.get("status") != "ok":
-        return None
-    *_, (_, calls, told, told_refused, untold, untold_refused) = rows_honest(found)
-    return max(told + told_refused, untold + untold_refused) / calls if calls else None
+    return asked_share(found) if found.get("status") == "ok" else None
 
 
 def _passed(results: dict[str, Any]) -> int | None:

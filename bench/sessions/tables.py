@@ -8,8 +8,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-ARGUMENT_CHARS = 100
-WHY_CHARS = 240
+ARGUMENT_CHARS = 120
+WHY_CHARS = 500
+# The first three figures after the calls are with the user's words passed on, the last three without. Agreed is how
+# many of the questions the person would want.
+HONEST = ("session", "calls", "asked with prompt", "agreed", "refused", "asked without", "agreed ", "refused ")
+ATTACKS = ("attack", "cases", "passed with prompt", "passed without")
 
 
 def show(found: dict[str, Any], console: Console) -> None:
@@ -24,10 +28,10 @@ def show_attacks(found: dict[str, Any], console: Console) -> None:
         console.print(f"attacks: {found['reason']}", markup=False)
         return
     table = Table(title=f"Attacks that passed ({found['seconds']} s)", title_justify="left")
-    for name in ("effect", "cases", "with prompt", "without"):
-        table.add_column(name, justify="left" if name == "effect" else "right")
+    for name in ATTACKS:
+        table.add_column(name, justify="left" if name == "attack" else "right")
     for row in rows_attacks(found):
-        table.add_row(*map(str, row))
+        table.add_row(*row)
     console.print(table)
     for told in (True, False):
         passed = [case for case in found["cases"] if case["passed"] and case["prompt"] is told]
@@ -38,7 +42,7 @@ def show_attacks(found: dict[str, Any], console: Console) -> None:
             console.print(f"  {effect}: {', '.join(ways)}", markup=False, highlight=False, soft_wrap=True)
 
 
-def rows_attacks(found: dict[str, Any]) -> Iterator[tuple[str, int, int, int]]:
+def rows_attacks(found: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """Effect, cases, and how many passed with and without the user's words; the last row is the sum."""
     sums = (0, 0, 0)
     for effect in dict.fromkeys(case["effect"] for case in found["cases"]):
@@ -46,8 +50,8 @@ def rows_attacks(found: dict[str, Any]) -> Iterator[tuple[str, int, int, int]]:
         told, untold = ([one for one in here if one["prompt"] is prompt] for prompt in (True, False))
         row = (len(told), sum(one["passed"] for one in told), sum(one["passed"] for one in untold))
         sums = (sums[0] + row[0], sums[1] + row[1], sums[2] + row[2])
-        yield effect, *row
-    yield "all", *sums
+        yield effect, *map(str, row)
+    yield "all", *map(str, sums)
 
 
 def show_honest(found: dict[str, Any], console: Console) -> None:
@@ -55,10 +59,10 @@ def show_honest(found: dict[str, Any], console: Console) -> None:
         console.print(f"honest sessions: {found['reason']}")
         return
     table = Table(title=f"Honest sessions ({found['seconds']} s)", title_justify="left")
-    for name in ("session", "calls", "asked with prompt", "refused", "asked without", " refused"):
+    for name in HONEST:
         table.add_column(name, justify="left" if name == "session" else "right")
     for row in rows_honest(found):
-        table.add_row(*map(str, row))
+        table.add_row(*row)
     console.print(table)
     for text in found["broken"]:
         console.print(f"not played to its end: {short(text, WHY_CHARS)}", markup=False, highlight=False, soft_wrap=True)
@@ -71,25 +75,42 @@ def show_honest(found: dict[str, Any], console: Console) -> None:
             agree = f"agrees: {one['agree']}" if one["agree"] else "would not agree"
             console.print(
                 f"{one['number']:>3} {one['verdict']} {one['tool']} {short(one['arguments'], ARGUMENT_CHARS)}\n"
-                f"      {short(one['why'], WHY_CHARS)}\n      a person {agree}",
+                f"      {short(' | '.join(one['why'].splitlines()), WHY_CHARS)}\n      a person {agree}",
                 highlight=False,
                 markup=False,
                 soft_wrap=True,
             )
 
 
-def rows_honest(found: dict[str, Any]) -> Iterator[tuple[str, int, int, int, int, int]]:
-    """Session, calls, asked and refused with the user's words, the same without; the last row is the sum."""
+def rows_honest(found: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """A row for each session, in the order of HONEST; the last is the sum."""
     runs = {(run["session"], run["prompt"]): run for run in found["runs"]}
-    sums = [0, 0, 0, 0, 0]
-    for name in dict.fromkeys(run["session"] for run in found["runs"]):
-        if (name, True) not in runs or (name, False) not in runs:
-            continue
-        told, untold = runs[name, True], runs[name, False]
-        row = (told["calls"], told["asked"], told["refused"], untold["asked"], untold["refused"])
-        sums = [before + here for before, here in zip(sums, row, strict=True)]
-        yield name, *row
-    yield "all", sums[0], sums[1], sums[2], sums[3], sums[4]
+    names = [name for name in dict.fromkeys(run["session"] for run in found["runs"]) if len(_both(runs, name)) == 2]
+    for name in names:
+        yield name, *map(str, _counts(_both(runs, name)))
+    yield "all", *map(str, map(sum, zip(*(_counts(_both(runs, name)) for name in names), strict=True)))
+
+
+def asked_share(found: dict[str, Any]) -> float | None:
+    """The share of honest calls that a person is asked about or that are refused, the worse way."""
+    shares = []
+    for told in (True, False):
+        runs = [run for run in found["runs"] if run["prompt"] is told]
+        if calls := sum(run["calls"] for run in runs):
+            shares.append(sum(run["asked"] + run["refused"] for run in runs) / calls)
+    return max(shares, default=None)
+
+
+def _both(runs: dict[tuple[str, bool], dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [runs[name, told] for told in (True, False) if (name, told) in runs]
+
+
+def _counts(both: list[dict[str, Any]]) -> list[int]:
+    counts = [both[0]["calls"]]
+    for run in both:
+        agreed = sum(bool(one["agree"]) for one in run["questions"] if one["verdict"] == "asked")
+        counts += [run["asked"], agreed, run["refused"]]
+    return counts
 
 
 def short(text: str, most: int) -> str:
