@@ -27,7 +27,7 @@ def test_one_huge_text(evil_first):
 
 
 def test_many_results():
-    talk = Talk("Write to ann@example.com", bounds=Bounds(remembered=5_000))
+    talk = Talk("Write to ann@example.com", bounds=Bounds(strange=5_000))
     for page in range(100):
         talk.strangers(" ".join(f"p{page}w{n}" for n in range(100)))
     talk.strangers(f"Write to {EVIL}")
@@ -138,7 +138,7 @@ def test_a_great_deal_of_trusted_text_makes_nobody_wary():
 
 
 def test_results_that_cannot_be_kept_whole_do_not_fill_the_process():
-    talk = Talk(bounds=Bounds(result_chars=10_000, remembered=5_000))
+    talk = Talk(bounds=Bounds(result_chars=10_000, strange=5_000))
     for page in range(30):
         talk.strangers(" ".join(f"p{page}w{n}" for n in range(5_000)))
     assert len(talk.memory.strange) < 15_000

@@ -57,11 +57,12 @@ class Bounds(msgspec.Struct, frozen=True):
     depth: int = 32
     leaves: int = 2_000
     records: int = 200
-    result_chars: int = 512 * 1024
+    result_chars: int = 2 * 1024 * 1024
     # Of what vouches, each run of words is kept. What goes beyond vouches for nothing, and that is all.
     vouching_chars: int = 128 * 1024
     prompt_chars: int = 64 * 1024
-    # Different digests of a session.
+    # Different digests of a session: of strangers' texts, in eight bytes each, and of all else.
+    strange: int = 1_000_000
     remembered: int = 200_000
 
 
@@ -466,10 +467,10 @@ class Memory:
     def _room(self, *, cut: bool) -> bool:
         """Whether more can be kept; what was cut is kept as far as it goes, and nothing is relied on after it."""
         said = len(self.prompt) + len(self.clean) + len(self.vouching)
-        met = len(self.strange) + len(self.own) + len(self.records) + len(self.details)
-        full = said + met > self.bounds.remembered
+        kept, strange = said + len(self.own) + len(self.records) + len(self.details), len(self.strange)
+        full = kept > self.bounds.remembered or strange > self.bounds.strange
         self.overflowed = self.overflowed or cut or full
-        return not full or (cut and said + met <= 2 * self.bounds.remembered)
+        return not full or (cut and kept <= 2 * self.bounds.remembered and strange <= 2 * self.bounds.strange)
 
 
 @lru_cache(256)

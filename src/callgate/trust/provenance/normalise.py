@@ -74,6 +74,10 @@ _EUROPEAN_DATE: Final = re.compile(r"(\d\d?)\.(\d\d?)\.(\d{4})")
 _TIME: Final = re.compile(r"(\d\d?):(\d\d)(?::\d\d(?:\.\d+)?)?(?:z|[+-]\d\d:?\d\d)?")
 _HALF_TIME: Final = re.compile(r"(\d\d?)(?::(\d\d))?([ap])m")
 _NUMBER: Final = re.compile(r"([-+]?)[$€£¥]?(\d{1,3}(?:[,']\d{3})+|\d+)(?:\.(\d+))?[$€£¥%]?")
+# All that a number, a date or a time can be made of.
+_MAY_BE_WHOLE: Final = re.compile(r"[-+$€£¥,'.%/t_:zapm]*\d[-+$€£¥,'.%/t_:zapm\d]*")
+# Letters and digits that are no time of the day.
+_PLAIN_WORD: Final = re.compile(r"(?!\d{1,2}[ap]m\Z)[a-z0-9]+")
 _SPLIT: Final = re.compile(r"[,=]|(?<!\d):(?!//)|:(?![\d/])|(?<=\w)[!?](?=\w)|\\+")
 _SCHEME: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*://|mailto:)(?:www\.)?|^www\.")
 _PIECE: Final = re.compile(r"[^\W_]+")
@@ -147,7 +151,7 @@ def different(folded: str) -> Collection[str]:
     """The same where their order does not matter."""
     found = folded.split()
     each = set(found)
-    return each if JOINING.isdisjoint(each) else joined(found)
+    return each if JOINING.isdisjoint(each) else set(joined(found))
 
 
 def joined(found: list[str]) -> list[str]:
@@ -205,7 +209,7 @@ def may_be_grouped(folded: str) -> bool:
 
 def atoms(word: str) -> list[str]:
     """What a word says, each part in its one spelling."""
-    if word.isalpha() or word[0] in (DATE, TIME):
+    if word.isalpha() or word[0] in (DATE, TIME) or _PLAIN_WORD.fullmatch(word) is not None:
         return [word]
     if (whole := _whole(word)) is not None:
         return whole
@@ -298,7 +302,7 @@ def is_number(atom: str) -> bool:
 
 def _whole(word: str) -> list[str] | None:
     """A word that is a number, a date or a time."""
-    if not any(map(str.isdigit, word)):
+    if _MAY_BE_WHOLE.fullmatch(word) is None:
         return None
     if (m := _NUMBER.fullmatch(word)) is not None:
         digits = re.sub("[,']", "", m[2])

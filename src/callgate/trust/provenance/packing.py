@@ -16,7 +16,7 @@ _CHAIN: Final = struct.Struct("<10xQI")
 _WHOLE_HEAD: Final = struct.Struct("<BB8s7I")
 _WHOLE_VERSION: Final = 2
 # So much of a step is kept; the store takes a little more.
-MOST: Final = 1000 * 1024
+MOST: Final = 3 * 1000 * 1024
 
 
 class Left(msgspec.Struct):

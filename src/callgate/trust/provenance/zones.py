@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from callgate.trust.provenance.fingerprints import MASK, SPREAD
@@ -17,7 +20,9 @@ _HIGHEST: Final = pow(SPREAD, SPAN - 1, MASK + 1)
 # Of so many results that brought something it is known which of them a piece came with, as far as all that they
 # brought is not more than these bytes: one that says the same at length each time fills nothing else.
 _STEPS: Final = 512
-_STEPS_BYTES: Final = 2 * 1024 * 1024
+_STEPS_BYTES: Final = 4 * 1024 * 1024
+# A set of more is settled into an array.
+_FEW: Final = 65_536
 
 
 class Phrases(dict[int, int]):
@@ -39,21 +44,62 @@ class Phrases(dict[int, int]):
         return len(words) == 1 or all(map(self.__contains__, _rolling(words)))
 
 
-class Pieces(set[int]):
-    """Texts that a stranger may have written: all their pieces, whatever their order."""
+class Pieces:
+    """Texts that a stranger may have written: all their pieces, whatever their order.
+
+    The latest are in a set. Where there are many, the others are in sorted arrays, which take a tenth of the room; each
+    is at least twice as long as the next, so there are few.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
+        self._few: set[int] = set()
+        self._many: list[array[int]] = []
         self._latest: deque[tuple[int, bytes]] = deque()
         self._bytes = 0
 
+    def __len__(self) -> int:
+        return len(self._few) + sum(map(len, self._many))
+
+    def __iter__(self) -> Iterator[int]:
+        return chain(self._few, *self._many)
+
+    def __contains__(self, digest: int) -> bool:
+        return digest in self._few or (bool(self._many) and self._is_old(digest))
+
+    def issuperset(self, digests: Iterable[int]) -> bool:
+        if not self._many:
+            return self._few.issuperset(digests)
+        return all(digest in self._few or self._is_old(digest) for digest in digests)
+
+    def isdisjoint(self, digests: Iterable[int]) -> bool:
+        if not self._many:
+            return self._few.isdisjoint(digests)
+        return not any(digest in self._few or self._is_old(digest) for digest in digests)
+
     def add_packed(self, packed: bytes, step: int) -> None:
-        self.update(numbers(packed))
+        self._few.update(numbers(packed))
+        if len(self._few) > _FEW:
+            self._settle()
         latest = self._latest
         latest.append((step, packed))
         self._bytes += len(packed)
         while len(latest) > _STEPS or self._bytes > _STEPS_BYTES:
             self._bytes -= len(latest.popleft()[1])
+
+    def _is_old(self, digest: int) -> bool:
+        for some in self._many:
+            at = bisect_left(some, digest)
+            if at < len(some) and some[at] == digest:
+                return True
+        return False
+
+    def _settle(self) -> None:
+        fresh = array("Q", sorted(digest for digest in self._few if not self._is_old(digest)))
+        while self._many and len(self._many[-1]) < 2 * len(fresh):
+            # Two runs that are sorted already are quickly one.
+            fresh = array("Q", sorted([*self._many.pop(), *fresh]))
+        self._many.append(fresh)
+        self._few = set()
 
     def steps(self, digests: Sequence[int]) -> tuple[int, ...]:
         """The latest steps that brought one of these."""

@@ -88,7 +88,7 @@ PIECES = st.text("ab1é", min_size=1, max_size=8)
 def test_what_can_be_joined(strange, piece, steps):
     memory = Memory(Fingerprints(bytes(range(32))))
     for one in strange:
-        memory.strange.update(packing.numbers(memory.fingerprints.pieces[one]))
+        memory.strange.add_packed(memory.fingerprints.pieces[one], 1)
     quick, slow = Budget(), Budget()
     quick.steps = slow.steps = steps
     assert joined(memory, piece, quick) == joined_slowly(memory, piece, slow)

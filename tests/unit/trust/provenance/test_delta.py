@@ -251,7 +251,7 @@ def test_texts_without_end_do_not_fill_the_process():
 
 
 def test_a_full_memory_relies_on_nothing():
-    made = memory(bounds=Bounds(remembered=50))
+    made = memory(bounds=Bounds(strange=50))
     packed = [read(made, " ".join(f"p{page}w{n}" for n in range(40))) for page in range(5)]
     packed.append(read(made, EVIL))
     assert made.overflowed
