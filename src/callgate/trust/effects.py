@@ -24,6 +24,10 @@ READS: Final = frozenset(("reads_own", "reads_others"))
 GRAVE: Final = frozenset(("sends", "destroys", "runs"))
 
 
+# What is both a change and something that is sent.
+_NAMED: Final = "changes things, sends to those it names"
+
+
 class Effects(msgspec.Struct, frozen=True):
     """What a tool does, from the gravest effect on, and the arguments that decide whom or what it does that to; None
     where those are told by the schema."""
@@ -34,7 +38,11 @@ class Effects(msgspec.Struct, frozen=True):
     @property
     def line(self) -> str:
         """One line beside the tool."""
-        return ", ".join(EFFECTS[one] for one in self.effects) if self.effects else "unknown"
+        if not self.effects:
+            return "unknown"
+        named = {"sends", "changes"} <= set(self.effects)
+        lines = [_NAMED if named and one == "sends" else EFFECTS[one] for one in self.effects]
+        return ", ".join(line for line in lines if not named or line != EFFECTS["changes"])
 
     def said(self) -> Said:
         """The same as labels. Unknown effects say nothing."""
@@ -48,7 +56,7 @@ class Effects(msgspec.Struct, frozen=True):
         if found & {"destroys", "runs"}:
             outcomes.add("irreversible")
         return Said(
-            destination=frozenset({"public" if leaves else "user" if acts else "system"}),
+            destination=frozenset(_destinations(found, leaves=leaves)),
             outcomes=frozenset(outcomes),
             source=frozenset({UNTRUSTED} if strange else {"user"}),
             sensitivity=frozenset({"user"}),
@@ -61,12 +69,19 @@ class Effects(msgspec.Struct, frozen=True):
         )
 
 
+def _destinations(effects: frozenset[str], *, leaves: bool) -> set[str]:
+    if effects >= {"sends", "changes"}:
+        return {"user", "public"}
+    return {"public" if leaves else "user" if effects - READS else "system"}
+
+
 def ordered(effects: Iterable[str]) -> tuple[str, ...]:
     """Each effect once, from the gravest on, without what another one includes."""
     found = set(effects)
     if len(found) > 1:
         found.discard("reads_own")
-    if found & GRAVE:
+    # A change that sends only to those whom it names is both.
+    if found & {"destroys", "runs"}:
         found.discard("changes")
     return tuple(one for one in reversed(list(EFFECTS)) if one in found)
 

@@ -79,12 +79,19 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
     words = _words(tool.get("name"))
     schema = tool.get("inputSchema")
     named = [_words(one) for one in _names(schema)]
-    found = _of_name(words)
+    named_for = found = _of_name(words)
     unnamed = not found
-    found |= _of_text(tool.get("description"), first=unnamed) | _of_text(tool.get("title"), first=unnamed)
+    found = found | _of_text(tool.get("description"), first=unnamed) | _of_text(tool.get("title"), first=unnamed)
+    if named_for == {"reads"} and _LOOKS_UP.search(str(tool.get("description"))[:_CHARS]):
+        # `read_query`: to run a query that only reads is to read.
+        found.discard("runs")
+    told = set(found)
     hints = tool.get("annotations")
     said = hints if isinstance(hints, Mapping) else {}
     found |= _of_arguments(named, reads=found <= {"reads"} and bool(found), schema=schema)
+    if "draft" in words and "sends" not in told:
+        # It lies there until it is sent.
+        found.discard("sends")
     reads = "reads" in found
     reaches = "reaches" in found
     found -= {"reads", "reaches"}
@@ -97,6 +104,9 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
         # What reaches out to do more than read has something to send, and so has what changes what others see.
         if reaches or ("changes" in found and not _lists()["public"].isdisjoint(words)):
             found.add("sends")
+            found.discard("changes")
+        elif "sends" in told:
+            found.discard("changes")
         return Proposal(Effects(ordered(found | ({"reads_others"} if strange else set()))), "definition")
     if reads:
         return Proposal(Effects(("reads_others",) if strange else ("reads_own",)), "definition")
@@ -135,6 +145,10 @@ def _verbs() -> Mapping[str, str]:
 
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _CHARS: Final = 20_000
+# What a query that changes nothing is called.
+_LOOKS_UP: Final = re.compile(
+    r"(?i)\b(?:run|execute)s?\s+(?:an?\s+|the\s+)?(?:read-?only\s+)?(?:select|read|search|find)\b"
+)
 _CLAUSES: Final = 400
 _CLAUSE_WORDS: Final = 24
 _BREAKS: Final = re.compile(r"[.;:!?\n\r()•*]+|\s[-–—]\s|,")

@@ -77,7 +77,12 @@ class Harvest:
         """Take in text content, save what only repeats the structured content, as the protocol asks servers to."""
         if structured is None and not self._trusted:
             for text in texts:
-                self._told(text, _decoded(text) if "\\" in text else None)
+                decoded = _decoded(text)
+                if isinstance(decoded, NESTED) and not _loses(text, decoded):
+                    # Most servers send their structure as text, and nothing else.
+                    self._walk(decoded, "", "", self._depth)
+                else:
+                    self._told(text, decoded if "\\" in text else None)
             return
         for text in texts:
             decoded = _decoded(text)

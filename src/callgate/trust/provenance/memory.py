@@ -308,7 +308,7 @@ class Memory:
     def _links(self, texts: Sequence[str]) -> bytes:
         """The links of some texts, each as a whole, save those that are known."""
         found = {self.link(link) for text in texts for link in written_links(text)}
-        return array("Q", found - self.strange).tobytes()
+        return array("Q", [one for one in found if one not in self.strange]).tobytes()
 
     def link(self, written: str) -> int:
         """The digest of a link as a whole."""

@@ -31,6 +31,7 @@ def trace(
 ) -> Provenance:
     """What a call's arguments are made of. `critical` are paths, those of the label where none are given."""
     paths = label.critical if critical is None else critical
+    stays = _stays(label, paths, arguments)
     values: list[Traced] = []
     links: list[Traced] = []
     new: list[str] = []
@@ -46,7 +47,9 @@ def trace(
         if label.fixed and str(value) in label.fixed.get(without_places(path), ()):
             values.append(Traced(path, "text", "schema", covers(paths, path), shown(str(value))))
             continue
-        matters = covers(paths, path) or (not label.critical_declared and looks_critical(label, key, value))
+        matters = not stays and (
+            covers(paths, path) or (not label.critical_declared and looks_critical(label, key, value))
+        )
         if (
             type(value) is str
             and normalise.OPENING_CHARS < len(value) <= TEXT_CHARS
@@ -82,8 +85,16 @@ def trace(
         tuple(sorted(guarded)),
         tuple(new[:_LINKS]),
         texts_read=doubtful,
-        untraceable=_is_untraceable(memory, label, paths, values),
+        untraceable=not stays and _is_untraceable(memory, label, paths, values),
     )
+
+
+def _stays(label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any]) -> bool:
+    """Whether a call of a tool that may stay with the user does: it names nobody to send to."""
+    if "public" not in label.destinations or not label.destinations & _USERS or label.may_be_irreversible:
+        return False
+    to = [path for path in paths if names_somebody(path)]
+    return bool(to) and not any(covers(to, path) for path, _, _ in leaves(arguments))
 
 
 def _is_untraceable(memory: Memory, label: ToolLabel, paths: Sequence[str], values: Sequence[Traced]) -> bool:
