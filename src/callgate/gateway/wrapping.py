@@ -83,13 +83,13 @@ async def run_wrap(
         runtime.reviewed_with(review, told=True)
         runtime.wrapped = _place(config, name, server, command)
         front = StdioFront(most)
-        door = runtime.door(config)
-        if prompts is not None and runtime.trust is not None and config.trust.prompt_hooks:
-            runtime.trust.listen(prompts)
-        if not config.has_console:
-            return await Wrap(name, door, behind, front, runtime.spans).run()
-        async with _paging(runtime, console):
-            return await Wrap(name, door, behind, front, runtime.spans, hear=runtime.hear).run()
+        hear = {"hear": runtime.hear} if config.has_console else {}
+        async with _paging(runtime, console if config.has_console else None):
+            # What it is made of has to know where the pages are.
+            door = runtime.door(config)
+            if prompts is not None and runtime.trust is not None and config.trust.prompt_hooks:
+                runtime.trust.listen(prompts)
+            return await Wrap(name, door, behind, front, runtime.spans, **hear).run()
 
 
 def _place(config: Config, name: str, server: Server | None, command: Sequence[str]) -> Place:

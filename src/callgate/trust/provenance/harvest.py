@@ -15,7 +15,7 @@ from callgate.trust.answers import remembered
 from callgate.trust.critical import is_measure, names_somebody
 from callgate.trust.model import SOURCES, UNTRUSTED
 from callgate.trust.provenance import normalise
-from callgate.trust.provenance.records import Record, id_of, names_of
+from callgate.trust.provenance.records import Record, id_of, listed_ids, names_of
 
 # Fields that a server fills in itself.
 _OWN: Final = re.compile(
@@ -111,6 +111,8 @@ class Harvest:
         """A stranger's text. Of JSON with escapes, what its strings say counts."""
         if decoded is None or "\\" not in text:
             self.strange.append(text)
+            if decoded is None:
+                self.records += listed_ids(text)
             return
         self.strange += strings(decoded)
         if _loses(text, decoded):

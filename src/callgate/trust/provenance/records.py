@@ -44,6 +44,19 @@ class Record(msgspec.Struct, frozen=True):
     value: Mapping[str, Any]
 
 
+# A line of a list that is written for people: `ID: 19a4de50917f`, `- Issue number: 12`.
+_LINE: Final = re.compile(
+    r"^[ \t>*-]{0,8}([A-Za-z][A-Za-z _-]{0,30}):[ \t]{1,4}#?([A-Za-z0-9][A-Za-z0-9_-]{0,63})[ \t]*$", re.MULTILINE
+)
+
+
+def listed_ids(text: str) -> list[Record]:
+    """The ids in a plain text, each on a line of its own. Whoever writes into the text can write such a line too, so
+    they go by no name: nothing that the user says picks one of them out."""
+    found = [(match[1].strip().lower().replace(" ", "_").replace("-", "_"), match[2]) for match in _LINE.finditer(text)]
+    return [Record(field, written_id(value), "", (), {}) for field, value in found[:_OBJECTS] if is_id(field)]
+
+
 def id_of(value: Mapping[str, Any]) -> tuple[str, str] | None:
     """The field that holds a thing's own id, and the id."""
     ids = [field for field in value if is_id(field)]
