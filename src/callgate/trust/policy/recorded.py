@@ -61,6 +61,7 @@ class _Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
     prompt: bool = False
     new_links: tuple[str, ...] = ()
     untraceable: bool = False
+    strange_texts: tuple[str, ...] = ()
     texts_read: bool = False
     agent: dict[str, str] = {}
     carried: tuple[str, ...] | None = None
@@ -115,6 +116,8 @@ def _add_marks(record: dict[str, Any], facts: Facts) -> None:
         record["new_links"] = provenance.new_links[:MAX_VALUES]
     if provenance.untraceable:
         record["untraceable"] = True
+    if provenance.strange_texts:
+        record["strange_texts"] = provenance.strange_texts[:MAX_VALUES]
     if provenance.texts_read:
         record["texts_read"] = True
     if facts.args is None or facts.args:
@@ -214,6 +217,7 @@ def from_record(record: object, args: Mapping[str, Any] | None = None) -> Facts:
             recorded.guarded,
             recorded.new_links,
             recorded.untraceable,
+            recorded.strange_texts,
             recorded.texts_read,
         ),
         args=args if args is not None or recorded.args else {},

@@ -45,6 +45,8 @@ _HOST_ENDS: Final = re.compile(r"[/?#\\]")
 _ACCOUNT_LENGTH: Final = 8
 _ACCOUNT_DIGITS: Final = 4
 _LONGEST: Final = 64
+# A name with a year behind it.
+_YEARLY: Final = re.compile(r"[a-z]{3,}(?:19|20)\d\d")
 # Digits, blanks and the rest: what a folded text looks like to a search for numbers.
 _SHAPE: Final = bytes(48 if 48 <= code <= 57 else 32 if chr(code).isspace() else 97 for code in range(256))
 
@@ -102,6 +104,8 @@ def _plain_names(text: str) -> dict[str, None]:
 def is_account(word: str) -> bool:
     """Whether a folded word looks like the number of an account, a card or a telephone."""
     bare = word.translate(_SEPARATORS)
+    if _YEARLY.fullmatch(bare):
+        return False
     return (
         _ACCOUNT_LENGTH <= len(bare) <= _LONGEST
         and bare.isalnum()

@@ -35,6 +35,7 @@ def trace(
     values: list[Traced] = []
     links: list[Traced] = []
     new: list[str] = []
+    strange_texts: list[str] = []
     own = False
     budget = Budget()
     # Whether a stranger can have said anything at all.
@@ -72,6 +73,8 @@ def trace(
                     links.append(Traced(path, "link", "untrusted", False, "a longer text than is traced"))  # noqa: FBT003
         if traced.found not in OWN_WORDS and (traced.kind == "link" or traced.critical) and has_new_link(memory, text):
             new.append(path)
+        if traced.found == "untrusted" and traced.kind == "text" and not _decides_nothing(label, paths):
+            strange_texts.append(path)
         values.append(traced)
         own = own or (traced.found in OWN_WORDS and traced.kind not in ("time", "quantity"))
     if doubtful and [item for item in arguments.values() if isinstance(item, NESTED)]:
@@ -84,6 +87,7 @@ def trace(
         memory.prompt_known,
         tuple(sorted(guarded)),
         tuple(new[:_LINKS]),
+        strange_texts=tuple(strange_texts[:_LINKS]),
         texts_read=doubtful,
         untraceable=not stays and _is_untraceable(memory, label, paths, values),
     )
@@ -97,6 +101,11 @@ def _stays(label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any])
     return bool(to) and not any(covers(to, path) for path, _, _ in leaves(arguments))
 
 
+def _decides_nothing(label: ToolLabel, paths: Sequence[str]) -> bool:
+    """Whether somebody said that no argument of a tool decides anything, and what it does can be undone."""
+    return label.critical_declared and not paths and not label.may_be_irreversible
+
+
 def _is_untraceable(memory: Memory, label: ToolLabel, paths: Sequence[str], values: Sequence[Traced]) -> bool:
     """Whether no value tells whom or what a call affects, and the user's words do not ask for it. What only goes to
     those whom it names goes to nobody where it names none."""
@@ -104,8 +113,7 @@ def _is_untraceable(memory: Memory, label: ToolLabel, paths: Sequence[str], valu
         return False
     if paths and all(names_somebody(path) for path in paths):
         return False
-    if label.critical_declared and not paths and not label.may_be_irreversible:
-        # Somebody said that nothing in it decides anything.
+    if _decides_nothing(label, paths):
         return False
     return not (memory.prompt_known and is_asked_for(label, memory.names_in_prompt))
 

@@ -14,7 +14,7 @@ from callgate.trust.provenance.harvest import PROSE_WORDS
 from callgate.trust.provenance.joining import Budget, put_together
 from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import host, is_account, role_of
-from callgate.trust.provenance.records import is_id, spoken_of, written_id
+from callgate.trust.provenance.records import is_id, nouns, spoken_of, written_id
 from callgate.trust.provenance.things import Known
 
 TEXT_CHARS: Final = 64 * 1024
@@ -192,7 +192,11 @@ class Value:
         if self.kind != "identity" or not self.memory.records:
             return None
         written = written_id(int(self.text) if self.number and self.text.isdigit() else self.text)
-        for kind in spoken_of(self.key, self.label.tool):
+        kinds = spoken_of(self.key, self.label.tool)
+        if _SHORT_NUMBER.fullmatch(self.text) is None:
+            # `messageId` of `forward_email`: an id that no other thing has may go by the name of what is done with it.
+            kinds |= nouns(self.label.tool)
+        for kind in kinds:
             found = self.memory.records.get(self.memory.key(self.label.server, kind, written))
             if found is not None:
                 return found
