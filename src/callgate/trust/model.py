@@ -203,6 +203,8 @@ class Provenance(msgspec.Struct, frozen=True):
     new_links: tuple[str, ...] = ()
     # Nothing among the arguments tells whom or what the call affects, and the user's words do not ask for it.
     untraceable: bool = False
+    # Paths of arguments with which a change empties something or writes where programs start from.
+    far_reaching: tuple[str, ...] = ()
     # Paths of texts that are a stranger's, in a call of a tool whose arguments decide something.
     strange_texts: tuple[str, ...] = ()
     # The session has read running text, which may hold an order of somebody else's.

@@ -96,9 +96,9 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
     reaches = "reaches" in found
     found -= {"reads", "reaches"}
     strange = reaches or said.get("openWorldHint") is True or not _is_own(words, named)
-    # Servers say of every tool that overwrites that it destroys: of a file of one's own, that is a change.
+    # The hint is true of whatever does more than add, so of a tool that is named for a change it says nothing new.
     destroys = said.get("destructiveHint") is True and said.get("readOnlyHint") is not True
-    if destroys and (strange or found != {"changes"}):
+    if destroys and "changes" not in named_for:
         found.add("destroys")
     if found:
         # What reaches out to do more than read has something to send, and so has what changes what others see.

@@ -183,12 +183,12 @@ BRACKET: Final = re.compile(
 # Keys and tokens by their shape; `sure` is what every one of its kind has.
 PRIVATE_KEY: Final = re.compile(
     r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY-----(?:\s|\\{1,4}[nr]){1,6}[A-Za-z0-9+/=]{32}"
-    r"(?:[A-Za-z0-9+/=]|(?:\s|\\{1,4}[nr]){1,4}(?=[A-Za-z0-9+/=]{16}))*+"
+    r"(?:[A-Za-z0-9+/=]{1,76}(?:(?:\s|\\{1,4}[nr]){1,4}(?=[A-Za-z0-9+/=]{16}))?){0,53}+"
 )
 TOKEN: Final = re.compile(
     r"(?<![A-Za-z0-9])(?P<sure>(?:AKIA|ASIA)[A-Z0-9]{16}\b|gh[pousr]_[A-Za-z0-9]{36}|github_pat_[A-Za-z0-9_]{40}|glpat-[\w-]{20}"
-    r"|sk-(?:[a-z0-9]{2,10}-){0,2}[A-Za-z0-9_-]{24}|sk_live_[A-Za-z0-9]{16}|xox[abeoprs]-[A-Za-z0-9-]{20}"
-    r"|AIza[\w-]{35}|npm_[A-Za-z0-9]{36}|hf_[A-Za-z0-9]{30}|pypi-AgEI[\w-]{20})[\w-]*+"
+    r"|sk-(?:[a-z0-9]{2,10}-){0,2}[A-Za-z0-9_-]{24}|sk_(?:live|test)_[A-Za-z0-9_]{14}|xox[abeoprs]-[A-Za-z0-9-]{20}"
+    r"|AIza[\w-]{35}|npm_[A-Za-z0-9]{36}|hf_[A-Za-z0-9]{30}|pypi-AgEI[\w-]{20})[\w-]{0,512}+"
 )
 _CALLED: Final = {
     "A": "an AWS access key",
@@ -200,7 +200,7 @@ _CALLED: Final = {
     "npm_": "a package registry's token",
     "pypi-": "a package registry's token",
     "sk-": "an API key",
-    "sk_live_": "a Stripe key",
+    "sk_": "a Stripe key",
     "xox": "a Slack token",
 }
 JWT: Final = re.compile(r"eyJ[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{16,2000}+")

@@ -309,6 +309,10 @@ TABLE: Final[tuple[Fact, ...]] = (
     Fact("provenance.untraceable", "bool", lambda f: f.provenance.untraceable,
          "Nothing among the arguments tells whom or what the call affects, and the user's words do not ask for it.",
          "tool.risky && provenance.untraceable", roots=("provenance.untraceable",)),
+    Fact("provenance.far_reaching", "strings", lambda f: f.provenance.far_reaching,
+         "Paths of arguments with which a change empties something, or writes to a hidden or a system file, where "
+         "programs start from; none where the user named the place.",
+         "size(provenance.far_reaching) > 0", roots=("provenance.far_reaching",)),
     Fact("provenance.strange_texts", "strings", lambda f: f.provenance.strange_texts,
          "Paths of texts that are a stranger's, in a call of a tool whose arguments decide something.",
          "tool.risky && size(provenance.strange_texts) > 0", roots=("provenance.strange_texts",)),

@@ -61,6 +61,7 @@ class _Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
     prompt: bool = False
     new_links: tuple[str, ...] = ()
     untraceable: bool = False
+    far_reaching: tuple[str, ...] = ()
     strange_texts: tuple[str, ...] = ()
     texts_read: bool = False
     agent: dict[str, str] = {}
@@ -106,20 +107,17 @@ def _add_marks(record: dict[str, Any], facts: Facts) -> None:
         record["steps"] = facts.steps
     if provenance.foreign_links:
         record["links"] = [one.path for one in provenance.foreign_links[:MAX_VALUES]]
-    if provenance.any_own_words:
-        record["own_words"] = True
-    if provenance.guarded:
-        record["guarded"] = provenance.guarded
-    if provenance.prompt_known:
-        record["prompt"] = True
-    if provenance.new_links:
-        record["new_links"] = provenance.new_links[:MAX_VALUES]
-    if provenance.untraceable:
-        record["untraceable"] = True
-    if provenance.strange_texts:
-        record["strange_texts"] = provenance.strange_texts[:MAX_VALUES]
-    if provenance.texts_read:
-        record["texts_read"] = True
+    marks = {
+        "own_words": provenance.any_own_words,
+        "guarded": provenance.guarded,
+        "prompt": provenance.prompt_known,
+        "new_links": provenance.new_links[:MAX_VALUES],
+        "untraceable": provenance.untraceable,
+        "far_reaching": provenance.far_reaching[:MAX_VALUES],
+        "strange_texts": provenance.strange_texts[:MAX_VALUES],
+        "texts_read": provenance.texts_read,
+    }
+    record |= {name: marked for name, marked in marks.items() if marked}
     if facts.args is None or facts.args:
         record["args"] = True
     if facts.secrets:
@@ -217,6 +215,7 @@ def from_record(record: object, args: Mapping[str, Any] | None = None) -> Facts:
             recorded.guarded,
             recorded.new_links,
             recorded.untraceable,
+            recorded.far_reaching,
             recorded.strange_texts,
             recorded.texts_read,
         ),

@@ -170,6 +170,8 @@ class Harvest:
                 self.own.append(value)
             else:
                 self.strange.append(value)
+                if "\n" in value:
+                    self.records += listed_ids(value)
         else:
             self._number(key, value)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ _VALUES: Final = 1_000
 _LINKS: Final = 100
 # A value is the user's when it was met there.
 OWN_WORDS: Final = frozenset(("endorsed", "prompt", "clean", "trusted", "linked"))
+# A value that the user named.
+_NAMED: Final = frozenset(("endorsed", "prompt", "clean", "linked"))
 # Places that are the user's alone.
 _USERS: Final = frozenset(("ephemeral", "system", "user"))
 
@@ -82,15 +85,34 @@ def trace(
     guarded = carries(memory, arguments, {one.path for one in values if one.critical}) if memory.details else ()
     return Provenance(
         tuple(values),
-        tuple(links[:_LINKS]),
+        () if stays else tuple(links[:_LINKS]),
         own,
         memory.prompt_known,
         tuple(sorted(guarded)),
         tuple(new[:_LINKS]),
+        far_reaching=_far_reaching(label, arguments, values),
         strange_texts=tuple(strange_texts[:_LINKS]),
         texts_read=doubtful,
         untraceable=not stays and _is_untraceable(memory, label, paths, values),
     )
+
+
+# A hidden file or folder, or one of the system's.
+_STARTS: Final = re.compile(
+    r"(?:^|[\\/~])\.[^\\/.]|^(?:/(?:etc|usr|bin|sbin|boot|lib|opt|Library|System)/|[A-Za-z]:\\Windows\\)"
+)
+
+
+def _far_reaching(label: ToolLabel, arguments: Mapping[str, Any], values: Sequence[Traced]) -> tuple[str, ...]:
+    """The arguments with which a change does more than a change: it leaves something empty, or writes where programs
+    start from. Not where the user named the place."""
+    if label.read_only or label.outcome == "benign":
+        return ()
+    if any(one.critical and one.found in _NAMED and one.kind != "quantity" for one in values):
+        return ()
+    found = [one.path for one in values if one.critical and _STARTS.search(one.shown)]
+    found += [name for name, value in arguments.items() if isinstance(value, str) and not value.strip() and values]
+    return tuple(found[:_LINKS])
 
 
 def _stays(label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any]) -> bool:
