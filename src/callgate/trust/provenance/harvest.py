@@ -110,13 +110,18 @@ class Harvest:
     def _told(self, text: str, decoded: Any) -> None:
         """A stranger's text. Of JSON with escapes, what its strings say counts."""
         if decoded is None or "\\" not in text:
-            self.strange.append(text)
-            if decoded is None:
-                self.records += listed_ids(text)
+            self._plain(text)
             return
         self.strange += strings(decoded)
         if _loses(text, decoded):
             self.strange.append(text)
+
+    def _plain(self, text: str) -> None:
+        """A stranger's text, of which lines may be the server's: those that hold nothing but an id."""
+        if "\n" in text:
+            text, found = listed_ids(text)
+            self.records += found
+        self.strange.append(text)
 
     def _walk(self, value: Any, key: str, path: str, depth: int) -> None:
         if isinstance(value, bool):
@@ -169,9 +174,7 @@ class Harvest:
             elif is_own(key) and _SERVER_MADE.fullmatch(value) and not _NUMBERED.fullmatch(value):
                 self.own.append(value)
             else:
-                self.strange.append(value)
-                if "\n" in value:
-                    self.records += listed_ids(value)
+                self._plain(value)
         else:
             self._number(key, value)
 

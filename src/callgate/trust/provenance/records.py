@@ -50,11 +50,19 @@ _LINE: Final = re.compile(
 )
 
 
-def listed_ids(text: str) -> list[Record]:
-    """The ids in a plain text, each on a line of its own. Whoever writes into the text can write such a line too, so
-    they go by no name: nothing that the user says picks one of them out."""
-    found = [(match[1].strip().lower().replace(" ", "_").replace("-", "_"), match[2]) for match in _LINE.finditer(text)]
-    return [Record(field, written_id(value), "", (), {}) for field, value in found[:_OBJECTS] if is_id(field)]
+def listed_ids(text: str) -> tuple[str, list[Record]]:
+    """The ids in a plain text, each on a line of its own, and the text without them. Whoever writes into the text can
+    write such a line too, so they go by no name: nothing that the user says picks one of them out."""
+    found: list[Record] = []
+
+    def taken(line: re.Match[str]) -> str:
+        field = line[1].strip().lower().replace(" ", "_").replace("-", "_")
+        if not is_id(field) or len(found) >= _OBJECTS:
+            return line[0]
+        found.append(Record(field, written_id(line[2]), "", (), {}))
+        return f"{line[1]}:"
+
+    return _LINE.sub(taken, text), found
 
 
 def id_of(value: Mapping[str, Any]) -> tuple[str, str] | None:

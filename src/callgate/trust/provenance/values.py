@@ -147,13 +147,13 @@ class Value:
 
     def _doubtful(self, thing: Known | None) -> Found:
         memory = self.memory
-        if thing is not None:
-            # Its server lists it. That somebody speaks of it as well does not make it somebody else's.
+        if thing is not None and _SHORT_NUMBER.fullmatch(self.text):
+            # Its server lists it, and numbers so short are in every text.
             return "own"
         pieces = self._pieces()
         if pieces and memory.strange.issuperset(pieces):
             return "untrusted"
-        if self.kind != "identity" and memory.own.issuperset(self.words):
+        if thing is not None or (self.kind != "identity" and memory.own.issuperset(self.words)):
             return "own"
         if self.critical and self.kind in ("identity", "link"):
             if memory.own.issuperset(self.words) and not _SHORT_NUMBER.fullmatch(self.text):

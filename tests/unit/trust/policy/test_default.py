@@ -20,6 +20,7 @@ def ruled(
     *,
     links=(),
     new=(),
+    far=(),
     prompt=True,
     carried=frozenset(),
     secrets=False,
@@ -33,8 +34,10 @@ def ruled(
         foreign_links=tuple(Traced(path, "link", "untrusted", False, "") for path in links),
         prompt_known=prompt,
         new_links=tuple(new),
+        far_reaching=tuple(far),
         untraceable=untraceable,
         texts_read=session.open_world,
+        strange_texts=tuple(path for path, told in where.items() if told == "untrusted:text"),
     )
     ruling = default.decide(facts(label, session=session, provenance=provenance, carried=carried, secrets=secrets))
     return ruling.rule if ruling.effect == "ask" else ruling.effect
@@ -83,11 +86,20 @@ def test_one_of_the_users_things_is_asked_about_unless_the_user_named_something(
     delete = tool(destinations=["user"], outcomes=["irreversible"])
     for place in ("own", "trusted"):
         assert ruled(default, delete, file_id=place) == "chosen-from-a-list"
-        assert ruled(default, delete, file_id=place, folder="prompt") == "allow"
         assert ruled(default, delete, SessionLabel(), file_id=place) == "allow"
-    assert ruled(default, mail(), message_id="own") == "chosen-from-a-list"
-    assert ruled(default, mail(), message_id="own", to="prompt") == "allow"
-    assert ruled(default, mail(), to="trusted") == "allow"
+    post = tool(destinations=["public"], outcomes=["consequential"])
+    assert ruled(default, post, message_id="own") == "chosen-from-a-list"
+    assert ruled(default, post, message_id="own", to="prompt") == "allow"
+    assert ruled(default, post, to="trusted") == "allow"
+    # Where there is no way back, the thing itself has to be the user's word.
+    assert ruled(default, delete, file_id="own", folder="prompt") == "chosen-from-a-list"
+    assert ruled(default, delete, file_id="linked") == "allow"
+
+
+def test_a_change_that_empties_or_writes_where_programs_start_is_asked_about(default):
+    kept = tool(destinations=["user"], outcomes=["consequential"])
+    assert ruled(default, kept, path="own", far=["path"]) == "reaches-further"
+    assert ruled(default, kept, SessionLabel(), path="own", far=["path"]) == "allow"
 
 
 def test_a_call_with_nothing_to_trace_is_asked_about_unless_the_user_asked_for_it(default):
