@@ -57,6 +57,8 @@ class Sitting:
         self._review = review
         self._choices: dict[tuple[str, str], Choice] = {}
         self._sets: dict[str, SetView] = {}
+        # The tools that are to be decided on, as they are counted.
+        self._order: list[tuple[str, str]] = []
         # What tools do, where it was said to be something else than is proposed.
         self._labels: dict[tuple[str, str], str] = {}
         # By its whole entry: another one that comes meanwhile was not shown.
@@ -77,6 +79,7 @@ class Sitting:
 
     def _walk(self) -> bool:
         """Each tool that is not decided yet; False at the end of input."""
+        self._order = [_key(view) for view in self._review.pending if _key(view) not in self._choices]
         for server in self._review.servers:
             tools = [view for view in server.tools if view.needs_review and _key(view) not in self._choices]
             same = [view for view in tools if view.unchanged and not view.hard and not view.blocks]
@@ -103,7 +106,7 @@ class Sitting:
         """One after the other; the key that ended it, if one did."""
         at = 0
         while at < len(tools):
-            step = self._decide(tools[at], at + 1, len(tools))
+            step = self._decide(tools[at], self._order.index(_key(tools[at])) + 1, len(self._order))
             if step in (END, "q"):
                 return step
             at = max(0, at - 1) if step == "p" else at + 1

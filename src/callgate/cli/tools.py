@@ -142,17 +142,17 @@ def record(pin: Pin) -> dict[str, Any]:
 
 def _print(views: list[ToolView]) -> None:
     print_table(
-        ("server", "tool", "state", "does", "hash", "tokens", "findings", "met"),
+        ("server", "tool", "state", "hash", "tokens", "findings", "met", "does"),
         (
             (
                 shown(view.server),
                 shown(view.tool),
                 "approved, held" if view.held else view.state,
-                shown(view.does),
                 _part(view.approval_hash),
                 str(view.tokens),
                 _findings(view),
                 moment(view.last_seen),
+                shown(view.does),
             )
             for view in views
         ),

@@ -47,6 +47,51 @@ def on(room):
         terminal.__exit__(None, None, None)
 
 
+def one_by_one(on):
+    """A review of tools that could be approved together, each looked at for itself."""
+    seen = on()
+    seen.expect("[a] approve these 2")
+    seen.expect(FOOTER)
+    seen.press("o")
+    return seen
+
+
+@requirement("TP-064")
+def test_tools_without_findings_are_approved_with_one_key_and_each_was_shown_whole(room, on):
+    room.met("notes", LIST, DELETE, POISONED)
+    seen = on()
+    # What was found comes first, and is decided on for itself.
+    seen.expect("[o] override")
+    seen.press("s")
+    shown = seen.expect("[a] approve these 2")
+    assert "list_notes: reads your own things" in shown or "list_notes: reads what others wrote" in shown
+    assert "delete_note: cannot be undone" in shown
+    assert "Delete a note for good." in shown
+    seen.press("a")
+    seen.expect("[y] store these 2 decisions")
+    seen.press("y")
+    assert seen.end() == 0
+    assert room.states() == {"list_notes": "approved", "delete_note": "approved", "add": "new"}
+    labels = {one["tool_name"]: one["label"] for one in room.json("tools", "history")}
+    assert labels["delete_note"][0] == "destroys"
+
+
+def test_the_label_is_changed_with_one_key(room, on):
+    room.met("notes", DELETE)
+    seen = on()
+    seen.expect(FOOTER)
+    seen.press("l")
+    seen.expect("What does delete_note do?")
+    seen.press("3\r")
+    seen.expect("changes things that can be put right")
+    seen.expect(FOOTER)
+    seen.press("a")
+    seen.expect("[y] store this decision")
+    seen.press("y")
+    assert seen.end() == 0
+    assert room.json("tools", "history")[0]["label"] == ["changes"]
+
+
 @requirement("TP-036", "TP-074")
 def test_the_tools_of_all_servers_are_on_one_review_and_stored_in_one_step(room, on):
     room.met("notes", LIST)
@@ -120,7 +165,7 @@ def test_a_change_is_shown_as_a_difference_in_colour(room, on):
 
 def test_ctrl_c_leaves_nothing_half_done(room, on):
     room.met("notes", LIST, DELETE)
-    seen = on()
+    seen = one_by_one(on)
     seen.expect(FOOTER)
     seen.press("a")
     seen.expect("2 of 2")
@@ -135,7 +180,7 @@ def test_ctrl_c_leaves_nothing_half_done(room, on):
 @rows("keys", ["q", "\x04"])
 def test_leaving_stores_nothing(room, on, keys):
     room.met("notes", LIST, DELETE)
-    seen = on()
+    seen = one_by_one(on)
     seen.expect(FOOTER)
     seen.press("a")
     seen.expect("2 of 2")
@@ -178,7 +223,7 @@ def test_hard_findings_are_overridden_by_typing_it(room, on):
 
 def test_a_tool_that_changed_meanwhile_is_named_and_shown_anew(room, on):
     room.met("notes", LIST, DELETE)
-    seen = on()
+    seen = one_by_one(on)
     for _ in range(2):
         seen.expect(FOOTER)
         seen.press("a")
@@ -216,7 +261,7 @@ def test_what_somebody_else_decided_meanwhile_is_not_overruled_unseen(room, on):
 
 def test_keys_that_were_pressed_before_a_screen_was_there_decide_nothing(room, on):
     room.met("notes", LIST, DELETE)
-    seen = on()
+    seen = one_by_one(on)
     seen.expect(FOOTER)
     # One decides; the others come before the next tool is on the screen.
     seen.press("aaaaaaaa")
@@ -228,7 +273,7 @@ def test_keys_that_were_pressed_before_a_screen_was_there_decide_nothing(room, o
 
 def test_help_raw_back_and_skip(room, on):
     room.met("notes", LIST, DELETE)
-    seen = on()
+    seen = one_by_one(on)
     seen.expect(FOOTER)
     seen.press("?")
     seen.expect("block the tool, whatever its text becomes")

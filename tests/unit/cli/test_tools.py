@@ -72,12 +72,13 @@ def test_the_list_says_how_each_tool_stands_and_what_to_do(small):
     small.approve("notes", "list_notes")
     said = small("tools", "list")
     head, *lines = said.out.splitlines()
-    assert head.split() == ["server", "tool", "state", "hash", "tokens", "findings", "met"]
+    assert head.split() == ["server", "tool", "state", "hash", "tokens", "findings", "met", "does"]
     assert [line.split()[:3] for line in sorted(lines)] == [
         ["mail", "send", "new"],
         ["notes", "delete_note", "new"],
         ["notes", "list_notes", "approved"],
     ]
+    assert sum("cannot be undone" in line for line in lines) == 1
     assert "2 tools wait for review: `callgate review --store " in said.err
     assert [one["tool"] for one in small.json("tools", "list", "--server", "mail")] == ["send"]
     assert [one["tool"] for one in small.json("tools", "list", "--state", "approved")] == ["list_notes"]
