@@ -27,7 +27,7 @@ from callgate.trust.provenance.joining import names_put_together
 from callgate.trust.provenance.names import host, strangers, written_links
 from callgate.trust.provenance.packing import Left
 from callgate.trust.provenance.records import Record, kinds
-from callgate.trust.provenance.things import ASKED_FOR, VOUCHED, Things, flattened, matches
+from callgate.trust.provenance.things import ASKED_FOR, VOUCHED, Things, flattened, is_in, matches
 from callgate.trust.provenance.zones import Phrases, Pieces, windows
 
 _BETWEEN: Final = f" {BREAK} "
@@ -387,6 +387,9 @@ class Memory:
     ) -> bytes:
         records = [one for one in records[: self.bounds.records] if trusted or is_server_made(one.id)]
         queries = self._queries(arguments)
+        if len(records) > 1:
+            # What they are in, a calendar or a repository, picks none of them out.
+            queries = [one for one in queries if not all(is_in(record, one) for record in records)]
         names = iter(_runs(packing.numbers(self._ordered([name for record in records for name in record.names]))))
         packed: list[int] = []
         for record in records:

@@ -63,3 +63,8 @@ def matches(record: Record, queries: Sequence[str]) -> bool:
         return False
     text = f" {flattened(' '.join([value for value in record.value.values() if isinstance(value, str)]))} "
     return any(f" {query} " in text for query in queries)
+
+
+def is_in(record: Record, query: str) -> bool:
+    """Whether a phrase is all that one of a thing's fields says: then it names where the thing is, or its state."""
+    return any(flattened(value) == query for value in record.value.values() if isinstance(value, str))
