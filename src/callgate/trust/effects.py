@@ -9,7 +9,7 @@ import msgspec
 
 from callgate.trust.critical import EVERYTHING
 from callgate.trust.model import UNTRUSTED
-from callgate.trust.said import Said
+from callgate.trust.said import WORST, Said
 
 # From the mildest to the gravest, each as a person reads it.
 EFFECTS: Final[Mapping[str, str]] = {
@@ -45,10 +45,16 @@ class Effects(msgspec.Struct, frozen=True):
         return ", ".join(line for line in lines if not named or line != EFFECTS["changes"])
 
     def said(self) -> Said:
-        """The same as labels. Unknown effects say nothing."""
+        """The same as labels. Unknown effects count as the worst."""
         found = frozenset(self.effects)
         if not found:
-            return Said()
+            # Somebody looked at the tool, and nothing tells what it does.
+            return Said(
+                destination=WORST.destination,
+                outcomes=WORST.outcomes,
+                source=WORST.source,
+                sensitivity=WORST.sensitivity,
+            )
         acts = found - READS
         strange = bool(found & {"reads_others", "runs"})
         leaves = bool(found & {"sends", "runs"}) if acts else strange
@@ -105,4 +111,4 @@ def decode(kept: str) -> Effects | None:
         found = msgspec.json.decode(kept, type=Effects) if kept else None
     except msgspec.MsgspecError:
         return None
-    return found if found is not None and found.effects and frozenset(found.effects) <= EFFECTS.keys() else None
+    return found if found is not None and frozenset(found.effects) <= EFFECTS.keys() else None

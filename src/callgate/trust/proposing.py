@@ -60,9 +60,9 @@ def propose(entry: object, server_id: str = "") -> Proposal:
 
 
 def propose_label(server_id: str, entry: Mapping[str, Any]) -> tuple[str, str]:
-    """The same as a pin keeps it, with the line for people; an empty label where nothing tells what the tool does."""
+    """The same as a pin keeps it, with the line for people."""
     made = propose(entry, server_id)
-    return (encode(made.label) if made.label.effects else ""), made.line
+    return encode(made.label), made.line
 
 
 def label_line(label: str) -> str:

@@ -97,6 +97,7 @@ async def test_a_key_in_a_result_is_masked_and_no_sign_of_malice(texts, structur
     assert len(taken.secrets) == taken.data.masked == 1
     assert not taken.data.malicious
     await tracker.release(judged, taken.data, taken.ruling)
+    tracker.prompt("post to general")
     assert await rule(tracker, POST, {"channel": "general", "body": "hello"}) == ""
     (secret,) = taken.secrets
     assert await rule(tracker, POST, {"channel": "general", "body": f"it is {secret}"})
