@@ -131,7 +131,8 @@ def _decides_nothing(label: ToolLabel, paths: Sequence[str]) -> bool:
 def _is_untraceable(memory: Memory, label: ToolLabel, paths: Sequence[str], values: Sequence[Traced]) -> bool:
     """Whether no value tells whom or what a call affects, and the user's words do not ask for it. What only goes to
     those whom it names goes to nobody where it names none."""
-    if any(value.critical and value.found != "schema" for value in values):
+    # What a person approved here before tells it too, even where nobody expects that.
+    if any((value.critical and value.found != "schema") or value.found == "endorsed" for value in values):
         return False
     if paths and all(names_somebody(path) for path in paths):
         return False
@@ -175,7 +176,8 @@ def _foreign(memory: Memory, role: Role, path: str, text: str, budget: Budget) -
 def _keys(
     memory: Memory, label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any], budget: Budget
 ) -> Iterator[Traced]:
-    """Names of members that are a stranger's: of an account number anywhere, of any name where it decides something."""
+    """Names of members that are a stranger's, or were until a person approved them: of an account number anywhere, of any
+    name where it decides something."""
     for number, (path, key, name) in enumerate(keys(arguments)):
         if number >= _VALUES:
             yield _unseen(path)
@@ -183,7 +185,7 @@ def _keys(
         matters = covers(paths, path) or (not label.critical_declared and named_critical(key))
         if is_account(normalise.fold(name)) or (matters and not is_field(name)):
             traced = Value(memory, label, path, key, name, critical=True, budget=budget).traced()
-            if traced.found == "untrusted":
+            if traced.found in ("untrusted", "endorsed"):
                 yield traced
 
 
