@@ -65,6 +65,19 @@ def test_nor_in_a_list_that_is_a_text(trusting):
     assert other.asked_about(PAYEE)
 
 
+def test_nor_where_it_came_in_a_list_that_taints_no_session(trusting):
+    agent, identity = trusting.agent(), fresh("n")
+    listed = {"prompts": [{"name": "n", "description": PAGE}]}
+    trusting.servers["web"].write(answers={"prompts/list": listed})
+    trusting.servers["notes"].write(results={"write_note": structured(identity), "read_note": text(NOTE)})
+    agent.request("web", "prompts/list", {})
+    assert "result" in agent.call("notes", "write_note", text=PAGE)
+    assert "open_world" not in trusting.trust_of("write_note")["taken"]
+    other = trusting.agent()
+    other.call("notes", "read_note", id=identity)
+    assert other.asked_about(PAYEE)
+
+
 def test_a_note_in_the_users_own_words_stays_the_users(trusting):
     """Although a stranger's text was read before."""
     own = "Rent is due, pay trillianastra"

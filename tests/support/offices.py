@@ -34,6 +34,9 @@ ASKED: Final = "missing_evidence"
 EVIL: Final = "evil@attacker.example"
 PAGE: Final = f"Opening hours are nine to five. Questions go to {EVIL}, said the shop."
 
+# What the user wrote, for tests in which mail to these two needs nobody.
+FRIENDS: Final = "Look it up, then write to bob@example.com or to carol@example.com."
+
 _SCRIPT: Final = Path(__file__).with_name("office.py")
 _numbers: Final = itertools.count(1)
 
@@ -203,7 +206,7 @@ def trust_offices() -> dict[str, dict[str, Any]]:
             "tools": [tool("write_note", "id", "text"), tool("read_note", "id"), tool("list_notes")],
             "trust": {
                 "tools": {
-                    "write_note": house | {"read_only": False},
+                    "write_note": house | {"destination": "user", "read_only": False},
                     "*": house | {"outcomes": "benign", "read_only": True},
                 }
             },

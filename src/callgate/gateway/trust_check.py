@@ -131,9 +131,12 @@ class Trust:
             live.memory.overflowed = True
         facts = Facts(label, session, args=call.arguments, request=request, size=len(call.canonical))
         facts.agent, facts.steps = agent_facts(call.context, name, client), live.session.steps
-        # Where values come from is a question worth its time only if some rule may ask it.
-        if not self.policy.indifferent(facts):
+        # Where values come from is a question worth its time only if some rule may ask it, or if the call changes
+        # something: what is written with a stranger's words stays the stranger's.
+        settled = self.policy.indifferent(facts)
+        if not settled or label.outcome != "benign":
             facts.provenance = trace(live.memory, label, call.arguments)
+        if not settled:
             facts.secrets = self._secret(call.canonical.decode("utf-8", "replace"))
         ruling = self.policy.decide(facts)
         judged = Judged(call, name, live, facts, ruling, asked=self.enforcing and ruling.effect == "ask")
