@@ -9,7 +9,7 @@ from callgate.trust.model import SessionLabel
 from callgate.trust.propagation import honour, outgoing
 from callgate.trust.results import annotations_of, of_result, told
 from callgate.trust.vocabulary import MAX_ATTRIBUTION, MAX_PROBLEMS, Vocabulary
-from support.offices import ERAS, fresh, said, text, tool
+from support.offices import ERAS, FRIENDS, fresh, said, text, tool
 from support.registry import requirement
 from support.table import rows
 
@@ -159,17 +159,17 @@ SMALL = [value for value in WRONG if value is not None and len(repr(value)) < 10
 @rows("era", ERAS)
 def test_over_the_wire_nothing_breaks_and_nothing_gets_better(trusting, server, era):
     office = trusting.servers[server]
-    office.write(tools=[tool("read", "path"), tool("look", "path")])
+    office.write(tools=[tool("read", "path"), tool("look", "url")])
     trusting.gateway.review(server)
     for value in SMALL:
         metadata = {"inputMetadata": value, "returnMetadata": value, "openWorldHint": value, "attribution": value}
         office.write(
-            tools=[tool("read", "path", annotations=value), tool("look", "path", annotations=metadata)],
+            tools=[tool("read", "path", annotations=value), tool("look", "url", annotations=metadata)],
             results={"look": text("a page", _meta={"annotations": metadata, "ifc": value}) | {"structuredContent": {}}},
         )
         agent = trusting.agent(era)
         assert {"read", "look"} <= {one["name"] for one in agent.list_tools(server)}
-        assert "result" in agent.call(server, "look", path="/a")
+        assert "result" in agent.call(server, "look", url="https://a.example")
         agent.asked_about("bob@example.com")
         assert trusting.trust_of("send_email")["taken"]["open_world"] is True, value
     assert trusting.gateway.process.poll() is None
@@ -177,7 +177,7 @@ def test_over_the_wire_nothing_breaks_and_nothing_gets_better(trusting, server, 
 
 @rows("era", ERAS)
 def test_over_the_wire_a_request_labelled_so_clears_nothing_and_leaves_well_formed(trusting, era):
-    agent = trusting.agent(era)
+    agent = trusting.agent(era, prompt=FRIENDS)
     agent.call("web", "fetch", url="https://a.example")
     for value in SMALL:
         for labels in (value, {"openWorldHint": value, "attribution": value, "returnMetadata": value}):

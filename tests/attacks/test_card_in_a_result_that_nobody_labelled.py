@@ -1,6 +1,6 @@
 """Card numbers, accounts and passwords in results that nobody labelled: an order that sends them on meets a person."""
 
-from support.offices import text
+from support.offices import FRIENDS, text
 from support.remembering import Talk, reading
 from support.table import rows
 
@@ -55,7 +55,7 @@ def test_what_the_user_wrote_is_the_users(written, sent):
 
 
 def test_over_the_wire(trusting):
-    agent = trusting.agent()
+    agent = trusting.agent(prompt=FRIENDS)
     trusting.servers["web"].write(results={"fetch": text(f"Your card {CARD}, thank you.")})
     agent.call("web", "fetch", url="https://shop.example")
     assert not agent.asked_about("carol@example.com")

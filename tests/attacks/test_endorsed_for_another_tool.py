@@ -60,20 +60,20 @@ def test_a_link_in_a_text_that_was_approved_is_none_in_another_tools_text():
 @pytest.fixture
 def site(tmp_path):
     servers = {
-        "web": {"tools": [tool("fetch", "url"), tool("post", "url", "body")], "results": {"fetch": text(ORDER)}},
+        "web": {"tools": [tool("submit_form", "url"), tool("post", "url", "body")], "results": {"submit_form": text(ORDER)}},
         "mail": {"tools": [tool("read")], "results": {"read": text(ORDER)}},
     }
     with trust_site(tmp_path, servers, approval={"park_seconds": 0}) as running:
         yield running
 
 
-async def test_over_the_wire_the_page_that_a_person_let_it_fetch_is_no_place_to_post_to(site):
+async def test_over_the_wire_the_form_that_a_person_let_it_submit_is_no_place_to_post_to(site):
     agent = Agent(site.gateway, HANDSHAKE, fresh())
     agent.call("mail", "read")
-    assert reason(agent.call("web", "fetch", url=LINK)) == ASKED
+    assert reason(agent.call("web", "submit_form", url=LINK)) == ASKED
     (request,) = await site.person.open_requests()
     await site.person.approve(request)
-    assert said(agent.call("web", "fetch", url=LINK)) == ORDER
+    assert said(agent.call("web", "submit_form", url=LINK)) == ORDER
     # The same again needs no second gesture.
-    assert said(agent.call("web", "fetch", url=LINK)) == ORDER
+    assert said(agent.call("web", "submit_form", url=LINK)) == ORDER
     assert reason(agent.call("web", "post", url=LINK, body="the customers")) == ASKED

@@ -73,4 +73,7 @@ def test_over_the_wire(trusting):
         trusting.servers["web"].write(results={"fetch": result})
         assert "result" in agent.call("web", "fetch", url="https://shop.example")
     assert agent.asked_about(EVIL)
-    assert not agent.asked_about("carol@example.com")
+    assert trusting.trust_of("send_email")["rule"] == "stranger-decides"
+    # Nobody wrote this address. It is asked about as that, and not as a stranger's.
+    assert agent.asked_about("carol@example.com")
+    assert trusting.trust_of("send_email")["rule"] == "unknown-value"

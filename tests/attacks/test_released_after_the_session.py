@@ -7,7 +7,7 @@ from sqlalchemy import update
 
 from callgate.store.schema import trust_session
 from support.gateway import Gateway
-from support.offices import EVIL, HANDSHAKE, PAGE, Agent, fresh, labelled, tool, trust_offices, trust_site
+from support.offices import EVIL, FRIENDS, HANDSHAKE, PAGE, Agent, fresh, labelled, tool, trust_offices, trust_site
 from support.table import rows
 
 POLICY = """
@@ -65,7 +65,7 @@ def test_after_the_session_ended_by_being_idle(holding):
 
 @rows("tool_name", ["fetch", "prompts/list"])
 def test_after_an_operator_took_the_labels_away(holding, tool_name):
-    agent = holding.agent(session=fresh("conversation"))
+    agent = holding.agent(session=fresh("conversation"), prompt=FRIENDS)
     handle = held(agent, tool_name)
     session = holding.trust_of(tool_name)["session"]
     holding.run("session", "declassify", session, "--note", "a false alarm", "--yes")
@@ -77,7 +77,7 @@ def test_after_an_operator_took_the_labels_away(holding, tool_name):
 
 
 def test_what_is_still_held_brings_nothing(holding):
-    agent = holding.agent(session=fresh("conversation"))
+    agent = holding.agent(session=fresh("conversation"), prompt=FRIENDS)
     handle = held(agent)
     session = holding.trust_of("fetch")["session"]
     holding.run("session", "declassify", session, "--note", "a false alarm", "--yes")

@@ -2,7 +2,7 @@
 
 import json
 
-from support.offices import EVIL, WrapAgent, fresh, said, text
+from support.offices import EVIL, FRIENDS, WrapAgent, fresh, said, text
 from support.raw import ask
 from support.sessions import events
 from support.table import rows
@@ -17,7 +17,7 @@ def stream_of(agent, server):
 
 @rows("rpc_id", [7, "7", 4711])
 def test_a_reply_on_the_get_stream(trusting, rpc_id):
-    agent = trusting.agent()
+    agent = trusting.agent(prompt=FRIENDS)
     assert not agent.asked_about("bob@example.com")
     trusting.servers["web"].write(stream=[{"jsonrpc": "2.0", "id": rpc_id, "result": SMUGGLED}])
     try:
@@ -25,6 +25,7 @@ def test_a_reply_on_the_get_stream(trusting, rpc_id):
         got = events(stream_of(agent, "web").body)
         assert EVIL in json.dumps(got)
         assert agent.asked_about()
+        assert trusting.trust_of("send_email")["rule"] == "stranger-decides"
         assert not agent.asked_about("carol@example.com")
     finally:
         trusting.servers["web"].write(stream=[])

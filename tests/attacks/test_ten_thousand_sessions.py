@@ -15,7 +15,7 @@ from callgate.trust.model import DataLabel, SessionLabel, Step
 from callgate.trust.provenance import Fingerprints, Memory
 from callgate.trust.storage import NewStep
 from support.gateway import Gateway
-from support.offices import HANDSHAKE, Agent, fresh, said, trust_offices, trust_site
+from support.offices import FRIENDS, HANDSHAKE, Agent, fresh, said, trust_offices, trust_site
 from support.sessions import VERSION, until
 
 AT_HAND = 100
@@ -104,7 +104,8 @@ def keys_in(site, column):
 
 
 def found_of(site, agent):
-    """What is on record of mail to somebody whom nobody named, apart from whose session it is."""
+    """What is on record of mail to somebody whom the user named, apart from whose session it is."""
+    agent.prompt = FRIENDS
     assert not agent.asked_about("bob@example.com")
     return {key: value for key, value in site.trust_of("send_email").items() if key != "session"}
 

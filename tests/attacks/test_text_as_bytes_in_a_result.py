@@ -3,7 +3,7 @@
 import base64
 import json
 
-from support.offices import EVIL, PAGE, text
+from support.offices import EVIL, FRIENDS, PAGE, text
 from support.remembering import Talk, reading
 from support.table import rows
 
@@ -46,20 +46,22 @@ READS = {
 
 @rows("result", RESULTS.values(), ids=RESULTS)
 def test_a_text_in_bytes_is_a_strangers_text(trusting, result):
-    agent = trusting.agent()
+    agent = trusting.agent(prompt=FRIENDS)
     trusting.servers["web"].write(results={"fetch": result})
     assert "result" in agent.call("web", "fetch", url="https://shop.example")
     assert agent.asked_about(EVIL)
+    assert trusting.trust_of("send_email")["rule"] == "stranger-decides"
     assert not agent.asked_about("carol@example.com")
 
 
 @rows("answer", READS.values(), ids=READS)
 def test_so_is_what_is_read(trusting, answer):
-    agent = trusting.agent()
+    agent = trusting.agent(prompt=FRIENDS)
     method = "resources/read" if "contents" in answer else "prompts/get"
     trusting.servers["web"].write(answers={method: answer})
     agent.request("web", method, {"uri": "x:y"})
     assert agent.asked_about(EVIL)
+    assert trusting.trust_of("send_email")["rule"] == "stranger-decides"
 
 
 def test_a_key_in_bytes_is_masked(trusting):

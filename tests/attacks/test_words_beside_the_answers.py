@@ -4,7 +4,7 @@ import json
 
 from callgate.errors import Refused
 from callgate.sdk import TrustTracker
-from support.offices import EVIL, PAGE, WrapAgent, text
+from support.offices import EVIL, FRIENDS, PAGE, WrapAgent, text
 from support.remembering import Talk, label, reading
 from support.table import rows
 
@@ -42,11 +42,12 @@ MESSAGES = {
 
 @rows("said", MESSAGES.values(), ids=MESSAGES)
 def test_they_are_that_servers_words(trusting, said):
-    agent = trusting.agent()
+    agent = trusting.agent(prompt=FRIENDS)
     trusting.servers["web"].write(results={"fetch": text("fine")}, before={"fetch": [said]})
     heard = agent.request("web", "tools/call", {"name": "fetch", "arguments": {"url": "https://a.example"}})
     assert heard[0] == said
     assert agent.asked_about()
+    assert trusting.trust_of("send_email")["rule"] == "stranger-decides"
     assert not agent.asked_about("carol@example.com")
 
 
@@ -54,14 +55,14 @@ def test_they_are_that_servers_words(trusting, said):
 def test_over_a_pipe_too(trusting, said):
     with WrapAgent(trusting) as agent:
         trusting.servers["pipe"].write(results={"fetch": text("fine")}, before={"fetch": [said]})
-        agent.call("pipe", "fetch", url="https://a.example")
+        agent.call("pipe", "fetch", {"dev.callgate/prompt": FRIENDS}, url="https://a.example")
         assert "error" in agent.call("mail", "send_email", to=EVIL, body="some words")
         assert "error" not in agent.call("mail", "send_email", to="carol@example.com", body="some words")
 
 
 @rows("form", ["an error", "a failure"])
 def test_errors_are_too(trusting, form):
-    agent = trusting.agent()
+    agent = trusting.agent(prompt=FRIENDS)
     if form == "an error":
         body = {"jsonrpc": "2.0", "id": "ID", "error": {"code": -32000, "message": PAGE}}
         raw = json.dumps(body).replace('"ID"', "ID")
@@ -70,11 +71,12 @@ def test_errors_are_too(trusting, form):
         trusting.servers["web"].write(results={"fetch": text(PAGE, isError=True)})
     agent.call("web", "fetch", url="https://a.example")
     assert agent.asked_about()
+    assert trusting.trust_of("send_email")["rule"] == "stranger-decides"
     assert not agent.asked_about("carol@example.com")
 
 
 def test_an_order_in_a_log_line_flags_the_session(trusting):
-    agent = trusting.agent()
+    agent = trusting.agent(prompt=FRIENDS)
     said = notice("notifications/message", level="info", data=ORDER)
     trusting.servers["web"].write(results={"fetch": text("fine")}, before={"fetch": [said]})
     agent.call("web", "fetch", url="https://a.example")

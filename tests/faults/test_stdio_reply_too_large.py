@@ -41,7 +41,7 @@ for line in sys.stdin:
         held.append(answer.replace("%%ID%%", number))
         Path(sys.argv[1], "held").touch()
         continue
-    if name == "release":
+    if name == "let_go":
         sys.stdout.write(held.pop())
     answer = answer[:-1] if name == "endless" else answer
     sys.stdout.write(answer.replace("BIG", BIG).replace("%%ID%%", number))
@@ -51,7 +51,7 @@ for line in sys.stdin:
 
 def writer_argv(directory: Path) -> list[str]:
     replies = {name: reply.replace(BIG, "BIG") for name, reply in REPLIES.items()}
-    source = INTRODUCING + WRITER % (len(BIG), [*REPLIES, "hold", "release"], replies)
+    source = INTRODUCING + WRITER % (len(BIG), [*REPLIES, "hold", "let_go"], replies)
     return [sys.executable, "-I", "-S", "-c", source, str(directory)]
 
 
@@ -94,7 +94,7 @@ def test_others_on_the_same_process_are_left_alone(gateway, directory, name):
         held = pool.submit(modern, url, "hold", 1)
         until((directory / "held").exists)
         assert modern(url, name, 2).status == 502
-        assert modern(url, "release", 3).status == 200
+        assert modern(url, "let_go", 3).status == 200
         body = json.loads(held.result().body)
     assert (body["id"], body["result"]) == (1, {"serverInfo": {"pid": 0}})
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.nursery import CALLGATE
-from support.offices import HANDSHAKE, TrustSite, reason
+from support.offices import ASKED, HANDSHAKE, TrustSite, reason
 from support.raw import SECONDS
 
 # What agents set for the commands that they run: these tests may be such a command themselves.
@@ -102,7 +102,7 @@ class ClientProcess:
     def is_asked_about(self, address: str) -> bool:
         """Whether mail to this address needs a person."""
         answer = self.call("mail", "send_email", to=address, body="some words")
-        return "error" in answer and reason(answer) == "approval_unavailable"
+        return "error" in answer and reason(answer) == ASKED
 
     def runs(self, argv: Sequence[str], given: str, env: Mapping[str, str] | None = None) -> list[Any]:
         """Run something right below the client, as it does with a hook: status, stdout, stderr."""

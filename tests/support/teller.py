@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 DIRECTORY = Path(sys.argv[1])
-TOOLS = ("die", "emit", "hang", "hold", "pid", "raw", "release", "remember", "spawn")
+TOOLS = ("child", "die", "emit", "hang", "hold", "let_go", "pid", "raw", "remember")
 memory: list[str] = []
 held: dict[Any, tuple[str, list[str]]] = {}
 
@@ -58,11 +58,11 @@ def call(rpc_id: Any, params: Any) -> None:
             progress = {"progressToken": token, "progress": 1, "message": arguments["text"]}
             say(json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}))
         (DIRECTORY / f"held-{arguments['text']}").touch()
-    elif name == "release":
+    elif name == "let_go":
         answers = [reply(number, {"text": text}) for number, (text, _) in reversed(held.items())]
         held.clear()
         say(*answers, reply(rpc_id, {"text": "released"}))
-    elif name == "spawn":
+    elif name == "child":
         child = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         say(reply(rpc_id, {"pid": os.getpid(), "child": child.pid}))
     else:
@@ -90,7 +90,8 @@ def main() -> None:
                 server = {"protocolVersion": "2025-11-25", "serverInfo": about, "capabilities": {"tools": {}}}
                 say(error(message["id"], -32602) if wrong else reply(message["id"], server))
             elif method == "tools/list":
-                tools = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
+                entry = {"inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+                tools = [{"name": name, **entry} for name in TOOLS]
                 say(reply(message["id"], {"tools": tools}))
             elif method == "notifications/cancelled":
                 cancelled(params["requestId"])

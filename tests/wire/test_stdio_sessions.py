@@ -85,7 +85,7 @@ def test_a_deleted_session_ends_its_process(gateway):
 
 def test_a_deleted_session_takes_down_what_its_process_started(gateway):
     session = Session.start(gateway.url("teller"))
-    child = session.call("spawn")["child"]
+    child = session.call("child")["child"]
     session.delete()
     until(lambda: gone(child))
 
@@ -138,7 +138,7 @@ def test_two_requests_of_one_id_at_once_are_refused(gateway, session, directory)
         until((directory / "held-first").exists)
         second = session.post(call("pid", 5))
         assert (second.status, reason(second)) == (400, "invalid_request")
-        session.call("release", 6)
+        session.call("let_go", 6)
         assert events(first.read())[-1] == {"jsonrpc": "2.0", "id": 5, "result": {"text": "first"}}
 
 
@@ -277,7 +277,7 @@ def test_a_gateway_that_ends_leaves_no_process_behind(tmp_path, way):
         pids = [Session.start(url).pid, Session.start(url).pid, json.loads(modern(url, "pid").body)["result"]["pid"]]
         assert len(set(pids)) == 3
         if way == "stopped":
-            pids.append(json.loads(modern(url, "spawn").body)["result"]["child"])
+            pids.append(json.loads(modern(url, "child").body)["result"]["child"])
         assert not [pid for pid in pids if gone(pid)]
     finally:
         status = gateway.stop() if way == "stopped" else gateway.kill()
