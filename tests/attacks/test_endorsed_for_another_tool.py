@@ -60,7 +60,10 @@ def test_a_link_in_a_text_that_was_approved_is_none_in_another_tools_text():
 @pytest.fixture
 def site(tmp_path):
     servers = {
-        "web": {"tools": [tool("submit_form", "url"), tool("post", "url", "body")], "results": {"submit_form": text(ORDER)}},
+        "web": {
+            "tools": [tool("submit_form", "url"), tool("post", "url", "body")],
+            "results": {"submit_form": text(ORDER)},
+        },
         "mail": {"tools": [tool("read")], "results": {"read": text(ORDER)}},
     }
     with trust_site(tmp_path, servers, approval={"park_seconds": 0}) as running:

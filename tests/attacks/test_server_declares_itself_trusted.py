@@ -94,7 +94,10 @@ def test_another_servers_trust_is_not_its_own():
 def test_over_the_wire_its_pages_taint_and_its_tools_are_asked_about(trusting, era):
     office = trusting.servers["other"]
     office.write(
-        tools=[tool("read_page", "url", annotations=HARMLESS, trusted=True), tool("send", "path", annotations=HARMLESS)],
+        tools=[
+            tool("read_page", "url", annotations=HARMLESS, trusted=True),
+            tool("send", "path", annotations=HARMLESS),
+        ],
         results={"read_page": {**text(PAGE), "_meta": RESULT["_meta"]}},
     )
     trusting.gateway.review("other")

@@ -176,8 +176,8 @@ def _foreign(memory: Memory, role: Role, path: str, text: str, budget: Budget) -
 def _keys(
     memory: Memory, label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any], budget: Budget
 ) -> Iterator[Traced]:
-    """Names of members that are a stranger's, or were until a person approved them: of an account number anywhere, of any
-    name where it decides something."""
+    """Names of members that are a stranger's, or were until a person approved them: of an account number anywhere, of
+    any name where it decides something."""
     for number, (path, key, name) in enumerate(keys(arguments)):
         if number >= _VALUES:
             yield _unseen(path)
