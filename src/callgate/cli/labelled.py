@@ -52,7 +52,10 @@ def labelled(path: Path | None, url: str | None, server: str | None, file: Path 
         if server is not None and server not in known:
             raise _unknown(server, known)
         wanted = known if server is None else [server]
-        return _known(opened.config, {name: met[name] for name in wanted if name in met}, wanted, opened.options)
+        found = _known(opened.config, {name: met[name] for name in wanted if name in met}, wanted, opened.options)
+        for name, labels in _approved(opened).items():
+            found.labels.approve(name, labels)
+        return found
 
 
 def _from_file(path: Path | None, url: str | None, server: str | None, file: Path) -> Known:
@@ -91,6 +94,17 @@ def _met(opened: Opened) -> dict[str, list[Any]]:
         if server.name not in found:
             seen = opened.wait(opened.shelf.tools(server.server_id))
             found[server.name] = [_entry(one.raw) for one in seen if not one.gone]
+    return found
+
+
+def _approved(opened: Opened) -> dict[str, dict[str, str]]:
+    """The labels that tools were approved with; of several identities of a name, those of the one met last."""
+    opened.wait(opened.pins.refresh())
+    found: dict[str, dict[str, str]] = {}
+    for server in opened.wait(opened.shelf.servers()):
+        if server.name not in found:
+            pins = [pin for pin in opened.pins.book.pins() if pin.server_id == server.server_id]
+            found[server.name] = {pin.tool: pin.label for pin in pins if pin.action == "approve" and pin.label}
     return found
 
 

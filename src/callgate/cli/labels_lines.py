@@ -24,6 +24,7 @@ FIELDS: Final = {
 FLAGS: Final = ("read_only", "destructive", "open_world")
 _WHO: Final = {
     "operator": "you said so",
+    "review": "approved with the tool",
     "server": "the server says so",
     "hints": "by the server's hints",
     "default": "by default",
@@ -116,6 +117,7 @@ def _voices(known: Known, server: str, tool: str) -> Iterator[Line]:
     labels = known.labels
     aside = {
         "operator": "",
+        "review": "",
         "server": "" if labels.trusted(server) else "  (not trusted: it can only make things stricter)",
         "hints": "" if labels.accepts_hints(server) else "  (not accepted: hints is false)",
     }
