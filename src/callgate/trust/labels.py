@@ -163,10 +163,13 @@ class Labels:
             label = msgspec.structs.replace(label, critical=guessed)
         if fixed := self._fixed.get(server, {}).get(tool):
             label = msgspec.structs.replace(label, fixed=fixed)
-        if words.trusted or declared == Annotations():
+        if declared == Annotations() or (words.trusted and approved == Said()):
             return label
-        decided = frozenset(name for said in held for name in said.__struct_fields__ if getattr(said, name) is not None)
-        return tightened(label, said_of(declared), decided=decided)
+        if words.trusted:
+            # It may say worse of a tool than the review did. What the operator wrote down stands.
+            own = _decided([*held, operators(words.tools, tool)])
+            return tightened(label, msgspec.structs.replace(said_of(declared), **dict.fromkeys(own)))
+        return tightened(label, said_of(declared), decided=_decided(held))
 
     def _layers(self, server: str, tool: str, declared: Annotations, approved: Said) -> list[Layer]:
         words = self._words(server)
@@ -176,6 +179,11 @@ class Labels:
         if words.hints:
             layers.append(Layer("hints", from_hints(declared)))
         return layers
+
+
+def _decided(several: list[Said]) -> frozenset[str]:
+    """What any of them says something about."""
+    return frozenset(name for said in several for name in said.__struct_fields__ if getattr(said, name) is not None)
 
 
 @lru_cache(4096)
