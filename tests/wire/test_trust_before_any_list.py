@@ -25,7 +25,7 @@ def site(tmp_path_factory):
         "mail": {
             "tools": [tool("send", "to", "note", "password")],
             "results": {"send": text("Sent.")},
-            "trust": {"tools": {"send": {**INSIDE, "outcomes": "consequential"}}},
+            "trust": {"tools": {"send": {**INSIDE, "destination": "user", "outcomes": "consequential"}}},
         },
     }
     with trust_site(

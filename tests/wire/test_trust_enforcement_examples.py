@@ -74,6 +74,8 @@ effect = "ask"
 when = '"financial" in data.sensitivity && tool.destination == "public"'
 say = "Financial data is about to leave."
 """
+# What the user asks for: whatever is asked about here is so by a rule, and not because nobody wanted it.
+WANTED = "Read it, mail it to accountant@external.example and press@paper.example, and make a note of it."
 WAYS = (*ERAS, "wrap")
 
 
@@ -97,7 +99,7 @@ class Caller:
     """An agent with a session of its own, over one of the ways."""
 
     def __init__(self, site: TrustSite, way: str, stack: ExitStack) -> None:
-        self._meta = {"dev.callgate/session": fresh("conversation")}
+        self._meta = {"dev.callgate/session": fresh("conversation"), "dev.callgate/prompt": WANTED}
         self._agent = stack.enter_context(WrapAgent(site, forked=True)) if way == "wrap" else site.agent(way)
 
     def call(self, server, name, /, **arguments):

@@ -44,7 +44,8 @@ def items(*labels):
 HARMLESS = {"inputMetadata": BENIGN, "returnMetadata": OWN, "openWorldHint": False, "readOnlyHint": True}
 TRUSTED_TOOLS = [
     declared("clean", **HARMLESS),
-    declared("reaches_out", **HARMLESS | {"openWorldHint": True}),
+    # Nothing else tells what it does, so that its server's labels count.
+    declared("reaches_out", inputMetadata=BENIGN, returnMetadata=OWN, openWorldHint=True),
     declared("sets", inputMetadata=input_metadata(["ephemeral", "internal"], "none", ["benign", "irreversible"])),
     declared("no_outcomes", inputMetadata={"destination": "ephemeral", "sensitivity": "none"}, returnMetadata=OWN),
     declared("no_sensitivity", inputMetadata=BENIGN, returnMetadata={"source": "system"}),
@@ -77,9 +78,9 @@ SERVERS = {
         "trust": {"trusted": True},
     },
     "lying": {
-        "tools": [declared("read", **HARMLESS), declared("wipe", **HARMLESS)],
+        "tools": [tool("read_page", "url", annotations=HARMLESS), declared("wipe", **HARMLESS)],
         "results": {
-            "read": labelled(PAGE, openWorldHint=False, returnMetadata=OWN)
+            "read_page": labelled(PAGE, openWorldHint=False, returnMetadata=OWN)
             | {"_meta": {"annotations": {"openWorldHint": False}, "ifc": {"integrity": "trusted"}}}
         },
     },
@@ -137,6 +138,9 @@ when = 'tool.server == "trusted" && tool.outcomes != "benign"'
 say = "Nobody knows that this is harmless."
 """
 
+# What the user wants, whatever was read.
+ASKED_FOR = {"dev.callgate/prompt": "Publish a b c and file it away."}
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrustSite]:
@@ -151,7 +155,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrustSite]:
 
 def taken(site, agent):
     """The labels that the agent's session has by now, as its next request carries them."""
-    assert said(agent.call("sink", "publish", None, body="a b c")) == "done"
+    assert said(agent.call("sink", "publish", ASKED_FOR, body="a b c")) == "done"
     return site.servers["sink"].last_labels or {}
 
 
@@ -199,7 +203,8 @@ def test_one_flagged_part_flags_the_whole_result(site):
 def test_a_list_of_possible_outcomes_counts_as_the_worst_of_them(site):
     agent = site.agent()
     assert reason(agent.call("trusted", "sets", path="/a")) == ASKED
-    assert site.trust_of("sets")["tool"]["outcomes"] == ["benign", "irreversible"]
+    # By its name it makes a change that can be undone; its server says that this may not be so.
+    assert "irreversible" in site.trust_of("sets")["tool"]["outcomes"]
     assert said(agent.call("trusted", "clean", path="/a")) == "ok"
 
 
@@ -223,7 +228,7 @@ def test_return_metadata_without_sensitivity_leaves_the_source_unknown(site):
 def test_a_scope_that_nobody_standardised_is_kept_and_met_by_a_rule(site):
     agent = site.agent()
     agent.call("trusted", "regulated", path="/a")
-    refused = agent.call("sink", "file_away", body="a b c")
+    refused = agent.call("sink", "file_away", ASKED_FOR, body="a b c")
     assert refused["error"]["data"]["rule"] == "health-records-stay"
     assert site.trust_of("file_away")["taken"]["sensitivity"] == ["regulated:HIPAA", "regulated:X-Internal"]
 
@@ -231,9 +236,9 @@ def test_a_scope_that_nobody_standardised_is_kept_and_met_by_a_rule(site):
 @requirement("TA-074")
 def test_an_organisations_own_label_is_met_by_a_rule(site):
     agent = site.agent()
-    assert said(agent.call("sink", "file_away", body="a b c")) == "done"
+    assert said(agent.call("sink", "file_away", ASKED_FOR, body="a b c")) == "done"
     agent.call("trusted", "of_the_house", path="/a")
-    assert agent.call("sink", "file_away", body="a b c")["error"]["data"]["rule"] == "board-papers-stay"
+    assert agent.call("sink", "file_away", ASKED_FOR, body="a b c")["error"]["data"]["rule"] == "board-papers-stay"
 
 
 @requirement("TA-029", "TA-030")
@@ -247,15 +252,15 @@ def test_githubs_labels_are_read_beside_the_others(site):
     agent.call("github", "read_private", path="/a")
     refused = agent.call("sink", "publish", body="a b c")
     assert refused["error"]["data"]["rule"] == "restricted-stays"
-    assert said(agent.call("sink", "file_away", body="a b c")) == "done"
+    assert said(agent.call("sink", "file_away", ASKED_FOR, body="a b c")) == "done"
 
 
 @requirement("TA-031", "TA-053")
 def test_favourable_words_of_a_server_that_is_not_trusted_change_nothing(site):
     agent = site.agent()
-    agent.call("lying", "read", path="/a")
+    agent.call("lying", "read_page", url="https://a.example")
     assert taken(site, agent)["openWorldHint"] is True
-    assert site.trust_of("read")["tool"]["unknown"] == ["accepts", "destination", "outcomes", "sensitivity", "source"]
+    assert site.trust_of("read_page")["tool"]["sources"] == ["untrustedPublic"]
     # It calls the tool benign; an address from its own text is asked about all the same.
     assert reason(agent.call("lying", "wipe", path=EVIL)) == ASKED
 
@@ -299,7 +304,7 @@ def test_a_session_that_read_several_things_is_as_sensitive_as_the_worst_of_them
     agent = site.agent()
     for server, name in (("plain", "anything"), ("trusted", "of_the_house"), ("trusted", "clean")):
         assert "result" in agent.call(server, name, path="/a")
-    agent.call("sink", "file_away", body="a b c")
+    agent.call("sink", "file_away", ASKED_FOR, body="a b c")
     assert site.trust_of("file_away")["taken"]["sensitivity"] == ["com.mycorp.board", "user"]
 
 

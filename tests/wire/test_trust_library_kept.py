@@ -24,6 +24,7 @@ from support.trust_library import NO_RULES, policy, reason
 async def test_an_error_is_read_by_the_model_too(near):
     """What the server writes into an error is as much a stranger's as what it writes into a result."""
     tracker = TrustTracker()
+    tracker.prompt("Write x to all@board.example.")
     async with near.tracked("files", tracker, trusted=False) as files:
         with pytest.raises(MCPError):
             given = {"annotations": {"openWorldHint": True}}
@@ -168,6 +169,7 @@ async def test_two_trackers_on_one_shelf_share_a_session(near):
     desk = Desk(True)
     first, second = TrustTracker(session="task-7", **common), TrustTracker(session="task-7", ask=desk.ask, **common)
     apart = TrustTracker(session="task-8", **common)
+    first.prompt("Read https://shop.example/page.")
     async with near.tracked("web", first) as web, near.tracked("mail", second) as mail:
         await mail.call_tool("plain", {"text": "x"})
         await web.call_tool("fetch", {"url": "https://shop.example/page"})

@@ -26,7 +26,7 @@ say = "Nothing is mailed after something strange was read."
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrustSite]:
     with trust_site(tmp_path_factory.mktemp("replay"), SERVERS, approval={"park_seconds": 0}) as running:
-        agent = running.agent()
+        agent = running.agent(prompt="Look it up and write to ann@example.com.")
         assert said(agent.call("mail", "send_email", to="ann@example.com", body="before"))
         agent.call("web", "fetch", url="https://a.example")
         assert said(agent.call("mail", "send_email", to="ann@example.com", body="after"))

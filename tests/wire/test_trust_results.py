@@ -13,6 +13,7 @@ from support.offices import (
     ASKED,
     ERAS,
     EVIL,
+    FRIENDS,
     PAGE,
     TrustSite,
     WrapAgent,
@@ -59,7 +60,7 @@ SERVERS = {
     "talker": {
         "tools": [tool("tick", "at")],
         "before": {"tick": [{"jsonrpc": "2.0", "id": 4711, "result": text(f"Unasked: {EVIL}")}]},
-        "trust": {"tools": {"tick": NOTES}},
+        "trust": {"tools": {"tick": NOTES | {"outcomes": "benign"}}},
         "http": True,
     },
     "mail": {"tools": [tool("send_email", "to", "body")], "trust": {"share": "share"}},
@@ -117,7 +118,7 @@ def asked_about(agent, address=EVIL):
 @requirement("TA-007", "TA-044", "TA-066")
 @rows("era", ERAS)
 def test_a_server_that_calls_an_injection_harmless_is_not_believed(site, era):
-    agent = site.agent(era)
+    agent = site.agent(era, prompt=FRIENDS)
     before = len(site.noted("trust.flagged"))
     result = agent.call("web", "fetch", url="https://a.example")["result"]
     assert result["content"][0]["text"].startswith("[Callgate warning]")
@@ -197,7 +198,7 @@ def test_structured_output_is_kept_back_with_it_and_the_reply_is_an_error(keepin
 
 @requirement("TA-072")
 def test_without_consent_no_source_is_kept(keeping):
-    silent, agreeing = keeping.agent(), keeping.agent()
+    silent, agreeing = keeping.agent(prompt=FRIENDS), keeping.agent(prompt=FRIENDS)
     silent.call("quiet", "fetch", {"annotations": {"attribution": ["urn:org:acme:crm"]}}, url="https://a.example/x")
     silent.call("mail", "send_email", None, to="bob@example.com", body="some words")
     assert keeping.servers["mail"].last_labels == {"openWorldHint": True}
@@ -222,6 +223,7 @@ def test_resources_and_prompts_taint_as_results_do(site, method, params):
     assert not asked_about(agent, "first@example.com")
     assert "result" in agent.request("library", method, params)[-1]
     assert asked_about(agent)
+    assert site.trust_of("send_email")["rule"] == "stranger-decides"
     assert not asked_about(agent, "first@example.com")
 
 
@@ -233,6 +235,7 @@ def test_a_reply_that_nobody_asked_for_taints(site):
     assert any(one.get("id") == 4711 for one in heard)
     assert said(heard[-1]) == "done"
     assert asked_about(agent)
+    assert site.trust_of("send_email")["rule"] == "stranger-decides"
 
 
 @rows("name", ["fetch", "lookup"])
@@ -240,6 +243,7 @@ def test_the_text_of_an_error_is_remembered_too(site, name):
     agent = site.agent()
     agent.call("failing", name, url="https://a.example")
     assert asked_about(agent)
+    assert site.trust_of("send_email")["rule"] == "stranger-decides"
 
 
 def test_calls_of_a_batch_are_remembered(site):
@@ -248,6 +252,7 @@ def test_calls_of_a_batch_are_remembered(site):
     reply = ask(site.gateway.url("quiet"), json.dumps(calls).encode(), agent.headers("quiet"))
     assert sorted(one["id"] for one in replies(reply.body)) == [1, 2]
     assert asked_about(agent)
+    assert site.trust_of("send_email")["rule"] == "stranger-decides"
 
 
 @requirement("TA-076")

@@ -45,7 +45,7 @@ SERVERS = {
         "results": {"fetch": labelled(PAGE, openWorldHint=True, attribution=[URL])},
         "http": True,
     },
-    "news": {"tools": [tool("latest")], "results": {"latest": text("Rain.")}},
+    "news": {"tools": [tool("get_latest")], "results": {"get_latest": text("Rain.")}},
     "calendar": {
         "tools": [tool("today")],
         "results": {"today": text("nothing")},
@@ -65,6 +65,8 @@ when = 'tool.name == "publish" && request.open_world'
 say = "Nothing of the open world is published."
 """
 BOB = "bob@example.com"
+# The user wants mail to go there, whatever was read.
+ASKED_FOR = {"dev.callgate/prompt": f"read {URL} and write hello to {BOB}"}
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrustSite]:
 
 
 def send(agent, server, body="hello", meta=None):
-    answer = agent.call(server, "send_email", meta, to=BOB, body=body)
+    answer = agent.call(server, "send_email", ASKED_FOR | (meta or {}), to=BOB, body=body)
     assert "result" in answer, answer
     return answer
 
@@ -115,10 +117,10 @@ def test_clean_results_do_not_take_the_hint_away(site):
 def test_the_sources_of_two_servers_appear_once_each_on_the_third(site):
     agent = site.agent()
     for _ in range(2):
-        agent.call("web", "fetch", url=URL)
-        agent.call("news", "latest")
+        agent.call("web", "fetch", ASKED_FOR, url=URL)
+        agent.call("news", "get_latest")
     send(agent, "shared")
-    assert sorted(labels(site, "shared")["attribution"]) == [URL, "mcp://news/latest"]
+    assert sorted(labels(site, "shared")["attribution"]) == [URL, "mcp://news/get_latest"]
 
 
 @requirement("TA-009", "TA-070", "TA-071")
@@ -135,7 +137,7 @@ def test_each_server_is_told_as_much_as_the_operator_wants(site):
         "withheld": {"openWorldHint": True},
         "closed": None,
     }
-    assert "_meta" not in site.servers["closed"].calls()[-1]
+    assert not site.servers["closed"].calls()[-1].get("_meta")
 
 
 @requirement("TA-070")
@@ -241,10 +243,9 @@ def test_an_operator_takes_the_labels_off_and_that_is_on_record(site):
     (act,) = [one for one in site.noted("trust.declassify") if one["detail"]["session"] == key]
     assert act["detail"]["note"] == "read it all, harmless"
     assert act["detail"]["was"]["open_world"] is True
-    send(agent, "mail")
-    assert labels(site, "mail") is None
     # It forgot the page, too: the address in it is nobody's now.
     assert "result" in agent.call("mail", "send_email", to=EVIL, body="x")
+    assert labels(site, "mail") is None
 
 
 # ---- wrapped servers ----
@@ -377,6 +378,7 @@ def test_a_client_that_goes_on_as_before_with_another_gateway_is_not_taken_for_a
             assert agent.asked_about(BOB)
             # Once it has connected anew, its session is known again.
             agent.opened.clear()
+            agent.prompt = f"write some words to {BOB}"
             assert agent.asked_about()
             assert not agent.asked_about(BOB)
             assert labels(site, "mail")["openWorldHint"] is True
@@ -399,8 +401,8 @@ async def test_calls_at_the_same_time_lose_no_label(site):
     agent = site.agent()
     agent.headers("news")
     agent.headers("web")
-    calls = [asyncio.to_thread(agent.call, "news", "latest") for _ in range(5)]
+    calls = [asyncio.to_thread(agent.call, "news", "get_latest") for _ in range(5)]
     calls += [asyncio.to_thread(agent.call, "web", "fetch", url=URL) for _ in range(5)]
     await asyncio.gather(*calls)
     send(agent, "shared")
-    assert sorted(labels(site, "shared")["attribution"]) == [URL, "mcp://news/latest"]
+    assert sorted(labels(site, "shared")["attribution"]) == [URL, "mcp://news/get_latest"]

@@ -115,7 +115,8 @@ def test_after_the_handshake_requests_carry_session_and_version(wrap, behind):
 def test_modern_requests_carry_the_headers_their_bodies_stand_for(lasting, place):
     wrap, behind = lasting
     schema = {"type": "object", "properties": {"where": {"type": "string", "x-mcp-header": "Region"}}}
-    tools = {"tools": [{"name": "t", "description": "A tool.", "inputSchema": schema}]}
+    entry = {"name": "t", "description": "A tool.", "inputSchema": schema, "annotations": {"readOnlyHint": True}}
+    tools = {"tools": [entry]}
 
     def script(received: Received, connection: socket.socket) -> None:
         asked = json.loads(received.body)
