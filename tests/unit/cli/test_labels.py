@@ -254,3 +254,11 @@ def test_text_of_a_server_does_not_reach_the_terminal_as_it_is(small):
         assert "\x1b" not in said.out + said.err
         assert "\u202e" not in said.out + said.err
     assert "u001b" in said.err + small("labels", "show", "mail", name, "--from", str(listed)).out
+
+
+def test_what_was_approved_with_a_tool_is_told(small):
+    small.room.met("mail", SEND, READ)
+    small.room.approve("mail", "read_mail")
+    said = small.room("labels", "show", "mail", "read_mail").out
+    assert "approved with the tool" in said
+    assert "review" in said.partition("Who said what")[2]
