@@ -28,7 +28,7 @@ def dies_in_event(peer, request):
     peer.close()
 
 
-def ends_without_reply(peer, request):
+def ends_too_early(peer, request):
     peer.send(STREAM + chunk(NOTE) + b"0\r\n\r\n")
 
 
@@ -40,7 +40,7 @@ def dies_resumable(peer, request):
 BEHAVIOURS = {
     "dies_in_stream": dies_in_stream,
     "dies_in_event": dies_in_event,
-    "ends_without_reply": ends_without_reply,
+    "ends_too_early": ends_too_early,
     "dies_resumable": dies_resumable,
 }
 TOOLS = (*BEHAVIOURS, "hanging", "takes_its_time", "dies_in_json", "refuses", "garbage")
@@ -94,7 +94,7 @@ def test_the_patience_is_for_the_beginning_of_a_stream_not_for_its_length(hasty,
     assert got.events[-1]["result"]["content"][0]["text"] == "late"
 
 
-@rows("fault", ["dies_in_stream", "dies_in_event", "ends_without_reply"])
+@rows("fault", ["dies_in_stream", "dies_in_event", "ends_too_early"])
 def test_a_stream_that_dies_ends_with_an_error_for_the_call(gateway, upstream, fault):
     got = call(gateway.port, fault)
     assert got.status == 200
@@ -140,7 +140,7 @@ def test_faults_leak_no_descriptors(gateway, upstream):
         "garbage": lambda peer, _: peer.send(b"garbage\r\n\r\n"),
     }
     assert_works(gateway.port)
-    faults = ("refuses", "garbage", "dies_in_stream", "ends_without_reply")
+    faults = ("refuses", "garbage", "dies_in_stream", "ends_too_early")
     for number in range(8):
         call(gateway.port, faults[number % 4])
     before = len(descriptors(gateway))

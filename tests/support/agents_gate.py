@@ -21,7 +21,7 @@ from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN, Signed
 from callgate.agents.signing import Signer
 from callgate.store import SqlAgents, Store
 from support.agent_directories import _contexts
-from support.gateway import Gateway, review_ahead, serving, write_config
+from support.gateway import HARMLESS, Gateway, review_ahead, serving, write_config
 from support.raw import JSON_HEADERS, RawServer, Received, Reply, ask, raw_server
 
 PLAIN = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -144,7 +144,7 @@ def known(by: Signer, **rules: Any) -> dict[str, Any]:
 def site(directory: Path, env: Mapping[str, str] | None = None, **sections: Any) -> Iterator[Site]:
     with raw_server() as one, raw_server() as two:
         one.script = two.script = echo
-        servers = {"one": {"url": one.url}, "two": {"url": two.url}}
+        servers = {name: {"url": server.url, "trust": HARMLESS} for name, server in (("one", one), ("two", two))}
         behind = sections.pop("behind", {})
         tables = {name: table | behind for name, table in servers.items()}
         review_ahead(write_config(directory, tables, **sections), dict.fromkeys(tables, TOOLS))

@@ -49,6 +49,11 @@ Table = Mapping[str, Any]
 # The checks that a test may do without, each with the reason why it has to.
 Off = Mapping[str, str]
 NOTHING: Final[Off] = {}
+# A server of whose tools the operator says that they harm nobody, for tests in which only something else may ask for
+# people: `trust = HARMLESS`.
+HARMLESS: Final[Table] = {
+    "tools": {"*": {"destination": "system", "outcomes": "benign", "source": "system", "sensitivity": "none"}}
+}
 # Limits of time lie far away: a busy machine is slow, and only a test of the limit itself is about that.
 PATIENT: Final = {"check_seconds": 60, "header_seconds": 60, "body_seconds": 60}
 

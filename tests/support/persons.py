@@ -22,7 +22,7 @@ from callgate.approval import Approvals, RelyingParty, Request, Settings
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from callgate.store import SqlShelf, Store
 from callgate.store.schema import audit_record
-from support.gateway import Gateway, serving, store_path
+from support.gateway import HARMLESS, Gateway, serving, store_path
 from support.nursery import CALLGATE, Forked
 from support.raw import SECONDS
 from support.stores import write_ready
@@ -226,8 +226,8 @@ def approval_site(directory: Path, *options: str, **sections: Any) -> Iterator[A
     with http_vault(directory / "web", *options) as web:
         pipe = vault_at(directory / "pipe", *options)
         servers = {
-            "web": {"url": web.url, "approval": approval},
-            "pipe": {"command": pipe.argv, "approval": approval},
+            "web": {"url": web.url, "approval": approval, "trust": HARMLESS},
+            "pipe": {"command": pipe.argv, "approval": approval, "trust": HARMLESS},
         }
         store = Store.open(f"sqlite:///{write_ready(store_path(directory))}")
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.everything import everything_argv
-from support.gateway import Gateway, serving
+from support.gateway import HARMLESS, Gateway, serving
 from support.pinning import _pinned, pinned  # noqa: F401 - fixtures
 from support.trust_library import near, one_place, peers, shared, travel  # noqa: F401 - fixtures
 
@@ -41,6 +41,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everything]
 @pytest.fixture(scope="session")
 def gateway(everything: Everything, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """`callgate serve` with the server `web` behind HTTP and the server `pipe` behind stdio."""
-    servers = {"web": {"url": everything.url}, "pipe": {"command": everything_argv("stdio", everything.marks)}}
+    places = {"web": {"url": everything.url}, "pipe": {"command": everything_argv("stdio", everything.marks)}}
+    servers = {name: {**place, "trust": HARMLESS} for name, place in places.items()}
     with serving(tmp_path_factory.mktemp("gateway"), servers) as running:
         yield running

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
-from support.gateway import Gateway, serving
+from support.gateway import HARMLESS, Gateway, serving
 from support.persons import MARK, ApprovalSite, VaultServer, approval_site, http_vault, vault_at
 from support.raw import ask, json_answer, raw_server
 from support.registry import requirement
@@ -158,9 +158,9 @@ def both_vaults(directory: Path, *options: str, approval: dict, **sections: Any)
     with http_vault(directory / "web", *options) as web:
         pipe = vault_at(directory / "pipe", *options)
         tables = {
-            "web": {"url": web.url},
-            "pipe": {"command": pipe.argv},
-            "taken": {"url": web.url, "approval": {"verifier": "gateway"}},
+            "web": {"url": web.url, "trust": HARMLESS},
+            "pipe": {"command": pipe.argv, "trust": HARMLESS},
+            "taken": {"url": web.url, "trust": HARMLESS, "approval": {"verifier": "gateway"}},
         }
         with serving(directory, tables, approval=approval, **sections) as gateway:
             yield Vaults(gateway, {"web": web, "pipe": pipe, "taken": web})

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from callgate.store import Block, set_block
-from support.gateway import serving, write_config
+from support.gateway import HARMLESS, serving, write_config
 from support.hostile import hostile_server
 from support.persons import MARK, ApprovalSite, approval_site, http_vault, person_at
 from support.raw import SECONDS, ask, piped, streaming
@@ -336,15 +336,18 @@ async def test_nobody_is_asked_more_than_they_can_look_at(small, era):
 
 
 def test_tools_that_a_reload_lists_need_a_person_from_then_on(tmp_path):
-    with http_vault(tmp_path / "web") as web, serving(tmp_path, {"web": {"url": web.url}}) as gateway:
+    with (
+        http_vault(tmp_path / "web") as web,
+        serving(tmp_path, {"web": {"url": web.url, "trust": HARMLESS}}) as gateway,
+    ):
         client = Guest.arrive(gateway.url("web"), "legacy")
         assert ran(client.call("wipe")) == "wipe"
-        write_config(tmp_path, {"web": {"url": web.url, "approval": {"tools": ["wipe"]}}})
+        write_config(tmp_path, {"web": {"url": web.url, "trust": HARMLESS, "approval": {"tools": ["wipe"]}}})
         until(lambda: "error" in client.call("wipe"))
         assert reason(client.call("wipe")) == "approval_unavailable"
         assert ran(client.call("look")) == "look"
         assert ask(f"{gateway.address}/", None, {}, "GET").status != 404
-        write_config(tmp_path, {"web": {"url": web.url}})
+        write_config(tmp_path, {"web": {"url": web.url, "trust": HARMLESS}})
         until(lambda: "result" in client.call("wipe"))
 
 

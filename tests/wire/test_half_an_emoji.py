@@ -18,7 +18,7 @@ def test_the_reply_is_what_it_says():
     assert json.loads(REPLY)["result"]["content"][0]["text"] == "half \ud83d"
 
 
-TOOL = {"name": "cut", "description": "Cuts a text.", "inputSchema": {"type": "object"}}
+TOOL = {"name": "cut", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
 OFF = {
     "pinning": "the server says its lines one after the other, also to who asks for its tools",
     "trust": "it lets people be asked, and so asks the server for its tools before each first call",
