@@ -7,7 +7,7 @@ import pytest
 from callgate.approval import Bounds, Settings
 from support.approval_server import Clock, running
 from support.console import console_over
-from support.gateway import Gateway, serving
+from support.gateway import HARMLESS, Gateway, serving
 from support.hostile import HostileServer, Reply, assert_works, connect, hostile_server, post, read_all
 from support.offices import trust_offices, trust_site
 from support.pinning import _pinned, pinned  # noqa: F401 - fixtures
@@ -63,8 +63,10 @@ CALLED = (
 @pytest.fixture(scope="session")
 def _attacked(tmp_path_factory):
     folder = tmp_path_factory.mktemp("attacked")
-    with hostile_server(tools=CALLED) as upstream, serving(folder, {"one": {"url": upstream.url}}) as gateway:
-        yield Target(gateway, upstream)
+    with hostile_server(tools=CALLED) as upstream:
+        table = {"url": upstream.url, "trust": HARMLESS}
+        with serving(folder, {"one": table}) as gateway:
+            yield Target(gateway, upstream)
 
 
 @pytest.fixture
