@@ -9,7 +9,7 @@ import msgspec
 
 from callgate.trust.critical import EVERYTHING
 from callgate.trust.model import UNTRUSTED
-from callgate.trust.said import WORST, Said
+from callgate.trust.said import Said
 
 # From the mildest to the gravest, each as a person reads it.
 EFFECTS: Final[Mapping[str, str]] = {
@@ -34,6 +34,8 @@ class Effects(msgspec.Struct, frozen=True):
 
     effects: tuple[str, ...] = ()
     critical: tuple[str, ...] | None = None
+    # A person said so, in the place of the proposal.
+    chosen: bool = False
 
     @property
     def line(self) -> str:
@@ -45,16 +47,10 @@ class Effects(msgspec.Struct, frozen=True):
         return ", ".join(line for line in lines if not named or line != EFFECTS["changes"])
 
     def said(self) -> Said:
-        """The same as labels. Unknown effects count as the worst."""
+        """The same as labels. Unknown effects say nothing, and what nobody says counts as the worst."""
         found = frozenset(self.effects)
         if not found:
-            # Somebody looked at the tool, and nothing tells what it does.
-            return Said(
-                destination=WORST.destination,
-                outcomes=WORST.outcomes,
-                source=WORST.source,
-                sensitivity=WORST.sensitivity,
-            )
+            return Said()
         acts = found - READS
         strange = bool(found & {"reads_others", "runs"})
         leaves = bool(found & {"sends", "runs"}) if acts else strange
@@ -97,7 +93,7 @@ def relabelled(proposed: str, effects: Sequence[str]) -> str:
     before = decode(proposed)
     if not effects or (before is not None and ordered(effects) == before.effects):
         return proposed
-    return encode(Effects(ordered(effects), None if before is None else before.critical))
+    return encode(Effects(ordered(effects), None if before is None else before.critical, chosen=True))
 
 
 def encode(label: Effects) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -38,7 +38,7 @@ class _Tool:
 
     __slots__ = ("approved", "cases", "plain", "rules")
 
-    def __init__(self, rules: tuple[ArgumentRule, ...], approved: Said) -> None:
+    def __init__(self, rules: tuple[ArgumentRule, ...], approved: _Approval) -> None:
         self.plain: ToolLabel
         self.rules = rules
         self.approved = approved
@@ -110,7 +110,7 @@ class Labels:
 
     def local(self, server: str, tool: str) -> ToolLabel:
         """The label as if the server had said nothing."""
-        layers = self._layers(server, tool, Annotations(), _said(self._approved.get(server, {}).get(tool, "")))
+        layers = self._layers(server, tool, Annotations(), _approval(self._approved.get(server, {}).get(tool, "")))
         return whole(server, tool, layers, self._defaults)
 
     def voices(self, server: str, tool: str) -> tuple[Layer, ...]:
@@ -118,7 +118,7 @@ class Labels:
         words, declared = self._words(server), self._declared.get(server, {}).get(tool, Annotations())
         said = (
             Layer("operator", operators(words.tools, tool)),
-            Layer("review", _said(self._approved.get(server, {}).get(tool, ""))),
+            Layer("review", _approval(self._approved.get(server, {}).get(tool, "")).said),
             Layer("server", said_of(declared)),
             Layer("hints", from_hints(declared)),
         )
@@ -137,7 +137,7 @@ class Labels:
         made = self._tools.get((server, tool, approved))
         if made is None:
             rules = tuple(rule for rule in self._words(server).rules if fnmatchcase(tool, rule.tool))
-            made = _Tool(rules, _said(approved))
+            made = _Tool(rules, _approval(approved))
             made.plain = made.cases[_NOTHING_MATCHED] = self._case(server, tool, made, _NOTHING_MATCHED)
             if len(self._tools) >= _REMEMBERED:
                 self._tools.clear()
@@ -153,7 +153,7 @@ class Labels:
             label = either(label, self._label(server, tool, [of.rules[one].said for one in at_most], of.approved))
         return label
 
-    def _label(self, server: str, tool: str, held: list[Said], approved: Said) -> ToolLabel:
+    def _label(self, server: str, tool: str, held: list[Said], approved: _Approval) -> ToolLabel:
         words = self._words(server)
         declared = self._declared.get(server, {}).get(tool, Annotations())
         layers = [*(Layer("operator", said) for said in held), *self._layers(server, tool, declared, approved)]
@@ -161,9 +161,11 @@ class Labels:
         guessed = self._guessed.get(server, {}).get(tool, ())
         if not label.critical_declared and guessed:
             label = msgspec.structs.replace(label, critical=guessed)
+        if approved.given:
+            label = msgspec.structs.replace(label, reviewed=True)
         if fixed := self._fixed.get(server, {}).get(tool):
             label = msgspec.structs.replace(label, fixed=fixed)
-        if declared == Annotations() or (words.trusted and approved == Said()):
+        if declared == Annotations() or (words.trusted and not approved.chosen):
             return label
         if words.trusted:
             # It may say worse of a tool than the review did. What the operator wrote down stands.
@@ -171,11 +173,12 @@ class Labels:
             return tightened(label, msgspec.structs.replace(said_of(declared), **dict.fromkeys(own)))
         return tightened(label, said_of(declared), decided=_decided(held))
 
-    def _layers(self, server: str, tool: str, declared: Annotations, approved: Said) -> list[Layer]:
+    def _layers(self, server: str, tool: str, declared: Annotations, approved: _Approval) -> list[Layer]:
         words = self._words(server)
-        layers = [Layer("operator", operators(words.tools, tool)), Layer("review", approved)]
+        layers = [Layer("operator", operators(words.tools, tool)), Layer("review", approved.said)]
         if words.trusted:
-            layers.append(Layer("server", said_of(declared)))
+            # A server that is believed knows better than a proposal, and no better than a person.
+            layers.insert(2 if approved.chosen else 1, Layer("server", said_of(declared)))
         if words.hints:
             layers.append(Layer("hints", from_hints(declared)))
         return layers
@@ -186,11 +189,19 @@ def _decided(several: list[Said]) -> frozenset[str]:
     return frozenset(name for said in several for name in said.__struct_fields__ if getattr(said, name) is not None)
 
 
+class _Approval(NamedTuple):
+    """What an approved label says, and whether a person chose it in the place of the proposal."""
+
+    said: Said
+    chosen: bool
+    given: bool = True
+
+
 @lru_cache(4096)
-def _said(approved: str) -> Said:
-    """What an approved label says; nothing where there is none, or none that can be read."""
+def _approval(approved: str) -> _Approval:
+    """Of a label as a pin keeps it; nothing where there is none, or none that can be read."""
     label = decode(approved)
-    return Said() if label is None else label.said()
+    return _Approval(Said(), chosen=False, given=False) if label is None else _Approval(label.said(), label.chosen)
 
 
 def operators(tools: Mapping[str, Said], tool: str) -> Said:

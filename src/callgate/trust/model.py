@@ -94,6 +94,8 @@ class ToolLabel(msgspec.Struct, frozen=True):
     open_world: bool = True
     malicious: bool = False
     critical: tuple[str, ...] = ()
+    # Approved by somebody who was shown what it does, or that nothing tells it.
+    reviewed: bool = False
     # False where `critical` was guessed from the schema.
     critical_declared: bool = False
     # Path in a result (`items[].body`, `**.id`) to the source of what is there.

@@ -267,6 +267,9 @@ TABLE: Final[tuple[Fact, ...]] = (
     Fact("tool.risky", "bool", _risky,
          "The call does what harm may follow from: something leaves, cannot be undone or runs. Neither a read nor a "
          "change that stays with the user and can be undone.", "tool.risky"),
+    Fact("tool.reviewed", "bool", lambda f: f.tool.reviewed or "outcomes" not in f.tool.unknown,
+         "Somebody said what the tool does, or approved it knowing that nothing tells it. Not true of tools that were "
+         "approved before reviews asked for that.", "tool.risky && tool.reviewed"),
     Fact("tool.known", "bool", lambda f: not f.tool.unknown,
          "Somebody said everything about the tool that labels can say.", "!tool.known"),
     Fact("tool.unknown", "strings", lambda f: _listed(f.tool.unknown),

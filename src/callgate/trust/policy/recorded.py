@@ -44,6 +44,7 @@ class _Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     open_world: bool = True
     malicious: bool = False
     unknown: tuple[str, ...] = ()
+    reviewed: bool = False
 
 
 class _Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -153,6 +154,7 @@ def _tool(label: ToolLabel) -> dict[str, Any]:
             label.open_world,
             label.malicious,
             tuple(sorted(label.unknown)),
+            label.reviewed,
         )
     )
     return made
@@ -200,6 +202,7 @@ def from_record(record: object, args: Mapping[str, Any] | None = None) -> Facts:
             open_world=tool.open_world,
             malicious=tool.malicious,
             unknown=frozenset(tool.unknown),
+            reviewed=tool.reviewed,
         ),
         session=SessionLabel(
             recorded.taken.open_world,
