@@ -35,7 +35,7 @@ class Tools(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         result = {"resultType": "complete", "content": [{"type": "text", "text": self.headers["Authorization"]}]}
         if asked["method"] == "tools/list":
-            tool = {"name": "anything", "description": "Says it.", "inputSchema": {"type": "object"}}
+            tool = {"name": "get_token", "description": "Says it.", "inputSchema": {"type": "object"}}
             result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": [tool]}
         body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode()
         self.send_response(200)
@@ -93,7 +93,7 @@ def call(gateway, server, tool, arguments):
 def ready(gateway):
     """A machine that is busy keeps it from reading its kill switch for a while."""
     try:
-        return call(gateway, "tools", "anything", {})
+        return call(gateway, "tools", "get_token", {})
     except urllib.error.HTTPError as error:
         if error.code != 503:
             raise
@@ -101,6 +101,7 @@ def ready(gateway):
 
 
 def text(answer):
+    assert "result" in answer, answer
     return answer["result"]["content"][0]["text"]
 
 
@@ -121,7 +122,7 @@ def until(came):
 def review(gateway, tmp_path):
     """The first calls are refused, then all that was met is approved."""
     until(lambda: ready(gateway))
-    for server, tool in (("tools", "anything"), ("notes", "write_note")):
+    for server, tool in (("tools", "get_token"), ("notes", "write_note")):
         assert call(gateway, server, tool, {})["error"]["data"]["reason"] == "tool_not_approved"
     # What was met is written down soon after it was refused.
     until(lambda: len(json.loads(callgate(gateway, "tools", "list", "--json"))) == 6)
@@ -132,9 +133,9 @@ def review(gateway, tmp_path):
 
 def test_each_server_is_reached_with_its_own_credentials_and_notes_stay_private(gateway, tmp_path):
     review(gateway, tmp_path)
-    assert text(call(gateway, "tools", "anything", {})) == "Bearer of-the-gateway"
     written = text(call(gateway, "notes", "write_note", {"name": "diary", "text": "between us"}))
     assert written == "Wrote diary, 10 characters."
+    assert text(call(gateway, "tools", "get_token", {})) == "Bearer of-the-gateway"
     assert (tmp_path / "notes" / "diary.txt").read_text() == "between us"
     stored = b"".join(path.read_bytes() for path in (tmp_path / "state").glob("callgate.db*"))
     assert b"write_note" in stored
