@@ -20,7 +20,12 @@ from support.raw import CLOSE, Received, json_answer, raw_server
 from support.sessions import teller_argv
 from support.table import rows
 
-PID = {"name": "get_pid", "description": "Says nothing.", "inputSchema": {"type": "object"}}
+PID = {
+    "name": "pid",
+    "description": "Says nothing.",
+    "inputSchema": {"type": "object"},
+    "annotations": {"readOnlyHint": True},
+}
 
 
 def old_server(request: Received, connection: socket.socket) -> None:
@@ -71,6 +76,6 @@ async def test_a_modern_client_meets_an_old_server(site, tmp_path, way):
         assert connection.client.protocol_version == LATEST_HANDSHAKE_VERSION
         assert connection.client.server_info is not None
         assert connection.client.server_info.name == ("old" if way.endswith("-http") else "teller")
-        request = types.Request[dict[str, Any], str](method="tools/call", params={"name": "get_pid"})
+        request = types.Request[dict[str, Any], str](method="tools/call", params={"name": "pid"})
         result = await connection.client.session.send_request(request, types.CallToolResult)
         assert result.content == []
