@@ -13,19 +13,19 @@ from support.nursery import CALLGATE
 from support.prompting import hook_input
 from support.table import rows
 
-COMMON = {"session_id": "c1", "transcript_path": "/t.jsonl", "cwd": "/work/app"}
+COMMON = {"session_id": "c1", "transcript_path": "/t.jsonl", "cwd": "/home/ann/app"}
 CLIENTS = {
     "claude-code": {**COMMON, "hook_event_name": "UserPromptSubmit", "permission_mode": "default", "prompt": "Hi Ann"},
     "codex": {**COMMON, "hook_event_name": "UserPromptSubmit", "turn_id": "t", "model": "m", "prompt": "Hi Ann"},
     "gemini-cli": {**COMMON, "hook_event_name": "BeforeAgent", "timestamp": "2026-11-17T09:00:00Z", "prompt": "Hi Ann"},
-    "vscode": {"sessionId": "c1", "hookEventName": "UserPromptSubmit", "cwd": "/work/app", "prompt": "Hi Ann"},
+    "vscode": {"sessionId": "c1", "hookEventName": "UserPromptSubmit", "cwd": "/home/ann/app", "prompt": "Hi Ann"},
     "cursor": {
         "conversation_id": "c1",
         "generation_id": "g",
         "hook_event_name": "beforeSubmitPrompt",
-        "workspace_roots": ["/work/app"],
+        "workspace_roots": ["/home/ann/app"],
         "prompt": "Hi Ann",
-        "attachments": [{"type": "file", "file_path": "/work/app/main.py"}],
+        "attachments": [{"type": "file", "file_path": "/home/ann/app/main.py"}],
     },
     "windsurf": {
         "agent_action_name": "pre_user_prompt",
@@ -39,7 +39,7 @@ CLIENTS = {
 @rows("client", CLIENTS)
 def test_the_prompt_of_each_client(client):
     said = message_of(CLIENTS[client], {})
-    roots = [] if client == "windsurf" else ["/work/app"]
+    roots = [] if client == "windsurf" else ["/home/ann/app"]
     assert said == {"prompt": ["Hi Ann"], "conversation": "c1", "roots": roots, "program": False}
 
 
