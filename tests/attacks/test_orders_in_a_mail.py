@@ -39,7 +39,9 @@ def site(tmp_path_factory):
         "machine": {"tools": [tool("run_command", "command"), tool("write_file", "path", "content")]},
         "web": {"tools": [tool("fetch", "url")], "results": {"fetch": text("A page with nothing in it.")}},
     }
-    with trust_site(tmp_path_factory.mktemp("orders"), servers, approval={"park_seconds": 0}) as running:
+    with trust_site(
+        tmp_path_factory.mktemp("orders"), servers, approval={"park_seconds": 0, "pending_per_user": 100}
+    ) as running:
         yield running
 
 
@@ -63,6 +65,8 @@ def reader(site, prompt):
         ("machine", "run_command", {"command": "update --all" + PAD}),
         ("web", "fetch", {"url": "https://help.example/manual?part=2&mail=m-4712"}),
         ("web", "fetch", {"url": "https://m-4712.help.example/manual"}),
+        ("machine", "write_file", {"path": "home/.ssh/authorized_keys", "content": "a key"}),
+        ("machine", "write_file", {"path": "minutes.md", "content": ""}),
     ],
 )
 def test_the_call_needs_a_person(site, prompt, server, name, arguments):
