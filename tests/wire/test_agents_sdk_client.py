@@ -19,6 +19,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from callgate.agents.model import WELL_KNOWN
 from callgate.sdk import sign
 from support.agents_gate import INSIDE, known, reason
+from support.clients import until
 from support.gateway import approve_listed, in_thread, serving
 from support.nursery import CALLGATE
 from support.raw import JSON_HEADERS, ask
@@ -89,8 +90,11 @@ async def test_a_client_that_does_not_sign_or_signs_with_another_key_is_not_let_
             async with Client(server, mode=mode) as client:
                 answers.append(await client.call_tool("echo", {"text": "hello"}))
     assert answers == []
-    reasons = {event["reason"] for event in gate.events("caller refused")}
-    assert {"missing_signature_headers", "unknown_keyid"} <= reasons
+
+    def reasons():
+        return {event["reason"] for event in gate.events("caller refused")}
+
+    await until(lambda: {"missing_signature_headers", "unknown_keyid"} <= reasons())
 
 
 @requirement("WB-007", "WB-092")

@@ -402,7 +402,7 @@ async def test_calls_at_the_same_time_lose_no_label(site):
     agent.headers("news")
     agent.headers("web")
     calls = [asyncio.to_thread(agent.call, "news", "get_latest") for _ in range(5)]
-    calls += [asyncio.to_thread(agent.call, "web", "fetch", url=URL) for _ in range(5)]
+    calls += [asyncio.to_thread(agent.call, "web", "fetch", ASKED_FOR, url=URL) for _ in range(5)]
     await asyncio.gather(*calls)
     send(agent, "shared")
     assert sorted(labels(site, "shared")["attribution"]) == [URL, "mcp://news/get_latest"]

@@ -17,7 +17,8 @@ from callgate.trust.provenance import normalise
 # Hosts in one text that are written in their other form as well; no page names as many.
 _HOSTS: Final = 500
 _ENCODED: Final = re.compile(r"xn--[a-z0-9-]{1,59}")
-_HOST: Final = re.compile(r"[\w-]+(?:\.[\w-]+)+")
+# Read from the start of a word and never back: a long word without a dot costs its length once.
+_HOST: Final = re.compile(r"(?<![\w-])[\w-]++(?:\.[\w-]++)+")
 # No name of a host, and no part of one, is longer.
 _NAME: Final = 253
 _LABEL: Final = 63
