@@ -1,10 +1,11 @@
 """A session's memory and labels of tools, for tests of where values come from."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from callgate.trust.model import DataLabel, Provenance, Step, ToolLabel, Traced
 from callgate.trust.provenance import Bounds, Fingerprints, Memory, trace
+from callgate.trust.quarantine import Seals
 
 KEY = bytes(range(32))
 WORDS = frozenset
@@ -31,8 +32,15 @@ def reading(tool: str, source: str, **more: Any) -> ToolLabel:
 class Talk:
     """A conversation: what was read, and what the next call is made of."""
 
-    def __init__(self, prompt: str = "", *, bounds: Bounds | None = None, key: bytes = KEY) -> None:
-        self.memory = Memory(Fingerprints(key), bounds or Bounds())
+    def __init__(
+        self,
+        prompt: str = "",
+        *,
+        bounds: Bounds | None = None,
+        key: bytes = KEY,
+        seals: Callable[[], Seals] | None = None,
+    ) -> None:
+        self.memory = Memory(Fingerprints(key), bounds or Bounds(), seals=seals)
         self.open_world = False
         self.packed: list[bytes] = []
         if prompt:

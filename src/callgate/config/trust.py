@@ -241,6 +241,13 @@ class Trust(Section, frozen=True):
     remember_seconds: Annotated[
         float, Meta(description="How long values of results are remembered, as hashes.", ge=60, le=2592000)
     ] = 86400.0
+    keep_texts: Annotated[
+        bool,
+        Meta(
+            description="Keep the texts of untrusted results as long as their values, encrypted with a key that is not "
+            "in the store, so that a question can quote where a value was found."
+        ),
+    ] = True
     max_sessions: Annotated[int, Meta(description="Most sessions remembered at once.", ge=1, le=1000000)] = 10000
     scan: Annotated[
         bool, Meta(description="Look through results for instructions and secrets, whatever the server says of them.")

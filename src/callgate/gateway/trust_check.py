@@ -139,13 +139,15 @@ class Trust:
         if not settled:
             facts.secrets = self._secret(call.canonical.decode("utf-8", "replace"))
         ruling = self.policy.decide(facts)
+        if ruling.effect != "allow":
+            facts.provenance = live.memory.readings.located(facts.provenance)
         judged = Judged(call, name, live, facts, ruling, asked=self.enforcing and ruling.effect == "ask")
         self._remember(judged)
         record = {"trust": {"session": name.key, "effect": ruling.effect, "rule": ruling.rule, **to_record(facts)}}
         if ruling.effect == "allow" or not self.enforcing:
             return Pass(record)
         if ruling.effect == "ask":
-            return Ask(why(ruling, facts), record)
+            return Ask(why(ruling, facts, live.memory.readings), record)
         data = {"rule": ruling.rule, "session": name.key}
         return Refuse(Reason.RULE_BLOCKED, f"{ruling.say.rstrip('.')} (rule: {ruling.rule})", record, data)
 

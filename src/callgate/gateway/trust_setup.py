@@ -79,6 +79,7 @@ class TrustOffice:
         self._fingerprints = Fingerprints(keyring.versions(KEY)[-1].secret)
         self.service = TrustService(self.shelf, witness=audit.admin, unseal=self._unseal)
         self._retention = Retention()
+        self._keeps_texts = True
         self.sessions = Sessions(self.shelf, self._memory, idle_ms=lambda: self._idle_ms)
         self.learning = Learning(self._stripped)
         self.prompts = HeardPrompts(self._memory)
@@ -115,6 +116,7 @@ class TrustOffice:
         self._idle_ms = round(trust.idle_seconds * 1000)
         self._most = trust.max_sessions
         self._retention = Retention(trust.remember_results, trust.remember_seconds)
+        self._keeps_texts = trust.keep_texts
         sections = {name: server.trust for name, server in config.servers.items()}
         self.learning.teach(labels, vocabulary)
         asking = frozenset(name for name, section in sections.items() if section.resolve == "server")
@@ -166,7 +168,8 @@ class TrustOffice:
         return Furnished(check, desk)
 
     def _memory(self) -> Memory:
-        return Memory(self._fingerprints, retention=lambda: self._retention)
+        seals = self._seals if self._keeps_texts else None
+        return Memory(self._fingerprints, retention=lambda: self._retention, seals=seals)
 
     def _unseal(self, sealed: bytes, handle: str) -> bytes:
         return self._seals().open(sealed, handle)

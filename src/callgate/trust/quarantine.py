@@ -78,13 +78,19 @@ class Seals:
 
     def open(self, sealed: bytes, handle: str) -> bytes:
         """The reply that was sealed for this handle, or `Unopened`."""
+        if not is_handle(handle):
+            raise Unopened("this result was not sealed for a handle")
+        return self.open_text(sealed, handle)
+
+    def open_text(self, sealed: bytes, name: str) -> bytes:
+        """What was sealed under this name, or `Unopened`."""
         start = len(_FORM) + _ID_BYTES
         head, nonce, body = sealed[:start], sealed[start : start + _NONCE_BYTES], sealed[start + _NONCE_BYTES :]
         cipher = self._ciphers.get(head[len(_FORM) :])
-        if head[: len(_FORM)] != _FORM or cipher is None or len(body) < _TAG_BYTES or not is_handle(handle):
+        if head[: len(_FORM)] != _FORM or cipher is None or len(body) < _TAG_BYTES:
             raise Unopened("this result was not sealed with a key that is here")
         try:
-            return cipher.decrypt(nonce, body, head + handle.encode())
+            return cipher.decrypt(nonce, body, head + name.encode())
         except InvalidTag:
             raise Unopened("this result was changed, or sealed for another handle") from None
 

@@ -6,7 +6,8 @@ The other way round, too: of what was written down with a step, the sentence alo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from callgate.errors import Reason
@@ -15,10 +16,14 @@ from callgate.trust.model import Traced
 if TYPE_CHECKING:
     from callgate.trust.policy.engine import Ruling
     from callgate.trust.policy.facts import Facts
+    from callgate.trust.provenance.readings import Readings
 
 _VALUES: Final = 12
 _SOURCES: Final = 6
 _SHOWN: Final = 80
+_AROUND: Final = 120
+# What sets a value apart in the words around it, and the quotes around those.
+_MARKS: Final = {ord(mark): None for mark in "\u00bb\u00ab\u201c\u201d"} | {ord(mark): " " for mark in "\r\n\t"}
 _CHARS: Final = 3500
 
 # Where a value was met.
@@ -41,8 +46,23 @@ NOT_LOOKED_UP: Final = "not looked up, so counted as a stranger's"
 _UNTRACED: Final = frozenset({"more values than are traced", "a longer text than is traced"})
 _REASONS: Final = {one.value: one for one in Reason}
 _LINK: Final = "A link in "
-# What follows the sentence in a text for the person who decides.
-_AFTER: Final = re.compile(rf"\n(?=Destination: |{_LINK})")
+_DOES: Final = "What the tool does: "
+# What follows the sentence in a text for the person who decides; steps of long ago have the first of these.
+_AFTER: Final = re.compile(rf"\n(?=Destination: |{_DOES}|{_LINK})")
+# Values that are shown with the words around them.
+_QUOTED: Final = 4
+_DESTINATIONS: Final[Mapping[str, str]] = {
+    "ephemeral": "what it gets is not kept",
+    "system": "what it gets stays in the server",
+    "user": "what it gets stays with the user",
+    "internal": "what it gets goes to others in the organisation",
+    "public": "what it gets can go to anybody",
+}
+_OUTCOMES: Final[Mapping[str, str]] = {
+    "benign": "it changes nothing",
+    "consequential": "it changes something, which can be undone",
+    "irreversible": "what it does cannot be undone",
+}
 
 
 def met(value: Traced) -> str:
@@ -55,15 +75,14 @@ def met(value: Traced) -> str:
     return FOUND_WORDS.get(value.found, value.found)
 
 
-def why(ruling: Ruling, facts: Facts) -> str:
-    """What the person who decides reads beside the arguments."""
+def why(ruling: Ruling, facts: Facts, readings: Readings | None = None) -> str:
+    """What the person who decides reads beside the arguments. With `readings`, the words around a value are quoted."""
     label, session = facts.tool, facts.session
-    outcome = label.outcome
-    if label.may_be_irreversible and outcome != "irreversible":
-        outcome += " (may be irreversible)"
+    outcome = "irreversible" if label.may_be_irreversible else label.outcome
     return told(
         f"{ruling.say} (rule: {ruling.rule})",
-        does=(label.destination, outcome, sorted(label.sources)),
+        does=(label.destination, outcome),
+        readings=readings,
         values=facts.provenance.values,
         links=facts.provenance.foreign_links,
         sensitivity=sorted(session.sensitivity - {"none"}),
@@ -74,21 +93,27 @@ def why(ruling: Ruling, facts: Facts) -> str:
 def told(
     first: str,
     *,
-    does: tuple[str, str, Iterable[str]],
+    does: tuple[str, str],
     values: Iterable[Traced],
     links: Sequence[Traced],
     sensitivity: Sequence[str],
     attribution: Sequence[str],
     warnings: Sequence[str] = (),
+    readings: Readings | None = None,
 ) -> str:
-    """Several lines, bounded, `first` the first of them. `does` is the tool's destination, outcome and sources."""
-    destination, outcome, sources = does
-    returns = plain(", ".join(sources)) or "unknown"
-    lines = [first, f"Destination: {destination}. Outcome: {outcome}. Source of what it returns: {returns}."]
+    """Several lines, bounded, `first` the first of them. `does` is the tool's destination and outcome."""
+    destination, outcome = does
+    does_what = f"{_DESTINATIONS.get(destination, plain(destination))}; {_OUTCOMES.get(outcome, plain(outcome))}"
+    lines = [first, f"{_DOES}{does_what}."]
     lines += [f"Warning: {plain(one)}" for one in warnings[:_VALUES]]
     traced = sorted(values, key=lambda value: (value.found != "untrusted", not value.critical))
-    lines += [_line(value) for value in traced[:_VALUES]]
-    lines += [f"{_LINK}{plain(one.path)}: {plain(one.shown)}: {met(one).upper()}" for one in links[:_VALUES]]
+    quoted: list[str] = []
+    for value in traced[:_VALUES]:
+        lines.append(f"{plain(value.path)} = {plain(value.shown)}: {met(value)}")
+        lines += _read(value, readings, quoted)
+    for link in links[:_VALUES]:
+        lines.append(f"{_LINK}{plain(link.path)}: {plain(link.shown)}: {met(link)}")
+        lines += _read(link, readings, quoted)
     if sensitivity:
         lines.append(f"The session has read: {plain(', '.join(sensitivity))}.")
     if attribution:
@@ -98,15 +123,34 @@ def told(
     return "\n".join(lines)[:_CHARS]
 
 
-def plain(text: str) -> str:
+def plain(text: str, most: int = _SHOWN) -> str:
     """A peer's text in a line for people: nothing that a terminal would obey, and not too long."""
-    shown = "".join(char if char.isprintable() else "\ufffd" for char in text[: _SHOWN + 1])
-    return shown if len(shown) <= _SHOWN else shown[: _SHOWN - 1] + "…"
+    shown = "".join(char if char.isprintable() else "\ufffd" for char in text[: most + 1])
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
-def _line(value: Traced) -> str:
-    where = met(value)
-    return f"{plain(value.path)} = {plain(value.shown)}: {where.upper() if value.found == 'untrusted' else where}"
+def _read(value: Traced, readings: Readings | None, quoted: list[str]) -> Iterator[str]:
+    """In which result a stranger's value was read, with the words around it; once for each value."""
+    if readings is None or value.found != "untrusted" or value.shown in quoted or len(quoted) >= _QUOTED:
+        return
+    found = readings.found(value.steps, value.shown)
+    if found is None:
+        return
+    quoted.append(value.shown)
+    reading, excerpt = found
+    when = datetime.fromtimestamp(reading.at / 1000).astimezone()
+    said = f"Read at {when:%H:%M %Z} with {plain(reading.tool)} (server {plain(reading.server)})"
+    if excerpt is None:
+        yield f"{said}."
+        return
+    title = f", in \u201c{plain(excerpt.title)}\u201d" if excerpt.title else ""
+    before, there, after = (plain(_unmarked(part), _AROUND) for part in excerpt[1:])
+    yield f"{said}{title}: \u201c{before}\u00bb{there}\u00ab{after}\u201d"
+
+
+def _unmarked(text: str) -> str:
+    """A peer's text without the marks that set the value apart, on one line."""
+    return text.translate(_MARKS)
 
 
 # -- read again ----------------------------------------------------------------------------------------------------
@@ -136,7 +180,8 @@ def because(why: str, rule: str) -> Because:
 def _link(line: str) -> Traced:
     path, _, shown = line.removeprefix(_LINK).partition(": ")
     for where in (FOUND_WORDS["untrusted"], UNSURE, NOT_LOOKED_UP):
-        if shown.endswith(f": {where.upper()}"):
+        # In capitals, in steps of long ago.
+        if shown.lower().endswith(f": {where.lower()}"):
             shown = shown[: -len(where) - 2]
             break
     else:

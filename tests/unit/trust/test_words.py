@@ -1,14 +1,21 @@
 """The words that a person reads: true of each value, and of a step's text the one sentence that says why."""
 
+import re
+
+import msgspec
+
 from callgate.errors import Reason
 from callgate.trust.model import Provenance, SessionLabel, Traced
 from callgate.trust.policy.engine import Ruling
+from callgate.trust.provenance.readings import around
+from callgate.trust.quarantine import Seals
 from callgate.trust.words import FOUND_WORDS, NOT_LOOKED_UP, UNSURE, Because, because, met, why
 from support.policies import facts, mail
-from support.remembering import Talk
+from support.remembering import Talk, reading
 from support.table import rows
 
 LONG = "b7" * 200
+SEALS = lambda: Seals(bytes(range(32)))  # noqa: E731
 
 
 def traced(shown, *steps, found="untrusted", critical=True, kind="identity", path="to"):
@@ -55,9 +62,90 @@ def test_a_person_is_told_the_same():
     values = (traced("x" * 79 + "…"), traced("eve@example.net", 2, path="cc"))
     links = (traced("a longer text than is traced", path="body", critical=False, kind="link"),)
     told = why(Ruling("ask", "r", "Why."), facts(mail(), provenance=Provenance(values, links)))
-    assert UNSURE.upper() in told
-    assert "cc = eve@example.net: ONLY IN TEXT THAT A STRANGER MAY HAVE WRITTEN" in told
-    assert f"A link in body: a longer text than is traced: {NOT_LOOKED_UP.upper()}" in told
+    assert UNSURE in told
+    assert "cc = eve@example.net: only in text that a stranger may have written" in told
+    assert f"A link in body: a longer text than is traced: {NOT_LOOKED_UP}" in told
+
+
+MAIL = '{"subject": "Invoice 17", "body": "Hello Ada.\\nPlease pay 800 EUR to LT60 1010 0123 4567 8901 today. Thanks!"}'
+
+
+def asked(talk, account="LT601010012345678901"):
+    readings = talk.memory.readings
+    traced = readings.located(talk.trace({"account": account, "amount": 800}, "account", tool="pay"))
+    return why(Ruling("ask", "r", "Why."), facts(mail(), provenance=traced), readings)
+
+
+def test_a_person_reads_where_a_value_was_found_and_the_words_around_it():
+    talk = Talk("pay what is due", seals=SEALS)
+    talk.read(reading("search_mail", "untrustedPublic"), None, "2 mails: Invoice 17, Lunch")
+    talk.read(reading("read_mail", "untrustedPublic"), None, MAIL)
+    line, *_ = [line for line in asked(talk).split("\n") if line.startswith("Read at ")]
+    assert re.fullmatch(
+        r"Read at \d\d:\d\d \S+ with read_mail \(server office\), in “Invoice 17”: "
+        r"“Please pay 800 EUR to »LT60 1010 0123 4567 8901« today.”",
+        line,
+    )
+
+
+def test_another_process_reads_the_same():
+    first, second = Talk(seals=SEALS), Talk(seals=SEALS)
+    first.read(reading("read_mail", "untrustedPublic"), None, MAIL)
+    second.memory.take(msgspec.structs.replace(first.step(1), tool="read_mail"))
+    assert "»LT60 1010 0123 4567 8901«" in asked(second)
+
+
+def test_what_is_kept_of_a_text_is_sealed_and_bound_to_its_tool():
+    first, other, keyless = Talk(seals=SEALS), Talk(seals=SEALS), Talk()
+    packed = first.read(reading("read_mail", "untrustedPublic"), None, MAIL)
+    assert b"Invoice" not in packed
+    assert len(keyless.read(reading("read_mail", "untrustedPublic"), None, MAIL)) < len(packed)
+    other.memory.take(msgspec.structs.replace(first.step(1), tool="another"))
+    for talk in (other, keyless):
+        assert "»" not in asked(talk)
+        assert "account = LT601010012345678901: only in text that a stranger may have written" in asked(talk)
+
+
+def test_a_secret_is_not_quoted():
+    talk = Talk(seals=SEALS)
+    talk.read(
+        reading("read_mail", "untrustedPublic"),
+        None,
+        "Use hunter2hunter2 for eve@example.net",
+        secrets=["hunter2hunter2"],
+    )
+    told = asked(talk, "eve@example.net")
+    assert "Use [masked] for »eve@example.net«" in told
+
+
+@rows(
+    "text, value, expected",
+    [
+        ("One. Send it to Eve@Example.net now! Two.", "eve@example.net", ("Send it to ", "Eve@Example.net", " now!")),
+        ("call 0 1 2-3 4 5", "012345", ("call ", "0 1 2-3 4 5", "")),
+        ("w " * 200 + "the code word ZEBRA-9 is" + " w" * 200, "zebra-9", ("the code word ", "ZEBRA-9", " is")),
+        ("ﬁle and straße to STRASSE-12345", "strasse-12345", ("ﬁle and straße to ", "STRASSE-12345", "")),
+        ("nothing of it", "eve@example.net", None),
+        ("", "x", None),
+        ("»quoted« “text” eve", "eve", ("»quoted« “text” ", "eve", "")),
+    ],
+)
+def test_the_sentence_around_a_value(text, value, expected):
+    found = around(text, value)
+    assert (found is None) == (expected is None)
+    if expected is not None:
+        assert found.value == expected[1]
+        assert expected[0] in found.before
+        assert found.after.startswith(expected[2][:3])
+
+
+def test_no_mark_of_a_strangers_ends_the_quotation():
+    talk = Talk(seals=SEALS)
+    talk.read(
+        reading("read_mail", "untrustedPublic"), None, "Ask» “Approve it”, says the bank. «To eve@example.net»\nnext"
+    )
+    (line,) = [line for line in asked(talk, "eve@example.net").split("\n") if line.startswith("Read at ")]
+    assert (line.count("»"), line.count("«"), line.count("“"), line.count("”")) == (1, 1, 1, 1)
 
 
 # -- read again ----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from callgate.trust.answers import remembered
 from callgate.trust.critical import is_measure, names_somebody
 from callgate.trust.model import SOURCES, UNTRUSTED
 from callgate.trust.provenance import normalise
-from callgate.trust.provenance.records import Record, id_of, listed_ids, names_of
+from callgate.trust.provenance.records import Record, ids_of, listed_ids, names_of
 
 # Fields that a server fills in itself.
 _OWN: Final = re.compile(
@@ -151,8 +151,8 @@ class Harvest:
                 self._text(name)
         else:
             self.strange.extend(value)
-        if (found := id_of(value)) is not None:
-            self.records.append(Record(found[0], found[1], key, names_of(value), value))
+        for field, own in ids_of(value):
+            self.records.append(Record(field, own, key, names_of(value), value))
 
     def _stops(self, value: Any, depth: int) -> bool:
         """Too deep or too many: what is left is one text of a stranger's, nothing in it vouches."""

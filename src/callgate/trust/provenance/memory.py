@@ -1,6 +1,6 @@
 """What a session remembers of what it said and read: bounded, and never less wary for being full.
 
-The store gets digests only. A process has some words at hand as well, as long as it has the session.
+The store gets digests, and texts only sealed. A process has some words at hand as well, as long as it has the session.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from callgate.trust.provenance.hearing import heard
 from callgate.trust.provenance.joining import names_put_together
 from callgate.trust.provenance.names import host, strangers, written_links
 from callgate.trust.provenance.packing import Left
+from callgate.trust.provenance.readings import Reading, Readings
 from callgate.trust.provenance.records import Record, kinds
 from callgate.trust.provenance.things import ASKED_FOR, VOUCHED, Things, flattened, is_in, matches
 from callgate.trust.provenance.zones import Phrases, Pieces, windows
+from callgate.trust.quarantine import Seals
 
 _BETWEEN: Final = f" {BREAK} "
 # Digests of things that are kept of a result.
@@ -78,15 +80,19 @@ class Memory:
         bounds: Bounds = _BOUNDS,
         retention: Callable[[], Retention] = unknown,
         clock: Callable[[], float] = time.time,
+        seals: Callable[[], Seals] | None = None,
     ) -> None:
-        """`retention` is what the store keeps by now, and `clock` the one that it goes by."""
+        """`retention` is what the store keeps by now, and `clock` the one that it goes by. With `seals`, the texts are
+        kept as well, for who is asked about a call."""
         self.fingerprints = fingerprints
         self.bounds = bounds
         self.prompt = Phrases()
         self.clean = Phrases()
         self.vouching = Phrases()
         self.strange = Pieces()
+        self._clock = clock
         self._met = Met(retention, clock)
+        self.readings = Readings(seals)
         self._chains = Chains()
         self.own: set[int] = set()
         self.records = Things()
@@ -193,9 +199,12 @@ class Memory:
         if sum(map(len, found.strange)) > self.bounds.result_chars:
             left.cut = True
             found.strange = [_BETWEEN.join(found.strange)[: self.bounds.result_chars]]
-        new = self._told(found.strange, left) if found.strange else ()
+        new: Collection[str] = ()
         if found.strange:
+            new = self._told(found.strange, left)
             left.strange += self._links(found.strange)
+            # What adds nothing is not kept once more.
+            left.text = self.readings.sealed(tool, texts, structured, secrets) if left.strange else b""
         if found.vouching:
             vouching = within(found.vouching, self.bounds.vouching_chars)
             left.vouching = self._vouching(vouching, tool, arguments, open_world=open_world)
@@ -208,6 +217,7 @@ class Memory:
         left.details += self._shaped(found, secrets)
         packing.fit(left)
         self.seq += 1
+        self.readings.add(self.seq, Reading(round(self._clock() * 1000), tool.server, tool.tool), left.text)
         # What was said is there already.
         self._take_met(left, self.seq, new)
         return packing.pack(left, self.fingerprints.id)
@@ -220,13 +230,16 @@ class Memory:
         if step.verdict == DECLASSIFIED:
             self.overflowed = self.unread = False
             self.strange, self.own, self.overheard = Pieces(), set(), []
+            self.readings.clear()
             self._met.forget()
             self._chains.clear()
         elif not step.memory:
             self.overflowed = self.overflowed or step.label is not None
         else:
             try:
-                self._take(packing.unpack(step.memory, self.fingerprints.id), step.seq)
+                left = packing.unpack(step.memory, self.fingerprints.id)
+                self._take(left, step.seq)
+                self.readings.add(step.seq, Reading(step.at, step.server, step.tool), left.text)
             except packing.Unreadable:
                 self.overflowed = True
         self.seq = max(self.seq, step.seq)
@@ -389,7 +402,7 @@ class Memory:
         queries = self._queries(arguments)
         if len(records) > 1:
             # What they are in, a calendar or a repository, picks none of them out.
-            queries = [one for one in queries if not all(is_in(record, one) for record in records)]
+            queries = [one for one in queries if not all(is_in(record, one[1]) for record in records)]
         names = iter(_runs(packing.numbers(self._ordered([name for record in records for name in record.names]))))
         packed: list[int] = []
         for record in records:
@@ -404,11 +417,14 @@ class Memory:
                     packed += (self.key(tool.server, kind, record.id), flags | len(called) << 8, *called)
         return array("Q", packed).tobytes()
 
-    def _queries(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Phrases of a call that are the user's own words."""
-        texts = [value for _, _, value in leaves(arguments) if isinstance(value, str) and len(value) >= _QUERY_LENGTH]
-        own = [text for text in texts if self.users(windows(self.words(text)))]
-        return [flat for text in own if len((flat := flattened(text)).replace(" ", "")) >= _QUERY_LENGTH]
+    def _queries(self, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Phrases of a call that are the user's own words, each with the name of its argument."""
+        texts = [
+            (key, value)
+            for _, key, value in leaves(arguments)
+            if isinstance(value, str) and len(value) >= _QUERY_LENGTH and self.users(windows(self.words(value)))
+        ]
+        return [(key, flat) for key, text in texts if len((flat := flattened(text)).replace(" ", "")) >= _QUERY_LENGTH]
 
     def key(self, server: str, kind: str, written: str) -> int:
         return self.fingerprints.digest(f"{server}\x00{kind}\x00{written}")

@@ -9,12 +9,20 @@ from typing import Final
 import msgspec
 
 # Version, whether it is cut (1) or has what was not read (2), id of the key, chain, link, and how long each part is.
-_HEAD: Final = struct.Struct("<BB8sQI7I")
-_VERSION: Final = 3
+_HEAD: Final = struct.Struct("<BB8sQI8I")
+_VERSION: Final = 4
+# As it was before there were texts.
+_BARE_HEAD: Final = struct.Struct("<BB8sQI7I")
+_BARE_VERSION: Final = 3
 _CHAIN: Final = struct.Struct("<10xQI")
 # As it was before there were chains.
 _WHOLE_HEAD: Final = struct.Struct("<BB8s7I")
 _WHOLE_VERSION: Final = 2
+_HEADS: Final = {
+    bytes((_VERSION,)): _HEAD,
+    bytes((_BARE_VERSION,)): _BARE_HEAD,
+    bytes((_WHOLE_VERSION,)): _WHOLE_HEAD,
+}
 # So much of a step is kept; the store takes a little more.
 MOST: Final = 3 * 1000 * 1024
 
@@ -40,6 +48,8 @@ class Left(msgspec.Struct):
     # What is not in `strange` because so many steps of a chain brought it before; 0 where nothing is left out.
     chain: int = 0
     link: int = 0
+    # The text itself, sealed with a key that the store does not have; empty where it is not kept.
+    text: bytes = b""
 
 
 class Unreadable(ValueError):
@@ -48,10 +58,9 @@ class Unreadable(ValueError):
 
 def pack(left: Left, key: bytes) -> bytes:
     """`key` is the id of the key that the digests were made with."""
-    parts = (left.prompt, left.clean, left.vouching, left.strange, left.own, left.records, left.details)
-    return _HEAD.pack(_VERSION, left.cut | left.unread << 1, key, left.chain, left.link, *map(len, parts)) + b"".join(
-        parts
-    )
+    parts = (left.prompt, left.clean, left.vouching, left.strange, left.own, left.records, left.details, left.text)
+    flags = left.cut | left.unread << 1
+    return _HEAD.pack(_VERSION, flags, key, left.chain, left.link, *map(len, parts)) + b"".join(parts)
 
 
 def is_nothing(packed: bytes) -> bool:
@@ -61,40 +70,42 @@ def is_nothing(packed: bytes) -> bool:
 
 def rests_on(packed: bytes) -> int:
     """The chain without whose steps before it a step does not tell everything; 0 where it does."""
-    if len(packed) < _HEAD.size or packed[0] != _VERSION:
+    if len(packed) < _BARE_HEAD.size or packed[0] not in (_VERSION, _BARE_VERSION):
         return 0
     chain, link = _CHAIN.unpack_from(packed)
     return int(chain) if link else 0
 
 
 def unpack(packed: bytes, key: bytes) -> Left:
-    head, chain, link = _HEAD, 0, 0
+    head, chain, link = _HEADS.get(packed[:1], _HEAD), 0, 0
     try:
-        if packed[:1] == bytes((_WHOLE_VERSION,)):
-            head = _WHOLE_HEAD
+        if head is _WHOLE_HEAD:
             version, cut, made_with, *lengths = head.unpack_from(packed)
         else:
             version, cut, made_with, chain, link, *lengths = head.unpack_from(packed)
     except struct.error:
         raise Unreadable from None
-    if version not in (_VERSION, _WHOLE_VERSION) or made_with != key:
+    if bytes((version,)) not in _HEADS or made_with != key:
         raise Unreadable
-    if len(packed) != head.size + sum(lengths) or any(length % 8 for length in lengths):
+    if len(packed) != head.size + sum(lengths) or any(length % 8 for length in lengths[:7]):
         raise Unreadable
     parts, start = [], head.size
     for length in lengths:
         parts.append(packed[start : start + length])
         start += length
-    prompt, clean, vouching, strange, own, records, details = parts
-    return Left(prompt, clean, vouching, strange, own, records, details, bool(cut & 1), bool(cut & 2), chain, link)
+    prompt, clean, vouching, strange, own, records, details, *text = parts
+    flags = bool(cut & 1), bool(cut & 2)
+    return Left(prompt, clean, vouching, strange, own, records, details, *flags, chain, link, b"".join(text))
 
 
 def fit(left: Left) -> None:
     """Leave out what the store has no room for: what vouches first, for without it nothing looks better than it is; the
     user's own words late, so that a flood takes none of them away. Records are left out all or none, as they are read
     from one to the next; that there was a prompt stays known."""
-    over = sum(map(len, (left.prompt, left.clean, left.vouching, left.strange, left.own, left.records, left.details)))
-    over -= MOST
+    parts = (left.prompt, left.clean, left.vouching, left.strange, left.own, left.records, left.details)
+    over = sum(map(len, parts)) - MOST
+    if over + len(left.text) > 0:
+        left.text = b""
     for name in ("vouching", "records", "strange", "own", "clean", "prompt", "details"):
         if over <= 0:
             return

@@ -21,7 +21,10 @@ _VERBS: Final = frozenset(
     """.split()  # noqa: SIM905
 )
 _IDS: Final = re.compile(r"_?(?:id|uuid|guid|key)_?|(.+)_(?:id|ids|uuid|guid)_?|(.+[a-z])I[dD]s?")
-_BARE: Final = re.compile(r"_?(?:id|uuid|guid|key)_?|ids")
+_BARE: Final = re.compile(r"_?(?:id|uuid|guid|key)_?|ids|number|iid")
+# A number that a thing goes by within its project, and an argument that takes one: `issue_number`, `mrIid`.
+_COUNTED: Final = ("number", "iid")
+_BY_NUMBER: Final = re.compile(r"(.+?)_?(?:[Nn]umber|NUMBER|[Ii]id)")
 _NAMES: Final = re.compile(
     r"(?:.*_|.*[a-z])?(?:name|title|subject|label|topic|headline|summary|filename)s?", re.IGNORECASE
 )
@@ -65,13 +68,22 @@ def listed_ids(text: str) -> tuple[str, list[Record]]:
     return _LINE.sub(taken, text), found
 
 
-def id_of(value: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The field that holds a thing's own id, and the id."""
+def ids_of(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The field that holds a thing's own id, and the id; then the number that people call it by."""
     ids = [field for field in value if is_id(field)]
     for field in sorted(ids, key=_about):
         if found := written_id(value[field]):
-            return field, found
-    return None
+            yield field, found
+            break
+    for field in _COUNTED:
+        if type(value.get(field)) is int:
+            yield field, written_id(value[field])
+
+
+def is_by_number(argument: str, tool: str) -> bool:
+    """Whether an argument takes the number of a thing that its tool is about: `issue_number` of `close_issue`."""
+    found = _BY_NUMBER.fullmatch(argument)
+    return found is not None and not nouns(found[1]).isdisjoint(nouns(tool))
 
 
 def written_id(value: Any) -> str:
@@ -178,8 +190,8 @@ def _records(value: Any, key: str, depth: int) -> Iterator[Record]:
     if depth <= 0:
         return
     if isinstance(value, Mapping):
-        if (own := id_of(value)) is not None:
-            yield Record(own[0], own[1], key, (), value)
+        for field, own in ids_of(value):
+            yield Record(field, own, key, (), value)
         for name, item in value.items():
             if name.casefold() in _PLACES and (written := written_id(item)):
                 yield Record(name, written, key, (), value)

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from callgate.trust.provenance import normalise
-from callgate.trust.provenance.records import Record
+from callgate.trust.provenance.records import Record, spoken_by
 
 VOUCHED, ASKED_FOR = 1, 2
 _LETTERS: Final = re.compile(r"[\W_]+")
@@ -57,12 +57,19 @@ def flattened(text: str) -> str:
     return _LETTERS.sub(" ", normalise.fold(text)).strip()
 
 
-def matches(record: Record, queries: Sequence[str]) -> bool:
-    """Whether one of the phrases that a call asked for is in a thing."""
-    if not queries:
-        return False
-    text = f" {flattened(' '.join([value for value in record.value.values() if isinstance(value, str)]))} "
-    return any(f" {query} " in text for query in queries)
+def matches(record: Record, queries: Sequence[tuple[str, str]]) -> bool:
+    """Whether one of the phrases that a call asked for is in a thing: not in a field of the argument's own name, which
+    says where the thing is, as `calendar` does where `calendarId` was given."""
+    for argument, query in queries:
+        about = spoken_by(argument)
+        fields = [
+            value
+            for field, value in record.value.items()
+            if isinstance(value, str) and (not about or about.isdisjoint(spoken_by(field)))
+        ]
+        if f" {query} " in f" {flattened(' '.join(fields))} ":
+            return True
+    return False
 
 
 def is_in(record: Record, query: str) -> bool:

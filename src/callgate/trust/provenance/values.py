@@ -14,7 +14,7 @@ from callgate.trust.provenance.harvest import PROSE_WORDS
 from callgate.trust.provenance.joining import Budget, put_together
 from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import host, is_account, role_of
-from callgate.trust.provenance.records import is_id, nouns, spoken_of, written_id
+from callgate.trust.provenance.records import is_by_number, is_id, nouns, spoken_of, written_id
 from callgate.trust.provenance.things import Known
 
 TEXT_CHARS: Final = 64 * 1024
@@ -99,7 +99,8 @@ class Value:
 
     def _kind(self) -> ValueKind:
         if self.number:
-            return "identity" if is_id(self.key) or self._is_somebodys() else "quantity"
+            named = is_id(self.key) or is_by_number(self.key, self.label.tool) or self._is_somebodys()
+            return "identity" if named else "quantity"
         text = self.text
         if len(self.spelt) > PROSE_WORDS or "\n" in text:
             return "text"

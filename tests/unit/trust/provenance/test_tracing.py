@@ -1,5 +1,7 @@
 """Where the values of a call were met before."""
 
+import json
+
 from callgate.trust.keeping import DECLASSIFIED
 from callgate.trust.model import DataLabel, Step
 from callgate.trust.provenance import Bounds, carries, objects, to_endorse
@@ -63,6 +65,32 @@ def test_date_and_time_are_looked_up_each_for_itself():
     assert (when.kind, when.found) == ("time", "prompt")
     assert talk.found("2024-06-01T20:00:00", name="start") == "untrusted"
     assert talk.found("2024-05-20T11:00", name="start") == "nowhere"
+
+
+def test_a_number_that_a_thing_goes_by_is_its_id():
+    issues = [
+        {"id": 90017, "number": 12, "title": "Crash on start"},
+        {"id": 90018, "number": 13, "title": "Token logged"},
+    ]
+    talk = Talk("what is issue 12 about?")
+    talk.read(reading("list_issues", "untrustedPublic"), None, json.dumps(issues))
+    value = talk.value(13, name="issue_number", tool="delete_issue")
+    assert (value.kind, value.found) == ("identity", "own")
+    assert talk.found(12, name="issue_number", tool="delete_issue") == "prompt"
+    talk = Talk("drop the issue Token logged")
+    talk.read(reading("list_issues", "untrustedPublic"), None, json.dumps(issues))
+    assert talk.found(13, name="issueNumber", tool="delete_issue") == "linked"
+    assert talk.value(3, name="line_number", tool="delete_issue").kind == "quantity"
+
+
+def test_where_a_thing_is_does_not_pick_it_out():
+    listed = [{"id": "evt2", "calendar": "primary", "summary": "Board meeting"}]
+    talk = Talk("what is in my primary calendar?")
+    talk.read(reading("list_events", "untrustedPublic"), None, json.dumps(listed), arguments={"calendarId": "primary"})
+    assert talk.found("evt2", name="eventId", tool="delete_event") == "own"
+    talk = Talk("drop the board meeting")
+    talk.read(reading("list_events", "untrustedPublic"), None, json.dumps(listed), arguments={"query": "board meeting"})
+    assert talk.found("evt2", name="eventId", tool="delete_event") == "linked"
 
 
 def test_an_id_of_a_thing_that_the_user_named_is_linked():
