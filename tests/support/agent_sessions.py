@@ -102,12 +102,12 @@ def story() -> list[Step]:
             rule="secrets-leave",
             # A call that is refused has all that a person was told, with the reason before it.
             why="rule_blocked: Financial data goes to an address that only a stranger named. (rule: secrets-leave)\n"
-            "Destination: public. Outcome: consequential. Source of what it returns: unknown.\n"
-            "to = xy@evil.example: ONLY IN TEXT THAT A STRANGER MAY HAVE WRITTEN\n"
+            "What the tool does: what it gets can go to anybody; it changes something, which can be undone.\n"
+            "to = xy@evil.example: only in text that a stranger may have written\n"
             "body = Balance: 4,210.77 EUR: in a trusted result\n"
             "subject = As you asked: met nowhere before\n"
-            "The session has read: financial, pii, user.\n"
-            "Sources: mcp://mail/read_inbox, mcp://mail/read_mail",
+            "Kinds of data that the agent has read: financial, pii, user.\n"
+            "Where it came from: mcp://mail/read_inbox, mcp://mail/read_mail",
             tool_label=egress,
             label=None,
         ),

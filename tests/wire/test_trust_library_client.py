@@ -138,7 +138,7 @@ async def test_a_rule_that_asks_waits_for_the_person(travel, road):
     assert (question.destination, question.outcomes, question.source) == ("internal", "irreversible", ("system",))
     assert question.attribution == ("local:anonymous/hr/salaries.xlsx",)
     assert question.sensitivity == ("financial",)
-    for word in ("Destination: internal", "Outcome: irreversible", "Sources: local:anonymous/hr/salaries.xlsx"):
+    for word in ("organisation", "cannot be undone", "Where it came from: local:anonymous/hr/salaries.xlsx"):
         assert word in question.text
 
 
@@ -176,7 +176,7 @@ async def test_a_strangers_address_needs_a_person_and_the_users_own_does_not(tra
         (question,) = desk.questions
         assert question.rule == "stranger-decides"
         assert [(one.path, one.found) for one in question.values if one.critical] == [("to", "untrusted")]
-        assert "office@shop.example: ONLY IN TEXT THAT A STRANGER MAY HAVE WRITTEN" in question.text
+        assert "office@shop.example: only in text that a stranger may have written" in question.text
         # what the person agreed to needs no second question
         await mail.call_tool("send_email", {"to": "office@shop.example", "body": "nine to five"})
         assert len(desk.questions) == 1

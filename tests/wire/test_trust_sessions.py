@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
 from support.gateway import Gateway, serving
+from support.nursery import CALLGATE
 from support.offices import (
     ASKED,
     ERAS,
@@ -258,6 +261,20 @@ def test_wrapped_servers_that_one_client_started_share_a_session(site, era):
         agent.call("web", "fetch", url=URL)
         send(again, "mail")
     assert labels(site, "mail")["openWorldHint"] is True
+
+
+def test_a_question_quotes_what_another_process_read(site):
+    name = {"CALLGATE_SESSION": fresh("conversation")}
+    with WrapAgent(site, HANDSHAKE, name, forked=True) as agent:
+        agent.call("web", "fetch", url=URL)
+        assert reason(agent.call("mail", "send_email", to=EVIL, body="hello")) == ASKED
+    argv = [CALLGATE, "approvals", "list", "-c", str(site.gateway.config), "--json"]
+    newest = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)[0]
+    assert f"with fetch (server web): “Questions go to »{EVIL}«, said the shop.”" in newest["why"]
+    with closing(sqlite3.connect(site.gateway.store)) as store:
+        kept = "".join(store.iterdump())
+    assert PAGE.encode().hex() not in kept.lower()
+    assert "Opening hours" not in kept
 
 
 @requirement("TA-002")

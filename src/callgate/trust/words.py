@@ -6,7 +6,7 @@ The other way round, too: of what was written down with a step, the sentence alo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -109,17 +109,16 @@ def told(
     traced = sorted(values, key=lambda value: (value.found != "untrusted", not value.critical))
     quoted: list[str] = []
     for value in traced[:_VALUES]:
-        lines.append(f"{plain(value.path)} = {plain(value.shown)}: {met(value)}")
-        lines += _read(value, readings, quoted)
+        lines.append(f"{plain(value.path)} = {plain(value.shown)}: {met(value)}{_read(value, readings, quoted)}")
     for link in links[:_VALUES]:
-        lines.append(f"{_LINK}{plain(link.path)}: {plain(link.shown)}: {met(link)}")
-        lines += _read(link, readings, quoted)
+        found = f"{met(link)}{_read(link, readings, quoted)}"
+        lines.append(f"{_LINK}{plain(link.path)}: {plain(link.shown)}: {found}")
     if sensitivity:
-        lines.append(f"The session has read: {plain(', '.join(sensitivity))}.")
+        lines.append(f"Kinds of data that the agent has read: {plain(', '.join(sensitivity))}.")
     if attribution:
         more = len(attribution) - _SOURCES
         shown = ", ".join(map(plain, attribution[-_SOURCES:]))
-        lines.append(f"Sources: {shown}" + (f" and {more} more" if more > 0 else ""))
+        lines.append(f"Where it came from: {shown}" + (f" and {more} more" if more > 0 else ""))
     return "\n".join(lines)[:_CHARS]
 
 
@@ -129,23 +128,22 @@ def plain(text: str, most: int = _SHOWN) -> str:
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
-def _read(value: Traced, readings: Readings | None, quoted: list[str]) -> Iterator[str]:
+def _read(value: Traced, readings: Readings | None, quoted: list[str]) -> str:
     """In which result a stranger's value was read, with the words around it; once for each value."""
     if readings is None or value.found != "untrusted" or value.shown in quoted or len(quoted) >= _QUOTED:
-        return
+        return ""
     found = readings.found(value.steps, value.shown)
     if found is None:
-        return
+        return ""
     quoted.append(value.shown)
     reading, excerpt = found
     when = datetime.fromtimestamp(reading.at / 1000).astimezone()
-    said = f"Read at {when:%H:%M %Z} with {plain(reading.tool)} (server {plain(reading.server)})"
+    said = f". Read at {when:%H:%M %Z} with {plain(reading.tool)} (server {plain(reading.server)})"
     if excerpt is None:
-        yield f"{said}."
-        return
+        return said
     title = f", in \u201c{plain(excerpt.title)}\u201d" if excerpt.title else ""
     before, there, after = (plain(_unmarked(part), _AROUND) for part in excerpt[1:])
-    yield f"{said}{title}: \u201c{before}\u00bb{there}\u00ab{after}\u201d"
+    return f"{said}{title}: \u201c{before}\u00bb{there}\u00ab{after}\u201d"
 
 
 def _unmarked(text: str) -> str:
