@@ -16,6 +16,7 @@ from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import host, is_account, role_of
 from callgate.trust.provenance.records import is_by_number, is_id, nouns, spoken_of, written_id
 from callgate.trust.provenance.things import Known
+from callgate.trust.provenance.zones import windows
 
 TEXT_CHARS: Final = 64 * 1024
 _SHOWN: Final = 80
@@ -83,8 +84,12 @@ class Value:
         if found in ("own", "nowhere") and (self.memory.overflowed or self.cut) and self.critical:
             found = "untrusted"
         steps: tuple[int, ...] = ()
-        if found == "untrusted" and self.critical:
+        if found == "untrusted" and (self.critical or not (self.label.read_only or len(self.text) > CACHED_LENGTH)):
             steps = self.memory.strange.steps(self._pieces())
+        elif found in ("trusted", "linked") and self.words:
+            thing = self._thing()
+            step = self.memory.vouching.get(next(iter(windows(self.words)))) if thing is None else thing.step
+            steps = () if step is None else (step,)
         return Traced(self.path, self.kind, found, self.critical, shown(self.text), steps)
 
     def _pieces(self) -> Sequence[int]:
