@@ -2,7 +2,11 @@
 
 import pytest
 
+from callgate.pinning.memory import MemoryPins
+from callgate.trust import effects
+from callgate.trust.words import read_with
 from support.registry import requirement
+from support.reviewing import NOTES_ID, approve, meet, pins_over, tool
 from support.table import rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -264,3 +268,24 @@ async def test_the_gateway_goes_away_and_comes_back(stage):
     await stage.page.click("#approve")
     await stage.becomes("approved")
     assert (await stage.console.stored(asked)).state == "approved"
+
+
+async def test_what_only_the_user_writes_is_said_to_be_theirs_with_a_signature(stage_of):
+    pins = pins_over(MemoryPins())
+    others = effects.encode(effects.Effects(("reads_others",)))
+    await meet(pins.shelf, "notes", NOTES_ID, [tool("read_note"), tool("list_notes")])
+    for name in ("read_note", "list_notes"):
+        await approve(pins, NOTES_ID, name, label=others)
+    why = f"A stranger decides.\nto = x@y.example: only there. Read at 9:25 UTC {read_with('notes', 'read_note')}: “…”"
+    async with stage_of(pins=pins) as stage:
+        asked = await stage.waiting(why=why)
+        await stage.page.get_by_role("button", name="This is mine").click()
+        await stage.shows("#mine-status:has-text('counts as yours')")
+        labels = {name: pins.book.pin(NOTES_ID, name).label for name in ("read_note", "list_notes")}
+        assert effects.decode(labels["read_note"]).effects == ("reads_own",)
+        assert labels["list_notes"] == others
+        # The call is decided for itself.
+        assert (await stage.console.stored(asked)).state == "waiting"
+        other = await stage.console.ask({"other": 1})
+        await stage.open(f"/approve/{other.id}")
+        assert await stage.page.get_by_role("button", name="This is mine").count() == 0

@@ -138,12 +138,17 @@ def _read(value: Traced, readings: Readings | None, quoted: list[str]) -> str:
     quoted.append(value.shown)
     reading, excerpt = found
     when = datetime.fromtimestamp(reading.at / 1000).astimezone()
-    said = f". Read at {when:%H:%M %Z} with {plain(reading.tool)} (server {plain(reading.server)})"
+    said = f". Read at {when:%H:%M %Z} {read_with(reading.server, reading.tool)}"
     if excerpt is None:
         return said
     title = f", in \u201c{plain(excerpt.title)}\u201d" if excerpt.title else ""
     before, there, after = (plain(_unmarked(part), _AROUND) for part in excerpt[1:])
     return f"{said}{title}: \u201c{before}\u00bb{there}\u00ab{after}\u201d"
+
+
+def read_with(server: str, tool: str) -> str:
+    """How a result is named in a question, by the tool that gave it."""
+    return f"with {plain(tool)} (server {plain(server)})"
 
 
 def _unmarked(text: str) -> str:

@@ -17,10 +17,14 @@ from callgate.approval.model import WITHDRAWN, Session, reaches
 from callgate.approval.model import Request as Asked
 from callgate.approval.overview import asker, phase
 from callgate.console.bodies import Body, Note, Signed
+from callgate.console.cards import Card
 from callgate.console.desk import Desk
 from callgate.console.rendering import Shown, exact, lines_of, statement
 from callgate.console.tree import tree
 from callgate.errors import Reason, Refused
+from callgate.pinning.model import State
+from callgate.trust.effects import decode
+from callgate.trust.words import read_with
 
 # What the gateway saw for itself of whoever called; the rest is the caller's own word.
 _SEEN: Final = {
@@ -35,6 +39,8 @@ _SEEN: Final = {
     "peer": "Address",
     "usable by": "Usable by",
 }
+# Tools that one call is asked about for.
+_SOURCES: Final = 4
 
 
 class _Refuse(Body, frozen=True):
@@ -68,8 +74,25 @@ class Approve:
             seen={_SEEN[name]: value for name, value in asked.agent.items() if name in _SEEN},
             said={name.capitalize(): value for name, value in asked.agent.items() if name not in _SEEN},
             why=lines_of(asked.why),
+            sources=await self._sources(asked, session),
             happened=_happened(asked, now),
         )
+
+    async def _sources(self, asked: Asked, session: Session) -> list[Card]:
+        """The tools that a stranger's values in this call were read with, where this person may say that what they
+        return is the user's own."""
+        tools = self._desk.tools
+        if asked.state != "waiting" or tools is None or not tools.may_decide(session):
+            return []
+        return [
+            Card(view)
+            for server in (await tools.review()).servers
+            for view in server.tools
+            if view.state is State.APPROVED
+            and (label := decode(view.label)) is not None
+            and label.effects == ("reads_others",)
+            and read_with(view.server, view.tool) in asked.why
+        ][:_SOURCES]
 
     async def state(self, request: Request) -> Response:
         asked = await self._own(request, await self._desk.signed_in(request))

@@ -1,5 +1,6 @@
 import { attempt, quiet, tell } from "./notice.js";
 import { sign } from "./passkey.js";
+import { signedPost } from "./signed.js";
 import { Failure, get, post } from "./wire.js";
 
 const place = (id) => document.getElementById(id);
@@ -127,6 +128,19 @@ if (call.dataset.phase === "waiting" && place("decide")) {
   place("note").addEventListener("input", (event) => {
     place("note-left").textContent = `${500 - event.target.value.length} characters left.`;
   });
+}
+// What a tool returns is the user's own from now on: the same decision as on the page of that tool.
+for (const button of document.querySelectorAll("[data-mine]")) {
+  button.addEventListener("click", () =>
+    attempt(button, async () => {
+      const { server, tool, hash, seen } = button.dataset;
+      const note = "What it returns is the user's own.";
+      const made = { action: "approve", server, tool, hash, seen, note, label: "reads_own" };
+      await signedPost("/tools/approve", { decisions: [made] }, { doing: "decided" });
+      button.hidden = true;
+      place("mine-status").textContent = "Done: from its next result on, what this tool returns counts as yours.";
+    }),
+  );
 }
 if (call.dataset.phase === "waiting") tick();
 setTimeout(poll, POLL_MS);
