@@ -271,7 +271,8 @@ _TABLE: dict[Reason, _Row] = {
     Reason.HEADER_MISMATCH: _row(
         400,
         "A request header says something else than the body.",
-        "Make MCP-Protocol-Version, Mcp-Method and Mcp-Name repeat what the body says.",
+        "Make MCP-Protocol-Version, Mcp-Method, Mcp-Name and the Mcp-Param headers that the tool's definition asks for "
+        "repeat what the body says.",
         HEADER_MISMATCH,
     ),
     Reason.HOST_NOT_ALLOWED: _row(

@@ -221,7 +221,10 @@ class App:
                     await exchange.respond(202)
                     return
             if (exchange.barred or door.gate.closed()) is None:
-                await upstream.prepare(exchange, message)
+                try:
+                    await upstream.prepare(exchange, message)
+                except Refused as refused:
+                    raise Turned(refused, error_reply(_id_of(message), refused)) from None
             if self._watched.spans.enabled:
                 await self._traced(site, upstream, exchange, message, context)
             else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
 
 from callgate.errors import MessageError, Reason
 from callgate.gateway.exchange import Exchange
@@ -122,6 +123,81 @@ def decode_value(value: str) -> str | None:
         return None
 
 
+# ---- arguments that are repeated as headers: `x-mcp-header` in a tool's definition ----
+
+# Which arguments of a tool are repeated, by their path, and the end of each header's name.
+Parameters: TypeAlias = Mapping[tuple[str, ...], str]
+
+
+def parameter_map(input_schema: Any) -> Parameters:
+    """Which arguments of a tool are repeated as `Mcp-Param-…` headers: `x-mcp-header` along `properties` only."""
+    found: dict[tuple[str, ...], str] = {}
+    stack: list[tuple[tuple[str, ...], Any]] = [((), input_schema)]
+    while stack and len(found) < 64:
+        path, schema = stack.pop()
+        if not isinstance(schema, dict) or len(path) > 16:
+            continue
+        token = schema.get("x-mcp-header")
+        if path and isinstance(token, str) and _TOKEN.fullmatch(token):
+            found[path] = token
+        properties = schema.get("properties")
+        if isinstance(properties, dict):
+            stack.extend(((*path, key), value) for key, value in properties.items())
+    # Two arguments cannot share one header: such a mark is none.
+    tokens = [token.lower() for token in found.values()]
+    return {path: token for path, token in found.items() if tokens.count(token.lower()) == 1}
+
+
+def check_parameters(parameters: Parameters, arguments: object, exchange: Exchange) -> None:
+    """Raise −32020 where an `Mcp-Param-…` header and the argument that it repeats are not the same.
+
+    2026-07-28, Streamable HTTP, Server Behavior for Custom Headers: an argument has to have its header, a header
+    without its argument is refused, and headers of other names are not looked at.
+    """
+    for path, token in parameters.items():
+        name = f"Mcp-Param-{token}"
+        key = name.lower().encode()
+        if exchange.repeats and sum(header == key for header, _ in exchange.headers) > 1:
+            raise _mismatch(f"the header {name} appears more than once")
+        value, given = _at(arguments, path), _text(exchange.fields.get(key))
+        if given is None:
+            if _repeatable(value):
+                raise _mismatch(f"the header {name} is missing")
+        elif not _VISIBLE.fullmatch(given):
+            raise _mismatch(f"the header {name} holds characters that need the form =?base64?…?=")
+        elif not _says(decode_value(given), value):
+            raise _mismatch(f"{name} differs from the argument {'.'.join(path)}")
+
+
+def _at(arguments: object, path: tuple[str, ...]) -> object:
+    node = arguments
+    for key in path:
+        node = node.get(key) if isinstance(node, dict) else None
+    return node
+
+
+def _repeatable(value: object) -> bool:
+    """Whether a header has to repeat it. What has a fraction need not: the mark is not for the type `number`."""
+    return isinstance(value, (str, int)) or (isinstance(value, float) and value.is_integer())
+
+
+def _says(text: str | None, value: object) -> bool:
+    if text is None or value is None:
+        return False
+    if isinstance(value, bool):
+        return text == ("true" if value else "false")
+    if isinstance(value, (int, float)):
+        # Numerically, as the note under Server Validation has it: 42.0 is 42.
+        return len(text) <= _NUMBER_CHARS and _DECIMAL.fullmatch(text) is not None and Decimal(text) == Decimal(value)
+    return text == value
+
+
+_VISIBLE: Final = re.compile(r"[\t\x20-\x7e]*")
+_DECIMAL: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_NUMBER_CHARS: Final = 400
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+
+
 # ---- for a client that has no headers: the ones its requests stand for ----
 
 
@@ -137,35 +213,13 @@ def routing_headers(message: Message) -> dict[str, str]:
     return headers
 
 
-def parameter_map(input_schema: Any) -> dict[tuple[str, ...], str]:
-    """Which arguments of a tool are repeated as `Mcp-Param-…` headers: `x-mcp-header` along `properties` only."""
-    found: dict[tuple[str, ...], str] = {}
-    stack: list[tuple[tuple[str, ...], Any]] = [((), input_schema)]
-    while stack and len(found) < 64:
-        path, schema = stack.pop()
-        if not isinstance(schema, dict) or len(path) > 16:
-            continue
-        token = schema.get("x-mcp-header")
-        if path and isinstance(token, str) and _TOKEN.fullmatch(token):
-            found[path] = token
-        properties = schema.get("properties")
-        if isinstance(properties, dict):
-            stack.extend(((*path, key), value) for key, value in properties.items())
-    return found
-
-
-def parameter_headers(mapping: Mapping[tuple[str, ...], str], arguments: Mapping[str, Any]) -> dict[str, str]:
+def parameter_headers(parameters: Parameters, arguments: Mapping[str, Any]) -> dict[str, str]:
     """The `Mcp-Param-…` headers of one call."""
     headers: dict[str, str] = {}
-    for path, token in mapping.items():
-        node: Any = arguments
-        for key in path:
-            node = node.get(key) if isinstance(node, dict) else None
-        if isinstance(node, bool):
-            headers[f"mcp-param-{token.lower()}"] = "true" if node else "false"
-        elif isinstance(node, (str, int)):
-            headers[f"mcp-param-{token.lower()}"] = encode_value(str(node))
+    for path, token in parameters.items():
+        value = _at(arguments, path)
+        if isinstance(value, bool):
+            headers[f"mcp-param-{token.lower()}"] = "true" if value else "false"
+        elif isinstance(value, (str, int)):
+            headers[f"mcp-param-{token.lower()}"] = encode_value(str(value))
     return headers
-
-
-_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")

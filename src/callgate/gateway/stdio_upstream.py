@@ -11,24 +11,27 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from callgate.config import Server, ServerLimits
 from callgate.errors import Reason, Refused, UpstreamError
+from callgate.gateway.catalogue import CHANGED, ask_for_tools, decode_leniently, read_tools
 from callgate.gateway.entering import Entry
 from callgate.gateway.exchange import EVENT_STREAM, JSON, Exchange
+from callgate.gateway.line import own_request
 from callgate.gateway.link import Box, Hear, Link
 from callgate.gateway.patience import Watch
 from callgate.gateway.process import Process
-from callgate.gateway.routing import Routing
+from callgate.gateway.routing import Parameters, Routing, check_parameters, parameter_map
 from callgate.gateway.sse import encode_event
-from callgate.jsonrpc import Batch, Kind, Message, error_reply, peek
+from callgate.jsonrpc import TOOLS_CALL, Batch, Kind, Message, error_reply, peek
 
 log = logging.getLogger("callgate.upstream")
 
 _SWEEP_SECONDS: Final = 1.0
 _KEPT_EVENTS: Final = 256
 _KEPT_BYTES: Final = 4 * 1024 * 1024
+_TOOLS_MAX: Final = 10_000
 
 LOG_LEVEL_META: Final = "io.modelcontextprotocol/logLevel"
 # 2026-07-28, Streamable HTTP: the status that a JSON-RPC error has on the modern wire.
@@ -124,6 +127,9 @@ class StdioUpstream:
         self._sessions: dict[str, Session] = {}
         self._starting = 0
         self._shared: Link | None = None
+        # Which arguments the tools of the shared process want repeated as headers, and whether its whole list was read.
+        self._parameters: dict[str, Parameters] = {}
+        self._listed = False
         self._shared_lock = asyncio.Lock()
         self._retiring: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
@@ -186,7 +192,17 @@ class StdioUpstream:
 
     async def prepare(self, exchange: Exchange, message: Message | Batch) -> None:
         """A process that will not do for the message is replaced now: its tools are looked at before the call is let
-        through, and not after."""
+        through, and not after. Raises what the server would answer if it saw the headers."""
+        if isinstance(message, Message) and Routing(exchange).modern:
+            if message.method == "initialize":
+                # The server may speak both eras on its pipe; this endpoint is told the era by the header.
+                raise Refused(
+                    Reason.METHOD_NOT_FOUND,
+                    "no version without a handshake has initialize",
+                    advice="Send server/discover, or initialize without the header MCP-Protocol-Version.",
+                )
+            if message.method == TOOLS_CALL:
+                self._compare(exchange, message)
         if self._shared is not None and isinstance(message, Message) and LOG_LEVEL_META in message.meta:
             # Where none can be started, the message itself is told so.
             with contextlib.suppress(UpstreamError):
@@ -204,7 +220,52 @@ class StdioUpstream:
             link.close(box)
         if reply is None:
             raise _failure(box)
+        if link is self._shared and message.method == "tools/list":
+            self._learn(reply)
         return reply
+
+    # ---- arguments that are repeated as headers ----
+
+    def _compare(self, exchange: Exchange, message: Message) -> bool:
+        """Hold a call's headers against its arguments; False where nobody knows the tool. Raises −32020."""
+        params = message.params if isinstance(message.params, dict) else {}
+        known = self._parameters.get(str(params.get("name")))
+        if known:
+            check_parameters(known, params.get("arguments"), exchange)
+        return known is not None
+
+    async def _compare_surely(self, exchange: Exchange, message: Message) -> None:
+        """The same before a call leaves: nearly always its tool is known by then, as the checks looked at the list."""
+        if self._compare(exchange, message) or self._listed:
+            return
+
+        async def ask(method: str, params: dict[str, Any]) -> bytes:
+            return await self.ask(exchange, own_request(method, params, message.meta))
+
+        with exchange.watch(self._server.timeout_seconds):
+            await ask_for_tools(ask)
+        self._listed = True
+        self._compare(exchange, message)
+
+    def _learn(self, reply: bytes) -> None:
+        """A page of the shared process's list."""
+        page = decode_leniently(reply)
+        for name, tool in read_tools(page.get("result") if isinstance(page, dict) else None).items():
+            if name in self._parameters or len(self._parameters) < _TOOLS_MAX:
+                self._parameters[name] = parameter_map(tool.entry.get("inputSchema"))
+
+    def _unlearn(self) -> None:
+        self._parameters, self._listed = {}, False
+
+    def _heard(self, line: bytes) -> None:
+        """A message of the shared process's own accord: its list may have changed."""
+        # Letters may be written as escapes; what has neither the word nor an escape is not worth a closer look.
+        if b"list_changed" in line or b"\\u" in line:
+            seen = peek(line)
+            if seen is not None and seen.method == CHANGED:
+                self._unlearn()
+        if self._hear is not None:
+            self._hear(line)
 
     @contextlib.contextmanager
     def hold(self, exchange: Exchange) -> Iterator[None]:
@@ -292,7 +353,8 @@ class StdioUpstream:
                 if self._processes > self._limits.processes:
                     await asyncio.shield(ending)
             process = await self._start()
-            self._shared = Link(process, shared=True, unclaimed=lambda _line: None, ended=self._ended, hear=self._hear)
+            self._shared = Link(process, shared=True, unclaimed=lambda _line: None, ended=self._ended, hear=self._heard)
+            self._unlearn()
             self._renewed(self.name)
             return self._shared
 
@@ -330,6 +392,8 @@ class StdioUpstream:
         link = await self._shared_link(message)
         if entry.calls and link is not before and self._renewed(self.name):
             raise Refused(Reason.TOOLSET_UNVERIFIED, "the server was started anew after the call was let through")
+        if message.method == TOOLS_CALL:
+            await self._compare_surely(exchange, message)
         await self._relay(exchange, link, entry, [], modern=True)
 
     async def _relay(
@@ -371,14 +435,14 @@ class StdioUpstream:
             raise _failure(box)
         seen = peek(first)
         if seen is not None and seen.is_reply and not box.waiting and len(box.entry.messages) == 1:
-            self._note(box, first)
+            self._note(box, first, modern=modern)
             status = _MODERN_STATUS.get(seen.code or 0, 200) if modern and seen.outcome == "error" else 200
             await exchange.respond(status, await box.entry.passing(first), [JSON, *headers])
             return seen.outcome != "error"
         await exchange.start(200, [*EVENT_STREAM, *headers])
         line: bytes | None = first
         while line is not None:
-            self._note(box, line)
+            self._note(box, line, modern=modern)
             await exchange.write(encode_event(await box.entry.passing(line)))
             if box.complete:
                 break
@@ -388,8 +452,9 @@ class StdioUpstream:
         await exchange.end()
         return line is not None
 
-    @staticmethod
-    def _note(box: Box, line: bytes) -> None:
+    def _note(self, box: Box, line: bytes, *, modern: bool) -> None:
+        if modern and any(message.method == "tools/list" for message in box.entry.messages):
+            self._learn(line)
         for flight in box.entry.calls:
             if not flight.done and flight.replied(line):
                 return
