@@ -24,6 +24,7 @@ from callgate.config.rules import peel
 from callgate.config.section import Section
 from callgate.config.wording import expected, number
 from callgate.errors import Reason
+from callgate.gateway.refusals import known_clients
 from callgate.pinning.inspection import ADVISORY, all_rules
 from callgate.pinning.inspection import family as family_of
 from callgate.telemetry.metrics import Metrics
@@ -72,9 +73,20 @@ _REASONS: Final = """\
 # Reasons
 
 A refusal carries its reason in `error.data.reason` of the JSON-RPC answer, in the audit log and in the metrics.
+Where a refused call is answered with a [result](#refusals-as-results), the same error stands in
+`result._meta["dev.callgate/refusal"]`, and the HTTP status is 200.
 
 | reason | HTTP | JSON-RPC | what it means | what to do |
 |---|---|---|---|---|"""
+_FORMS: Final = """
+## Refusals as results
+
+These clients get a refused `tools/call` as a result with `isError: true`, so that their model reads why and what to
+do. All others get a JSON-RPC error. [`gateway.refusals`](config.md) sets one form for all. A client that does SEP-2672
+always gets the error, and so do calls in a batch and callers who have to prove first who they are.
+
+| client | `clientInfo.name` | form | how that was found out |
+|---|---|---|---|"""
 _METRICS: Final = """\
 # Metrics
 
@@ -197,6 +209,8 @@ def reasons_page() -> str:
         _row(f"`{reason.value}`", str(reason.status), str(reason.code), reason.meaning, reason.advice)
         for reason in Reason
     ]
+    lines += [_FORMS]
+    lines += [_row(client.title, f"`{name}`", client.form, client.seen) for name, client in known_clients().items()]
     return "\n".join(lines) + "\n"
 
 

@@ -47,6 +47,15 @@ class Gateway(Section, frozen=True):
         Meta(description="Origins of web pages that may call, such as `https://app.example`. Others are refused."),
         Rule(check=rules.allowed_origin),
     ] = ()
+    refusals: Annotated[
+        Literal["auto", "error", "result"],
+        Meta(
+            description="How a client is told that its call was refused. `error`: a JSON-RPC error. `result`: a result "
+            'with `isError`, whose text says what to do and whose `_meta["dev.callgate/refusal"]` has the error. '
+            "`auto`: a result for clients that are known to show it to their model, an error for all others. A client "
+            "that does SEP-2672 gets the error, and so does whoever has to prove first who they are."
+        ),
+    ] = "auto"
     shutdown_seconds: Annotated[
         float, Meta(description="How long a stopping gateway lets calls under way finish.", ge=0, le=3600)
     ] = 10.0

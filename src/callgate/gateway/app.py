@@ -17,7 +17,7 @@ from callgate.gateway.door import called_tools, refuse_all
 from callgate.gateway.entering import Answered, Entry, Turned
 from callgate.gateway.exchange import JSON, AsgiMessage, ClientGone, Exchange, Receive, Scope, Send
 from callgate.gateway.guard import check_media_type, check_nominated
-from callgate.gateway.http_line import HttpLine, listening, origin, visit
+from callgate.gateway.http_line import HttpLine, listening, visit
 from callgate.gateway.line import Clients
 from callgate.gateway.routing import Routing, check_routing
 from callgate.gateway.site import SUFFIX, Site, Upstream
@@ -210,11 +210,9 @@ class App:
                 raise closed
             if site.agents is not None:
                 await self._meet(site, upstream, exchange, raw, message)
-            if door.desk is None:
-                context = origin(upstream.name, exchange, routing.version)
-            else:
-                line = HttpLine(exchange, upstream, self)
-                context = visit(upstream.name, line, routing.version, message, self._clients)
+            line = HttpLine(exchange, upstream, self)
+            context = visit(upstream.name, line, routing.version, message, self._clients)
+            if door.desk is not None:
                 if isinstance(message, Message) and message.method == _SUBSCRIBE:
                     exchange.hearing = partial(door.desk.heard_by, context, subscription=message.id)
                 if not _is_request(message) and await door.takes(message, context):

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -32,6 +32,7 @@ from callgate.gateway.entering import (
     Turned,
 )
 from callgate.gateway.line import Visit
+from callgate.gateway.refusals import form_for, refusal_result
 from callgate.jsonrpc import (
     TOOLS_CALL,
     BadMessage,
@@ -62,6 +63,7 @@ class Door:
         desk: Desk | None = None,
         *,
         catch_up: Callable[[], Awaitable[None]] | None = None,
+        refusals: Literal["auto", "error", "result"] = "auto",
     ) -> None:
         self.gate = gate
         # Waits, within a bound, until what the gate knows of the store is not out of date.
@@ -70,6 +72,7 @@ class Door:
         self.desk = desk
         self._ledger = ledger
         self._clock = clock
+        self._refusals = refusals
 
     def read(self, raw: bytes) -> Message | Batch:
         """Read a client's message; raises Turned."""
@@ -112,14 +115,14 @@ class Door:
             await self._answer(message, self.desk.answer_call(message, call))
         decision = await self._decide(call)
         if decision.refused is not None:
-            raise _turned(message, call, decision.refused)
+            raise self._turned(message, call, decision.refused)
         flights = (self._in_flight(call, message),)
         if self.desk is None:
             return Entry(message, flights)
         if _waited(call) and (changed := await self.desk.look_anew(call)) is not None:
             flights[0].finish("blocked", code=changed.code)
             self.desk.after(message, context, (Decided(message, call, decision),))
-            raise Turned(changed, error_reply(message.id, changed, call=call.id))
+            raise self._turned(message, call, changed)
         outgoing, amend, after = self.desk.going_on(message, call, decision)
         return Entry(outgoing, flights, amend, after)
 
@@ -156,6 +159,8 @@ class Door:
             return
         for flight in entry.calls:
             flight.finish("blocked", code=closed.code)
+        if isinstance(entry.message, Message) and entry.calls:
+            raise self._turned(entry.message, entry.calls[0].call, closed)
         raise Turned(closed, refuse_all(entry.message, closed))
 
     async def _admit_batch(self, batch: Batch, context: Context, closed: Refused | None) -> Entry:
@@ -213,6 +218,20 @@ class Door:
             new_call_id(at), at, wanted.name, wanted.arguments, wanted.canonical, message.raw, message.meta, context
         )
 
+    def _turned(self, message: Message, call: Call, refused: Refused) -> Turned:
+        """A call that goes no further, in the form that its client shows."""
+        if isinstance(refused.data, Instead):
+            if refused.data.result is None:
+                return Turned(refused, None, silent=True)
+            return Turned(refused, _reply(message, refused.data.result))
+        if form_for(self._refusals, call.context, refused) == "error":
+            return Turned(refused, error_reply(message.id, refused, call=call.id))
+        # For HTTP it is an answer like any other.
+        told = Refused(
+            refused.reason, refused.message, code=refused.code, advice=refused.advice, data=refused.data, status=200
+        )
+        return Turned(told, _reply(message, refusal_result(refused, call.context, call.id)))
+
     def _in_flight(self, call: Call, message: Message) -> InFlight:
         assert message.id is not None
         return InFlight(call, message.id, self._ledger, self._clock)
@@ -220,14 +239,6 @@ class Door:
 
 def _waited(call: Call) -> float:
     return call.context.line.waited if isinstance(call.context, Visit) else 0.0
-
-
-def _turned(message: Message, call: Call, refused: Refused) -> Turned:
-    if not isinstance(refused.data, Instead):
-        return Turned(refused, error_reply(message.id, refused, call=call.id))
-    if refused.data.result is None:
-        return Turned(refused, None, silent=True)
-    return Turned(refused, _reply(message, refused.data.result))
 
 
 def _reply(message: Message, result: Mapping[str, Any]) -> bytes:

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from callgate.gate import Context
 from callgate.gateway.door import session_digest
 from callgate.gateway.exchange import Exchange
 from callgate.gateway.known_lines import Line as ToolLine
@@ -77,22 +76,8 @@ class HttpLine(msgspec.Struct, eq=False):
             yield
 
 
-def origin(server: str, exchange: Exchange, protocol: str | None) -> Context:
-    """Where a message came from."""
-    return Context(
-        server,
-        "http",
-        _session(exchange),
-        protocol,
-        exchange.peer,
-        exchange.fields,
-        exchange.caller,
-        exchange.barred,
-    )
-
-
 def listening(server: str, exchange: Exchange, protocol: str | None, clients: Clients | None) -> Listening:
-    """The same of a client that only listens."""
+    """Where a client is that only listens."""
     session = _session(exchange)
     greeted = NOBODY_KNOWN if clients is None or session is None else clients.at(server, session)
     return Listening(

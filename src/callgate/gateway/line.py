@@ -135,25 +135,13 @@ class Line(Protocol):
 
 
 class Listening(Context, frozen=True, kw_only=True):
-    """A Context whose client is known by its greeting, as that of a stream is."""
-
-    greeted: Client = NOBODY_KNOWN
-
-    @property
-    def client(self) -> Client:
-        return self.greeted
-
-
-class Visit(Listening, frozen=True, kw_only=True):
-    """A Context that one can speak through; `alone` is false for a call in a batch.
+    """A Context whose client is known, as that of a stream is.
 
     Who the client is stands in the message itself (`meta`) in the modern era, else in what it said at its greeting.
     """
 
-    line: Line
+    greeted: Client = NOBODY_KNOWN
     meta: Mapping[str, Any] = {}
-    alone: bool = True
-    opening: Opening | None = None
 
     @property
     def modern(self) -> bool:
@@ -165,6 +153,14 @@ class Visit(Listening, frozen=True, kw_only=True):
         if not self.modern:
             return self.greeted
         return Client.read(self.meta.get(CLIENT_INFO_META), self.meta.get(CAPABILITIES_META))
+
+
+class Visit(Listening, frozen=True, kw_only=True):
+    """A Context that one can speak through; `alone` is false for a call in a batch."""
+
+    line: Line
+    alone: bool = True
+    opening: Opening | None = None
 
 
 def own_request(method: str, params: Mapping[str, Any], meta: Mapping[str, Any]) -> Message:

@@ -165,7 +165,8 @@ class Runtime:
                 None if approving is None else approving.desk,
                 None if trusted is None else trusted.desk,
             )
-        return Door(gate, self.books, extracts.limits(config), desk=desk, catch_up=self.catch_up)
+        refusals = config.gateway.refusals
+        return Door(gate, self.books, extracts.limits(config), desk=desk, catch_up=self.catch_up, refusals=refusals)
 
     def _places(self, config: Config) -> dict[str, Place]:
         found = places(config)

@@ -19,7 +19,7 @@ from callgate.gate import Context
 from callgate.gateway.bell import changed, wants_changes
 from callgate.gateway.door import Door, session_digest
 from callgate.gateway.entering import Answered, Entry, InFlight, Turned
-from callgate.gateway.line import NOBODY_KNOWN, Visit, greeting_client
+from callgate.gateway.line import NOBODY_KNOWN, Listening, Visit, greeting_client
 from callgate.gateway.lines import one_line
 from callgate.gateway.routing import VERSION_META
 from callgate.gateway.stdio_front import StdioFront
@@ -298,8 +298,9 @@ class Wrap:
                 self._protocol = protocol = _text(message.params.get("protocolVersion"))
                 self._client = greeting_client(message)
             protocol = _text(message.meta.get(VERSION_META)) or protocol
+        meta = message.meta if isinstance(message, Message) else {}
         if turn is None:
-            return Context(self._server, "stdio", self._session, protocol)
+            return Listening(self._server, "stdio", self._session, protocol, greeted=self._client, meta=meta)
         return Visit(
             self._server,
             "stdio",
@@ -307,7 +308,7 @@ class Wrap:
             protocol,
             line=WrapLine(turn, self._ask, self._front.write, self._client_left),
             greeted=self._client,
-            meta=message.meta if isinstance(message, Message) else {},
+            meta=meta,
             alone=isinstance(message, Message),
         )
 

@@ -131,19 +131,15 @@ def tool_call(message: Message) -> ToolCall:
         raise BadMessage(error.reason, f"params.arguments: {error}", code=INVALID_PARAMS, rpc_id=message.id) from None
 
 
+def error_of(refused: Refused, **data: Any) -> dict[str, Any]:
+    """A refusal as the `error` of a JSON-RPC response."""
+    about = {"reason": refused.reason.value, "advice": refused.advice, **refused.data, **data}
+    return {"code": refused.code, "message": str(refused), "data": about}
+
+
 def error_reply(rpc_id: RequestId | None, refused: Refused, **data: Any) -> bytes:
     """The JSON-RPC error that a refusal becomes on the wire."""
-    return _encode(
-        {
-            "jsonrpc": "2.0",
-            "id": rpc_id,
-            "error": {
-                "code": refused.code,
-                "message": str(refused),
-                "data": {"reason": refused.reason.value, "advice": refused.advice, **refused.data, **data},
-            },
-        }
-    )
+    return _encode({"jsonrpc": "2.0", "id": rpc_id, "error": error_of(refused, **data)})
 
 
 # ---- the strict reader ----
