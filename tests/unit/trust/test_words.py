@@ -7,7 +7,7 @@ import msgspec
 from callgate.errors import Reason
 from callgate.trust.model import Provenance, SessionLabel, Traced
 from callgate.trust.policy.engine import Ruling
-from callgate.trust.provenance.readings import around
+from callgate.trust.provenance.readings import around, whole
 from callgate.trust.quarantine import Seals
 from callgate.trust.words import FOUND_WORDS, NOT_LOOKED_UP, UNSURE, Because, because, met, why
 from support.policies import facts, mail
@@ -88,6 +88,15 @@ def test_a_person_reads_where_a_value_was_found_and_the_words_around_it():
     )
 
 
+def test_the_result_that_has_all_of_a_value_is_quoted():
+    talk = Talk("invite her", seals=SEALS)
+    talk.read(reading("list_calendars", "untrustedPublic"), None, "The calendar of the team tidepool example")
+    talk.read(reading("read_event", "untrustedPublic"), None, "With sofia@tidepool.example at noon")
+    assert "with read_event (server office): “With »sofia@tidepool.example« at noon”" in asked(
+        talk, "sofia@tidepool.example"
+    )
+
+
 def test_another_process_reads_the_same():
     first, second = Talk(seals=SEALS), Talk(seals=SEALS)
     first.read(reading("read_mail", "untrustedPublic"), None, MAIL)
@@ -131,7 +140,7 @@ def test_a_secret_is_not_quoted():
     ],
 )
 def test_the_sentence_around_a_value(text, value, expected):
-    found = around(text, value)
+    found = around(text, value, whole)
     assert (found is None) == (expected is None)
     if expected is not None:
         assert found.value == expected[1]

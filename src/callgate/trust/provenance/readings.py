@@ -96,9 +96,11 @@ class Readings:
     def found(self, steps: Sequence[int], value: str) -> tuple[Reading, Excerpt | None] | None:
         """The result among some steps that has a value, with the words around it where they are known."""
         known = [self._kept[step] for step in steps if step in self._kept]
-        for reading, sealed in known:
-            if excerpt := around(self._opened(reading, sealed), value):
-                return reading, excerpt
+        opened = [(reading, self._opened(reading, sealed)) for reading, sealed in known]
+        for place in (whole, _part):
+            for reading, text in opened:
+                if excerpt := around(text, value, place):
+                    return reading, excerpt
         return (known[0][0], None) if len(known) == 1 else None
 
     def located(self, provenance: Provenance) -> Provenance:
@@ -139,12 +141,12 @@ def _name(server: str, tool: str) -> str:
     return f"text\x00{server}\x00{tool}"
 
 
-def around(text: str, value: str) -> Excerpt | None:
+def around(text: str, value: str, place: Callable[[str, str], tuple[int, int] | None]) -> Excerpt | None:
     """The sentence that has a value, as far as it is short; None where it is not there in any spelling known here."""
-    place = _place(text, value)
-    if place is None:
+    found = place(text, _bare(value))
+    if found is None:
         return None
-    start, end = place
+    start, end = found
     before, after = text[max(0, start - _AROUND) : start], text[end : end + _AROUND]
     cut = [found.end() for found in _SENTENCE.finditer(before)]
     if cut:
@@ -161,7 +163,7 @@ def around(text: str, value: str) -> Excerpt | None:
 def _with_step(value: Traced, opened: Sequence[tuple[int, str]]) -> Traced:
     if value.found != "untrusted" or value.steps:
         return value
-    steps = [step for step, text in opened if _whole(text, _bare(value.shown)) is not None]
+    steps = [step for step, text in opened if whole(text, _bare(value.shown)) is not None]
     return replace(value, steps=tuple(reversed(steps)))
 
 
@@ -170,11 +172,11 @@ def _bare(shown: str) -> str:
     return shown.strip().removesuffix("…").strip()
 
 
-def _whole(text: str, value: str) -> tuple[int, int] | None:
+def whole(text: str, value: str) -> tuple[int, int] | None:
     """Where a text has a value, or the same letters and digits, however they are set apart."""
     if not text or not value:
         return None
-    found = re.search(re.escape(value), text, re.IGNORECASE)
+    found = re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text, re.IGNORECASE)
     if found is not None:
         return found.span()
     letters = _APART.sub("", value.casefold())
@@ -187,13 +189,11 @@ def _whole(text: str, value: str) -> tuple[int, int] | None:
     return (places[at], places[at + len(letters) - 1] + 1) if at >= 0 else None
 
 
-def _place(text: str, value: str) -> tuple[int, int] | None:
-    value = _bare(value)
-    if whole := _whole(text, value):
-        return whole
-    words = sorted(_WORD.findall(value)[:_WORDS], key=len, reverse=True)
-    for word in words:
-        if found := re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE):
+def _part(text: str, value: str) -> tuple[int, int] | None:
+    """Where a text has a word that is most of a value."""
+    letters = len(_APART.sub("", value))
+    for word in sorted(_WORD.findall(value)[:_WORDS], key=len, reverse=True):
+        if 2 * len(word) > letters and (found := re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE)):
             return found.span()
     return None
 
