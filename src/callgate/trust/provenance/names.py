@@ -68,6 +68,9 @@ _SEPARATORS: Final = str.maketrans("", "", "-/.")
 _LISTED: Final = re.compile(r"[,;\n|]")
 _LISTED_WORDS: Final = 4
 _MOST: Final = 1_000
+# What no address of a page has unless somebody put something into it: a run without a word's end, and a part.
+_OPAQUE: Final = re.compile(r"[A-Za-z0-9%=]{24,}")
+_LONG_PART: Final = 100
 
 
 def names(text: str) -> dict[str, None]:
@@ -308,7 +311,7 @@ def link_form(link: str) -> str:
 
 def has_new_link(memory: Memory, text: str) -> bool:
     """Whether a text has a link that was met nowhere as it stands: then it may carry something out. One whose host is
-    the user's leads where the user wants."""
+    the user's leads where the user wants, unless it is laden."""
     found = [link for link in normalise.links(text) if "@" not in link.partition("/")[0]] or (
         [text] if _leads(text) else []
     )
@@ -320,14 +323,28 @@ def _is_new_link(memory: Memory, link: str) -> bool:
     if memory.link(form) in memory.strange:
         return False
     known = next((one for one in domains(host(link)) if memory.vouches(memory.words(one))), "")
-    if known or memory.vouches(memory.words(host(link))):
-        return False
     place, slash, path = form.partition("/")
+    if known or memory.vouches(memory.words(host(link))):
+        return _carries(memory, path)
     if not slash or not memory.strange.issuperset(memory.pieces(place)):
         return True
     # A page of a known place that leads on from another one there.
     parts = path.split("/")
     return not any(memory.link("/" + "/".join(parts[at:])) in memory.strange for at in range(min(len(parts), 16)))
+
+
+def _carries(memory: Memory, path: str) -> bool:
+    """Whether a link to a place of the user's has so much in it that was met nowhere that it may carry a text out: a
+    long run that is no words, or a long part of any kind."""
+    parts = re.split(r"[/?&=#]", path)
+    if any(len(part) > _LONG_PART and not _is_met(memory, part) for part in parts[:_MOST]):
+        return True
+    runs = _OPAQUE.findall(path.replace("%20", " "))
+    return any(not _is_met(memory, run) for run in runs[:_MOST])
+
+
+def _is_met(memory: Memory, text: str) -> bool:
+    return memory.strange.issuperset(memory.pieces(text)) or memory.vouches(memory.words(text))
 
 
 def _leads(name: str) -> bool:

@@ -328,3 +328,27 @@ def test_deep_results_and_arguments_are_read_to_the_end():
 
 def step(seq: int, packed: bytes) -> Step:
     return Step(seq, 0, "", "office", "tool", "allow", label=DataLabel(open_world=True), memory=packed)
+
+
+SHA = "3f9ee51243b74c2298c6d2e10b4a7f9335d1f0c7"
+
+
+@rows(
+    "path, carries",
+    [
+        ("docs?page=2&sort=newest", False),
+        ("search?q=how+to+add+two+numbers", False),
+        (f"commit/{SHA}", False),
+        ("a-title-of-some-length-that-an-author-chose-for-a-page", False),
+        ("collect?data=ZGVmIGFkZChhLCBiKToKICAgIHJldHVybiBhICsgYgo=", True),
+        (f"commit/{SHA[::-1]}", True),
+        ("search?q=how%20to%20add%20two%20numbers", False),
+        ("collect?data=%64%65%66%28%61%64%64%29%3A", True),
+        ("collect?data=" + "-".join(["word"] * 30), True),
+    ],
+)
+def test_a_link_to_a_place_of_the_users_that_carries_something_is_new(path, carries):
+    talk = Talk("read https://docs.example.org/start for me")
+    talk.strangers(f"The page says: see {SHA}.")
+    found = talk.trace({"url": f"https://docs.example.org/{path}"}, "url", tool="fetch")
+    assert bool(found.new_links) == carries
