@@ -33,6 +33,9 @@ _WORD: Final = re.compile(r"[^\W_]{4,}")
 _WORDS: Final = 16
 _APART: Final = re.compile(r"[\W_]+")
 _LETTERS: Final = 4
+# Where a link can end, of which those in `https://` say nothing.
+_ENDS: Final = re.compile(r"[/?&=#]")
+_SCHEME: Final = 2
 # Characters in which a value is looked for that is spelled in another way.
 _SEARCHED: Final = 1024 * 1024
 _SENTENCE: Final = re.compile(r"[.!?](?=[\s\"\\])|\\?[\r\n]+|\\n")
@@ -190,7 +193,11 @@ def whole(text: str, value: str) -> tuple[int, int] | None:
 
 
 def _part(text: str, value: str) -> tuple[int, int] | None:
-    """Where a text has a word that is most of a value."""
+    """Where a text has the beginning of a link, or a word that is most of a value."""
+    ends = [end.end() for end in _ENDS.finditer(value)] if "://" in value else []
+    for end in reversed(ends[_SCHEME:][-_WORDS:]):
+        if (start := text.lower().find(value[:end].lower())) >= 0:
+            return start, start + end
     letters = len(_APART.sub("", value))
     for word in sorted(_WORD.findall(value)[:_WORDS], key=len, reverse=True):
         if 2 * len(word) > letters and (found := re.search(rf"\b{re.escape(word)}\b", text, re.IGNORECASE)):
