@@ -104,7 +104,7 @@ async def test_another_policy(site):
     client = Guest.arrive(site.gateway.url("web"), "legacy")
     client.call("look", id="x")
     old = await site.person.approve()
-    await changed(site, "web", authenticator_class="platform")
+    await changed(site, "web", authenticator_class="cross-platform")
     await asked_anew(site, "web", client, old)
 
 

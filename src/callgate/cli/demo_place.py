@@ -46,10 +46,6 @@ command = {command}
 # This server is ours: it is believed what it says of its data.
 [servers.{name}.trust]
 trusted = true
-
-# Any passkey will do, also one that stays on this machine.
-[servers.{name}.approval]
-authenticator_class = "platform"
 """
 
 

@@ -172,12 +172,13 @@ class ServerApproval(Section, frozen=True):
         Rule(check=rules.word),
     ] = ()
     authenticator_class: Annotated[
-        Literal["cross-platform", "platform"],
+        Literal["cross-platform", "platform"] | None,
         Meta(
-            description="For the tools listed here: `cross-platform` takes passkeys that work from another device "
-            "(security keys, phones, synced passkeys), `platform` takes any."
+            description="For the tools listed here and for what the policy asks about: `platform` takes any passkey "
+            "that verifies its user, `cross-platform` only those that work from another device (security keys, "
+            "phones, synced passkeys). By default any, and what the server says of a tool that it marks."
         ),
-    ] = "cross-platform"
+    ] = None
     require_counter: Annotated[
         bool, Meta(description="Refuse passkeys whose signature counter never moves, so that a copy would be noticed.")
     ] = False

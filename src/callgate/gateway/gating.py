@@ -75,7 +75,7 @@ class Gating:
         self.catalogue = catalogue
         self._deployment = deployment
         self._strict = strict_defaults
-        self.policy = Policy(section.authenticator_class, section.require_counter)
+        self.policy = Policy(section.authenticator_class or "platform", section.require_counter)
         self._listed: dict[str, bool] = {}
         self._warned: set[str] = set()
         self._rulings: dict[str, tuple[Tool, Policy, Ruling]] = {}
@@ -103,7 +103,7 @@ class Gating:
         return known
 
     def operators_policy(self, tool: str) -> Policy | None:
-        return self.policy if self.listed(tool) else None
+        return self._policy(self.catalogue.tool(tool)) if self.listed(tool) else None
 
     def known(self, name: str) -> Ruling | None:
         """The ruling on a tool, from what is known; None if the server has to be asked first."""
@@ -146,7 +146,14 @@ class Gating:
 
     def asked_for(self, name: str) -> Gated:
         """The tool as gated by another check's wish."""
-        return self._gate(name, self.catalogue.tool(name), self.policy)
+        tool = self.catalogue.tool(name)
+        return self._gate(name, tool, self._policy(tool))
+
+    def _policy(self, tool: Tool | None) -> Policy:
+        """What an approval by the operator's wish takes: what the operator says, else what the server's mark says."""
+        if self.section.authenticator_class is None and tool is not None and tool.policy is not None:
+            return Policy(tool.policy.authenticator_class, self.section.require_counter)
+        return self.policy
 
     def _marked(self, name: str, tool: Tool) -> Ruling:
         """A mark of the server's own; one that nobody can read closes the tool (SEP-2672 §4.2)."""
@@ -157,7 +164,7 @@ class Gating:
             self._warn(name, "the server wants to verify approvals of a tool that approval.tools lists as well")
         if tool.problem:
             return Ruling(problem=f"the server marks this tool in a way that is not known here: {tool.problem}")
-        policy = self.policy
+        policy = self._policy(tool)
         if not operators and tool.policy is not None:
             policy = Policy(tool.policy.authenticator_class, self.section.require_counter)
         return self._gated(name, tool, policy)

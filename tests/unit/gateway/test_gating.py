@@ -66,10 +66,29 @@ def test_the_operators_tools_are_always_the_gateways():
     listed = Gating("vault", ServerApproval(tools=("wipe_*", "pay"), verifier="server"), one.catalogue, one._deployment)
     assert listed.verifies
     assert listed.relays
-    assert listed.known("wipe_all").gated.policy == Policy("cross-platform")
-    # The operator's class counts, not the mark's.
-    assert listed.known("pay").gated.policy == Policy("cross-platform")
+    assert listed.known("wipe_all").gated.policy == Policy("platform")
+    assert listed.known("pay").gated.policy == Policy("platform")
     assert listed.known("look") is FREE
+
+
+@rows(
+    "said, mark, expected",
+    [
+        (None, None, "platform"),
+        (None, "cross-platform", "cross-platform"),
+        (None, "platform", "platform"),
+        ("cross-platform", "platform", "cross-platform"),
+        ("platform", "cross-platform", "platform"),
+        ("cross-platform", None, "cross-platform"),
+    ],
+)
+def test_any_passkey_will_do_unless_the_operator_or_the_servers_mark_wants_more(said, mark, expected):
+    entry = {"name": "pay"} | ({"_meta": {META: {"required": "verified", "authenticatorClass": mark}}} if mark else {})
+    one = gating(tools=[entry])
+    section = ServerApproval(tools=("pay",), authenticator_class=said)
+    made = Gating("vault", section, one.catalogue, one._deployment)
+    assert made.known("pay").gated.policy == Policy(expected)
+    assert made.asked_for("pay").policy == Policy(expected)
 
 
 def test_patterns_are_of_names_as_they_are():
