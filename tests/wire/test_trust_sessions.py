@@ -267,7 +267,9 @@ def test_a_question_quotes_what_another_process_read(site):
     name = {"CALLGATE_SESSION": fresh("conversation")}
     with WrapAgent(site, HANDSHAKE, name, forked=True) as agent:
         agent.call("web", "fetch", url=URL)
-        assert reason(agent.call("mail", "send_email", to=EVIL, body="hello")) == ASKED
+        answer = agent.call("mail", "send_email", to=EVIL, body="hello")
+        assert reason(answer) == ASKED
+        assert "(Whom or what this affects comes only from text" in answer["error"]["message"]
     argv = [CALLGATE, "approvals", "list", "-c", str(site.gateway.config), "--json"]
     newest = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)[0]
     assert f"with fetch (server web): “Questions go to »{EVIL}«, said the shop.”" in newest["why"]

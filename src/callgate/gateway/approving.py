@@ -30,6 +30,7 @@ from callgate.gateway.asked import (
     declined,
     facts_of,
     message_of,
+    needed,
     nobody,
 )
 from callgate.gateway.catalogue import decode_leniently
@@ -184,12 +185,13 @@ class Approving:
     async def _open_request(self, asked: Asked, asks: tuple[Ask, ...]) -> Request:
         """A question to whoever approves for this server, about the tool as it is now."""
         call, gated = asked.call, asked.gated
+        why = "\n".join(ask.why for ask in asks) or self._why(gated)
         user = await self._approver(gated.server)
         if user is None:
             named = self._named(gated.server)
             if named is not None:
-                raise nobody(f"there is no {named} yet, who would be asked", named)
-            raise nobody("nobody is enrolled who could give it", "NAME")
+                raise nobody(f"there is no {named} yet, who would be asked", named, why)
+            raise nobody("nobody is enrolled who could give it", "NAME", why)
         for _ in range(_TRIES):
             began = self._approvals.now()
             try:
@@ -200,13 +202,13 @@ class Approving:
                     user,
                     caller=asked.caller,
                     agent=agent_of(asked.visit),
-                    why="\n".join(ask.why for ask in asks) or self._why(gated),
+                    why=why,
                     page=(await self._page("")).removesuffix("/approve/"),
                 )
             except Refused as refused:
                 if refused.reason is not Reason.NO_ELIGIBLE_CREDENTIAL:
                     raise
-                raise nobody(f"{user} has no passkey that this tool takes", user) from None
+                raise nobody(f"{user} has no passkey that this tool takes", user, why) from None
             if not changed(request, gated, user):
                 page = await self._page(request.id)
                 fields = {"user": user, "server": gated.server, "tool": gated.tool, "page": page}
@@ -335,7 +337,7 @@ class Approving:
         url = await self._page(request.id)
         return Refuse(
             Reason.MISSING_EVIDENCE,
-            f"the call needs a person's approval: have them open {url}, then send the same call again",
+            f"{needed(request.why)}: have them open {url}, then send the same call again",
             facts_of(request),
             {"approval": {"url": url, "request": request.id, "expiresAt": to_iso(request.expires_at)}},
             f"Ask a person to open {url} and approve there, then send exactly the same call again.",

@@ -51,10 +51,16 @@ def changed(request: Request, gated: Gated, user: str | None) -> str:
     return ""
 
 
-def nobody(why: str, name: str) -> Refused:
+def needed(why: str) -> str:
+    """That a person has to approve, and the sentence that says why, without what comes after it."""
+    sentence = why.partition("\n")[0].partition(" (rule:")[0].rstrip(".")
+    return f"the call needs a person's approval ({sentence})" if sentence else "the call needs a person's approval"
+
+
+def nobody(problem: str, name: str, why: str) -> Refused:
     return Refused(
         Reason.APPROVAL_UNAVAILABLE,
-        f"the call needs a person's approval, and {why}",
+        f"{needed(why)}, and {problem}",
         advice=f"The operator enrols a passkey with `callgate enroll {name}`; then send the call again.",
     )
 
