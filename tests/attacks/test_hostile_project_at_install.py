@@ -7,6 +7,7 @@ import os
 import pytest
 
 from support.installed import Home, notes
+from support.npm_registry import npm_registry
 from support.nursery import CALLGATE
 
 
@@ -84,3 +85,47 @@ def test_a_name_cannot_become_an_option(home):
     servers = json.loads(path.read_text())["mcpServers"]
     assert servers["--config=evil.toml"]["args"] == ["wrap", "config-evil-toml", "--", "x"]
     assert servers["-c"]["args"] == ["wrap", "c", "--", "--", "--url"]
+
+
+def test_a_look_for_versions_listens_to_no_file_and_runs_no_program_of_the_project(home, tmp_path):
+    """`callgate install --pin-versions` asks npm and uv before anybody has agreed to anything."""
+    ran = home.path / "ran"
+    for name in ("npm", "uv", "node", "npx", "uvx", ".venv/bin/python"):
+        program = home.write(f"my project/{name}", f"#!/bin/sh\necho {name} >> '{ran}'\n")
+        program.chmod(0o755)
+    asked = home.path / "asked"
+    manager = home.write(
+        "bin/uv",
+        f"#!/bin/sh\npwd >> '{asked}'; env >> '{asked}'\nread line < requirements.in\necho \"$line==1.0.0\"\n",
+    )
+    manager.chmod(0o755)
+    with npm_registry() as users, npm_registry() as projects:
+        users.publish("plain", "1.0.0")
+        projects.publish("plain", "6.6.6")
+        home.environ |= users.environ(tmp_path)
+        home.environ["PATH"] = f"{manager.parent}:.:{home.environ['PATH']}"
+        home.write("my project/.npmrc", f"registry={projects.url}\nscript-shell=./npm\n")
+        home.write("my project/package.json", "{}")
+        home.write("my project/uv.toml", f'index-url = "{projects.url}"\n')
+        own = {"UV_PYTHON": "./uv", "UV_CONFIG_FILE": "uv.toml", "npm_config_userconfig": ".npmrc", "PATH": "."}
+        entries = {
+            "npm": {"command": "./npx", "args": ["plain"], "env": own},
+            "uv": {"command": "./uvx", "args": ["plain"], "env": own},
+            "option": {"command": "npx", "args": ["--package=--prefix=.", "x"], "env": own},
+            "file": {"command": "uvx", "args": ["--find-links", "./wheels", "plain"], "env": own},
+        }
+        path = home.write("my project/.mcp.json", json.dumps({"mcpServers": entries}))
+        said = home.type("install", "--pin-versions", "--yes")
+        assert projects.asked == []
+        assert users.asked != []
+    after = json.loads(path.read_text())["mcpServers"]
+    assert after["npm"]["args"][3:] == ["./npx", "plain@1.0.0"]
+    assert after["uv"]["args"][3:] == ["./uvx", "plain@1.0.0"]
+    assert after["option"]["args"][3:] == ["npx", "--package=--prefix=.", "x"]
+    assert after["file"]["args"][3:] == ["uvx", "--find-links", "./wheels", "plain"]
+    assert said.count("Its version stays open") == 2
+    assert not ran.exists()
+    heard = asked.read_text()
+    assert str(home.project) not in heard.splitlines()[0]
+    assert "UV_PYTHON" not in heard
+    assert "UV_CONFIG_FILE" not in heard

@@ -23,6 +23,7 @@ from callgate.cli.install_files import (
     status,
     the_records,
     this_machine,
+    unpinned,
 )
 from callgate.cli.people import YesOption
 from callgate.errors import CallgateError
@@ -67,6 +68,14 @@ NoHooksOption = Annotated[
     bool,
     typer.Option("--no-hooks", help="Add no hooks: the clients do not tell the gate what you write."),
 ]
+PinOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--pin-versions/--no-pin-versions",
+        help="Write the version that would run now into commands such as `npx PACKAGE` and `uvx PACKAGE`. On a "
+        "terminal it is asked; otherwise, and with --yes, it is not done unless you say so here.",
+    ),
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 
 
@@ -80,6 +89,7 @@ def install(
     server: ServerOption = None,
     config_file: FileOption = None,
     no_hooks: NoHooksOption = False,
+    pin_versions: PinOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     config: GateConfigOption = None,
@@ -96,6 +106,8 @@ def install(
     records = the_records()
     works = _found(gate, client or [], config_file or [], server or [])
     check_servers(works, server or [])
+    asks = not (yes or dry_run or as_json) and sys.stdin.isatty()
+    _pin_versions(works, gate, server or [], wanted=pin_versions, asks=asks)
     if hears and not (no_hooks or server or config_file):
         works += _hooks(gate, works, client or [])
     if as_json:
@@ -145,6 +157,36 @@ def _found(gate: Gate, clients: list[str], files: list[Path], servers: list[str]
         work.data = work.plan.after.encode()
 
     return look_at([spot for spot in places if not clients or spot.client in clients], prepare, asked)
+
+
+def _pin_versions(works: list[Work], gate: Gate, servers: list[str], *, wanted: bool | None, asks: bool) -> None:
+    """Into commands that fetch a package of no version goes the one that would run now, if the person wants that."""
+    from callgate.cli.common import working
+    from callgate.cli.people import plain
+    from callgate.cli.versions import versions_of
+    from callgate.clients import Pinned, Word, plan_wrap
+    from callgate.pinning.commands import with_version
+
+    open_ones = unpinned(works)
+    if not open_ones or not (asks if wanted is None else wanted):
+        return
+    if wanted is None:
+        names = ", ".join(dict.fromkeys(plain(one.entry.name, 60) for one in open_ones))
+        typer.echo(f"No version is named in the command of: {names}. What runs can change at any start.")
+        if not typer.confirm("Write the version that would run now into each command?", default=True):
+            return
+    with working("looking up versions"):
+        found = versions_of([(one.start, one.command.env) for one in open_ones])
+    pins: dict[Work, dict[tuple[str, ...], Pinned]] = {}
+    for one, version in zip(open_ones, found, strict=True):
+        word = with_version(one.command.words, version.found) if version.found else None
+        problem = version.problem or "the command cannot be written with a version"
+        pin = Pinned(version.found, Word(*word)) if word else Pinned(problem=problem)
+        pins.setdefault(one.work, {})[one.entry.pointer] = pin
+    for work, own in pins.items():
+        assert work.source is not None
+        work.plan = plan_wrap(work.source.text, str(work.spot.path), work.spot.tables, gate, servers, pins=own)
+        work.data = work.plan.after.encode()
 
 
 def _hooks(gate: Gate, works: list[Work], clients: list[str]) -> list[Work]:

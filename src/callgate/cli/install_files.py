@@ -7,17 +7,19 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from callgate.errors import CallgateError
 
 if TYPE_CHECKING:
-    from callgate.clients import Finding, Machine, Plan, Records, Source, Spot
+    from callgate.clients import Entry, Finding, Machine, Plan, Records, Source, Spot
+    from callgate.clients.entries import Command
+    from callgate.pinning.launch import Launch
 
 
-@dataclass
+@dataclass(eq=False)
 class Work:
     """One file: what was found in it, what is to be done, and how that went. A file without a source is not there yet;
     one of no bytes is to go."""
@@ -125,6 +127,30 @@ def check_servers(works: Sequence[Work], names: Collection[str]) -> None:
         )
 
 
+class Unpinned(NamedTuple):
+    """A server that is to go behind the gate, whose command fetches a package of no version."""
+
+    work: Work
+    entry: Entry
+    command: Command
+    start: Launch
+
+
+def unpinned(works: Iterable[Work]) -> list[Unpinned]:
+    from callgate.clients.entries import Command, look
+    from callgate.pinning.commands import launched
+
+    found = []
+    for work in works:
+        for finding in work.findings:
+            server = look(finding.entry.node) if finding.state == "wrap" else None
+            if isinstance(server, Command):
+                start = launched(server.words)
+                if start.spec and not start.version:
+                    found.append(Unpinned(work, finding.entry, server, start))
+    return found
+
+
 def listing(works: Sequence[Work]) -> list[dict[str, Any]]:
     """The files and their servers for machines. Nothing of a server's command or secrets is in it."""
     return [
@@ -155,6 +181,7 @@ def _row(finding: Finding) -> dict[str, str]:
         "reason": finding.reason,
         "text": finding.text,
         "advice": finding.advice,
+        "version": finding.version,
     }
     # A name may hold half of a surrogate pair, which no output can.
     return {key: text.encode("utf-8", "replace").decode() for key, text in row.items()}

@@ -83,8 +83,9 @@ def _told(finding: Finding, words: str) -> str:
         # Its name alone does not make a program the gate.
         there = "" if _is_there(finding.text) else ", which cannot be found"
         return f"{words}, by another program: {plain(finding.text, 200)}{there}"
-    if finding.state == "wrap" and finding.gate != finding.entry.name:
-        return f"{words} as {finding.gate}"
+    if finding.state == "wrap":
+        renamed = f" as {finding.gate}" if finding.gate != finding.entry.name else ""
+        return f"{words}{renamed}" + (f", at version {finding.version}" if finding.version else "")
     return words
 
 

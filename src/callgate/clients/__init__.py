@@ -8,9 +8,9 @@ from callgate.clients.entries import Entry
 from callgate.clients.files import Source
 from callgate.clients.hooks import HOOKS, hook_spots, plan_hook, plan_unhook, wrapped_by_hand
 from callgate.clients.known import CLIENTS, Machine, Spot, named, spots
-from callgate.clients.plan import Finding, Plan, plan_unwrap, plan_wrap
+from callgate.clients.plan import Finding, Pinned, Plan, plan_unwrap, plan_wrap
 from callgate.clients.records import Record, Records
-from callgate.clients.wrapping import Gate, Hint
+from callgate.clients.wrapping import Gate, Hint, Word
 
 __all__ = [
     "CLIENTS",
@@ -20,11 +20,13 @@ __all__ = [
     "Gate",
     "Hint",
     "Machine",
+    "Pinned",
     "Plan",
     "Record",
     "Records",
     "Source",
     "Spot",
+    "Word",
     "hook_spots",
     "named",
     "plan_hook",

@@ -55,6 +55,13 @@ class Command:
         rest = None if self.args is None else self.args.value.strings
         return [self.program.value.string, *(rest or [])]
 
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables that it is started with, as far as they are texts."""
+        env = self.holder.get("env")
+        members = () if env is None else env.value.members
+        return {one.key: one.value.string for one in members if one.value.kind == "string"}
+
 
 @dataclass(frozen=True, slots=True)
 class Remote:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from callgate.clients.edits import Edit, Hunk, apply, hunks, telling
 from callgate.clients.entries import Command, Entry, Pointer, Remote, Table, Unfit, entries, look
 from callgate.clients.jsonc import Node, scan
-from callgate.clients.wrapping import Gate, Hint, Wrapped, gate_name, unwrap, wrap, wrapped
+from callgate.clients.wrapping import Gate, Hint, Word, Wrapped, gate_name, reword, unwrap, wrap, wrapped
 from callgate.errors import ConfigError
 
 State = Literal["wrap", "unwrap", "wrapped", "left", "before", "other", "hook", "unhook", "hooked"]
@@ -30,6 +30,16 @@ class Finding:
     text: str = ""
     advice: str = ""
     hint: Hint | None = None
+    # The version that is written into its command.
+    version: str = ""
+
+
+class Pinned(NamedTuple):
+    """The version of a server's package: the word of its command that names it, or why it is not known."""
+
+    version: str = ""
+    word: Word | None = None
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +60,16 @@ class Plan:
         return hunks(self.before, self.tree, self.edits)
 
 
-def plan_wrap(text: str, source: str, tables: tuple[Table, ...], gate: Gate, only: Collection[str] = ()) -> Plan:
-    """The gate in front of every server, or of those of these names."""
+def plan_wrap(
+    text: str,
+    source: str,
+    tables: tuple[Table, ...],
+    gate: Gate,
+    only: Collection[str] = (),
+    *,
+    pins: Mapping[Pointer, Pinned] | None = None,
+) -> Plan:
+    """The gate in front of every server, or of those of these names; `pins` are versions to write into commands."""
     tree = scan(text, source)
     found: list[Finding] = []
     edits: list[Edit] = []
@@ -64,6 +82,9 @@ def plan_wrap(text: str, source: str, tables: tuple[Table, ...], gate: Gate, onl
         finding, made = _to_wrap(text, entry, server, gate, taken.setdefault(entry.pointer[:-1], set()))
         if only and entry.name not in only:
             finding, made = Finding(entry, "other"), []
+        if finding.state == "wrap" and isinstance(server, Command) and (pin := (pins or {}).get(entry.pointer)):
+            finding, more = _to_pin(finding, server, pin)
+            made = [*made, *more]
         found.append(finding)
         edits += made
     return _checked(Plan(text, apply(text, edits), tuple(found), tree, tuple(edits)), source, tables)
@@ -88,6 +109,13 @@ def _to_wrap(
     hint = Hint(server.url.key, server.kind.value.string if server.kind is not None else "http")
     reason = "may_sign_in" if _may_sign_in(server) else ""
     return Finding(entry, "wrap", name, "http", reason, hint=hint), wrap(text, server, name, gate)
+
+
+def _to_pin(finding: Finding, server: Command, pin: Pinned) -> tuple[Finding, list[Edit]]:
+    if pin.word is None:
+        return replace(finding, advice=f"Its version stays open: {pin.problem}."), []
+    hint = Hint(pinned=pin.word.text, unpinned=server.words[pin.word.place])
+    return replace(finding, version=pin.version, hint=hint), reword(server, pin.word)
 
 
 def _may_sign_in(server: Remote) -> bool:

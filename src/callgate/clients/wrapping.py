@@ -47,6 +47,16 @@ class Hint(NamedTuple):
 
     url_key: str = "url"
     kind: str = "http"
+    # The word that names a package: with the version that we wrote into it, and as it was.
+    pinned: str = ""
+    unpinned: str = ""
+
+
+class Word(NamedTuple):
+    """Another word in a command: its place, the program being the first, and what it becomes."""
+
+    place: int
+    text: str
 
 
 def gate_name(name: str, taken: Collection[str] = ()) -> str:
@@ -111,6 +121,13 @@ def wrap(text: str, server: Command | Remote, name: str, gate: Gate) -> list[Edi
         if isinstance(server, Command)
         else _wrap_remote(text, server, name, gate)
     )
+
+
+def reword(server: Command, word: Word) -> list[Edit]:
+    """The edit that changes one word behind the program."""
+    assert server.args is not None
+    item = server.args.value.items[word.place - 1]
+    return [Edit(item.start, item.end, quoted([word.text]))]
 
 
 def _wrap_command(text: str, server: Command, name: str, gate: Gate) -> list[Edit]:
@@ -185,6 +202,7 @@ def unwrap(text: str, entry: Entry, hint: Hint | None = None) -> list[Edit] | Un
         return [
             Edit(program.start, program.end, text[own.start : own.end]),
             without_first(args, found.words + 1),
+            *_unpin(args.items[found.words + 1 :], hint or Hint()),
         ]
     if found.url is not None or found.url_variable is not None:
         return _unwrap_remote(text, command, found, hint or Hint())
@@ -193,6 +211,12 @@ def unwrap(text: str, entry: Entry, hint: Hint | None = None) -> list[Edit] | Un
         "it names a server of callgate.toml, so the client's file does not say what to start instead",
         "Write its command or address into the entry by hand.",
     )
+
+
+def _unpin(words: Sequence[Node], hint: Hint) -> list[Edit]:
+    """The package as it was named before, if it still has the version that we wrote."""
+    ours = [word for word in words if hint.pinned and word.string == hint.pinned]
+    return [Edit(word.start, word.end, quoted([hint.unpinned])) for word in ours[:1]]
 
 
 def _unwrap_remote(text: str, command: Command, found: Wrapped, hint: Hint) -> list[Edit] | Unfit:

@@ -75,6 +75,22 @@ def launched(argv: Sequence[str], depth: int = 0) -> Launch:
     return _interpreter(argv, name) or Launch(scheme="file", name=argv[0])
 
 
+def with_version(argv: Sequence[str], version: str) -> tuple[int, str] | None:
+    """Which word of a command has to become what, so that it starts this version of its one package and nothing else
+    about it changes; None where no word can. What comes out is read again, so it is right by the same reader."""
+    start = launched(argv)
+    for place, word in enumerate(argv):
+        if not start.spec or not word.endswith(start.spec):
+            continue
+        before = word.removesuffix(start.spec)
+        requirement = "--from" in (before.removesuffix("="), argv[place - 1] if place else "")
+        for spec in packages.spelt(start.spec, version, requirement=requirement):
+            now = launched([*argv[:place], before + spec, *argv[place + 1 :]])
+            if now == msgspec.structs.replace(start, version=version, spec=now.spec, warnings=now.warnings):
+                return place, before + spec
+    return None
+
+
 def _interpreter(argv: Sequence[str], name: str) -> Launch | None:
     if name in _SHELLS:
         return _shell(argv, name)

@@ -29,6 +29,10 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     # Relative to the directory of the command, where an option changes it.
     directory: str = ""
+    # The one package as the command spells it, who fetches it, and its options that decide which version that is.
+    spec: str = ""
+    fetcher: Literal["npm", "uv", "pip", ""] = ""
+    options: tuple[tuple[str, str], ...] = ()
 
 
 def program(path: str) -> str:

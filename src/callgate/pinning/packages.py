@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, Literal
 
+from msgspec import structs
+
 from callgate.pinning.launch import Beside, Launch, address, options, text, values, whole_line, words
 
 # semver.org, with the `v` and `=` that npm takes before it.
@@ -30,6 +32,11 @@ _UV: Final = words(
     "--torch-backend --no-build-package --no-binary-package -C --config-setting --config-settings-package "
     "--fork-strategy --allow-insecure-host --no-build-isolation-package --exclude-newer-package --no-sources-package "
     "--extra --no-extra --group --no-group --only-group --package -m --module"
+)
+# Of uv's options those that decide which version it takes; `uv pip compile` knows them by the same names.
+_UV_CHOOSING: Final = words(
+    "--index --default-index -i --index-url --extra-index-url -f --find-links --exclude-newer --resolution "
+    "--prerelease --index-strategy -p --python"
 )
 _PIPX: Final = words("--spec --python --pip-args -i --index-url --with --fetch-missing-python --backend")
 # Of `docker run` and `podman run`: these stand alone, everything else takes a value.
@@ -57,7 +64,8 @@ def npm_exec(args: Sequence[str]) -> Launch | None:
         return None
     registry = [address(url) for url in values(found, "--registry")[-1:]]
     beside: Beside = tuple(("from", one) for one in registry)
-    return _several([npm(spec) for spec in specs], beside + _target(specs, rest if named else rest[1:]))
+    start = _several([npm(spec) for spec in specs], beside + _target(specs, rest if named else rest[1:]))
+    return _fetched(start, "npm", found, words("--registry"))
 
 
 def uv_tool(args: Sequence[str]) -> Launch | None:
@@ -68,7 +76,8 @@ def uv_tool(args: Sequence[str]) -> Launch | None:
         return None
     places = values(found, "--index", "--default-index", "-i", "--index-url", "--extra-index-url", "-f", "--find-links")
     beside: Beside = tuple(("from", address(url)) for url in places)
-    return _several([pypi(specs[0], at_sign=True)], beside + _target(specs, rest[1:]))
+    start = _several([pypi(specs[0], at_sign=True)], beside + _target(specs, rest[1:]))
+    return _fetched(start, "uv", found, _UV_CHOOSING)
 
 
 def pipx_run(args: Sequence[str]) -> Launch | None:
@@ -77,7 +86,8 @@ def pipx_run(args: Sequence[str]) -> Launch | None:
     if not specs:
         return None
     beside: Beside = tuple(("from", address(url)) for url in values(found, "-i", "--index-url"))
-    return _several([pypi(specs[0])], beside + _target(specs, rest[1:]))
+    start = _several([pypi(specs[0])], beside + _target(specs, rest[1:]))
+    return _fetched(start, "pip", found, words("-i --index-url --pip-args --python --backend"))
 
 
 def uv_options(args: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
@@ -96,7 +106,7 @@ def npm(spec: str) -> Launch:
         # An alias: what is installed has another name.
         return npm(written.removeprefix("npm:"))
     exact = _SEMVER.fullmatch(written)
-    return _package("npm", name, exact[1] if exact else "", f"{name}@1.2.3", written)
+    return _package("npm", name, exact[1] if exact else "", f"{name}@1.2.3", written, spec=spec)
 
 
 def jsr(spec: str) -> Launch:
@@ -130,7 +140,7 @@ def pypi(spec: str, *, at_sign: bool = False) -> Launch:
     elif at_sign and rest.startswith("@"):
         written = rest[1:].strip()
     exact = _PEP440.fullmatch(written) if written else None
-    return _package("pypi", name, written.lower() if exact else "", f"{name}==1.2.3", rest)
+    return _package("pypi", name, written.lower() if exact else "", f"{name}==1.2.3", rest, spec=spec)
 
 
 def image(spec: str) -> Launch:
@@ -178,6 +188,7 @@ def _several(found: Sequence[Launch], beside: Beside) -> Launch:
             runner=first.runner,
             beside=first.beside + beside,
             warnings=tuple(warning for one in found for warning in one.warnings),
+            spec=first.spec if len(found) == 1 else "",
         )
     name = ",".join(f"{one.name}@{one.version}" if one is not found[-1] else one.name for one in found)
     return Launch(
@@ -196,11 +207,39 @@ def _target(specs: Sequence[str], args: Sequence[str]) -> Beside:
     return tuple(("to", address(arg)) for arg in args if arg.startswith(("http://", "https://", "ws://", "wss://")))
 
 
+def spelt(spec: str, version: str, *, requirement: bool) -> tuple[str, ...]:
+    """How a package of npm or PyPI is written with this version; `requirement`: rather in the form of PEP 508.
+
+    Older versions of uv take `==` only behind `--from`, and `@` only behind a bare name.
+    """
+    at = spec.find("@", 1)
+    short = f"{spec[:at] if at > 0 else spec}@{version}"
+    match = _REQUIREMENT.fullmatch(spec)
+    if not match:
+        return (short,)
+    head, rest = spec[: match.start(2)].rstrip(), match[2]
+    exact = f"{head}=={version}{rest[rest.find(';') :] if ';' in rest else ''}"
+    return (exact, short) if requirement or exact != f"{match[1]}=={version}" else (short, exact)
+
+
+def _fetched(
+    start: Launch, fetcher: Literal["npm", "uv", "pip"], found: Sequence[tuple[str, str]], choosing: frozenset[str]
+) -> Launch:
+    chosen = tuple((name, value) for name, value in found if name in choosing)
+    return structs.replace(start, fetcher=fetcher, options=chosen) if start.spec else start
+
+
 def _package(
-    scheme: Literal["npm", "pypi", "jsr", "go", "oci"], name: str, version: str, instead: str, written: str
+    scheme: Literal["npm", "pypi", "jsr", "go", "oci"],
+    name: str,
+    version: str,
+    instead: str,
+    written: str,
+    *,
+    spec: str = "",
 ) -> Launch:
     if version:
-        return Launch(scheme=scheme, name=name, version=version)
+        return Launch(scheme=scheme, name=name, version=version, spec=spec)
     if scheme == "oci":
         what = "names an image by a tag, which can be moved to another image"
     elif written:
@@ -210,7 +249,7 @@ def _package(
     warning = (
         f"The command {what}: what runs can change at any start. Name the version that you reviewed, as in `{instead}`."
     )
-    return Launch(scheme=scheme, name=name, warnings=(warning,))
+    return Launch(scheme=scheme, name=name, warnings=(warning,), spec=spec)
 
 
 def _repository(spec: str) -> Launch:
