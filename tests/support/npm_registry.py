@@ -55,6 +55,11 @@ class NpmRegistry:
         self._packages.setdefault(name, {})[version] = _tarball(files)
         self._tags.setdefault(name, {})[tag] = version
 
+    def unpublish(self) -> None:
+        """Nothing was ever published."""
+        self._packages.clear()
+        self._tags.clear()
+
     def environ(self, folder: Path) -> dict[str, str]:
         """What npm has to be told to use this one, with a cache of its own."""
         npm = shutil.which("npm")
@@ -65,6 +70,7 @@ class NpmRegistry:
             "npm_config_cache": str(folder / "npm-cache"),
             "npm_config_update_notifier": "false",
             "npm_config_audit": "false",
+            "npm_config_fetch_retries": "0",
         }
 
     def answer(self, path: str) -> tuple[int, bytes]:

@@ -21,6 +21,7 @@ VERBS: Final = {
     "demo": "demo",
     "install": "install",
     "uninstall": "uninstall",
+    "upgrade": "upgrade",
     "serve": "serve",
     "wrap": "wrap",
     "prompt": "prompt",

@@ -22,6 +22,8 @@ class Peer(Protocol):
 
     async def ask(self, message: Message, *, modern: bool) -> dict[str, Any]: ...
 
+    async def ask_raw(self, message: Message, *, modern: bool) -> bytes: ...
+
     async def tell(self, line: bytes) -> None: ...
 
     async def close(self) -> None: ...
@@ -46,12 +48,19 @@ class StdioPeer:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._waiting: dict[Any, asyncio.Future[dict[str, Any]]] = {}
+        self._waiting: dict[Any, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         process.listen(self._heard, lambda _large: None)
 
     async def ask(self, message: Message, *, modern: bool) -> dict[str, Any]:
         del modern
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        return (await self._ask(message))[0]
+
+    async def ask_raw(self, message: Message, *, modern: bool) -> bytes:
+        del modern
+        return (await self._ask(message))[1]
+
+    async def _ask(self, message: Message) -> tuple[dict[str, Any], bytes]:
+        answer: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
         self._waiting[message.id] = answer
         await self.tell(message.raw)
         ended: asyncio.Future[Any] = asyncio.ensure_future(self._process.ended.wait())
@@ -80,7 +89,7 @@ class StdioPeer:
         rpc_id = message.get("id")
         answer = self._waiting.get(rpc_id) if isinstance(rpc_id, str) else None
         if answer is not None and not answer.done():
-            answer.set_result(message)
+            answer.set_result((message, line))
 
 
 class HttpPeer:
@@ -104,6 +113,9 @@ class HttpPeer:
         if status >= 400 and message.method == "initialize":
             return {}  # it may speak only the newest version, which has no such method
         raise Silent(f"it answers with HTTP status {status} and nothing that is MCP; check its `url`")
+
+    async def ask_raw(self, message: Message, *, modern: bool) -> bytes:
+        return (await self._post(message, modern=modern))[0]
 
     async def _post(self, message: Message, *, modern: bool) -> tuple[bytes, int]:
         from callgate.gateway.http_client import is_stream

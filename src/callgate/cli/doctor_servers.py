@@ -35,7 +35,7 @@ def servers(setup: Setup) -> Iterator[Finding]:
     if not setup.start:
         yield Finding("note", f"{count(len(chosen), 'server')} not started, as --no-start says.")
         return
-    with _hearing() as heard:
+    with hearing() as heard:
         found = asyncio.run(_all(setup, chosen, heard))
     yield from found
 
@@ -69,17 +69,17 @@ async def _look(setup: Setup, name: str, server: Server, heard: dict[str, str]) 
         text, advice = f"{name} could not be asked ({place(error)})", "Look again:"
     else:
         return ok(f"{name} answers: {said}, after {time.monotonic() - began:.1f} s.")
-    last = _without_secrets(heard.get(name, ""), server)
+    last = without_secrets(heard.get(name, ""), server)
     text = f"{text}; its last words: {last}" if last else f"{text}."
-    return Finding("problem", _without_secrets(text, server), advice, (setup.command("doctor", "--server", name),))
+    return Finding("problem", without_secrets(text, server), advice, (setup.command("doctor", "--server", name),))
 
 
 async def _greet(name: str, server: Server) -> str:
     """Who it says it is and how many tools it has."""
     peer = await connect(name, server)
     try:
-        modern, greeting = await _opened(peer)
-        reply = await peer.ask(_request("tools/list", {}, modern=modern), modern=modern)
+        modern, greeting = await open_session(peer)
+        reply = await peer.ask(session_request("tools/list", {}, modern=modern), modern=modern)
         result = _result(reply)
         tools = result.get("tools") if isinstance(result, dict) else None
         about = _about(greeting)
@@ -91,19 +91,19 @@ async def _greet(name: str, server: Server) -> str:
         await peer.close()
 
 
-async def _opened(peer: Peer) -> tuple[bool, dict[str, Any]]:
+async def open_session(peer: Peer) -> tuple[bool, dict[str, Any]]:
     """The greeting, in the era that the server speaks: older ones know the first way only, the newest the second."""
     hello = {
         "protocolVersion": HANDSHAKE,
         "capabilities": {},
         "clientInfo": {"name": "callgate-doctor", "version": "1"},
     }
-    reply = await peer.ask(_request("initialize", hello, modern=False), modern=False)
+    reply = await peer.ask(session_request("initialize", hello, modern=False), modern=False)
     greeting = _result(reply)
     if isinstance(greeting, dict):
         await peer.tell(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
         return False, greeting
-    found = await peer.ask(_request("server/discover", {}, modern=True), modern=True)
+    found = await peer.ask(session_request("server/discover", {}, modern=True), modern=True)
     if isinstance(discovered := _result(found), dict):
         return True, discovered
     error = reply.get("error")
@@ -111,7 +111,7 @@ async def _opened(peer: Peer) -> tuple[bool, dict[str, Any]]:
     raise Silent(f"it refuses to be greeted: {plain(str(said), _SAID)}" if said else "it does not answer a greeting")
 
 
-def _request(method: str, params: dict[str, Any], *, modern: bool) -> Message:
+def session_request(method: str, params: dict[str, Any], *, modern: bool) -> Message:
     from callgate.gateway.line import own_request
     from callgate.gateway.routing import CAPABILITIES_META, CLIENT_INFO_META, VERSION_META
 
@@ -124,19 +124,23 @@ def _result(reply: dict[str, Any]) -> Any:
     return reply.get("result")
 
 
-def _about(greeting: dict[str, Any]) -> str:
+def server_info(greeting: dict[str, Any]) -> dict[str, Any]:
+    """What a server says of itself, in either era."""
     meta = greeting.get("_meta")
     info = greeting.get("serverInfo") or (
         meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
     )
-    if not isinstance(info, dict):
-        return "it does not say who it is"
+    return info if isinstance(info, dict) else {}
+
+
+def _about(greeting: dict[str, Any]) -> str:
+    info = server_info(greeting)
     words = [plain(str(info.get(key)), 60) for key in ("name", "version") if info.get(key)]
     return " ".join(words) or "it does not say who it is"
 
 
 @contextmanager
-def _hearing() -> Iterator[dict[str, str]]:
+def hearing() -> Iterator[dict[str, str]]:
     """The last line that each server writes on stderr, which otherwise goes to the gateway's log."""
     heard: dict[str, str] = {}
 
@@ -158,7 +162,7 @@ def _hearing() -> Iterator[dict[str, str]]:
         log.level, log.propagate = before
 
 
-def _without_secrets(text: str, server: Server) -> str:
+def without_secrets(text: str, server: Server) -> str:
     """Nothing of what the configuration keeps secret, even if the server repeats it."""
     from callgate.config.secret import MASK
     from callgate.telemetry import redact

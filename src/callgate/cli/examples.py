@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 # The words of a command, and what somebody may type after `callgate`.
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "demo": ("demo", "demo --auto", "demo --dir ./demo"),
-    "install": ("install --dry-run", "install --client cursor --server files", "install --yes"),
+    "install": ("install --dry-run", "install --client cursor --server files", "install --pin-versions --yes"),
     "uninstall": ("uninstall --dry-run", "uninstall --client cursor", "uninstall --yes"),
+    "upgrade": ("upgrade files", "upgrade files --to 1.4.2", "upgrade files --json"),
     "serve": ("serve", "serve -c gate.toml --listen 127.0.0.1:9000"),
     "wrap": (
         "wrap files -- python server.py ~/Documents",

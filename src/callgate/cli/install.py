@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import tempfile
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,8 @@ from callgate.errors import CallgateError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from callgate.clients import Gate, Records, Source
+    from callgate.clients import Gate, Hint, Records, Source
+    from callgate.clients.entries import Pointer
 
 ClientOption = Annotated[
     list[str] | None,
@@ -113,7 +115,7 @@ def install(
     if as_json:
         for work in works:
             if work.changes and yes and not dry_run and _has_use(work, works):
-                _carry_out(work, records)
+                carry_out(work, records)
         print_json(listing(works))
         raise typer.Exit(status(works))
     _show_and_ask(works, gate, records, dry_run=dry_run, yes=yes)
@@ -237,7 +239,7 @@ def _show_and_ask(works: list[Work], gate: Gate, records: Records, *, dry_run: b
         print_diff(out, work)
         if dry_run or not agreed(work, yes=yes):
             continue
-        _carry_out(work, records)
+        carry_out(work, records)
         print_outcome(out, work, "Backup")
     _conclude(out, works, gate, dry_run=dry_run)
 
@@ -253,7 +255,7 @@ def agreed(work: Work, *, yes: bool) -> bool:
     return typer.confirm(f"  {'Make' if work.source is None else 'Change' if work.data else 'Remove'} this file?")
 
 
-def _carry_out(work: Work, records: Records) -> None:
+def carry_out(work: Work, records: Records) -> None:
     """Backup, record, file: in this order, so that whatever is changed can be taken back."""
     from callgate.clients import Hint, Record
     from callgate.clients.files import back_up, check_writable, digest, replace
@@ -273,15 +275,27 @@ def _carry_out(work: Work, records: Records) -> None:
         ours = {one.entry.pointer: one.hint or Hint() for one in work.findings if one.state in ("wrap", "hook")}
         before, backup = (old.before, old.backup) if old is not None and made is None else (digest(source.data), made)
         assert backup is not None
-        servers = {**(old.servers if old is not None else {}), **ours}
+        servers = {**(_pinned_anew(old.servers, work) if old is not None else {}), **ours}
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        records.put(Record(source.target, work.spot.client, backup, before, digest(work.data), now, servers))
+        if servers:
+            records.put(Record(source.target, work.spot.client, backup, before, digest(work.data), now, servers))
         replace(source, work.data)
     except CallgateError as error:
         work.fail(error)
         _take_back(records, source, old, made)
         return
     work.done, work.backup = True, backup
+
+
+def _pinned_anew(servers: Mapping[Pointer, Hint], work: Work) -> dict[Pointer, Hint]:
+    """What is remembered of servers, where the version that we wrote into a command became another."""
+    new = {one.entry.pointer: one.hint for one in work.findings if one.state == "pin" and one.hint is not None}
+    return {
+        pointer: hint._replace(pinned=new[pointer].pinned)
+        if pointer in new and hint.pinned and hint.pinned == new[pointer].unpinned
+        else hint
+        for pointer, hint in servers.items()
+    }
 
 
 def _create(work: Work, records: Records) -> None:
@@ -318,6 +332,7 @@ def _take_back(records: Records, source: Source, old: object, made: Path | None)
 
 def _conclude(out: Console, works: list[Work], gate: Gate, *, dry_run: bool) -> None:
     from callgate.cli.install_lines import clients_of, counted, print_failures, to_type
+    from callgate.cli.people import plain
 
     say = partial(out.print, soft_wrap=True, markup=False)
     done = [work for work in works if work.done]
@@ -350,6 +365,9 @@ def _conclude(out: Console, works: list[Work], gate: Gate, *, dry_run: bool) -> 
     out.print(f"       {program} review{options}", style="green", soft_wrap=True, markup=False)
     say("\n     Clients get the approved ones at once, or after one more restart.")
     say(f"\nTo take it all back: {program} uninstall")
+    if later := [plain(one.gate, 60) for one in unpinned(done)]:
+        say(f"\nNo version is named in the command of: {', '.join(later)}. What runs can change at any start.")
+        say(f"To hold it to one, once its tools were reviewed: {program} upgrade{options} {shlex.quote(later[0])}")
     signing = [one.entry.name for one in wrapped if one.reason == "may_sign_in"]
     if signing:
         _about_signing_in(out, signing, program)

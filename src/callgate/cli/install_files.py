@@ -134,6 +134,7 @@ class Unpinned(NamedTuple):
     entry: Entry
     command: Command
     start: Launch
+    gate: str
 
 
 def unpinned(works: Iterable[Work]) -> list[Unpinned]:
@@ -146,8 +147,8 @@ def unpinned(works: Iterable[Work]) -> list[Unpinned]:
             server = look(finding.entry.node) if finding.state == "wrap" else None
             if isinstance(server, Command):
                 start = launched(server.words)
-                if start.spec and not start.version:
-                    found.append(Unpinned(work, finding.entry, server, start))
+                if start.spec and not (start.version or finding.version):
+                    found.append(Unpinned(work, finding.entry, server, start, finding.gate))
     return found
 
 

@@ -8,7 +8,7 @@ from callgate.clients.entries import Entry
 from callgate.clients.files import Source
 from callgate.clients.hooks import HOOKS, hook_spots, plan_hook, plan_unhook, wrapped_by_hand
 from callgate.clients.known import CLIENTS, Machine, Spot, named, spots
-from callgate.clients.plan import Finding, Pinned, Plan, plan_unwrap, plan_wrap
+from callgate.clients.plan import Finding, Pinned, Plan, plan_pin, plan_unwrap, plan_wrap
 from callgate.clients.records import Record, Records
 from callgate.clients.wrapping import Gate, Hint, Word
 
@@ -30,6 +30,7 @@ __all__ = [
     "hook_spots",
     "named",
     "plan_hook",
+    "plan_pin",
     "plan_unhook",
     "plan_unwrap",
     "plan_wrap",

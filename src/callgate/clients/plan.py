@@ -13,14 +13,15 @@ from callgate.clients.jsonc import Node, scan
 from callgate.clients.wrapping import Gate, Hint, Word, Wrapped, gate_name, reword, unwrap, wrap, wrapped
 from callgate.errors import ConfigError
 
-State = Literal["wrap", "unwrap", "wrapped", "left", "before", "other", "hook", "unhook", "hooked"]
+State = Literal["pin", "wrap", "unwrap", "wrapped", "left", "before", "other", "hook", "unhook", "hooked"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One server. `wrap`, `unwrap`: it would change. `wrapped`: it stands behind the gate. `left`: it cannot be
-    changed, with the reason and what to do. `before`: it stood behind the gate before we came, and stays there.
-    `other`: not asked for, or without a gate. Of a file for hooks: `hook`, `unhook` and `hooked` in the same way."""
+    """One server. `wrap`, `unwrap`: it would change. `pin`: another version is written into its command. `wrapped`: it
+    stands behind the gate. `left`: it cannot be changed, with the reason and what to do. `before`: it stood behind the
+    gate before we came, and stays there. `other`: not asked for, or without a gate. Of a file for hooks: `hook`,
+    `unhook` and `hooked` in the same way."""
 
     entry: Entry
     state: State
@@ -136,6 +137,24 @@ def _kind(old: Wrapped) -> Literal["stdio", "http", ""]:
 def _by_whom(old: Wrapped, gate: Gate) -> str:
     """Which program stands there, if it is not the one that asks: a name alone does not make it a gate."""
     return "" if old.program == gate.program[0] else old.program
+
+
+def plan_pin(text: str, source: str, tables: tuple[Table, ...], words: Mapping[Pointer, Word]) -> Plan:
+    """Other words in the commands of servers that stand behind the gate."""
+    tree = scan(text, source)
+    found: list[Finding] = []
+    edits: list[Edit] = []
+    for entry, server in _looked(tree, tables):
+        old = wrapped(server) if isinstance(server, Command) else None
+        word = words.get(entry.pointer)
+        name = "" if old is None else old.name
+        if old is None or word is None or not isinstance(server, Command):
+            found.append(Finding(entry, "other", name))
+            continue
+        hint = Hint(pinned=word.text, unpinned=server.words[word.place])
+        found.append(Finding(entry, "pin", name, "stdio", hint=hint))
+        edits += reword(server, word)
+    return _checked(Plan(text, apply(text, edits), tuple(found), tree, tuple(edits)), source, tables)
 
 
 def plan_unwrap(

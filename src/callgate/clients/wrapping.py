@@ -79,6 +79,14 @@ def wrapped(command: Command) -> Wrapped | None:
     return None
 
 
+def behind(command: Command) -> tuple[int, list[str]] | None:
+    """The command that stands behind the gate, and the place of its program among the words of the entry."""
+    found = wrapped(command)
+    if found is None or not found.has_command:
+        return None
+    return found.words + 1, command.words[found.words + 1 :]
+
+
 def _is_callgate(word: str, *, runner: bool) -> bool:
     """The program by any path, or the package as `uvx callgate wrap` and `python -m callgate wrap` name it."""
     if runner:

@@ -25,12 +25,12 @@ from callgate.pinning.deciding import (
 )
 from callgate.pinning.document import entry_digest
 from callgate.pinning.keeping import Reviewed
-from callgate.pinning.model import Pin, ServerSeen
+from callgate.pinning.model import Pin, ServerSeen, ToolSeen
 from callgate.pinning.present import current, statuses
 from callgate.pinning.review import Reviewer, Sitting
 from callgate.pinning.settings import Settings
 from callgate.pinning.storage import Head, Link, PinShelf, Sealed, Wanted
-from callgate.pinning.views import NO_LABELS, Labelling, Review, ServerStatus, ToolView
+from callgate.pinning.views import NO_LABELS, Labelling, Review, ServerStatus, ServerView, ToolView
 
 # Makes the audit row that says who did what; None where no log is kept.
 Witness: TypeAlias = Callable[[str, str, dict[str, Any]], Any]
@@ -194,6 +194,14 @@ class Pins:
         """Everything that waits, of all servers together, and the tools that stand beside it."""
         sitting, _ = await self._sit((), configured, tampered=True)
         return await asyncio.to_thread(sitting.review)
+
+    async def preview(self, seen: ServerSeen, tools: Sequence[ToolSeen]) -> ServerView:
+        """How a server and its tools would stand beside those that are there. Nothing of it is kept."""
+        _, present = await self._sit(())
+        one = Present(seen, seen.group, tuple(tools), connected=True, joined=True)
+        others = [other for other in present if other.seen.server_id != seen.server_id]
+        sitting = Sitting(self._reviewer, self.book, self.settings, [*others, one])
+        return await asyncio.to_thread(sitting.server, one)
 
     async def held(self, configured: Configured | None = None) -> dict[str, dict[str, str]]:
         """The tools that wait until two servers are reviewed together: server_id, tool, a sentence."""
