@@ -37,7 +37,7 @@ class Shifty:
     (method → raw messages; `"$ID"` in them stands for the request's id, `"$META"` for what the server says of itself),
     asides (raw messages ahead of the reply),
     errors (method → code), faces (`own`, `relayed` or a connection's number → tools), on_call (tool → changes of
-    itself), results (tool → text), events (answers as streams), stampless (no word of itself in modern results),
+    itself), results (tool → text), events (answers as streams), stampless (no word of itself in modern results, or in those to these methods),
     capabilities.
     """
 

@@ -104,7 +104,8 @@ class Shop:
         state = self.state
         modern = VERSION_META in params.get("_meta", {})
         # 2026-07-28: what a server says of itself stands in the `_meta` of its results.
-        stamp = {} if state.get("stampless") else {"_meta": {SERVER_INFO: self._info}}
+        silent = state.get("stampless") is True or method in (state.get("stampless") or ())
+        stamp = {} if silent else {"_meta": {SERVER_INFO: self._info}}
         cached = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **stamp} if modern else {}
         about = {"capabilities": state.get("capabilities", {"tools": {"listChanged": True}}), "serverInfo": self._info}
         if method == "initialize":

@@ -18,7 +18,7 @@ from callgate.gateway.entering import Amend
 from callgate.gateway.line import Visit
 from callgate.gateway.pin_check import Pinning
 from callgate.gateway.pin_pending import ENTRY, answer
-from callgate.gateway.toolsets import Toolsets
+from callgate.gateway.toolsets import DISCOVER, Toolsets
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, member_span, peek, put_member
 from callgate.pinning.judging import Toolset
 from callgate.pinning.listing import Page, check_readable
@@ -27,7 +27,7 @@ from callgate.pinning.model import PENDING_TOOL, TOOLSET_META
 log = logging.getLogger("callgate.pinning")
 
 LIST: Final = "tools/list"
-_GREETINGS: Final = frozenset({"initialize", "server/discover"})
+_GREETINGS: Final = frozenset({"initialize", DISCOVER})
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -58,10 +58,12 @@ class PinDesk:
     def _enforcing(self) -> bool:
         return self._toolsets.settings.mode == "enforce"
 
-    async def prepare(self, _message: Message, context: Context) -> None:
+    async def prepare(self, message: Message, context: Context) -> None:
         """Before a list is asked for: everything that reading it needs is at hand."""
         if self._check.stale and self._enforcing:
             raise Refused(Reason.STORE_UNAVAILABLE)
+        if isinstance(context, Visit):
+            await self._toolsets.introduce(context, message.meta)
         await self._toolsets.warm(context)
         try:
             await self._settle_in(context.server)
@@ -160,6 +162,8 @@ class PinDesk:
         result = message.get("result") if isinstance(message, dict) else None
         if isinstance(result, dict) and method == "initialize":
             self._heard(context, result.get("serverInfo"))
+        elif method == DISCOVER:
+            self._toolsets.discovered(context.server, raw)
         if not self._enforcing:
             return raw
         # A greeting that holds a list is no way around the review either.

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.errors import Reason, Refused, UpstreamError
+from callgate.errors import CallgateError, Reason, Refused, UpstreamError
 from callgate.gate import Context
-from callgate.gateway.catalogue import CHANGED, result_of
+from callgate.gateway.catalogue import CHANGED, decode_leniently, result_of
 from callgate.gateway.known_lines import UNREAD, Line, Lines, Partial, caller, is_shared
 from callgate.gateway.line import Visit, own_request
 from callgate.gateway.pin_sources import Decisions, NoSets, Sets
@@ -29,6 +29,7 @@ from callgate.pinning.listing import Listing, Measure, Page, Reader, read_page
 from callgate.pinning.model import Identity, Listed
 from callgate.pinning.settings import Settings
 
+DISCOVER: Final = "server/discover"
 SERVER_INFO_META: Final = "io.modelcontextprotocol/serverInfo"
 _PAGES_MAX: Final = 200
 _READ_BYTES: Final = 64 * 1024 * 1024
@@ -68,6 +69,12 @@ class Toolsets:
         self._lines = Lines()
         self._generations: dict[str, int] = {}
         self._reported: dict[str, str] = {}
+        # Servers that need not be asked who they are: their last list said it, or they do not say it when asked.
+        self._stamping: set[str] = set()
+        self._anonymous: set[str] = set()
+        self._introducing: dict[str, asyncio.Lock] = {}
+        # Servers that a client has discovered, since their list was asked for last.
+        self._discovered: set[str] = set()
         self._listings: weakref.WeakValueDictionary[tuple[str, str], Listing] = weakref.WeakValueDictionary()
         # The list that was read last of each identity, for as long as some line has it.
         self._latest: weakref.WeakValueDictionary[str, Listing] = weakref.WeakValueDictionary()
@@ -121,6 +128,40 @@ class Toolsets:
         line.reported = reported
         self._lines.put((server, session), line)
 
+    async def introduce(self, visit: Visit, meta: Mapping[str, Any]) -> None:
+        """Ask a server who it is before its list is read, where nothing else says it: 2026-07-28 has no greeting, and
+        a list need not have its name. Without it, one server would be two in the two eras."""
+        server = visit.server
+        if not visit.modern or self._is_introduced(server) or self.line(visit).reported is not None:
+            return
+        async with self._introducing.setdefault(server, asyncio.Lock()):
+            if self._is_introduced(server) or server in self._discovered:
+                self._discovered.discard(server)
+                return
+            try:
+                async with asyncio.timeout(self.ask_seconds):
+                    reply = await visit.line.ask(own_request(DISCOVER, {}, meta))
+            except (TimeoutError, CallgateError):
+                reply = b""
+            if not self.discovered(server, reply):
+                self._anonymous.add(server)
+            self._discovered.discard(server)
+
+    def _is_introduced(self, server: str) -> bool:
+        return server in self._stamping or server in self._anonymous
+
+    def discovered(self, server: str, reply: bytes) -> bool:
+        """What a server says of itself where it is discovered; whether it says anything."""
+        message = decode_leniently(reply)
+        result = message.get("result") if isinstance(message, dict) else None
+        meta = result.get("_meta") if isinstance(result, dict) else None
+        stamp = meta.get(SERVER_INFO_META) if isinstance(meta, dict) else None
+        if not isinstance(stamp, dict):
+            return False
+        self._reported[server] = reported_as(stamp.get("name"), stamp.get("version"))
+        self._discovered.add(server)
+        return True
+
     def renewed(self, server: str) -> None:
         """Nobody can tell callers without a session apart: what they share is looked at again."""
         for line in self._lines.shared(server):
@@ -130,6 +171,8 @@ class Toolsets:
         """The server of that name is another one now."""
         self._lines.forget(server)
         self._reported.pop(server, None)
+        self._stamping.discard(server)
+        self._anonymous.discard(server)
 
     def hear(self, server: str, message: bytes) -> None:
         """A message of the server's own accord: what was verified may hold no longer."""
@@ -240,6 +283,7 @@ class Toolsets:
 
     async def _read(self, visit: Visit, meta: Mapping[str, Any], line: Line) -> Toolset | None:
         """Every page; None where the server said meanwhile that its list changed."""
+        await self.introduce(visit, meta)
         generation = self.generation(visit.server)
         await self.warm(visit)
         part: Partial | None = None
@@ -302,7 +346,9 @@ class Toolsets:
         if isinstance(stamp, dict) and line.reported is None:
             reported = reported_as(stamp.get("name"), stamp.get("version"))
             self._reported[server] = reported
+            self._stamping.add(server)
         else:
+            self._stamping.discard(server)
             reported = line.reported if line.reported is not None else self._reported.get(server, "")
         return self.place(server).identify(reported)
 
