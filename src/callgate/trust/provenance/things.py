@@ -13,6 +13,8 @@ from callgate.trust.provenance.records import Record, spoken_by
 
 VOUCHED, ASKED_FOR = 1, 2
 _LETTERS: Final = re.compile(r"[\W_]+")
+# A link or a path: one word with a slash in it.
+_ADDRESS: Final = re.compile(r"\s*[^\s/\\]*[/\\]\S*\s*")
 
 
 class Known(msgspec.Struct):
@@ -58,14 +60,16 @@ def flattened(text: str) -> str:
 
 
 def matches(record: Record, queries: Sequence[tuple[str, str]]) -> bool:
-    """Whether one of the phrases that a call asked for is in a thing: not in a field of the argument's own name, which
-    says where the thing is, as `calendar` does where `calendarId` was given."""
+    """Whether one of the phrases that a call asked for is in a thing: not in a field that says where the thing is. Such
+    a field has the argument's own name, as `calendar` has where `calendarId` was given, or holds a link or a path."""
     for argument, query in queries:
         about = spoken_by(argument)
         fields = [
             value
             for field, value in record.value.items()
-            if isinstance(value, str) and (not about or about.isdisjoint(spoken_by(field)))
+            if isinstance(value, str)
+            and _ADDRESS.fullmatch(value) is None
+            and (not about or about.isdisjoint(spoken_by(field)))
         ]
         if f" {query} " in f" {flattened(' '.join(fields))} ":
             return True

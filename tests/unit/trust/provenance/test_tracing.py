@@ -93,6 +93,23 @@ def test_where_a_thing_is_does_not_pick_it_out():
     assert talk.found("evt2", name="eventId", tool="delete_event") == "linked"
 
 
+def test_an_address_with_the_name_of_its_place_in_it_does_not_pick_a_thing_out():
+    issues = [
+        {"number": number, "title": title, "url": f"https://git.example/acme-corp/website/issues/{number}", "in": where}
+        for number, title, where in ((12, "Crash on start", "acme-corp/website"), (13, "Token logged", "website/api"))
+    ]
+    asked = {"owner": "acme-corp", "repo": "website"}
+    for listed in (issues, issues[1:]):
+        talk = Talk("which issues of acme-corp/website are urgent?")
+        talk.read(reading("list_issues", "untrustedPublic"), None, json.dumps(listed), arguments=asked)
+        assert talk.found(13, name="issue_number", tool="delete_issue") == "own"
+    files = [{"id": "f1", "title": "Plan", "path": "/website/plan"}, {"id": "f2", "title": "The website/shop plan"}]
+    talk = Talk("drop what I wrote about the website")
+    talk.read(reading("find_files", "untrustedPublic"), None, json.dumps(files), arguments={"query": "website"})
+    assert talk.found("f1", name="file_id", tool="delete_file") == "own"
+    assert talk.found("f2", name="file_id", tool="delete_file") == "linked"
+
+
 def test_an_id_of_a_thing_that_the_user_named_is_linked():
     talk = Talk("Delete the file 'old-plan.docx'")
     talk.read(FILES, {"result": [{"id": "11", "filename": "old-plan.docx"}, {"id": "12", "filename": "other.docx"}]})
