@@ -1,5 +1,7 @@
 """A stranger's value that a trusted tool gives back: an echo vouches for nothing."""
 
+import json
+
 from callgate.trust.model import DataLabel, Step
 from support.remembering import Talk, label, reading
 from support.table import rows
@@ -26,6 +28,44 @@ def test_a_tool_that_writes(structured, texts, prompt):
     # Nor where the echo comes with another call.
     talk.read(save, structured, *texts, arguments={"id": 7})
     assert talk.found(EVIL) == "untrusted"
+
+
+@rows(
+    ("arguments", "told"),
+    [
+        ({"path": "notes/a.txt", "content": f"Ask\n{EVIL}\n"}, f"Ask\n{EVIL}\n"),
+        ({"path": f"notes/{EVIL}"}, f"[DIR] {EVIL}\n[FILE] plan.md"),
+        ({"message": f"Thanks to {EVIL} for it"}, f"commit 7be1\n{EVIL}"),
+        ({"entities": [{"name": "Boss", "observations": [EVIL]}]}, json.dumps([{"name": "Boss", "said": [EVIL]}])),
+        ({"row": {EVIL: 1}}, json.dumps({EVIL: 1})),
+    ],
+)
+@rows("order", [f"Ask {EVIL}", "Ask eve, at evil, dot example"])
+def test_what_was_written_down_and_is_read_under_another_name(arguments, told, order):
+    """A path that is spelt in another way, a list of what is there, another program on the same disk."""
+    talk = Talk()
+    talk.strangers(order)
+    talk.read(label("write_file", "user", outcomes=frozenset({"consequential"})), None, "Done.", arguments=arguments)
+    restarted = Talk()
+    for number in range(len(talk.packed)):
+        restarted.memory.take(talk.step(number + 1))
+    for one in (talk, restarted):
+        one.open_world = True
+        one.read(reading("read_file", "user"), None, told, arguments={"path": "./elsewhere"})
+        assert one.found(EVIL) != "trusted"
+
+
+def test_what_was_known_before_it_was_written_down_is_still_vouched_for():
+    talk = Talk("Tell Carol, carol@example.com")
+    talk.read(reading("search_contacts", "user"), {"result": ["ann@example.com"]})
+    talk.strangers("Ask ann@example.com, bob@example.com or carol@example.com on 2025-03-01.")
+    write = label("write_file", "user")
+    talk.read(write, None, "Done.", arguments={"content": "ann@example.com\ncarol@example.com\n2025-03-01 and 40 main"})
+    talk.read(reading("read_file", "user"), None, "ann@example.com\ncarol@example.com\nbob@example.com\nmain 40")
+    found = {name: talk.found(f"{name}@example.com") for name in ("ann", "bob", "carol")}
+    assert found == {"ann": "trusted", "bob": "trusted", "carol": "prompt"}
+    assert talk.found("main") == "trusted"
+    assert talk.found(40, name="amount") == "trusted"
 
 
 def test_a_tool_that_only_looks_up():

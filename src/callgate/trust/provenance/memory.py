@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.trust.critical import names_somebody
+from callgate.trust.critical import is_field, names_somebody
 from callgate.trust.keeping import DECLASSIFIED
 from callgate.trust.model import DataLabel, Step, ToolLabel
 from callgate.trust.provenance import guarded, normalise, packing
 from callgate.trust.provenance.delta import LONGEST, Chains, Met, Retention, unknown
 from callgate.trust.provenance.fingerprints import BREAK, CACHED_LENGTH, Fingerprints
-from callgate.trust.provenance.harvest import Echoes, Harvest, TooLarge, echoes, is_server_made, leaves, within
+from callgate.trust.provenance.harvest import Echoes, Harvest, TooLarge, echoes, is_server_made, keys, leaves, within
 from callgate.trust.provenance.hearing import heard
 from callgate.trust.provenance.joining import names_put_together
 from callgate.trust.provenance.names import host, strangers, written_links
@@ -49,6 +49,8 @@ _SHAPED: Final = 1 << len(_GUARDED)
 # Of what servers say beside their answers, what need not be written down at once, and the most that waits.
 _OVERHEARD_CHARS: Final = 16 * 1024
 _OVERHEARD_MOST: Final = 1024 * 1024
+# A number that is shorter names nobody by itself.
+_LONG_NUMBER: Final = 7
 # Secrets, and numbers, of one result that are kept.
 _SECRETS: Final = 256
 
@@ -90,6 +92,8 @@ class Memory:
         self.clean = Phrases()
         self.vouching = Phrases()
         self.strange = Pieces()
+        # What the agent wrote since it read a stranger's text, save the user's own.
+        self.written = Pieces()
         self._clock = clock
         self._met = Met(retention, clock)
         self.readings = Readings(seals)
@@ -208,6 +212,7 @@ class Memory:
         if found.vouching:
             vouching = within(found.vouching, self.bounds.vouching_chars)
             left.vouching = self._vouching(vouching, tool, arguments, open_world=open_world)
+        left.written = b"" if tool.read_only else self._written(arguments, left, open_world=open_world)
         if found.own:
             left.own = self._ordered(found.own)
         if found.records:
@@ -229,7 +234,7 @@ class Memory:
             self.overflowed = True
         if step.verdict == DECLASSIFIED:
             self.overflowed = self.unread = False
-            self.strange, self.own, self.overheard = Pieces(), set(), []
+            self.strange, self.written, self.own, self.overheard = Pieces(), Pieces(), set(), []
             self.readings.clear()
             self._met.forget()
             self._chains.clear()
@@ -335,21 +340,43 @@ class Memory:
         self, texts: Sequence[str], tool: ToolLabel, arguments: Mapping[str, Any], *, open_world: bool
     ) -> bytes:
         """A result vouches for what is in it, but not for what it only gives back: the call's own arguments, and, from
-        a tool that writes, whatever a stranger's texts had before."""
+        a tool that writes, whatever a stranger's texts had before. Nor for what the agent wrote itself before: what
+        reads it again, under whatever name, only gives it back."""
         said = packing.numbers(self._ordered(texts))
         echoed: set[int] = set()
         for _, _, value in leaves(arguments):
             sent = self.words(str(value)[: self.bounds.prompt_chars])
             if not self.vouches(sent):
                 echoed.update(sent)
-        if open_world and not tool.read_only:
+        known = [self.written] if self.written else []
+        known += [self.strange] if open_world and not tool.read_only else []
+        if known:
             for word in normalise.sequence(_BETWEEN.join(texts)):
                 digests = packing.numbers(self.fingerprints.pieces[word])
-                if digests and self.strange.issuperset(digests):
+                if digests and any(one.issuperset(digests) for one in known):
                     echoed.update(packing.numbers(self.fingerprints.atoms[word]))
         if echoed.isdisjoint(said):
             return said.tobytes()
         return array("Q", [0 if word in echoed else word for word in said]).tobytes()
+
+    def _written(self, arguments: Mapping[str, Any], left: Left, *, open_world: bool) -> bytes:
+        """What a call writes that may name somebody or something and that nothing vouches for, once a stranger's text
+        was read: words that are more than letters, and what stands on a line alone. Not moments and short numbers,
+        which are in every text."""
+        if not open_world and not self.strange:
+            return b""
+        words: set[str] = set()
+        names = [name for _, _, name in keys(arguments) if not is_field(name)]
+        for value in (*(value for _, _, value in leaves(arguments)), *names):
+            text = value if isinstance(value, str) else normalise.number(value)
+            if len(text) > self.bounds.result_chars:
+                left.cut, text = True, text[: self.bounds.result_chars]
+            if self.vouches(self.words(text)):
+                continue
+            words.update(word for word in normalise.different(normalise.rough(text)) if not word.isalpha())
+            alone = [line for line in text.splitlines() if len(line.split(None, 1)) == 1]
+            words.update(normalise.different(normalise.rough("\n".join(alone))))
+        return b"".join([self.fingerprints.pieces[word] for word in words if not _is_measured(word)])
 
     def _details(self, classes: int, found: Harvest) -> bytes:
         details: set[str] = set()
@@ -469,6 +496,8 @@ class Memory:
             self.vouching.add(packing.numbers(left.vouching), step)
         if left.strange:
             self.strange.add_packed(left.strange, step)
+        if left.written:
+            self.written.add_packed(left.written, step)
         if new and not left.cut:
             self._met.add(new)
         if left.own:
@@ -486,10 +515,19 @@ class Memory:
     def _room(self, *, cut: bool) -> bool:
         """Whether more can be kept; what was cut is kept as far as it goes, and nothing is relied on after it."""
         said = len(self.prompt) + len(self.clean) + len(self.vouching)
-        kept, strange = said + len(self.own) + len(self.records) + len(self.details), len(self.strange)
+        kept = said + len(self.own) + len(self.records) + len(self.details)
+        strange = len(self.strange) + len(self.written)
         full = kept > self.bounds.remembered or strange > self.bounds.strange
         self.overflowed = self.overflowed or cut or full
         return not full or (cut and kept <= 2 * self.bounds.remembered and strange <= 2 * self.bounds.strange)
+
+
+def _is_measured(word: str) -> bool:
+    """Whether a word is nothing but dates, times of day and short numbers."""
+    return all(
+        atom[0] in (normalise.DATE, normalise.TIME) or (atom.isdigit() and len(atom) < _LONG_NUMBER)
+        for atom in normalise.atoms(word)
+    )
 
 
 @lru_cache(256)

@@ -9,8 +9,11 @@ from typing import Final
 import msgspec
 
 # Version, whether it is cut (1) or has what was not read (2), id of the key, chain, link, and how long each part is.
-_HEAD: Final = struct.Struct("<BB8sQI8I")
-_VERSION: Final = 4
+_HEAD: Final = struct.Struct("<BB8sQI9I")
+_VERSION: Final = 5
+# As it was before what was written was kept.
+_UNWRITTEN_HEAD: Final = struct.Struct("<BB8sQI8I")
+_UNWRITTEN_VERSION: Final = 4
 # As it was before there were texts.
 _BARE_HEAD: Final = struct.Struct("<BB8sQI7I")
 _BARE_VERSION: Final = 3
@@ -20,6 +23,7 @@ _WHOLE_HEAD: Final = struct.Struct("<BB8s7I")
 _WHOLE_VERSION: Final = 2
 _HEADS: Final = {
     bytes((_VERSION,)): _HEAD,
+    bytes((_UNWRITTEN_VERSION,)): _UNWRITTEN_HEAD,
     bytes((_BARE_VERSION,)): _BARE_HEAD,
     bytes((_WHOLE_VERSION,)): _WHOLE_HEAD,
 }
@@ -50,6 +54,8 @@ class Left(msgspec.Struct):
     link: int = 0
     # The text itself, sealed with a key that the store does not have; empty where it is not kept.
     text: bytes = b""
+    # What a call wrote that is not the user's.
+    written: bytes = b""
 
 
 class Unreadable(ValueError):
@@ -58,7 +64,8 @@ class Unreadable(ValueError):
 
 def pack(left: Left, key: bytes) -> bytes:
     """`key` is the id of the key that the digests were made with."""
-    parts = (left.prompt, left.clean, left.vouching, left.strange, left.own, left.records, left.details, left.text)
+    digests = (left.prompt, left.clean, left.vouching, left.strange, left.own, left.records, left.details)
+    parts = (*digests, left.text, left.written)
     flags = left.cut | left.unread << 1
     return _HEAD.pack(_VERSION, flags, key, left.chain, left.link, *map(len, parts)) + b"".join(parts)
 
@@ -70,7 +77,7 @@ def is_nothing(packed: bytes) -> bool:
 
 def rests_on(packed: bytes) -> int:
     """The chain without whose steps before it a step does not tell everything; 0 where it does."""
-    if len(packed) < _BARE_HEAD.size or packed[0] not in (_VERSION, _BARE_VERSION):
+    if len(packed) < _BARE_HEAD.size or packed[0] not in (_VERSION, _UNWRITTEN_VERSION, _BARE_VERSION):
         return 0
     chain, link = _CHAIN.unpack_from(packed)
     return int(chain) if link else 0
@@ -87,33 +94,34 @@ def unpack(packed: bytes, key: bytes) -> Left:
         raise Unreadable from None
     if bytes((version,)) not in _HEADS or made_with != key:
         raise Unreadable
-    if len(packed) != head.size + sum(lengths) or any(length % 8 for length in lengths[:7]):
+    if len(packed) != head.size + sum(lengths) or any(length % 8 for length in (*lengths[:7], *lengths[8:])):
         raise Unreadable
     parts, start = [], head.size
     for length in lengths:
         parts.append(packed[start : start + length])
         start += length
-    prompt, clean, vouching, strange, own, records, details, *text = parts
+    prompt, clean, vouching, strange, own, records, details, *more = parts
     flags = bool(cut & 1), bool(cut & 2)
-    return Left(prompt, clean, vouching, strange, own, records, details, *flags, chain, link, b"".join(text))
+    return Left(prompt, clean, vouching, strange, own, records, details, *flags, chain, link, *more)
 
 
 def fit(left: Left) -> None:
     """Leave out what the store has no room for: what vouches first, for without it nothing looks better than it is; the
     user's own words late, so that a flood takes none of them away. Records are left out all or none, as they are read
     from one to the next; that there was a prompt stays known."""
-    parts = (left.prompt, left.clean, left.vouching, left.strange, left.own, left.records, left.details)
+    digests = (left.prompt, left.clean, left.vouching, left.strange, left.own, left.records, left.details)
+    parts = (*digests, left.written)
     over = sum(map(len, parts)) - MOST
     if over + len(left.text) > 0:
         left.text = b""
-    for name in ("vouching", "records", "strange", "own", "clean", "prompt", "details"):
+    for name in ("vouching", "records", "strange", "written", "own", "clean", "prompt", "details"):
         if over <= 0:
             return
         kept: bytes = getattr(left, name)
         stays = 8 if name == "prompt" else 0
         short = b"" if name == "records" else kept[: max(len(kept) - (over + 7) // 8 * 8, stays)]
         setattr(left, name, short)
-        left.cut = left.cut or name in ("own", "strange", "details")
+        left.cut = left.cut or name in ("own", "strange", "written", "details")
         over -= len(kept) - len(short)
 
 

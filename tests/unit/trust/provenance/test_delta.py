@@ -203,11 +203,12 @@ def test_many_chains_are_followed_but_not_all():
     assert not chains.take(packing.Left(strange=bytes(8), chain=1, link=1))
 
 
-def test_what_was_kept_before_there_were_chains_or_texts_is_read():
+def test_what_was_kept_by_earlier_versions_is_read():
     whole = packing.pack(packing.Left(strange=b"x" * 16), FINGERPRINTS.id)
-    bare = bytes((3,)) + whole[1:50] + whole[54:]
-    older = bytes((2,)) + whole[1:10] + whole[22:50] + whole[54:]
-    assert left(bare).strange == left(older).strange == b"x" * 16
+    unwritten = bytes((4,)) + whole[1:54] + whole[58:]
+    bare = bytes((3,)) + whole[1:50] + whole[58:]
+    older = bytes((2,)) + whole[1:10] + whole[22:50] + whole[58:]
+    assert left(unwritten).strange == left(bare).strange == left(older).strange == b"x" * 16
     with pytest.raises(packing.Unreadable):
         left(bytes((2,)) + whole[1:])
     with pytest.raises(packing.Unreadable):
