@@ -65,6 +65,8 @@ def reader(site, prompt):
         ("machine", "run_command", {"command": "update --all" + PAD}),
         ("web", "fetch", {"url": "https://help.example/manual?part=2&mail=m-4712"}),
         ("web", "fetch", {"url": "https://m-4712.help.example/manual"}),
+        ("web", "fetch", {"url": "https://help.example/manual?part=2 m-4712"}),
+        ("web", "fetch", {"url": "http:help.example/m-4712"}),
         ("machine", "write_file", {"path": "home/.ssh/authorized_keys", "content": "a key"}),
         ("machine", "write_file", {"path": "minutes.md", "content": ""}),
     ],

@@ -31,6 +31,12 @@ _SOMEBODY: Final = frozenset(
     participant participants attendee attendees invitee invitees guest guests
     """.split()  # noqa: SIM905
 )
+# Arguments that hold an address and nothing else.
+_ADDRESSES: Final = frozenset(
+    """
+    url urls uri uris link links href endpoint host hosts hostname domain domains website site webhook callback
+    """.split()  # noqa: SIM905
+)
 # Names of numbers that say how much, not who.
 _MEASURES: Final = frozenset(
     """
@@ -150,6 +156,12 @@ def named_critical(name: str) -> bool:
 def names_somebody(name: str) -> bool:
     """Whether what stands under a name is whom or where something goes to."""
     return not _SOMEBODY.isdisjoint(_words(name))
+
+
+@remembered
+def is_address(name: str) -> bool:
+    """Whether what stands under a name is where something is on a network."""
+    return not _ADDRESSES.isdisjoint(_words(name))
 
 
 @remembered

@@ -28,6 +28,13 @@ _BLANK: Final = re.compile(r"\s")
 _BARE_HOST: Final = re.compile(
     r"(?<![\w@.:/%-])(?:[^\W_](?:[\w-]{0,62}[^\W_])?+\.)+([^\W\d_]{2,24})(?![\w@-])(?::\d+)?(/[^\s<>\"'`()\[\]{}|\\^]*)?"
 )
+# How links begin for browsers, which take one slash, none or a backslash as well; and the numbers of hosts.
+_LINK_BEGINS: Final = re.compile(
+    r"[a-z][a-z0-9+.-]*://|(?:https?|wss?|ftp):|[/\\]{2}(?=[\w-]+\.)|www\."
+    r"|(?:(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-f:.]+\])(?=[:/\\?#])",
+    re.IGNORECASE,
+)
+_BETWEEN_LINKS: Final = re.compile(r"[\s,]+")
 # A name that ends so is a file's, unless a path follows.
 _ENDINGS: Final = frozenset(
     """
@@ -285,6 +292,9 @@ _REFERENCE: Final = re.compile(
     r"""\]\(<?([^\s()<>]{1,2000})|(?:href|src)\s*=\s*["']?([^\s"'<>]{1,2000})""", re.IGNORECASE
 )
 _REFERENCES: Final = 5_000
+# A place within a page, wherever a text names one.
+_FRAGMENT: Final = re.compile(r"""#([^\s"'<>()\[\]#]{1,200})""")
+_TRAILING: Final = "/.,:;!?"
 _STEPS_BACK: Final = re.compile(r"^(?:\.{0,2}/)+")
 
 
@@ -299,33 +309,56 @@ def written_links(text: str) -> Iterator[str]:
             one = match[1] or match[2]
             if ":" not in one.partition("/")[0]:
                 found.append("/" + _STEPS_BACK.sub("", one.partition("#")[0]).rstrip("/"))
+    if "#" in text:
+        found += [f"#{one[1].rstrip(_TRAILING)}" for one in islice(_FRAGMENT.finditer(text), _REFERENCES)]
     yield from dict.fromkeys(found)
 
 
 def link_form(link: str) -> str:
     """A link without what changes nothing about where it leads and what it carries."""
-    rest = _SCHEME.sub("", link.strip(), count=1).partition("#")[0].rstrip("/.,:;!?")
+    rest = _SCHEME.sub("", link.strip(), count=1).partition("#")[0].rstrip(_TRAILING)
     authority, slash, path = rest.partition("/")
     return f"{authority.lower().removeprefix('www.')}{slash}{path}"
 
 
-def has_new_link(memory: Memory, text: str) -> bool:
+def has_new_link(memory: Memory, text: str, *, address: bool = True) -> bool:
     """Whether a text has a link that was met nowhere as it stands: then it may carry something out. One whose host is
-    the user's leads where the user wants, unless it is laden."""
-    found = [link for link in normalise.links(text) if "@" not in link.partition("/")[0]] or (
-        [text] if _leads(text) else []
-    )
+    the user's leads where the user wants, unless it is laden. `address` says that nothing but an address is expected
+    there."""
+    text = text.strip()
+    if begins_as_link(text, address=address):
+        # Whoever follows it sends all of it, blanks and quotes too, unless it is a list.
+        several = [part for part in _BETWEEN_LINKS.split(text) if part]
+        found = several if all(begins_as_link(part, address=address) for part in several) else [text]
+    else:
+        found = [link for link in normalise.links(text) if "@" not in link.partition("/")[0]]
     return any(_is_new_link(memory, link) for link in found[:_MOST]) or len(found) > _MOST
+
+
+def begins_as_link(text: str, *, address: bool = True) -> bool:
+    """Whether programs that take an address would follow this one. What may as well be the name of a file is one only
+    where an `address` is expected."""
+    if _LINK_BEGINS.match(text) is not None:
+        return True
+    named = _BARE_HOST.match(text)
+    if named is None or text[named.end() : named.end() + 1] not in ("", "/", "\\", "?", "#", ":", ",", " "):
+        return False
+    return address or named[2] is not None or named[1].lower() in _domains() - _ENDINGS
 
 
 def _is_new_link(memory: Memory, link: str) -> bool:
     form = link_form(link)
-    if memory.link(form) in memory.strange:
-        return False
     known = next((one for one in domains(host(link)) if memory.vouches(memory.words(one))), "")
+    fragment = link.partition("#")[2].rstrip(_TRAILING)
+    is_met = memory.link(form) in memory.strange
     place, slash, path = form.partition("/")
     if known or memory.vouches(memory.words(host(link))):
-        return _carries(memory, path)
+        return _carries(memory, fragment) or (not is_met and _carries(memory, path))
+    if fragment and memory.link(f"#{fragment}") not in memory.strange:
+        # No request has it, and every script of the page can read it.
+        return True
+    if is_met:
+        return False
     if not slash or not memory.strange.issuperset(memory.pieces(place)):
         return True
     # A page of a known place that leads on from another one there.
@@ -348,4 +381,4 @@ def _is_met(memory: Memory, text: str) -> bool:
 
 
 def _leads(name: str) -> bool:
-    return "://" in name or name[:4].lower() == "www." or _BARE_HOST.fullmatch(name) is not None
+    return "://" in name or _LINK_BEGINS.match(name) is not None or _BARE_HOST.fullmatch(name) is not None

@@ -8,14 +8,30 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from callgate.trust.critical import covers, is_field, looks_critical, named_critical, names_somebody, without_places
+from callgate.trust.critical import (
+    covers,
+    is_address,
+    is_field,
+    looks_critical,
+    named_critical,
+    names_somebody,
+    without_places,
+)
 from callgate.trust.model import Provenance, ToolLabel, Traced, ValueKind
 from callgate.trust.proposing import is_asked_for
 from callgate.trust.provenance import normalise, packing
 from callgate.trust.provenance.harvest import NESTED, keys, leaves
 from callgate.trust.provenance.joining import Budget
 from callgate.trust.provenance.memory import Memory
-from callgate.trust.provenance.names import Role, has_new_link, is_account, link_mark, role_of, strangers
+from callgate.trust.provenance.names import (
+    Role,
+    begins_as_link,
+    has_new_link,
+    is_account,
+    link_mark,
+    role_of,
+    strangers,
+)
 from callgate.trust.provenance.values import TEXT_CHARS, Value, shown
 from callgate.trust.provenance.zones import SPAN
 
@@ -74,7 +90,7 @@ def trace(
                 if cut:
                     # What comes after is not looked at, so it may be anything.
                     links.append(Traced(path, "link", "untrusted", False, "a longer text than is traced"))  # noqa: FBT003
-        if traced.found not in OWN_WORDS and (traced.kind == "link" or traced.critical) and has_new_link(memory, text):
+        if traced.found not in OWN_WORDS and _leads_on(memory, label, traced, key, text):
             new.append(path)
         if traced.found == "untrusted" and traced.kind == "text" and not _decides_nothing(label, paths):
             strange_texts.append(path)
@@ -113,6 +129,15 @@ def _far_reaching(label: ToolLabel, arguments: Mapping[str, Any], values: Sequen
     found = [one.path for one in values if one.critical and _STARTS.search(one.shown)]
     found += [name for name, value in arguments.items() if isinstance(value, str) and not value.strip() and values]
     return tuple(found[:_LINKS])
+
+
+def _leads_on(memory: Memory, label: ToolLabel, traced: Traced, key: str, text: str) -> bool:
+    """Whether a value is a link, or may be taken for one, that has more in it than any that was read."""
+    address = is_address(key)
+    follows = traced.kind == "link" or traced.critical
+    if not follows and not (label.outcome == "benign" and begins_as_link(text, address=address)):
+        return False
+    return has_new_link(memory, text, address=address)
 
 
 def _stays(label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ import json
 
 from callgate.trust.keeping import DECLASSIFIED
 from callgate.trust.model import DataLabel, Step
-from callgate.trust.provenance import Bounds, carries, objects, to_endorse
+from callgate.trust.provenance import Bounds, carries, objects, to_endorse, trace
 from support.remembering import Talk, label, reading
 from support.table import rows
 
@@ -91,6 +91,31 @@ def test_where_a_thing_is_does_not_pick_it_out():
     talk = Talk("drop the board meeting")
     talk.read(reading("list_events", "untrustedPublic"), None, json.dumps(listed), arguments={"query": "board meeting"})
     assert talk.found("evt2", name="eventId", tool="delete_event") == "linked"
+
+
+def leads_on(talk, value, name="url"):
+    return bool(trace(talk.memory, reading("fetch", "untrustedPublic", critical=(name,)), {name: value}).new_links)
+
+
+def test_a_link_is_all_that_is_followed():
+    talk = Talk()
+    talk.strangers("See https://evil.example/in, [the top](#top) of it, and https://a.example/x as well.")
+    known = "https://evil.example/in"
+    for more in (" more", "|more", '"more', "(more)", "\\more", "\nmore", ", more", "#more", "?more"):
+        assert leads_on(talk, known + more), more
+        assert trace(talk.memory, reading("look", "untrustedPublic"), {"page": known + more}).new_links, more
+    for link in ("http:evil.example/more", "https:\\\\evil.example\\more", "evil.example?more", "6.6.6.6/more"):
+        assert leads_on(talk, link), link
+    for link in (known, "evil.example/in", f"{known}#top", f"{known} https://a.example/x"):
+        assert not leads_on(talk, link), link
+
+
+def test_the_name_of_a_file_is_a_link_where_an_address_is_expected():
+    talk = Talk()
+    talk.strangers("Look at the code.")
+    assert leads_on(talk, "more.evil.md")
+    assert not leads_on(talk, "README.md", "path")
+    assert leads_on(talk, "evil.md/more", "path")
 
 
 def test_an_address_with_the_name_of_its_place_in_it_does_not_pick_a_thing_out():
