@@ -114,7 +114,7 @@ class Sitting:
 
     def _decide_unchanged(self, server: ServerView, tools: list[ToolView]) -> str:
         """Another version of a known server whose tools are word for word what was approved: one question."""
-        keys = {"a": f"approve these {len(tools)}", "o": "look at each", "s": "skip them", "q": "finish"}
+        keys = {"a": _these(tools), "o": "look at each", "s": "skip them", "q": "finish"}
         pressed = self._screen.read(_unchanged(server, tools), keys, ("o", "s", "q"), _LATE)
         if pressed == "a":
             for view in tools:
@@ -125,7 +125,7 @@ class Sitting:
 
     def _decide_together(self, server: str, tools: list[ToolView]) -> str:
         """All tools of a server in which nothing was found: each is shown whole, and one key approves them."""
-        keys = {"a": f"approve these {len(tools)}", "o": "one by one", "s": "skip them", "q": "finish"}
+        keys = {"a": _these(tools), "o": "one by one", "s": "skip them", "q": "finish"}
         pressed = self._screen.read(_pages(server, tools), keys, ("o", "s", "q"), _LATE)
         if pressed == "o":
             return self._walk_tools(tools)
@@ -391,13 +391,18 @@ def _pages(server: str, tools: list[ToolView]) -> Iterator[Line]:
         yield from _page(view, at, len(tools))
 
 
+def _these(tools: list[ToolView]) -> str:
+    return f"approve these {len(tools)}" if len(tools) > 1 else "approve this one"
+
+
 def _unchanged(server: ServerView, tools: list[ToolView]) -> Iterator[Line]:
     others = server.pending - len(tools)
     rest = (
         "all unchanged" if not others else f"{len(tools)} unchanged, {others} other{'' if others == 1 else 's'} below"
     )
+    many = f"{server.pending} tool{'' if server.pending == 1 else 's'}"
     yield blank()
-    yield said(f"── {shown(server.seen.name)}: another version, {server.pending} tools, {rest} ──", "bold reverse")
+    yield said(f"── {shown(server.seen.name)}: another version, {many}, {rest} ──", "bold reverse")
     yield said(shown(server.seen.server_id), "dim")
     yield said("Texts, schemas and everything beside them are what you approved for the version before.")
     for view in tools:
