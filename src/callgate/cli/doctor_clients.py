@@ -15,18 +15,38 @@ if TYPE_CHECKING:
 
 
 def clients(_setup: Setup) -> Iterator[Finding]:
-    """Which servers do clients still reach around the gate?"""
-    from callgate.clients import Machine, spots
+    """Which servers do clients still reach around the gate, and which clients tell it what their user writes?"""
+    from callgate.clients import Machine, hook_spots, spots
 
     machine = Machine(Path.home(), sys.platform, os.environ, Path.cwd())
-    found = [finding for spot in spots(machine) for finding in _spot(spot)]
+    gated: set[str] = set()
+    found = [finding for spot in spots(machine) for finding in _spot(spot, gated)]
     yield from found
+    for spot in hook_spots(machine):
+        if spot.client in gated and not _has_hook(spot):
+            text = f"{spot.title} does not tell the gate what you write, so more calls are asked about than needed."
+            yield Finding("note", text, "To see the hook that would be added:", ("callgate install --dry-run",))
     if not found:
         yield Finding("note", "No MCP client with servers was found on this machine.")
 
 
-def _spot(spot: Spot) -> Iterator[Finding]:
-    """One file of one client."""
+def _has_hook(spot: Spot) -> bool:
+    """Whether a file of a client has our hook; also where it cannot be read, which is told of its servers."""
+    from callgate.clients import plan_unhook
+    from callgate.clients.files import read
+    from callgate.errors import ConfigError
+
+    try:
+        source = read(spot.path, spot.project)
+        if source is None or spot.hook is None:
+            return False
+        return plan_unhook(source.text, str(spot.path), spot.hook).findings[0].state == "unhook"
+    except ConfigError:
+        return True
+
+
+def _spot(spot: Spot, behind: set[str]) -> Iterator[Finding]:
+    """One file of one client; `behind` gets the client if some of its servers stand behind the gate."""
     from callgate.clients import plan_unwrap
     from callgate.clients.files import read
     from callgate.errors import ConfigError
@@ -40,6 +60,8 @@ def _spot(spot: Spot) -> Iterator[Finding]:
         yield told(error, "warning")
         return
     gated = [one.entry.name for one in plan.findings if one.gate]
+    if gated:
+        behind.add(spot.client)
     open_ = [one.entry.name for one in plan.findings if not one.gate]
     if open_:
         rest = f"; behind it: {some(gated)}" if gated else ""

@@ -391,6 +391,10 @@ def test_servers_that_clients_reach_around_the_gate_are_told(doctor, write, home
     assert "hunter2" not in repr(found)
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"mail": wrapped}}))
     assert doctor().one("clients", "ok").text == "Cursor: 1 server behind the gate: mail."
+    assert doctor().one("clients", "note").text.startswith("Cursor does not tell the gate what you write")
+    hook = {"version": 1, "hooks": {"beforeSubmitPrompt": [{"command": "/opt/bin/callgate prompt"}]}}
+    (folder / "hooks.json").write_text(json.dumps(hook))
+    assert not doctor().at("clients", "note")
     (folder / "mcp.json").write_text("{ not json")
     assert "mcp.json" in doctor().one("clients", "warning").text
 
