@@ -46,7 +46,16 @@ async def test_a_server_is_kept_as_it_was_met_last(pins):
     await pins.saw(server(), [tool()], whole=True)
     moved = server(name="other", warnings=(), problem="too large", digest="sha256:x", last_seen=NOW + 5)
     await pins.saw(moved, [tool()], whole=True)
-    assert await pins.servers() == [replace(moved, first_seen=NOW)]
+    # Its former name stays: two names may stand for one package.
+    name = server().name
+    assert await pins.servers() == [replace(moved, first_seen=NOW, names={name: NOW, "other": NOW + 5})]
+
+
+async def test_of_very_many_names_the_last_are_kept(pins):
+    for number in range(40):
+        await pins.saw(server(name=f"name-{number}", last_seen=NOW + number), [], whole=True)
+    [found] = await pins.servers()
+    assert set(found.names) == {f"name-{number}" for number in range(8, 40)}
 
 
 async def test_servers_come_the_last_met_first(pins):
@@ -246,7 +255,7 @@ async def test_names_may_be_anything(pins, name):
     )
     plain = tool("read", server_id=name)
     await pins.saw(seen, [met, plain], whole=True)
-    assert replace(seen, first_seen=NOW) in await pins.servers()
+    assert replace(seen, first_seen=NOW, names={name: NOW}) in await pins.servers()
     assert {found.tool: found for found in await pins.tools(name)} == {
         name: replace(met, first_seen=NOW, last_seen=NOW),
         "read": replace(plain, first_seen=NOW, last_seen=NOW),

@@ -32,7 +32,7 @@ def tools(setup: Setup) -> Iterator[Finding]:
     else:
         known = sum(len(server.tools) for server in review.servers)
         yield ok(f"{count(known, 'tool')} of {count(len(review.servers), 'server')} met; none waits for review.")
-    listed = {server.seen.name: [tool.tool for tool in server.tools] for server in review.servers}
+    listed = {name: [tool.tool for tool in server.tools] for server in review.servers for name in server.seen.called}
     for name, server in setup.settings.servers.items():
         lost = [] if name not in listed else _unmatched(server.approval.tools, listed[name])
         if lost:

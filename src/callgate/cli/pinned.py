@@ -157,9 +157,9 @@ def find_server(opened: Opened, given: str) -> ServerSeen:
 
     known = opened.wait(opened.shelf.servers())
     exact = [one for one in known if one.server_id == given]
-    named = exact or [one for one in known if one.name == given]
+    named = exact or _met_last([one for one in known if given in one.called], given)
     if not named:
-        names = ", ".join(dict.fromkeys(plain(one.name) for one in known))
+        names = ", ".join(dict.fromkeys(plain(name) for one in known for name in one.called))
         raise Refused(
             Reason.TOOL_UNKNOWN,
             f"no server {plain(given, _LONG)!r} was met",
@@ -173,6 +173,11 @@ def find_server(opened: Opened, given: str) -> ServerSeen:
             f"`{opened.command('tools', 'servers')}` has the others; give one of them as --server."
         )
     return named[0]
+
+
+def _met_last(found: list[ServerSeen], name: str) -> list[ServerSeen]:
+    """By when each was met under this name, the last first."""
+    return sorted(found, key=lambda one: -one.names.get(name, one.last_seen))
 
 
 def find_tool(opened: Opened, server: str, tool: str) -> ToolView:

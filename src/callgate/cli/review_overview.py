@@ -33,7 +33,7 @@ def overview(review: Review) -> Iterator[Line]:
 def _server(view: ServerView) -> Iterator[Line]:
     state = "connected" if view.connected else "not connected now"
     count = f"{len(view.tools)} tool{'' if len(view.tools) == 1 else 's'}, {view.pending} to review"
-    yield said(f"{shown(view.seen.name)}  {state}, {count}", lead="  ", rest="    ")
+    yield said(f"{', '.join(map(shown, view.seen.called))}  {state}, {count}", lead="  ", rest="    ")
     yield said(shown(view.seen.server_id), "dim", lead="    ")
     if view.seen.target:
         yield said(shown(view.seen.target), "dim", lead="    ")

@@ -100,6 +100,7 @@ def row(view: ToolView) -> dict[str, Any]:
     return {
         "server": view.server,
         "server_id": view.server_id,
+        "also_named": list(view.also),
         "tool": view.tool,
         "approval_hash": view.approval_hash,
         "state": view.state,
@@ -145,7 +146,7 @@ def _print(views: list[ToolView]) -> None:
         ("server", "tool", "state", "hash", "tokens", "findings", "met", "does"),
         (
             (
-                shown(view.server),
+                ", ".join(map(shown, (view.server, *view.also))),
                 shown(view.tool),
                 "approved, held" if view.held else view.state,
                 _part(view.approval_hash),

@@ -99,7 +99,7 @@ def _print(opened: Opened, found: list[ServerStatus], now: Container[str]) -> No
         ("server", "group", "connected", "tools", "approved", "pending", "blocked", "last check", "every"),
         (
             (
-                shown(one.seen.name),
+                ", ".join(map(shown, one.seen.called)),
                 one.seen.group or "-",
                 "yes" if one.connected else "no",
                 str(one.seen.tools),

@@ -71,7 +71,8 @@ class Servers:
         met: dict[str, list[ServerStatus]] = {}
         if self._desk.tools is not None:
             for one in await self._desk.tools.pins.statuses(self._desk.tools.configured()):
-                met.setdefault(one.seen.name, []).append(one)
+                for name in one.seen.called:
+                    met.setdefault(name, []).append(one)
         failed: dict[str, list[Entry]] = {}
         for entry in await in_log(self._rooms.store, self._failed):
             failed.setdefault(entry.decision.server, []).append(entry)

@@ -104,7 +104,8 @@ class PinOffice:
         await self.watch.start()
         self.watch.decided = self._decided
         for seen in await self.shelf.servers():
-            self.toolsets.recall(seen.name, seen.reported)
+            for name in seen.called:
+                self.toolsets.recall(name, seen.reported)
         await self.registrar.start()
         await self.company.start()
         self._started = True

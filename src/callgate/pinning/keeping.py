@@ -11,6 +11,8 @@ from callgate.pinning.model import Change, ServerSeen, ToolSeen
 from callgate.pinning.storage import Bounds, Head, Sealed, Wanted
 
 _MIB: Final = 1024 * 1024
+# A server is met under a few names; whoever makes up more does not fill the store.
+_NAMES: Final = 32
 _SERVERS_ADVICE: Final = "`callgate tools servers` lists them; forget those that are no longer used."
 
 
@@ -18,6 +20,13 @@ class Reviewed(Wanted, frozen=True):
     """An approval holds only if the newest entry is the one that was reviewed, with everything beside its text."""
 
     entry: str
+
+
+def names_of(before: ServerSeen | None, server: ServerSeen) -> dict[str, int]:
+    """The names that a server was met under, with the one of now; of very many, those met last."""
+    known = {} if before is None else {before.name: before.last_seen, **before.names}
+    found = {**known, server.name: max(server.last_seen, known.get(server.name, 0))}
+    return dict(sorted(found.items(), key=lambda one: -one[1])[:_NAMES])
 
 
 def compare(before: ToolSeen | None, now: ToolSeen) -> Change | None:

@@ -13,6 +13,7 @@ from callgate.pinning.keeping import (
     check_link,
     check_wanted,
     compare,
+    names_of,
     surplus,
     too_many_tools,
     vanish,
@@ -152,8 +153,9 @@ class MemoryPins:
 
 def _kept(before: ServerSeen | None, server: ServerSeen) -> ServerSeen:
     if before is None:
-        return replace(server, first_seen=server.first_seen or server.last_seen)
-    return replace(server, first_seen=before.first_seen, last_seen=max(before.last_seen, server.last_seen))
+        return replace(server, first_seen=server.first_seen or server.last_seen, names=names_of(None, server))
+    last = max(before.last_seen, server.last_seen)
+    return replace(server, first_seen=before.first_seen, last_seen=last, names=names_of(before, server))
 
 
 def _is_decided(decided: Decided, text: ToolSeen) -> bool:

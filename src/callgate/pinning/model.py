@@ -119,6 +119,13 @@ class ServerSeen(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 0
     first_seen: int = 0
     last_seen: int = 0
+    # Every configured name that it was met under, and when last: two may stand for one package.
+    names: Mapping[str, int] = {}
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """All of its names, the one that it was met under last first."""
+        return (self.name, *sorted(self.names.keys() - {self.name}))
 
 
 class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):

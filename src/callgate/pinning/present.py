@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
+import msgspec
+
 from callgate.pinning.book import Book
 from callgate.pinning.combined import Present
 from callgate.pinning.judging import judge
@@ -32,21 +34,34 @@ def current(
     live: dict[str, dict[str, Connected]] = {}
     for held in connected:
         live.setdefault(held.name, {})[held.server_id] = held
-    anywhere = {server_id: held for ids in live.values() for server_id, held in ids.items()}
+    newest = _newest(servers)
     made: dict[str, Present] = {}
-    met: set[str] = set()
     for seen in servers:
-        places = live.get(seen.name, {})
-        # Two names may stand for one server; it is on record under one of them.
-        place = places.get(seen.server_id, anywhere.get(seen.server_id))
-        newest = not places and seen.name not in met
-        met.add(seen.name)
-        named = configured is not None and seen.name in configured
-        joined = place is not None or (newest and (named or (configured is None and seen.last_seen >= since)))
-        if joined or seen.server_id in wanted or (newest and seen.last_seen >= since):
-            group = place.group if place is not None else (configured or {}).get(seen.name, seen.group)
-            made[seen.server_id] = Present(seen, group, (), connected=place is not None, joined=joined)
+        places = {name: live[name][seen.server_id] for name in live if seen.server_id in live[name]}
+        # Two names may stand for one server: it is there under each that no other server has now.
+        last = {name: at for name, (at, owner) in newest.items() if owner == seen.server_id and name not in live}
+        kept = {name for name, at in last.items() if at >= since}
+        named = {name for name in last if configured is not None and name in configured}
+        joined = bool(places or named or (configured is None and kept))
+        if joined or seen.server_id in wanted or kept:
+            names = [*sorted(places), *sorted(named), *sorted(kept - named)]
+            first = seen.name if seen.name in names or not names else names[0]
+            place = places.get(first) or next(iter(places.values()), None)
+            group = place.group if place is not None else (configured or {}).get(first, seen.group)
+            also = {name: seen.names.get(name, seen.last_seen) for name in names}
+            one = msgspec.structs.replace(seen, name=first, names=also)
+            made[seen.server_id] = Present(one, group, (), connected=bool(places), joined=joined)
     return list(made.values())
+
+
+def _newest(servers: Iterable[ServerSeen]) -> dict[str, tuple[int, str]]:
+    """For each name the server that was met under it last, and when."""
+    found: dict[str, tuple[int, str]] = {}
+    for seen in servers:
+        for name, at in {**seen.names, seen.name: max(seen.last_seen, seen.names.get(seen.name, 0))}.items():
+            if name not in found or at > found[name][0]:
+                found[name] = at, seen.server_id
+    return found
 
 
 def statuses(
@@ -71,7 +86,7 @@ def statuses(
     here = {one.seen.server_id for one in current(servers, connected, configured, (), since)}
     live = {place.server_id for place in connected}
     made = []
-    for seen in every:
+    for seen in (_named_now(seen, configured, since) for seen in every):
         one = Present(seen, seen.group, tuple(by_server.get(seen.server_id, ())))
         states = [
             judge(_listed(seen.server_id, tool, settings, looking), one.identity, book, settings).state
@@ -96,6 +111,16 @@ def statuses(
     return made
 
 
+def _named_now(seen: ServerSeen, configured: Mapping[str, str] | None, since: int) -> ServerSeen:
+    """Without names that nobody uses any more."""
+    kept = {
+        name: at
+        for name, at in seen.names.items()
+        if name == seen.name or (at >= since if configured is None else name in configured)
+    }
+    return msgspec.structs.replace(seen, names=kept)
+
+
 def _listed(server_id: str, tool: ToolSeen, settings: Settings, looking: Looking) -> Listed:
     """A text that nobody decided on comes without its bytes; how it stands hangs on its hash alone."""
     if tool.raw or tool.problem:
@@ -112,7 +137,7 @@ def _orphan(
         yield "orphan: it has decisions, but nothing is on record of the server itself"
     elif now - seen.last_seen > days * _DAY:
         yield f"orphan: it was not met for {(now - seen.last_seen) // _DAY} days"
-    elif configured is not None and seen.name not in configured:
+    elif configured is not None and not any(name in configured for name in seen.called):
         yield "orphan: no configured server has its name, and it is not connected"
 
 

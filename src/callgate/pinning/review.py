@@ -121,6 +121,7 @@ class Sitting:
         return ToolView(
             server_id=one.seen.server_id,
             server=one.seen.name,
+            also=one.seen.called[1:],
             tool=tool.tool,
             state=standing.state,
             approval_hash=listed.approval_hash,

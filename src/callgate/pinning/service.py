@@ -288,7 +288,7 @@ def _wanted(pin: Pin) -> Wanted:
 
 def _named(servers: Sequence[ServerSeen], given: str, live: Collection[str]) -> ServerSeen | None:
     exact = [one for one in servers if one.server_id == given]
-    named = exact or [one for one in servers if one.name == given]
+    named = exact or [one for one in servers if given in one.called]
     return next((one for one in named if one.server_id in live), named[0] if named else None)
 
 

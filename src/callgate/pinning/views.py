@@ -79,6 +79,8 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
     does: str = ""
     # Another version of its server has this very entry, approved.
     unchanged: bool = False
+    # Other configured names of its server.
+    also: tuple[str, ...] = ()
     # Blocks of this tool under other identities of its server, which it does not inherit: `findings` tells them too.
     blocks: tuple[Pin, ...] = ()
     # Advice that belongs to this tool: a text that changes all the time, a known tool under a new identity.

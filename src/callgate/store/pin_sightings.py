@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, LargeBinary, Row, Select, and_, case, func, or_, select
 
 from callgate.audit.rows import AuditRow
+from callgate.pinning.keeping import names_of
 from callgate.pinning.model import Change, ServerSeen, ToolSeen
 from callgate.pinning.storage import USUAL, Bounds
 from callgate.store.approval_sql import Part
@@ -117,15 +118,17 @@ def _tool_of(row: Row[Any]) -> ToolSeen:
 def _put_server(conn: Connection, sighting: Sighting, before: Row[Any] | None) -> None:
     server, at = sighting.server, sighting.server.last_seen
     first, seen, full = server.first_seen or at, at, at if sighting.whole else 0
+    known = None
     if before is not None:
-        first = unpack(before.body, ServerSeen).first_seen
+        known = replace(unpack(before.body, ServerSeen), last_seen=before.last_seen)
+        first = known.first_seen
         # Clocks of several gateways differ; time does not go back.
         seen, full = max(seen, before.last_seen), max(full, before.whole_seen)
     values = {
         "last_seen": seen,
         "whole_seen": full,
         "list_state": sighting.state if sighting.whole else b"",
-        "body": pack(replace(server, first_seen=first, last_seen=0)),
+        "body": pack(replace(server, first_seen=first, last_seen=0, names=names_of(known, server))),
     }
     key = key_of(server.server_id)
     if before is None:

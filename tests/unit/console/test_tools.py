@@ -173,6 +173,15 @@ async def test_a_known_server_with_another_version_is_told_and_approved_of_nothi
     assert pins.book.pin(newer, "search_notes") is None
 
 
+async def test_two_names_for_one_server_are_both_on_the_page(console, pins):
+    await meet(pins.shelf, "notes", NOTES_ID, [tool("search_notes")])
+    await meet(pins.shelf, "archive", NOTES_ID, [tool("search_notes")])
+    page = await review(console)
+    assert page.count("<article") == 1
+    assert ">archive, notes</a></h2>" in page
+    assert "archive, notes" in words(await review(console, f"/tools/{key_of(NOTES_ID)}"))
+
+
 @requirement("TP-084")
 async def test_a_server_that_speaks_of_anothers_tool_is_pointed_out(console, pins):
     await meet(pins.shelf, "files", FILES_ID, [tool("read_file")])
