@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from callgate.pinning.memory import MemoryPins
 from support.browser import PATIENCE_MS
+from support.reviewing import NOTES_ID, approve, meet, pins_over, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -102,6 +104,25 @@ async def test_one_notification_a_call_with_tool_and_server_only(stage):
         await page.reload()
         await has(page, "document.title.startsWith('(1) ')")
         assert await page.evaluate("window.shown") == []
+
+
+async def test_one_notification_for_a_new_version_of_a_reviewed_server(stage_of):
+    pins = pins_over(MemoryPins())
+    newer = NOTES_ID.replace("2.0.1", "2.0.2")
+    await meet(pins.shelf, "notes", NOTES_ID, [tool("search_notes")])
+    await approve(pins, NOTES_ID, "search_notes")
+    async with stage_of(pins=pins) as stage:
+        await granted(stage)
+        await stage.signed_in()
+        await follows(stage)
+        await pins.shelf.disconnect("gateway")
+        await meet(pins.shelf, "notes", newer, [tool("search_notes")])
+        await has(stage.page, "window.shown.length === 1")
+        (shown,) = await stage.page.evaluate("window.shown")
+        assert (shown["title"], shown["body"]) == ("A new version waits for your review", "notes: 1 tool is as before")
+        async with stage.context.expect_page() as opened:
+            await stage.page.evaluate("window.last.dispatchEvent(new Event('click'))")
+        await (await opened.value).wait_for_url("**/tools#s-*")
 
 
 async def test_a_click_on_it_opens_the_page_of_the_call(stage):

@@ -15,6 +15,9 @@ from callgate.gateway.notices import Notices
 from callgate.gateway.webhook import Webhook
 from callgate.store import Block
 from support.listening import receiving
+from support.pinning import pinned_site
+from support.shifting import tool
+from support.visitors import Way
 from support.webhooks import SECRET, Forged, verify
 
 KEY = webhook_key(SECRET)
@@ -202,3 +205,20 @@ def test_the_page_verifies_with_the_published_vector():
     }
     with pytest.raises(Forged):
         verify(secret, headers, b'{"test": 2432232314}', now=int(at) + 301)
+
+
+def test_a_new_version_of_a_reviewed_server_is_told_of(tmp_path):
+    with receiving() as receiver:
+        section = {"webhook": receiver.url, "secret": SECRET, "events": ["tool_pending"]}
+        with pinned_site(tmp_path, notify=section) as site:
+            site["web"].fresh(tool("read"))
+            way = Way("serve", "legacy", "web")
+            visitor = site.visit(way)
+            assert visitor.names() == []
+            assert receiver.next().json["new"] == ["read"]
+            site.approve("web", "read")
+            visitor.until_open("read")
+            site["web"].be(version="1.0.1")
+            assert site.again(visitor, way).names() == []
+            told = receiver.next().json
+            assert (told["event"], told["server"], told["new"]) == ("tool_pending", "web", ["read"])

@@ -33,7 +33,7 @@ def watch(
     approvals_only: Annotated[
         bool, typer.Option("--approvals-only", help="Neither calls nor the kill switch: approvals alone.")
     ] = False,
-    bell: Annotated[bool, typer.Option("--bell/--no-bell", help="Ring when a call starts to wait.")] = True,
+    bell: Annotated[bool, typer.Option("--bell/--no-bell", help="Ring when something starts to wait.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON Lines for machines.")] = False,
 ) -> None:
     """Show calls and approvals as they happen, with the page of each call that waits. Ctrl-C ends it.
@@ -45,7 +45,7 @@ def watch(
 
     with open_store(config, store) as (settings, opened), asyncio.Runner() as runner:
         follows = Following(settings, opened, runner, user=user, calls=calls and not approvals_only)
-        follows.switch = not approvals_only
+        follows.switch = follows.versions = not approvals_only
         printer = Printer(as_json=as_json, bell=bell)
         poke = threading.Event()
         unwatch = opened.watch(poke.set)

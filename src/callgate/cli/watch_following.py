@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
+from sqlalchemy import select
 
 from callgate.approval.overview import asker, phase
 from callgate.cli.people import approval_link, console_url
 from callgate.cli.watch_calls import Calls, CallSeen
-from callgate.store import SqlShelf
+from callgate.store import SqlPins, SqlShelf
 from callgate.store.control import Block, read_block
+from callgate.store.pin_sql import key_of
+from callgate.store.schema import pin
 
 if TYPE_CHECKING:
     from callgate.approval import Request
@@ -48,6 +51,15 @@ class SwitchSeen(msgspec.Struct, frozen=True, kw_only=True, tag="switch", tag_fi
     note: str
 
 
+class VersionSeen(msgspec.Struct, frozen=True, kw_only=True, tag="version", tag_field="event"):
+    """Another version of a server whose tools somebody has reviewed: nobody has decided on this one yet."""
+
+    at: int
+    server: str
+    server_id: str
+    tools: int
+
+
 class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="watching", tag_field="event"):
     """The first line: from now on nothing is missed."""
 
@@ -57,7 +69,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="watching", tag_field
     blocked: bool
 
 
-Happened: TypeAlias = CallSeen | ApprovalSeen | SwitchSeen | Begun
+Happened: TypeAlias = CallSeen | ApprovalSeen | SwitchSeen | VersionSeen | Begun
 
 
 class Following:
@@ -73,6 +85,8 @@ class Following:
         self._shelf = SqlShelf(store)
         self._calls = Calls(store) if calls else None
         self.switch = True
+        self.versions = True
+        self._met: frozenset[str] | None = None
         self._waiting: dict[str, Request] = {}
         # What was told, so that a store with more than can be looked at does not tell it again.
         self._told: OrderedDict[str, None] = OrderedDict()
@@ -83,6 +97,7 @@ class Following:
         if self._calls is not None:
             self._calls.begin()
         self._block = self._read_block()
+        list(self._versions())
         standing = list(self._approvals(new=False))
         started = Begun(
             at=_now(), waiting=len(standing), calls=self._calls is not None, blocked=self.switch and self._block.on
@@ -92,6 +107,7 @@ class Following:
     def look(self) -> Iterator[Happened]:
         """Approvals first: they are what somebody waits for."""
         yield from self._approvals(new=True)
+        yield from self._versions()
         block = self._read_block()
         if block != self._block:
             self._block = block
@@ -104,6 +120,23 @@ class Following:
             return self._block
         with self._store.reading() as conn:
             return read_block(conn)
+
+    def _versions(self) -> Iterator[VersionSeen]:
+        """Servers that were met since the last look, of which another version was reviewed."""
+        if not self.versions:
+            return
+        servers = self._runner.run(SqlPins(self._store).servers())
+        known, self._met = self._met, frozenset(one.server_id for one in servers)
+        fresh = [one for one in servers if known is not None and one.server_id not in known and one.tools]
+        if not fresh:
+            return
+        with self._store.reading() as conn:
+            decided = set(conn.execute(select(pin.c.server_key).distinct()).scalars())
+        reviewed = {one.lineage for one in servers if key_of(one.server_id) in decided}
+        for one in fresh:
+            if one.lineage in reviewed and key_of(one.server_id) not in decided:
+                names = ", ".join(one.called)
+                yield VersionSeen(at=one.last_seen, server=names, server_id=one.server_id, tools=one.tools)
 
     def _approvals(self, *, new: bool) -> Iterator[ApprovalSeen]:
         now = _now()

@@ -12,7 +12,7 @@ import msgspec
 from callgate.cli.common import console, say
 from callgate.cli.people import plain
 from callgate.cli.watch_calls import CallSeen
-from callgate.cli.watch_following import ApprovalSeen, Begun, Happened, SwitchSeen
+from callgate.cli.watch_following import ApprovalSeen, Begun, Happened, SwitchSeen, VersionSeen
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -55,7 +55,7 @@ class Printer:
         elif not isinstance(happened, Begun):
             # Whole, however narrow the window: a link that is cut in two cannot be opened.
             self._console.print(_line(happened), soft_wrap=True)
-        if isinstance(happened, ApprovalSeen) and happened.new:
+        if isinstance(happened, VersionSeen) or (isinstance(happened, ApprovalSeen) and happened.new):
             self._ring()
 
     def _ring(self) -> None:
@@ -67,11 +67,13 @@ class Printer:
                 return
 
 
-def _line(happened: CallSeen | ApprovalSeen | SwitchSeen) -> Text:
+def _line(happened: CallSeen | ApprovalSeen | SwitchSeen | VersionSeen) -> Text:
     from rich.text import Text
 
     if isinstance(happened, SwitchSeen):
         (word, style), rest = _switch(happened)
+    elif isinstance(happened, VersionSeen):
+        (word, style), rest = _STATES["waiting"], _version(happened)
     elif isinstance(happened, ApprovalSeen):
         (word, style), rest = _STATES[happened.state], _approval(happened)
     else:
@@ -85,6 +87,12 @@ def _switch(seen: SwitchSeen) -> tuple[tuple[str, str], str]:
     if seen.on:
         return ("BLOCKED", "bold red"), f"the kill switch is on, every call is refused ({by})"
     return ("OPEN", "bold green"), f"the kill switch is off ({by})"
+
+
+def _version(seen: VersionSeen) -> str:
+    tools = "its tool" if seen.tools == 1 else f"its {seen.tools} tools"
+    where = plain(seen.server, _NAME).ljust(_WHERE)
+    return f"{where}  another version, {plain(seen.server_id)}: `callgate review` asks about {tools}"
 
 
 def _approval(seen: ApprovalSeen) -> str:

@@ -35,12 +35,21 @@ class Waits(NamedTuple):
 NOTHING: Final = Waits()
 
 
+class NewVersion(NamedTuple):
+    """Another version of a known server, which waits for one question: so many of its tools are as they were."""
+
+    server_id: str
+    server: str
+    tools: int
+
+
 class Brief(NamedTuple):
     """Of one review: how much waits, the marks of its texts, and a stamp that changes whenever what waits does."""
 
     waits: Waits
     marks: tuple[str, ...]
     stamp: str
+    versions: tuple[NewVersion, ...] = ()
 
     @classmethod
     def of(cls, review: Review) -> Brief:
@@ -48,7 +57,9 @@ class Brief(NamedTuple):
         sets = (f"{one.group}\0{one.version}" for one in review.sets if not one.reviewed)
         text = "\n".join([*marks, *sets])
         stamp = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        return cls(Waits.of(review), marks, stamp)
+        same = [(one.seen, sum(tool.unchanged for tool in one.tools)) for one in review.servers]
+        versions = [NewVersion(seen.server_id, ", ".join(seen.called), count) for seen, count in same if count]
+        return cls(Waits.of(review), marks, stamp, tuple(versions))
 
 
 class Briefing:

@@ -15,6 +15,7 @@ from callgate.approval.display import escape
 from callgate.approval.model import Request as Asked
 from callgate.approval.model import Session
 from callgate.approval.overview import phase
+from callgate.console.cards import key_of
 from callgate.console.desk import Desk
 from callgate.errors import Reason, Refused
 
@@ -39,6 +40,14 @@ class Waiting(msgspec.Struct, frozen=True):
     server: str
 
 
+class Version(msgspec.Struct, frozen=True):
+    """Another version of a server that waits for its one question, as a notification may show it."""
+
+    id: str
+    server: str
+    tools: int
+
+
 class News(msgspec.Struct, frozen=True):
     """How much waits for one person; `stamp` is another one whenever anything of it is."""
 
@@ -48,6 +57,7 @@ class News(msgspec.Struct, frozen=True):
     switch: bool
     stamp: str
     newest: tuple[Waiting, ...]
+    versions: tuple[Version, ...] = ()
 
 
 class Newsroom:
@@ -120,9 +130,13 @@ class Newsroom:
         found = await desk.approvals.shelf.requests(session.user, states=("waiting",), limit=_MOST)
         waiting = [one for one in found if phase(one, now) == "waiting"]
         waits = await desk.tools_wait(session)
-        texts = ""
+        texts, versions = "", tuple[Version, ...]()
         if desk.tools is not None and desk.tools.may_decide(session):
-            texts = (await desk.tools.brief()).stamp
+            brief = await desk.tools.brief()
+            texts = brief.stamp
+            versions = tuple(
+                Version(key_of(one.server_id), _name(one.server), one.tools) for one in brief.versions[:_NEWEST]
+            )
         switch = await self._blocked()
         marks = [str(waits.held), texts, str(switch), *(one.id for one in waiting)]
         return News(
@@ -132,6 +146,7 @@ class Newsroom:
             switch=switch,
             stamp=hashlib.sha256("\0".join(marks).encode()).hexdigest()[:16],
             newest=tuple(_brief(one) for one in waiting[:_NEWEST]),
+            versions=versions,
         )
 
     async def _blocked(self) -> bool:

@@ -15,12 +15,13 @@ from callgate.canonical import canonical
 from callgate.cli import run
 from callgate.cli.common import configuration
 from callgate.cli.watch_calls import CallSeen
-from callgate.cli.watch_following import ApprovalSeen, Begun, Following, SwitchSeen
+from callgate.cli.watch_following import ApprovalSeen, Begun, Following, SwitchSeen, VersionSeen
 from callgate.cli.watch_lines import Printer, _line
 from callgate.store import Block, Store, set_block
 from support.enrolling import GATED
 from support.nursery import CALLGATE
 from support.table import rows
+from support.toolroom import LIST, NOTES, sqlite
 
 # What both databases do in the same words.
 on_sqlite = pytest.mark.parametrize("people", ["sqlite"], indirect=True)
@@ -307,3 +308,30 @@ def test_a_reader_that_leaves_ends_it_quietly(people):
 
 async def _ask(approvals):
     return await approvals.ask(GATED, {}, canonical({}), "alice", caller="s", agent={})
+
+
+@rows("approved", [True, False])
+def test_another_version_of_a_reviewed_server_is_told_once(here, capsys, approved):
+    room = sqlite(here, capsys)
+    hashes = room.met("notes", LIST)
+    if approved:
+        room("tools", "approve", "--server", NOTES, "--tool", "list_notes", "--hash", hashes["list_notes"])
+    store = Store.open(room.url, busy_seconds=60)
+    with asyncio.Runner() as runner:
+        following = Following(configuration(None, room.url), store, runner)
+        following.begin()
+        newer = NOTES.replace("1.2.3", "1.2.4")
+        room.met("notes", LIST, server_id=newer)
+        # Of a server that nobody has reviewed, another version is nothing new.
+        told = [(one.server, one.server_id, one.tools) for one in following.look() if isinstance(one, VersionSeen)]
+        assert told == ([("notes", newer, 1)] if approved else [])
+        assert [one for one in following.look() if isinstance(one, VersionSeen)] == []
+    store.close_sync()
+
+
+def test_the_line_of_another_version_says_what_to_type():
+    seen = VersionSeen(at=0, server="no\x1btes", server_id="npm:notes@1.2.4", tools=2)
+    line = _line(seen).plain
+    assert "WAITS" in line
+    assert "another version, npm:notes@1.2.4: `callgate review` asks about its 2 tools" in line
+    assert "\x1b" not in line

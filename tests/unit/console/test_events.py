@@ -4,10 +4,13 @@ import asyncio
 
 import pytest
 
+from callgate.console.cards import key_of
 from callgate.console.events import Newsroom
 from callgate.console.pages import events as page
+from callgate.pinning.memory import MemoryPins
 from support.console import console_over, live_console
 from support.listening import listening_to
+from support.reviewing import NOTES_ID, approve, meet, pins_over, tool
 from support.table import rows
 
 
@@ -29,6 +32,23 @@ async def test_what_waits_is_told_at_once_and_whenever_it_changes(kind, tmp_path
             assert told["stamp"] != first["stamp"]
             await console.approvals.refuse(asked.id, by="anna")
             assert (await stream.next())["approvals"] == 0
+
+
+async def test_a_new_version_of_a_reviewed_server_is_told_to_who_may_decide():
+    pins = pins_over(MemoryPins())
+    newer = NOTES_ID.replace("2.0.1", "2.0.2")
+    async with live_console(pins=pins) as console:
+        anna = await console.sign_in()
+        await meet(pins.shelf, "notes", NOTES_ID, [tool("search_notes"), tool("list_notes")])
+        await approve(pins, NOTES_ID, "search_notes")
+        await approve(pins, NOTES_ID, "list_notes")
+        async with follow(console, anna) as stream:
+            assert (await stream.next())["versions"] == []
+            await pins.shelf.disconnect("gateway")
+            await meet(pins.shelf, "notes", newer, [tool("search_notes"), tool("list_notes", "Lists other notes.")])
+            told = await stream.next()
+        assert told["versions"] == [{"id": key_of(newer), "server": "notes", "tools": 1}]
+        assert told["tools"] == 2
 
 
 async def test_the_arguments_of_a_call_are_never_told(console):

@@ -85,26 +85,42 @@ function remember(ids) {
   }
 }
 
-function open(id) {
+function open(path) {
   window.focus();
-  const path = `/approve/${encodeURIComponent(id)}`;
   // Not over what the person is at in this tab, unless the browser allows no other.
   if (!window.open(path, "callgate-approve")) location.assign(path);
 }
 
+// Calls, and new versions of servers whose tools are as they were: each is one question.
+function questions() {
+  const calls = news.newest.map(({ id, tool, server }) => ({
+    id,
+    title: "A call waits for your approval",
+    body: `${tool} on ${server}`,
+    path: `/approve/${encodeURIComponent(id)}`,
+  }));
+  const versions = (news.versions ?? []).map(({ id, server, tools }) => ({
+    id,
+    title: "A new version waits for your review",
+    body: `${server}: ${tools} ${tools === 1 ? "tool is" : "tools are"} as before`,
+    path: `/tools#s-${id}`,
+  }));
+  return [...calls, ...versions];
+}
+
 function notify(first) {
   const known = new Set(seen());
-  const fresh = news.newest.filter(({ id }) => !known.has(id));
+  const fresh = questions().filter(({ id }) => !known.has(id));
   if (!fresh.length) return;
   remember(fresh.map(({ id }) => id));
   // Who has just opened the page looks at it.
   if (permission() !== "granted" || (first && document.visibilityState === "visible")) return;
-  for (const { id, tool, server } of fresh) {
+  for (const { id, title, body, path } of fresh) {
     try {
-      const shown = new Notification("A call waits for your approval", { body: `${tool} on ${server}`, tag: `callgate-${id}` });
+      const shown = new Notification(title, { body, tag: `callgate-${id}` });
       shown.addEventListener("click", () => {
         shown.close();
-        open(id);
+        open(path);
       });
     } catch {
       // Some phones have the name and not the thing.
