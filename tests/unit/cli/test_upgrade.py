@@ -148,6 +148,15 @@ def test_after_a_yes_a_changed_text_waits_and_the_command_that_reviews_it_is_nam
     assert (one["server_id"], one["state"]) == ("npm:@acme/notes@3.0.0", "new")
 
 
+def test_what_stands_beside_the_texts_counts_too(home, registry, notes):
+    """A server that says of a tool for the first time that it only reads has to be read itself."""
+    registry.publish("@acme/notes", "4.0.0", [{**READ, "annotations": {"readOnlyHint": True}}, LIST])
+    said = home.type("upgrade", "notes", "--yes")
+    assert "changed  read_note" in said
+    assert "readOnlyHint" in said
+    assert states(home, "4.0.0") == {"list_notes": "new", "read_note": "new"}
+
+
 def test_what_was_blocked_stays_blocked_and_does_not_hold_up_the_rest(home, registry, notes):
     home.type("tools", "block", "--server", "notes", "--tool", "list_notes", "--note", "not for agents")
     registry.publish("@acme/notes", "1.1.0", [READ, LIST])
