@@ -53,6 +53,63 @@ def test_name_text_and_schema_are_never_talked_down(how, effect):
     assert effect in effects(**how)
 
 
+@rows(
+    ("name", "arguments", "effect"),
+    [
+        # Who may do what, whatever the argument is called.
+        ("open_door", (), "destroys"),
+        ("open_gate", (), "destroys"),
+        ("update_sharing", ("file",), "destroys"),
+        ("set_auto_forwarding", ("enabled", "email_address"), "destroys"),
+        ("put_bucket_policy", ("name", "text"), "destroys"),
+        ("attach_user_policy", ("name", "arn"), "destroys"),
+        ("update_dns_record", ("zone_id", "content"), "destroys"),
+        ("set_object", ("path", "acl"), "destroys"),
+        ("set_visibility", ("path", "public"), "destroys"),
+        ("make_public", ("file",), "destroys"),
+        ("set_env", ("name", "value"), "destroys"),
+        ("rotate_secret", ("id",), "destroys"),
+        ("activate_user", ("id",), "destroys"),
+        ("create_payout", ("amount", "destination"), "destroys"),
+        # What runs because it was put there.
+        ("npm_install", ("packages",), "runs"),
+        ("install_chart", ("name", "repo"), "runs"),
+        ("apply_config", ("manifest",), "runs"),
+        ("trigger_build", ("job",), "runs"),
+        ("write_stdin", ("text",), "runs"),
+        ("write_query", ("query",), "runs"),
+        # A place that others have, or look at.
+        ("create_file", ("owner", "repo", "path", "content"), "sends"),
+        ("put_object", ("bucket", "key", "body"), "sends"),
+        ("put_object", ("bucket_name", "key", "body"), "sends"),
+        ("set_topic", ("channel_id", "topic"), "sends"),
+        ("create_filter", ("query", "forward"), "sends"),
+    ],
+)
+def test_what_opens_runs_or_leaves_is_no_mere_change(name, arguments, effect):
+    assert effect in effects(name=name, text=f"{name}.", arguments=arguments)
+
+
+@rows(
+    ("name", "arguments", "effects_"),
+    [
+        ("list_users", ("group",), ("reads_others",)),
+        ("get_bucket_policy", ("bucket",), ("reads_others",)),
+        ("read_file", ("path",), ("reads_own",)),
+        ("list_channels", ("channel_id",), ("reads_others",)),
+        ("update_note", ("note_id", "text"), ("changes",)),
+        ("git_checkout", ("repo_path", "branch"), ("changes",)),
+    ],
+)
+def test_reads_and_changes_stay_what_they_are(name, arguments, effects_):
+    assert effects(name=name, text=f"{name}.", arguments=arguments, annotations={}) == effects_
+
+
+def test_files_that_are_kept_where_others_put_theirs_are_what_others_wrote():
+    assert effects(name="search_files", text="Searches for files in Google Drive.") == ("reads_others",)
+    assert effects(name="search_files", text="Searches for files below a folder.") == ("reads_own",)
+
+
 def test_an_argument_within_another_counts():
     inner = {
         "type": "object",

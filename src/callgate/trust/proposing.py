@@ -88,6 +88,7 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
     told = set(found)
     hints = tool.get("annotations")
     said = hints if isinstance(hints, Mapping) else {}
+    found |= _of_nouns(words, named_for or found)
     found |= _of_arguments(named, reads=found <= {"reads"} and bool(found), schema=schema)
     if "draft" in words and "sends" not in told:
         # It lies there until it is sent.
@@ -95,7 +96,7 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
     reads = "reads" in found
     reaches = "reaches" in found
     found -= {"reads", "reaches"}
-    strange = reaches or said.get("openWorldHint") is True or not _is_own(words, named)
+    strange = reaches or said.get("openWorldHint") is True or not _is_own(words, named, tool.get("description"))
     # The hint is true of whatever does more than add, so of a tool that is named for a change it says nothing new.
     destroys = said.get("destructiveHint") is True and said.get("readOnlyHint") is not True
     if destroys and "changes" not in named_for:
@@ -152,6 +153,7 @@ _LOOKS_UP: Final = re.compile(
 _CLAUSES: Final = 400
 _CLAUSE_WORDS: Final = 24
 _BREAKS: Final = re.compile(r"[.;:!?\n\r()•*]+|\s[-–—]\s|,")
+_FIRST: Final = re.compile(r"\.\s|[\n\r]")
 _NAMES: Final = 200
 _DEPTH: Final = 8
 _RECIPIENT: Final = re.compile(r"recipient|e-?mail|address|phone|account|send|whom", re.IGNORECASE)
@@ -197,6 +199,16 @@ def _of_name(words: list[str]) -> set[str]:
     return {verbs[0][2]} | joined if verbs else set()
 
 
+def _of_nouns(words: list[str], verbs: set[str]) -> set[str]:
+    """What the things say that a tool is named for, where it does more than read."""
+    lists, found = _lists(), set[str]()
+    if verbs - {"reads"} and not (lists["access"] | lists["rights"]).isdisjoint(words):
+        found.add("destroys")
+    if "changes" in verbs and not lists["consoles"].isdisjoint(words):
+        found.add("runs")
+    return found
+
+
 def _of_text(text: object, *, first: bool) -> set[str]:
     """What the clauses of a text say that the tool does: the verb that one begins with, and what is joined to it. Of
     what a name has told already, only the grave counts."""
@@ -238,7 +250,9 @@ def _of_arguments(named: Iterable[list[str]], *, reads: bool, schema: object) ->
             found.add("runs")
         if parts & lists["recipients"] or (words == ["to"] and _is_recipient(schema)):
             found.add("sends")
-        if words and words[-1] in lists["addresses"]:
+        # `channel_id` and `bucketName` are a channel and a bucket.
+        head = words[:-1] if words[1:] and words[-1] in ("id", "ids", "name") else words
+        if head and head[-1] in lists["addresses"]:
             found.add("reaches")
         if not reads and parts & lists["access"]:
             found.add("destroys")
@@ -255,8 +269,13 @@ def _is_recipient(schema: object) -> bool:
     return to.get("type") == "array" or "from" not in properties or _RECIPIENT.search(said) is not None
 
 
-def _is_own(words: Iterable[str], named: Iterable[list[str]]) -> bool:
-    """Whether what a tool gives back is the user's own: by its name, else by its arguments."""
+def _is_own(words: Iterable[str], named: Iterable[list[str]], text: object) -> bool:
+    """Whether what a tool gives back is the user's own: by its name, else by its arguments; not where its text begins
+    with a place that others have as well."""
+    if isinstance(text, str) and not _lists()["platforms"].isdisjoint(
+        _words(_FIRST.split(text[:_CHARS], maxsplit=1)[0])
+    ):
+        return False
     own, others = _lists()["own"], _lists()["others"]
     about = frozenset(words)
     if own.isdisjoint(about) and others.isdisjoint(about):
