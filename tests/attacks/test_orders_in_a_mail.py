@@ -37,7 +37,10 @@ def site(tmp_path_factory):
         },
         "home": {"tools": [tool("unlock_door"), switch("disarm_alarm"), tool("delete_account", "confirm")]},
         "machine": {"tools": [tool("run_command", "command"), tool("write_file", "path", "content")]},
-        "web": {"tools": [tool("fetch", "url")], "results": {"fetch": text("A page with nothing in it.")}},
+        "web": {
+            "tools": [tool("fetch", "url", "method", "body")],
+            "results": {"fetch": text("A page with nothing in it.")},
+        },
     }
     with trust_site(
         tmp_path_factory.mktemp("orders"), servers, approval={"park_seconds": 0, "pending_per_user": 100}
@@ -67,6 +70,7 @@ def reader(site, prompt):
         ("web", "fetch", {"url": "https://m-4712.help.example/manual"}),
         ("web", "fetch", {"url": "https://help.example/manual?part=2 m-4712"}),
         ("web", "fetch", {"url": "http:help.example/m-4712"}),
+        ("web", "fetch", {"url": "https://help.example/manual?part=2", "method": "POST", "body": "m-4712"}),
         ("machine", "write_file", {"path": "home/.ssh/authorized_keys", "content": "a key"}),
         ("machine", "write_file", {"path": "minutes.md", "content": ""}),
     ],

@@ -37,6 +37,10 @@ _ADDRESSES: Final = frozenset(
     url urls uri uris link links href endpoint host hosts hostname domain domains website site webhook callback
     """.split()  # noqa: SIM905
 )
+# What goes along with a request to an address.
+_CARRIED: Final = frozenset(
+    "body payload data header headers cookie cookies form json params parameters".split()  # noqa: SIM905
+)
 # Names of numbers that say how much, not who.
 _MEASURES: Final = frozenset(
     """
@@ -162,6 +166,11 @@ def names_somebody(name: str) -> bool:
 def is_address(name: str) -> bool:
     """Whether what stands under a name is where something is on a network."""
     return not _ADDRESSES.isdisjoint(_words(name))
+
+
+def is_carried(path: str) -> bool:
+    """Whether what stands at a path goes to the address that its tool reads from."""
+    return not _CARRIED.isdisjoint(_words(path))
 
 
 @remembered

@@ -348,11 +348,10 @@ def begins_as_link(text: str, *, address: bool = True) -> bool:
 
 def _is_new_link(memory: Memory, link: str) -> bool:
     form = link_form(link)
-    known = next((one for one in domains(host(link)) if memory.vouches(memory.words(one))), "")
     fragment = link.partition("#")[2].rstrip(_TRAILING)
     is_met = memory.link(form) in memory.strange
     place, slash, path = form.partition("/")
-    if known or memory.vouches(memory.words(host(link))):
+    if vouches_for_host(memory, link):
         return _carries(memory, fragment) or (not is_met and _carries(memory, path))
     if fragment and memory.link(f"#{fragment}") not in memory.strange:
         # No request has it, and every script of the page can read it.
@@ -378,6 +377,12 @@ def _carries(memory: Memory, path: str) -> bool:
 
 def _is_met(memory: Memory, text: str) -> bool:
     return memory.strange.issuperset(memory.pieces(text)) or memory.vouches(memory.words(text))
+
+
+def vouches_for_host(memory: Memory, link: str) -> bool:
+    """Whether the host of a link, or a domain that it belongs to, is the user's."""
+    place = host(link)
+    return any(memory.vouches(memory.words(one)) for one in (*domains(place), place))
 
 
 def _leads(name: str) -> bool:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from callgate.trust.critical import (
     covers,
     is_address,
+    is_carried,
     is_field,
     looks_critical,
     named_critical,
@@ -31,6 +32,7 @@ from callgate.trust.provenance.names import (
     link_mark,
     role_of,
     strangers,
+    vouches_for_host,
 )
 from callgate.trust.provenance.values import TEXT_CHARS, Value, shown
 from callgate.trust.provenance.zones import SPAN
@@ -105,7 +107,7 @@ def trace(
         own,
         memory.prompt_known,
         tuple(sorted(guarded)),
-        tuple(new[:_LINKS]),
+        tuple([*new, *_carried(memory, label, values)][:_LINKS]),
         far_reaching=_far_reaching(label, arguments, values),
         strange_texts=tuple(strange_texts[:_LINKS]),
         texts_read=doubtful,
@@ -138,6 +140,22 @@ def _leads_on(memory: Memory, label: ToolLabel, traced: Traced, key: str, text: 
     if not follows and not (label.outcome == "benign" and begins_as_link(text, address=address)):
         return False
     return has_new_link(memory, text, address=address)
+
+
+def _carried(memory: Memory, label: ToolLabel, values: Sequence[Traced]) -> list[str]:
+    """What goes along with a request to a host that is not the user's, where a tool only reads: a link that was read
+    carries nothing out, and this may."""
+    if label.outcome != "benign":
+        return []
+    others = [one for one in values if one.found not in OWN_WORDS and one.found != "schema"]
+    along = [one.path for one in others if is_carried(one.path)]
+    if not along or not [
+        one
+        for one in others
+        if begins_as_link(one.shown, address=is_address(one.path)) and not vouches_for_host(memory, one.shown)
+    ]:
+        return []
+    return along
 
 
 def _stays(label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any]) -> bool:

@@ -110,6 +110,16 @@ def test_a_link_is_all_that_is_followed():
         assert not leads_on(talk, link), link
 
 
+def test_what_goes_along_with_a_strangers_link_leads_on_too():
+    talk = Talk("Read https://docs.example/start, then the mail.")
+    talk.strangers("See https://evil.example/in for more.")
+    fetch = reading("fetch", "untrustedPublic", critical=("url",), fixed={"method": frozenset({"POST"})})
+    for more in ({"body": "more"}, {"headers": {"X-More": "more"}}, {"queryParams": {"q": "more"}}):
+        assert trace(talk.memory, fetch, {"url": "https://evil.example/in", "method": "POST", **more}).new_links, more
+        assert not trace(talk.memory, fetch, {"url": "https://docs.example/start", **more}).new_links, more
+    assert not trace(talk.memory, fetch, {"url": "https://evil.example/in", "selector": "main"}).new_links
+
+
 def test_the_name_of_a_file_is_a_link_where_an_address_is_expected():
     talk = Talk()
     talk.strangers("Look at the code.")
