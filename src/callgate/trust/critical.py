@@ -94,6 +94,9 @@ def fixed_values(schema: object) -> dict[str, frozenset[str]]:
         looked += 1
         if not isinstance(part, Mapping) or depth <= 0:
             continue
+        if isinstance(schema, Mapping) and "$ref" in part:
+            # What stands beside a reference holds as well.
+            part = {**_Schema(schema).resolved(part), **part}
         own = [part[name] for name in ("const", "default") if name in part]
         several = part.get("enum")
         own += several[:_FIXED] if isinstance(several, list) else []
@@ -243,6 +246,10 @@ class _Schema:
     def _has_format(self, schema: Mapping[str, Any]) -> bool:
         found = self._resolved(schema)[1].get("format")
         return isinstance(found, str) and found in _FORMATS
+
+    def resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A schema, or the definition that it refers to."""
+        return self._resolved(schema)[1]
 
     def _resolved(self, schema: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         """A schema, or the definition in the same document that it refers to, with the reference."""

@@ -1,6 +1,6 @@
 """Which arguments decide who or what a call affects."""
 
-from callgate.trust.critical import covers, critical_arguments, guess
+from callgate.trust.critical import covers, critical_arguments, fixed_values, guess
 from support.table import rows
 
 SCHEMA = {
@@ -55,3 +55,20 @@ def test_a_schema_that_refers_to_itself_ends():
 )
 def test_a_value_lies_within_what_was_declared(declared, path, within):
     assert covers((declared,), path) is within
+
+
+def test_values_of_a_definition_that_is_referred_to_are_the_schemas():
+    schema = {
+        "$defs": {"Right": {"enum": ["r", "rw"]}, "Self": {"properties": {"inner": {"$ref": "#/$defs/Self"}}}},
+        "properties": {
+            "permission": {"$ref": "#/$defs/Right", "default": "none"},
+            "rights": {"type": "array", "items": {"$ref": "#/$defs/Right"}},
+            "self": {"$ref": "#/$defs/Self"},
+            "lost": {"$ref": "#/$defs/Nobody", "const": "x"},
+        },
+    }
+    assert fixed_values(schema) == {
+        "permission": frozenset({"r", "rw", "none"}),
+        "rights[]": frozenset({"r", "rw"}),
+        "lost": frozenset({"x"}),
+    }
