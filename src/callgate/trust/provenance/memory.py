@@ -430,14 +430,19 @@ class Memory:
         if len(records) > 1:
             # What they are in, a calendar or a repository, picks none of them out.
             queries = [one for one in queries if not all(is_in(record, one[1]) for record in records)]
+        asked_for = [matches(record, queries) for record in records]
+        # A thing may have an id and a number.
+        if len({id(record.value) for record, asked in zip(records, asked_for, strict=True) if asked}) > 1:
+            # Which of these is meant, somebody else may say: the user's words do not.
+            asked_for = [False] * len(records)
         names = iter(_runs(packing.numbers(self._ordered([name for record in records for name in record.names]))))
         packed: list[int] = []
-        for record in records:
+        for record, asked in zip(records, asked_for, strict=True):
             called: list[int] = []
             for name in islice(names, len(record.names)):
                 found = windows(name)
                 called += (len(found), *found)
-            flags = (VOUCHED if trusted else 0) | (ASKED_FOR if matches(record, queries) else 0)
+            flags = (VOUCHED if trusted else 0) | (ASKED_FOR if asked else 0)
             for kind in kinds(record, tool.tool):
                 # Whom something goes to is nothing that a stranger's structure can say.
                 if (trusted or not names_somebody(kind)) and len(packed) < _RECORDED:
