@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 CHARS: Final = 512 * 1024
 NAMES: Final = 1_000
 STEPS: Final = 20_000
+# Values of a call of which it is looked up with which results they came: people are shown fewer.
+SOURCES: Final = 64
 # A value that is longer is not tried: nobody's address is.
 _TRIED_CHARS: Final = 256
 _TRIED_PARTS: Final = 32
@@ -25,14 +27,19 @@ _TRIED_PARTS: Final = 32
 class Budget:
     """How much work a call may cause. What there is none left for counts as a stranger's."""
 
-    __slots__ = ("chars", "names", "steps")
+    __slots__ = ("chars", "names", "sources", "steps")
 
     def __init__(self) -> None:
-        self.chars, self.names, self.steps = CHARS, NAMES, STEPS
+        self.chars, self.names, self.steps, self.sources = CHARS, NAMES, STEPS, SOURCES
 
     def spend(self, steps: int = 1) -> bool:
         self.steps -= steps
         return self.steps >= 0
+
+    def came_with(self, memory: Memory, pieces: Sequence[int]) -> tuple[int, ...]:
+        """The steps that brought a stranger's value; none where there were many before it."""
+        self.sources -= 1
+        return memory.strange.steps(pieces) if self.sources >= 0 else ()
 
     def strangers(self, memory: Memory, text: str, role: Role, *, critical: bool) -> list[str]:
         """The names in a text that are a stranger's."""

@@ -11,7 +11,7 @@ import json
 import re
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
@@ -36,8 +36,9 @@ _LETTERS: Final = 4
 # Where a link can end, of which those in `https://` say nothing.
 _ENDS: Final = re.compile(r"[/?&=#]")
 _SCHEME: Final = 2
-# Characters in which a value is looked for that is spelled in another way.
+# Characters in which a value is looked for that is spelled in another way, and how many such values are.
 _SEARCHED: Final = 1024 * 1024
+_LOCATED: Final = 24
 _SENTENCE: Final = re.compile(r"[.!?](?=[\s\"\\])|\\?[\r\n]+|\\n")
 # What people call a text by, in JSON, in a mail's head, in HTML and in Markdown.
 _TITLES: Final = re.compile(
@@ -78,11 +79,12 @@ class Readings:
         """A result's texts as they are kept, or its structured part where it has none, without the secrets."""
         if self._seals is None:
             return b""
-        text = ("\n".join(texts) if texts or structured is None else _written(structured))[:_CHARS]
-        if not text.strip():
-            return b""
+        text = "\n".join(texts) if texts or structured is None else _written(structured)
         for secret in secrets:
             text = text.replace(secret, _MASKED)
+        text = text[:_CHARS]
+        if not text.strip():
+            return b""
         return self._seals().seal(zlib.compress(text.encode("utf-8", "replace"), 1), _name(tool.server, tool.tool))
 
     def add(self, step: int, reading: Reading, sealed: bytes) -> None:
@@ -99,7 +101,13 @@ class Readings:
     def found(self, steps: Sequence[int], value: str) -> tuple[Reading, Excerpt | None] | None:
         """The result among some steps that has a value, with the words around it where they are known."""
         known = [self._kept[step] for step in steps if step in self._kept]
-        opened = [(reading, self._opened(reading, sealed)) for reading, sealed in known]
+        opened: list[tuple[Reading, str]] = []
+        chars = 0
+        for reading, sealed in known:
+            opened.append((reading, self._opened(reading, sealed)))
+            chars += len(opened[-1][1])
+            if chars > _SEARCHED:
+                break
         for place in (whole, _part):
             for reading, text in opened:
                 if excerpt := around(text, value, place):
@@ -107,20 +115,26 @@ class Readings:
         return (known[0][0], None) if len(known) == 1 else None
 
     def located(self, provenance: Provenance) -> Provenance:
-        """The same, with the step of each stranger's value that is spelled in another way there."""
-        if not self._kept:
+        """The same, with the step of each stranger's value that is spelled in another way there; of the first ones, as
+        no more are shown."""
+        values, links = provenance.values, provenance.foreign_links
+        unknown = [one for one in (*values, *links) if one.found == "untrusted" and not one.steps]
+        unknown.sort(key=lambda one: not one.critical)
+        if not self._kept or not unknown:
             return provenance
-        opened: list[tuple[int, str]] = []
+        opened: list[tuple[int, str, str]] = []
         chars = 0
         for step in reversed(self._kept):
-            opened.append((step, self._opened(*self._kept[step])))
-            chars += len(opened[-1][1])
+            text = self._opened(*self._kept[step])
+            opened.append((step, text.casefold(), _APART.sub("", text.casefold())))
+            chars += len(text)
             if chars > _SEARCHED:
                 break
+        found = {(one.path, one.shown): _steps(one, opened) for one in unknown[:_LOCATED]}
         return replace(
             provenance,
-            values=tuple(_with_step(value, opened) for value in provenance.values),
-            foreign_links=tuple(_with_step(value, opened) for value in provenance.foreign_links),
+            values=tuple(_with_steps(one, found) for one in values),
+            foreign_links=tuple(_with_steps(one, found) for one in links),
         )
 
     def _opened(self, reading: Reading, sealed: bytes) -> str:
@@ -163,11 +177,20 @@ def around(text: str, value: str, place: Callable[[str, str], tuple[int, int] | 
     return Excerpt(_title(text, start), before.lstrip(), text[start:end], after.rstrip())
 
 
-def _with_step(value: Traced, opened: Sequence[tuple[int, str]]) -> Traced:
-    if value.found != "untrusted" or value.steps:
-        return value
-    steps = [step for step, text in opened if whole(text, _bare(value.shown)) is not None]
-    return replace(value, steps=tuple(reversed(steps)))
+def _with_steps(value: Traced, found: Mapping[tuple[str, str], tuple[int, ...]]) -> Traced:
+    steps = () if value.steps or value.found != "untrusted" else found.get((value.path, value.shown), ())
+    return replace(value, steps=steps) if steps else value
+
+
+def _steps(value: Traced, opened: Sequence[tuple[int, str, str]]) -> tuple[int, ...]:
+    """The steps whose texts have a value, or the same letters and digits; each text is given folded, in two ways."""
+    folded = _bare(value.shown).casefold()
+    letters = _APART.sub("", folded)
+    return tuple(
+        step
+        for step, text, together in reversed(opened)
+        if folded and (folded in text or (len(letters) >= _LETTERS and letters in together))
+    )
 
 
 def _bare(shown: str) -> str:

@@ -198,13 +198,13 @@ def _looked_into(memory: Memory, label: ToolLabel, traced: Traced, text: str, bu
         noted = label.critical_declared and label.destinations <= _USERS
         if noted:
             return replace(traced, kind="text")
-        return replace(traced, critical=True, steps=memory.strange.steps(memory.pieces(text)))
+        return replace(traced, critical=True, steps=budget.came_with(memory, memory.pieces(text)))
     if not traced.critical:
         return traced
     found = budget.strangers(memory, text, role_of(label, traced.path), critical=True)
     if not found:
         return traced
-    steps = memory.strange.steps(memory.pieces(found[0]))
+    steps = budget.came_with(memory, memory.pieces(found[0]))
     return replace(traced, found="untrusted", shown=shown(found[0]), steps=steps)
 
 
@@ -212,7 +212,7 @@ def _foreign(memory: Memory, role: Role, path: str, text: str, budget: Budget) -
     """Links, addresses and account numbers in a text that only a stranger's texts had."""
     for name in budget.strangers(memory, text, role, critical=False)[:_LINKS]:
         kind: ValueKind = "link" if "." in name and "@" not in name else "identity"
-        steps = memory.strange.steps(memory.pieces(name))
+        steps = budget.came_with(memory, memory.pieces(name))
         yield Traced(path, kind, "untrusted", critical=False, shown=shown(name), steps=steps)
 
 

@@ -85,7 +85,7 @@ class Value:
             found = "untrusted"
         steps: tuple[int, ...] = ()
         if found == "untrusted" and (self.critical or not (self.label.read_only or len(self.text) > CACHED_LENGTH)):
-            steps = self.memory.strange.steps(self._pieces())
+            steps = self.budget.came_with(self.memory, self._pieces())
         elif found in ("trusted", "linked") and self.words:
             thing = self._thing()
             step = self.memory.vouching.get(next(iter(windows(self.words)))) if thing is None else thing.step
