@@ -4,7 +4,7 @@ import pytest
 
 from callgate.pinning.memory import MemoryPins
 from callgate.trust import effects
-from callgate.trust.words import read_with
+from callgate.trust.words import FOUND_WORDS, read_with
 from support.registry import requirement
 from support.reviewing import NOTES_ID, approve, meet, pins_over, tool
 from support.table import rows
@@ -276,7 +276,8 @@ async def test_what_only_the_user_writes_is_said_to_be_theirs_with_a_signature(s
     await meet(pins.shelf, "notes", NOTES_ID, [tool("read_note"), tool("list_notes")])
     for name in ("read_note", "list_notes"):
         await approve(pins, NOTES_ID, name, label=others)
-    why = f"A stranger decides.\nto = x@y.example: only there. Read at 9:25 UTC {read_with('notes', 'read_note')}: “…”"
+    where = f"{FOUND_WORDS['untrusted']}. Read at 9:25 UTC {read_with('notes', 'read_note')}"
+    why = f"A stranger decides.\nto = x@y.example: {where}: “So says {read_with('notes', 'list_notes')}”"
     async with stage_of(pins=pins) as stage:
         asked = await stage.waiting(why=why)
         await stage.page.get_by_role("button", name="This is mine").click()

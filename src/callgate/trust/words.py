@@ -22,8 +22,12 @@ _VALUES: Final = 12
 _SOURCES: Final = 6
 _SHOWN: Final = 80
 _AROUND: Final = 120
-# What sets a value apart in the words around it, and the quotes around those.
-_MARKS: Final = {ord(mark): None for mark in "\u00bb\u00ab\u201c\u201d"} | {ord(mark): " " for mark in "\r\n\t"}
+# What sets a value apart in the words around it, and the quotes around those; and what looks like them.
+_QUOTES: Final = (
+    "\u00bb\u00ab\u201c\u201d\u201e\u201f\u2039\u203a\u226a\u226b\u275d\u275e\u27ea\u27eb"
+    "\u300a\u300b\u301d\u301e\u301f\uff02"
+)
+_MARKS: Final = {ord(mark): None for mark in _QUOTES} | {ord(mark): " " for mark in "\r\n\t"}
 _CHARS: Final = 3500
 
 # Where a value was met.
@@ -109,10 +113,11 @@ def told(
     traced = sorted(values, key=lambda value: (value.found != "untrusted", not value.critical))
     quoted: list[str] = []
     for value in traced[:_VALUES]:
-        lines.append(f"{plain(value.path)} = {plain(value.shown)}: {met(value)}{_read(value, readings, quoted)}")
+        found = f"{met(value)}{_read(value, readings, quoted)}"
+        lines.append(f"{plain(_unmarked(value.path))} = {plain(_unmarked(value.shown))}: {found}")
     for link in links[:_VALUES]:
         found = f"{met(link)}{_read(link, readings, quoted)}"
-        lines.append(f"{_LINK}{plain(link.path)}: {plain(link.shown)}: {found}")
+        lines.append(f"{_LINK}{plain(_unmarked(link.path))}: {plain(_unmarked(link.shown))}: {found}")
     if sensitivity:
         lines.append(f"Kinds of data that the agent has read: {plain(', '.join(sensitivity))}.")
     if attribution:
@@ -141,7 +146,7 @@ def _read(value: Traced, readings: Readings | None, quoted: list[str]) -> str:
     said = f". Read at {when:%H:%M %Z} {read_with(reading.server, reading.tool)}"
     if excerpt is None:
         return said
-    title = f", in \u201c{plain(excerpt.title)}\u201d" if excerpt.title else ""
+    title = f", in \u201c{plain(_unmarked(excerpt.title))}\u201d" if excerpt.title else ""
     before, there, after = (plain(_unmarked(part), _AROUND) for part in excerpt[1:])
     return f"{said}{title}: \u201c{before}\u00bb{there}\u00ab{after}\u201d"
 
@@ -167,6 +172,20 @@ class Because(NamedTuple):
     reason: str = ""
     # The links in its texts: they are not among the values that are kept of a step.
     links: tuple[Traced, ...] = ()
+
+
+# At the end of a line without its quotations, behind words that leave no room for it in a value.
+_SOURCE: Final = re.compile(
+    rf": {FOUND_WORDS['untrusted']}\. Read at \d\d?:\d\d .*?(with .+ \(server .+\))(?:, in )?(?:: )?$"
+)
+_QUOTATION: Final = re.compile("\u201c[^\u201d]*(?:\u201d|$)")
+
+
+def sources(why: str) -> frozenset[str]:
+    """The results that a question says its values were read in, each as `read_with` names it. What is quoted there, and
+    what a value says, names none."""
+    found = (_SOURCE.search(_QUOTATION.sub("", line)) for line in why.split("\n"))
+    return frozenset(one[1] for one in found if one is not None)
 
 
 def because(why: str, rule: str) -> Because:

@@ -24,7 +24,7 @@ from callgate.console.tree import tree
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import State
 from callgate.trust.effects import decode
-from callgate.trust.words import read_with
+from callgate.trust.words import read_with, sources
 
 # What the gateway saw for itself of whoever called; the rest is the caller's own word.
 _SEEN: Final = {
@@ -84,6 +84,7 @@ class Approve:
         tools = self._desk.tools
         if asked.state != "waiting" or tools is None or not tools.may_decide(session):
             return []
+        read = sources(asked.why)
         return [
             Card(view)
             for server in (await tools.review()).servers
@@ -91,7 +92,7 @@ class Approve:
             if view.state is State.APPROVED
             and (label := decode(view.label)) is not None
             and label.effects == ("reads_others",)
-            and read_with(view.server, view.tool) in asked.why
+            and read_with(view.server, view.tool) in read
         ][:_SOURCES]
 
     async def state(self, request: Request) -> Response:
