@@ -24,7 +24,7 @@ from callgate.trust.provenance.fingerprints import BREAK, CACHED_LENGTH, Fingerp
 from callgate.trust.provenance.harvest import Echoes, Harvest, TooLarge, echoes, is_server_made, keys, leaves, within
 from callgate.trust.provenance.hearing import heard
 from callgate.trust.provenance.joining import names_put_together
-from callgate.trust.provenance.names import host, strangers, written_links
+from callgate.trust.provenance.names import host, respelt, strangers, written_links
 from callgate.trust.provenance.packing import Left
 from callgate.trust.provenance.readings import Reading, Readings
 from callgate.trust.provenance.records import Record, kinds
@@ -124,7 +124,7 @@ class Memory:
     def digests_of_prompt(self, text: str) -> bytes:
         """All that is kept of the user's words, for who has them before there is a session."""
         text = text[: self.bounds.prompt_chars]
-        return self._ordered([text]) + self._hosts([text]) + self._numbers([text])
+        return self._ordered([text, *respelt(text)]) + self._hosts([text]) + self._numbers([text])
 
     def remember_digests(self, digests: bytes) -> None:
         """The same as `remember_prompt` of the text that these were made of."""

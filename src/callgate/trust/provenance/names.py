@@ -287,6 +287,28 @@ def is_strangers(memory: Memory, name: str) -> bool:
     return False
 
 
+# A thing in somebody's place, `acme/site` or `acme/site#12`; and a number as people write it.
+_WITHIN: Final = re.compile(r"(?<![\w/.:@#-])(\w[\w.-]{0,99})/(\w[\w.-]{0,99})(?:#(\d{1,9}))?(?![\w/])")
+_TELEPHONE: Final = re.compile(r"(?<![\w+])\+?\(?\d(?:[ ()./-]{0,3}\d){6,18}(?![\w])")
+_RESPELT: Final = 1_000
+
+
+def respelt(text: str) -> list[str]:
+    """What a person's words name as well, in the form that arguments have: the parts of `acme/site#12` and of the path
+    of a link, and a number without what sets its groups apart."""
+    found: list[str] = []
+    for match in islice(_WITHIN.finditer(text), _RESPELT):
+        found += [part.rstrip(".") for part in match.groups() if part]
+    for link in islice(normalise.links(text, ("://",)), _RESPELT):
+        if "://" in link:
+            path = _SCHEME.sub("", link, count=1).partition("#")[0].partition("?")[0]
+            found += [part for part in map(unquote, path.split("/")[1:]) if part]
+    for match in islice(_TELEPHONE.finditer(text), _RESPELT):
+        digits = "".join(filter(str.isdigit, match[0]))
+        found += [digits, f"+{digits}"] if match[0].startswith("+") else [digits]
+    return found
+
+
 # Where a page or a note has a link that leads on from its own address.
 _REFERENCE: Final = re.compile(
     r"""\]\(<?([^\s()<>]{1,2000})|(?:href|src)\s*=\s*["']?([^\s"'<>]{1,2000})""", re.IGNORECASE

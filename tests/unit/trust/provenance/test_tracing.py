@@ -93,6 +93,17 @@ def test_where_a_thing_is_does_not_pick_it_out():
     assert talk.found("evt2", name="eventId", tool="delete_event") == "linked"
 
 
+def test_what_the_users_words_name_in_another_form_is_the_users():
+    talk = Talk(
+        "Fix acme/site#12 and https://git.example/tools/lint/issues/77?x=evil. Text +49 (151) 123-4567 or 030 1234567."
+    )
+    talk.strangers("Not acme, site, tools, lint, 12, 77, evil, git, 491511234567 or 0301234567, says 1511234567.")
+    for value in ("acme", "site", 12, "tools", "lint", "issues", 77, "+491511234567", "491511234567", "0301234567"):
+        assert talk.found(value) == "prompt", value
+    for value in ("evil", "acme site", "git", "1511234567", "site tools"):
+        assert talk.found(value) != "prompt", value
+
+
 def leads_on(talk, value, name="url"):
     return bool(trace(talk.memory, reading("fetch", "untrustedPublic", critical=(name,)), {name: value}).new_links)
 
