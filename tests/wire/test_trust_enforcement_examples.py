@@ -147,8 +147,12 @@ async def test_under_the_escalating_policy_the_mail_leaves_once_a_person_confirm
     asked = await asking_site.person.waiting("send_email")
     assert arrived(asking_site, "send_email", to="accountant@external.example", body=body) == []
     assert "Send open-world content to an external address?" in asked.why
-    assert "Destination: public. Outcome: consequential" in asked.why
-    assert "Source of what it returns: system" in asked.why
+    for told in (
+        "anybody (public)",
+        "it changes something, which can be undone (consequential)",
+        "the server itself (system)",
+    ):
+        assert told in asked.why
     assert URL in asked.why
     await asking_site.person.approve(asked)
     assert said(await task) == "done"

@@ -37,7 +37,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         what = "The result of" if self.result is not None else "Call"
         return told(
             f"{what} {plain(self.tool)} on {plain(self.server)}: {self.say} (rule: {self.rule})",
-            does=(self.destination, self.outcomes),
+            does=(self.destination, self.outcomes, self.source),
             values=self.values,
             links=self.links,
             sensitivity=self.sensitivity,

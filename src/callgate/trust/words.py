@@ -62,6 +62,13 @@ _DESTINATIONS: Final[Mapping[str, str]] = {
     "internal": "what it gets goes to others in the organisation",
     "public": "what it gets can go to anybody",
 }
+_SOURCES_IN_WORDS: Final[Mapping[str, str]] = {
+    "system": "the server itself",
+    "user": "the user",
+    "internal": "people in the organisation",
+    "trustedPublic": "somebody who is trusted",
+    "untrustedPublic": "anybody",
+}
 _OUTCOMES: Final[Mapping[str, str]] = {
     "benign": "it changes nothing",
     "consequential": "it changes something, which can be undone",
@@ -85,7 +92,7 @@ def why(ruling: Ruling, facts: Facts, readings: Readings | None = None) -> str:
     outcome = "irreversible" if label.may_be_irreversible else label.outcome
     return told(
         f"{ruling.say} (rule: {ruling.rule})",
-        does=(label.destination, outcome),
+        does=(label.destination, outcome, sorted(label.sources)),
         readings=readings,
         values=facts.provenance.values,
         links=facts.provenance.foreign_links,
@@ -97,7 +104,7 @@ def why(ruling: Ruling, facts: Facts, readings: Readings | None = None) -> str:
 def told(
     first: str,
     *,
-    does: tuple[str, str],
+    does: tuple[str, str, Iterable[str]],
     values: Iterable[Traced],
     links: Sequence[Traced],
     sensitivity: Sequence[str],
@@ -105,10 +112,11 @@ def told(
     warnings: Sequence[str] = (),
     readings: Readings | None = None,
 ) -> str:
-    """Several lines, bounded, `first` the first of them. `does` is the tool's destination and outcome."""
-    destination, outcome = does
-    does_what = f"{_DESTINATIONS.get(destination, plain(destination))}; {_OUTCOMES.get(outcome, plain(outcome))}"
-    lines = [first, f"{_DOES}{does_what}."]
+    """Several lines, bounded, `first` the first of them. `does` is the tool's destination, outcome and sources."""
+    destination, outcome, sources = does
+    returns = ", ".join(_worded(_SOURCES_IN_WORDS, one) for one in sources) or "anybody"
+    what = (_worded(_DESTINATIONS, destination), _worded(_OUTCOMES, outcome), f"what it returns comes from {returns}")
+    lines = [first, f"{_DOES}{'; '.join(what)}."]
     lines += [f"Warning: {plain(one)}" for one in warnings[:_VALUES]]
     traced = sorted(values, key=lambda value: (value.found != "untrusted", not value.critical))
     quoted: list[str] = []
@@ -125,6 +133,11 @@ def told(
         shown = ", ".join(map(plain, attribution[-_SOURCES:]))
         lines.append(f"Where it came from: {shown}" + (f" and {more} more" if more > 0 else ""))
     return "\n".join(lines)[:_CHARS]
+
+
+def _worded(words: Mapping[str, str], value: str) -> str:
+    """A label in words, with the label itself behind them."""
+    return f"{words[value]} ({value})" if value in words else plain(value)
 
 
 def plain(text: str, most: int = _SHOWN) -> str:
