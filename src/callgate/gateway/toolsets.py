@@ -30,6 +30,8 @@ from callgate.pinning.model import Identity, Listed
 from callgate.pinning.settings import Settings
 
 DISCOVER: Final = "server/discover"
+# A server that does not answer this is not worth the patience of a call: its list is asked for next.
+_DISCOVER_SECONDS: Final = 8.0
 SERVER_INFO_META: Final = "io.modelcontextprotocol/serverInfo"
 _PAGES_MAX: Final = 200
 _READ_BYTES: Final = 64 * 1024 * 1024
@@ -139,7 +141,7 @@ class Toolsets:
                 self._discovered.discard(server)
                 return
             try:
-                async with asyncio.timeout(self.ask_seconds):
+                async with asyncio.timeout(min(self.ask_seconds, _DISCOVER_SECONDS)):
                     reply = await visit.line.ask(own_request(DISCOVER, {}, meta))
             except (TimeoutError, CallgateError):
                 reply = b""
