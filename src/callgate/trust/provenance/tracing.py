@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from callgate.trust.critical import (
+    EVERYTHING,
     covers,
     is_address,
     is_carried,
     is_field,
+    is_measure,
     looks_critical,
     named_critical,
     names_somebody,
@@ -51,7 +54,7 @@ def trace(
     memory: Memory, label: ToolLabel, arguments: Mapping[str, Any], critical: Sequence[str] | None = None
 ) -> Provenance:
     """What a call's arguments are made of. `critical` are paths, those of the label where none are given."""
-    paths = label.critical if critical is None else critical
+    paths = _deciding(label, arguments) if critical is None else critical
     stays = _stays(label, paths, arguments)
     values: list[Traced] = []
     links: list[Traced] = []
@@ -133,6 +136,22 @@ def _far_reaching(label: ToolLabel, arguments: Mapping[str, Any], values: Sequen
     return tuple(found[:_LINKS])
 
 
+def _deciding(label: ToolLabel, arguments: Mapping[str, Any]) -> Sequence[str]:
+    """The paths of what decides whom or what a call affects. Where it cannot be undone, and no argument is known to say
+    that, each of them may."""
+    if not label.may_be_irreversible or label.critical_declared:
+        return label.critical
+    given = list(islice(leaves(arguments), _VALUES))
+    known = [key for path, key, value in given if covers(label.critical, path) or looks_critical(label, key, value)]
+    unknown = all(map(is_measure, known)) and any(_picks_out(value) for _, _, value in given)
+    return EVERYTHING if unknown else label.critical
+
+
+def _picks_out(value: Any) -> bool:
+    """Whether a value is more than a single word, which may be in any sentence."""
+    return isinstance(value, str) and bool(value.strip()) and not value.strip().isalpha()
+
+
 def _leads_on(memory: Memory, label: ToolLabel, traced: Traced, key: str, text: str) -> bool:
     """Whether a value is a link, or may be taken for one, that has more in it than any that was read."""
     address = is_address(key)
@@ -180,6 +199,10 @@ def _is_untraceable(memory: Memory, label: ToolLabel, paths: Sequence[str], valu
     if paths and all(names_somebody(path) for path in paths):
         return False
     if _decides_nothing(label, paths):
+        return False
+    told = [one for one in values if one.found != "schema" and one.kind not in ("time", "quantity")]
+    if all(one.found in _NAMED for one in told) and any(_picks_out(one.shown) for one in told):
+        # All of it is in the user's words.
         return False
     return not (memory.prompt_known and is_asked_for(label, memory.names_in_prompt))
 
