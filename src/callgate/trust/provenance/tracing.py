@@ -143,8 +143,7 @@ def _deciding(label: ToolLabel, arguments: Mapping[str, Any]) -> Sequence[str]:
         return label.critical
     given = list(islice(leaves(arguments), _VALUES))
     known = [key for path, key, value in given if covers(label.critical, path) or looks_critical(label, key, value)]
-    unknown = all(map(is_measure, known)) and any(_picks_out(value) for _, _, value in given)
-    return EVERYTHING if unknown else label.critical
+    return EVERYTHING if given and all(map(is_measure, known)) else label.critical
 
 
 def _picks_out(value: Any) -> bool:
@@ -194,7 +193,11 @@ def _is_untraceable(memory: Memory, label: ToolLabel, paths: Sequence[str], valu
     """Whether no value tells whom or what a call affects, and the user's words do not ask for it. What only goes to
     those whom it names goes to nobody where it names none."""
     # What a person approved here before tells it too, even where nobody expects that.
-    if any((value.critical and value.found != "schema") or value.found == "endorsed" for value in values):
+    if any(value.found == "endorsed" for value in values):
+        return False
+    # Where only nobody knows what decides, a word of the user's may be one by chance.
+    guessed = paths == EVERYTHING and not label.critical_declared and label.critical != EVERYTHING
+    if not guessed and any(value.critical and value.found != "schema" for value in values):
         return False
     if paths and all(names_somebody(path) for path in paths):
         return False

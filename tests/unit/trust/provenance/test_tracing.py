@@ -116,6 +116,7 @@ def test_where_no_argument_is_known_to_decide_all_of_them_do():
 
     assert not asked("kubectl_delete", resource="pod", name="web-7f", namespace="staging")
     assert asked("kubectl_delete", resource="deployment", name="payments-api", namespace="staging")
+    assert asked("kubectl_delete", resource="deployment", name="payments", namespace="staging")
     assert asked("kubectl_delete", resource="pod", name="web-9z", namespace="staging")
     assert not asked("create_refund", payment_intent="pi_3Nk29")
     assert asked("create_refund", payment_intent="pi_4Xy11")
