@@ -89,7 +89,8 @@ def test_a_foreign_client_at_our_server_over_stdio(foreign, tmp_path):
 
 
 def test_a_foreign_client_at_our_gateway(foreign, tmp_path):
-    plain = {"command": [sys.executable, str(HERE / "plain_server.py")], "approval": {"tools": ["delete_*"]}}
+    wanted = {"tools": ["delete_*"], "authenticator_class": "cross-platform"}
+    plain = {"command": [sys.executable, str(HERE / "plain_server.py")], "approval": wanted}
     approval = {"user": "alice", "first_use": True, "park_seconds": 0}
     with serving(tmp_path, {"plain": plain}, approval=approval) as gateway:
         report = report_of(foreign("foreign_client.mjs", ORIGIN, "-", "http", gateway.url("plain")))
