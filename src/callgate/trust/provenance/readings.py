@@ -88,8 +88,9 @@ class Readings:
         return self._seals().seal(zlib.compress(text.encode("utf-8", "replace"), 1), _name(tool.server, tool.tool))
 
     def add(self, step: int, reading: Reading, sealed: bytes) -> None:
+        _, before = self._kept.get(step, (reading, b""))
         self._kept[step] = reading, sealed
-        self._bytes += len(sealed)
+        self._bytes += len(sealed) - len(before)
         while len(self._kept) > _STEPS or self._bytes > _BYTES:
             _, (_, gone) = self._kept.popitem(last=False)
             self._bytes -= len(gone)
