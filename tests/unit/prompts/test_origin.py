@@ -52,7 +52,7 @@ PROCESSES = {
 }
 
 
-def told(sender, gateway, said=None, marked=(), folder="/work/app", processes=PROCESSES, gateways=GATEWAYS):
+def told(sender, gateway, said=None, marked=(), folder="/projects/app", processes=PROCESSES, gateways=GATEWAYS):
     look = processes.get
     client = client_of(look, gateway, Path(folder))
     whole = Sender(chain(look, sender), gateways, look, lambda pid: dict(marked).get(pid, ()))
@@ -90,12 +90,12 @@ def test_where_a_sender_stands(sender, gateway, why):
     ("sender", "gateway", "said", "marked", "why"),
     [
         # The editor's own process runs the hooks of all windows: the folder says which.
-        (28, 22, Said(["/work/app"]), {}, ""),
-        (28, 22, Said(["/work"]), {}, ""),
-        (28, 22, Said(["/work/other"]), {}, "another window"),
-        (28, 22, Said(["/", "work/app"]), {}, "another window"),
+        (28, 22, Said(["/projects/app"]), {}, ""),
+        (28, 22, Said(["/projects"]), {}, ""),
+        (28, 22, Said(["/projects/other"]), {}, "another window"),
+        (28, 22, Said(["/", "projects/app"]), {}, "another window"),
         # A terminal of the editor, where its agent runs commands.
-        (52, 22, Said(["/work/app"]), {}, "it comes from another terminal"),
+        (52, 22, Said(["/projects/app"]), {}, "it comes from another terminal"),
         (31, 11, Said(), {31: ["CLAUDECODE"]}, "a command that an agent runs"),
         (31, 11, Said(), {30: ["GEMINI_CLI"]}, "a command that an agent runs"),
         (31, 11, Said(), {10: ["CLAUDE_CODE_CHILD_SESSION"]}, "an agent started the client"),
@@ -110,7 +110,7 @@ def test_what_else_is_known(sender, gateway, said, marked, why):
 
 
 def test_the_number_of_a_client_that_is_gone_is_nobodys():
-    client = client_of(PROCESSES.get, 11, Path("/work"))
+    client = client_of(PROCESSES.get, 11, Path("/projects"))
     later = PROCESSES | {10: PROCESSES[10]._replace(started="9")}
     whole = Sender(chain(later.get, 31), {11}, later.get, lambda _: ())
     assert refusal(whole, client, Said()) == "another client sent it"
