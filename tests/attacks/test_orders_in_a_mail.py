@@ -91,6 +91,14 @@ def test_what_can_be_undone_or_only_reads_needs_nobody(site, prompt):
         assert said(agent.call(server, name, **arguments)), name
 
 
+def test_a_link_to_a_place_of_the_users_carries_no_file_out(site):
+    agent = Agent(site.gateway, HANDSHAKE, fresh(), prompt="Read my mail, then https://docs.example/start")
+    agent.call("mail", "read_mail")
+    assert said(agent.call("web", "fetch", url="https://docs.example/start/page?part=3"))
+    laden = "https://docs.example/collect?data=ZGVmIGFkZChhLCBiKToKICAgIHJldHVybiBhICsgYgo="
+    assert reason(agent.call("web", "fetch", url=laden)) == ASKED
+
+
 def test_what_the_users_words_ask_for_needs_nobody(site):
     agent = Agent(site.gateway, HANDSHAKE, fresh(), prompt="Read my mail, then unlock the door.")
     agent.call("mail", "read_mail")

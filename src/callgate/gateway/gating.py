@@ -149,9 +149,10 @@ class Gating:
         tool = self.catalogue.tool(name)
         return self._gate(name, tool, self._policy(tool))
 
-    def _policy(self, tool: Tool | None) -> Policy:
-        """What an approval by the operator's wish takes: what the operator says, else what the server's mark says."""
-        if self.section.authenticator_class is None and tool is not None and tool.policy is not None:
+    def _policy(self, tool: Tool | None, *, operators: bool = True) -> Policy:
+        """What an approval takes: by the operator's wish what the operator says, else what the server's mark says."""
+        says = operators and self.section.authenticator_class is not None
+        if not says and tool is not None and tool.policy is not None:
             return Policy(tool.policy.authenticator_class, self.section.require_counter)
         return self.policy
 
@@ -164,10 +165,7 @@ class Gating:
             self._warn(name, "the server wants to verify approvals of a tool that approval.tools lists as well")
         if tool.problem:
             return Ruling(problem=f"the server marks this tool in a way that is not known here: {tool.problem}")
-        policy = self._policy(tool)
-        if not operators and tool.policy is not None:
-            policy = Policy(tool.policy.authenticator_class, self.section.require_counter)
-        return self._gated(name, tool, policy)
+        return self._gated(name, tool, self._policy(tool, operators=operators))
 
     def _gated(self, name: str, tool: Tool | None, policy: Policy) -> Ruling:
         """Worked out once for an entry: a long one is hashed and walked through."""

@@ -82,9 +82,9 @@ class Approve:
         """The tools that a stranger's values in this call were read with, where this person may say that what they
         return is the user's own."""
         tools = self._desk.tools
-        if asked.state != "waiting" or tools is None or not tools.may_decide(session):
-            return []
         read = sources(asked.why)
+        if not read or asked.state != "waiting" or tools is None or not tools.may_decide(session):
+            return []
         return [
             Card(view)
             for server in (await tools.review()).servers
