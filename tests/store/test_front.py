@@ -126,14 +126,20 @@ async def test_too_many_waiting_writes_are_refused_at_once(url):
     store = Store.open(url, queue=10)
     await store.append(row(0))
     with store.writing():
-        waiting = [asyncio.ensure_future(store.append(row(number))) for number in range(1, 30)]
+        taken = asyncio.ensure_future(store.append(row(1)))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            # The writer has taken it and waits for its turn: it empties the queue no further.
+            while store.queued:
+                await asyncio.sleep(0)
+        waiting = [asyncio.ensure_future(store.append(row(number))) for number in range(2, 30)]
         await asyncio.sleep(0)
         refused = [one for one in waiting if one.done()]
         assert refused
         assert all(isinstance(one.exception(), StoreUnavailable) for one in refused)
         with pytest.raises(StoreUnavailable):
             store.append_soon(row(99))
-    await asyncio.gather(*waiting, return_exceptions=True)
+    await asyncio.gather(taken, *waiting, return_exceptions=True)
     assert len(bodies(store)) == 30 - len(refused)
     await store.close()
 
