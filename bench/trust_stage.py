@@ -23,6 +23,7 @@ from callgate.canonical import canonical
 from callgate.config import load
 from callgate.gate import Call, Context, Decision
 from callgate.gateway.entering import Decided
+from callgate.gateway.learnt import Learnt
 from callgate.gateway.trust_setup import TrustOffice
 from callgate.jsonrpc import Limits, Message, parse
 from callgate.keyring import Keyring
@@ -184,7 +185,7 @@ async def _stored(texts: Sequence[str], rounds: int) -> dict[str, float]:
         store = Store.open(f"sqlite:///{folder}/bench.db", durability="normal")
         keyring = Keyring(folder / "keys")
         office = TrustOffice(store, AuditLog(store, keyring), keyring, tell=lambda *_: None)
-        furnished = office.furnish(load(path))
+        furnished = office.furnish(load(path), Learnt())
 
         async def through(message: Message, call: Call, raw: bytes) -> None:
             if furnished.check.at_once(call) is None:

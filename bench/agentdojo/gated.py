@@ -19,6 +19,7 @@ import msgspec
 from callgate.canonical import canonical
 from callgate.errors import Reason
 from callgate.gate import Ask, Call, Context, Decision, Gate, Pass, Refuse, Verdict
+from callgate.gateway.learnt import Origin
 from callgate.gateway.trust_check import Trust
 from callgate.gateway.trust_keys import Naming
 from callgate.gateway.trust_learning import Learning
@@ -117,7 +118,7 @@ class Bench:
             learning.listed(name, {"tools": entries})
         self.check = Trust(
             self._sessions,
-            naming=Naming(by_agent=True, environ={}),
+            naming=Naming(by_agent=True, origin=Origin()),
             labels=self.labels,
             policy=Policy.load(),
             vocabulary=vocabulary,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -15,6 +15,7 @@ from callgate.gateway.catalogue import FRESH_SECONDS, FRESH_SECONDS_HTTP, Catalo
 from callgate.gateway.desk import ApprovalDesk
 from callgate.gateway.gating import Deployment, Gating
 from callgate.gateway.guard import origin_of
+from callgate.gateway.learnt import Learnt
 from callgate.gateway.rounds import Rounds
 from callgate.gateway.seals import KEY, Seals
 from callgate.gateway.waiting import Decisions, Lobby
@@ -57,30 +58,13 @@ class Office:
         self._rounds = Rounds(_ROUND_SECONDS)
         self._lobby = Lobby()
         self._made: tuple[Approval, Approvals] | None = None
-        self._catalogues: dict[str, Catalogue] = {}
-        self._gatings: Gatings | None = None
 
-    def forget(self, server: str) -> None:
-        """The server of that name is another one now."""
-        self._catalogues.pop(server, None)
-
-    def hear(self, server: str, message: bytes) -> None:
-        """A message that a server sent of its own accord."""
-        known = self._catalogues.get(server)
-        if known is not None:
-            known.hear(message)
-
-    def remember(self, server: str, entry: dict[str, Any]) -> None:
-        """A tool as a reviewer approved it."""
-        if self._gatings is not None:
-            self._gatings(server).catalogue.remember(entry)
-
-    def furnish(self, config: Config) -> Furnished:
+    def furnish(self, config: Config, learnt: Learnt) -> Furnished:
         """The check and the desk of a configuration."""
         section = config.approval
         approvals = self.service(section)
-        gating = Gatings(config, self._catalogues, Deployment(section.server_id, self._shelf.identity))
-        self._gatings = gating
+        gating = Gatings(config, learnt.catalogues, Deployment(section.server_id, self._shelf.identity))
+        learnt.gatings = gating
         approver = Approver(config, approvals)
         times = Times(section.park_seconds, section.request_seconds, config.limits.check_seconds)
         check = Approving(

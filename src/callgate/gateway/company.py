@@ -117,6 +117,8 @@ class Company:
         self._task = None
         try:
             await self._shelf.disconnect(self._gateway)
+            for seat in [seat for seat in self._seats.values() if seat.place.connection]:
+                await self._give_back(seat.place)
         except CallgateError as error:
             log.warning("places not given back", extra={"fields": {"error": str(error)}})
 
@@ -151,9 +153,9 @@ class Company:
         self._void = self._begun
         self.version += 1
 
-    def refused(self, server: str) -> str:
+    def refused(self, place: Place) -> str:
         """Why a server has no place; empty where it has one, or was not met yet."""
-        return self._refused.get(server, "")
+        return self._refused.get(place.key, "")
 
     async def join(self, place: Place, server_id: str) -> None:
         """Take or keep a server's place; Refused(SERVER_LIMIT) where there is none.
@@ -161,7 +163,7 @@ class Company:
         Returns when somebody has looked at the server among the others; one that was looked at does not wait again.
         """
         now = self._clock()
-        seat = self._seats.get(place.name)
+        seat = self._seats.get(place.key)
         if seat is None or not _is_of(seat, place, server_id) or now - seat.taken >= _RENEW_SECONDS:
             async with self._turn:
                 seat = await self._sit(place, server_id, now)
@@ -173,24 +175,24 @@ class Company:
             await self._seen(self._done + 1)
 
     async def _sit(self, place: Place, server_id: str, now: float) -> _Seat:
-        seat = self._seats.get(place.name)
+        seat = self._seats.get(place.key)
         if seat is not None and _is_of(seat, place, server_id) and now - seat.taken < _RENEW_SECONDS:
             return seat
         if seat is not None and seat.server_id != server_id:
-            await self._shelf.disconnect(self._gateway, place.name)
-            self._seats.pop(place.name, None)
+            await self._give_back(place)
+            self._seats.pop(place.key, None)
         if not await self._take(place, server_id):
-            self._seats.pop(place.name, None)
+            self._seats.pop(place.key, None)
             self._count_joining()
             most = self._most()
             text = f"{most} servers are connected already, which is as many as agents may see together"
-            self._refused[place.name] = text
+            self._refused[place.key] = text
             raise Refused(Reason.SERVER_LIMIT, text)
-        self._refused.pop(place.name, None)
-        if seat is not None and _is_of(seat, place, server_id) and self._seats.get(place.name) is seat:
+        self._refused.pop(place.key, None)
+        if seat is not None and _is_of(seat, place, server_id) and self._seats.get(place.key) is seat:
             seat.taken = now
         else:
-            seat = self._seats[place.name] = _Seat(place, server_id, now, now, self._begun + 1)
+            seat = self._seats[place.key] = _Seat(place, server_id, now, now, self._begun + 1)
         self._count_joining()
         return seat
 
@@ -203,12 +205,22 @@ class Company:
     async def _take(self, place: Place, server_id: str) -> bool:
         now = round(self._clock() * 1000)
         until = now + round(_KEPT_SECONDS * 1000)
-        seat = Connected(place.name, place.group, server_id, self._gateway, until)
+        seat = Connected(place.name, place.group, server_id, self._gateway + place.connection, until)
         return await self._shelf.connect(seat, now, self._most())
 
-    def forget(self, server: str) -> None:
+    def forget(self, place: Place) -> None:
         """The server of that name is another one now."""
-        self._refused.pop(server, None)
+        self._refused.pop(place.key, None)
+
+    async def leave(self, place: Place) -> None:
+        """The server is gone for good."""
+        self.forget(place)
+        if self._seats.pop(place.key, None) is not None:
+            self._count_joining()
+            await self._give_back(place)
+
+    async def _give_back(self, place: Place) -> None:
+        await self._shelf.disconnect(self._gateway + place.connection, place.name)
 
     async def look_again(self) -> None:
         """Work out anew what has to wait: something was decided, met, or somebody came."""
@@ -277,9 +289,9 @@ class Company:
 
     async def _renew_seat(self, seat: _Seat, idle: float) -> None:
         if seat.used < idle:
-            self._seats.pop(seat.place.name, None)
+            self._seats.pop(seat.place.key, None)
             self._count_joining()
-            await self._shelf.disconnect(self._gateway, seat.place.name)
+            await self._give_back(seat.place)
         elif await self._take(seat.place, seat.server_id):
             seat.taken = self._clock()
 

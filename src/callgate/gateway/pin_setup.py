@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +17,7 @@ from callgate.errors import CallgateError, place
 from callgate.gate import Call
 from callgate.gateway.bell import Bell
 from callgate.gateway.company import Company, Looked, decided, same
+from callgate.gateway.learnt import Learnt
 from callgate.gateway.pin_check import Pinning
 from callgate.gateway.pin_desk import PinDesk
 from callgate.gateway.pin_watch import PinWatch
@@ -65,10 +67,6 @@ class PinOffice:
     ) -> None:
         self.shelf = SqlPins(store)
         self.settings = Settings()
-        # Told of tools as they were approved, where the server says something else beside it by now.
-        self.marked: Callable[[str, dict[str, Any]], None] = lambda _server, _entry: None
-        # Told of each list that was read: the server's name, the list's digest, its entries as they came.
-        self.listed: Callable[[str, str, Iterable[bytes]], None] = lambda _server, _digest, _entries: None
         # Where tools are reviewed, in words; set by whoever listens.
         self.review: Callable[[], Awaitable[str]] = _in_a_terminal
 
@@ -77,7 +75,9 @@ class PinOffice:
 
         self.watch = PinWatch(self.shelf, keys, store.watch)
         self.pins = Pins(self.shelf, keys, settings=self.settings, witness=audit.admin, labelling=LABELLING)
-        self.toolsets = Toolsets(self.watch, self.settings, met=self._met)
+        # What was learnt of the servers in use, and what they said of themselves to an earlier gateway.
+        self._learnt: set[Learnt] = set()
+        self._recalled: dict[str, str] = {}
         self.company = Company(self.shelf, gateway, most=lambda: self.settings.servers, hold=self._hold)
         self._tell = tell
         self._webhook: Webhook | None = None
@@ -89,9 +89,7 @@ class PinOffice:
             settled=self._decided,
         )
         self.bell = Bell()
-        self.toolsets.altered = self.bell.ring
-        self.toolsets.sets = self.company
-        self.company.altered = self.toolsets.look_again
+        self.company.altered = self._look_at_all
         self._keyring = keyring
         self._looking: set[asyncio.Task[None]] = set()
         self._unseen = self._seeing = self._started = False
@@ -105,7 +103,7 @@ class PinOffice:
         self.watch.decided = self._decided
         for seen in await self.shelf.servers():
             for name in seen.called:
-                self.toolsets.recall(name, seen.reported)
+                self._recalled.setdefault(name, seen.reported)
         await self.registrar.start()
         await self.company.start()
         self._started = True
@@ -121,27 +119,63 @@ class PinOffice:
         if self._webhook is not None:
             await self._webhook.close()
 
-    def furnish(self, config: Config, places: Mapping[str, Place]) -> Furnished:
+    def furnish(self, config: Config, places: Mapping[str, Place], learnt: Learnt) -> Furnished:
         """The check and the desk of a configuration."""
         before, self.settings = self.settings, settings(config.pinning)
         self.pins.settings = self.settings
-        self.pins.configured = {name: at.group for name, at in places.items()}
+        toolsets = learnt.toolsets or self._open(learnt)
         if before.set_review != self.settings.set_review:
             self.company.distrust()
         if self._started:
             self._decided()
         self._follow_webhook(config.pinning.webhook)
-        self.toolsets.configure(self.settings, places, config.limits.check_seconds)
+        toolsets.configure(self.settings, places, config.limits.check_seconds)
+        self._note_names()
+
+        async def settle_in(server: str) -> None:
+            await self.company.join(toolsets.place(server), toolsets.expected(server).server_id)
+
         check = Pinning(
-            self.toolsets,
+            toolsets,
             stale=self.watch.is_stale,
-            settle_in=self._settle_in,
-            place=self.company.refused,
+            settle_in=settle_in,
+            place=lambda server: self.company.refused(toolsets.places[server]) if server in toolsets.places else "",
             odd=self._odd,
             review=self._where,
         )
-        desk = PinDesk(self.toolsets, check, bell=self.bell, settle_in=self._settle_in, review=self._where)
+        desk = PinDesk(toolsets, check, bell=self.bell, settle_in=settle_in, review=self._where)
         return Furnished(check, desk)
+
+    def _open(self, learnt: Learnt) -> Toolsets:
+        toolsets = learnt.toolsets = Toolsets(self.watch, self.settings, met=partial(self._met, learnt))
+        toolsets.altered = self.bell.ring
+        toolsets.sets = self.company
+        for name, reported in self._recalled.items():
+            toolsets.recall(name, reported)
+        self._learnt.add(learnt)
+        return toolsets
+
+    async def leave(self, learnt: Learnt) -> None:
+        """A wrapped server has ended: its place is free."""
+        self._learnt.discard(learnt)
+        if learnt.place is not None:
+            await self.company.leave(learnt.place)
+        self._note_names()
+
+    def _note_names(self) -> None:
+        places = [at for toolsets in self._toolsets() for at in toolsets.places.values()]
+        self.pins.configured = {at.name: at.group for at in places}
+
+    def _toolsets(self) -> list[Toolsets]:
+        return [learnt.toolsets for learnt in self._learnt if learnt.toolsets is not None]
+
+    def _look_at_all(self) -> None:
+        for toolsets in self._toolsets():
+            toolsets.look_again()
+
+    def waiting(self) -> dict[str, int]:
+        """How many tools of each server wait for review."""
+        return {name: count for toolsets in self._toolsets() for name, count in toolsets.waiting().items()}
 
     def _follow_webhook(self, url: Secret | None) -> None:
         old = self._webhook
@@ -157,27 +191,20 @@ class PinOffice:
         if self._webhook is not None and what != "new":
             self._webhook.send({"event": f"tool_{what}" if what != "text" else "tool_changed", **detail})
 
-    def forget(self, server: str) -> None:
-        self.toolsets.forget(server)
-        self.company.forget(server)
-
-    async def _settle_in(self, server: str) -> None:
-        await self.company.join(self.toolsets.place(server), self.toolsets.expected(server).server_id)
-
-    def _met(self, meeting: Meeting) -> None:
+    def _met(self, learnt: Learnt, meeting: Meeting) -> None:
         self.registrar.met(meeting)
-        self._recall_marks(meeting)
+        self._recall_marks(learnt, meeting)
         listing = meeting.toolset.listing
-        self.listed(meeting.place.name, listing.digest, (tool.raw for tool in listing.tools.values()))
+        learnt.listed(meeting.place.name, listing.digest, (tool.raw for tool in listing.tools.values()))
         self._later(self._join(meeting))
 
-    def _recall_marks(self, meeting: Meeting) -> None:
+    def _recall_marks(self, learnt: Learnt, meeting: Meeting) -> None:
         """A tool that was approved while it asked for a person's approval goes on asking for it."""
         for name, standing in meeting.toolset.standings.items():
             pin = self.watch.book.pin(meeting.identity.server_id, name) if standing.open else None
             listed = meeting.toolset.listing.tools[name]
             if pin is not None and pin.raw and pin.beside.get("_meta") != listed.beside.get("_meta"):
-                self.marked(meeting.place.name, msgspec.json.decode(pin.raw))
+                learnt.remember(meeting.place.name, msgspec.json.decode(pin.raw))
 
     async def _join(self, meeting: Meeting) -> None:
         """The place that was taken for whom the server was expected to be is that of whom it turned out to be."""
@@ -206,7 +233,7 @@ class PinOffice:
             while self._unseen:
                 self._unseen = False
                 seen = await self.company.look_quietly()
-                self.toolsets.look_again()
+                self._look_at_all()
                 if not seen:
                     # What was decided meanwhile waits until then.
                     await asyncio.sleep(_AGAIN_SECONDS)

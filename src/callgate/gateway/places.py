@@ -27,6 +27,12 @@ class Place(msgspec.Struct, frozen=True):
     # Whether the server is given the caller's own credentials, and may show each caller another list.
     by_caller: bool = False
     kind: Literal["http", "stdio"] = "stdio"
+    # Tells apart wrapped servers of one name in one gateway.
+    connection: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.name} {self.connection}"
 
 
 def places(config: Config) -> dict[str, Place]:

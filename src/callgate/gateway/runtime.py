@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,10 @@ from callgate.gateway.desks import Desks
 from callgate.gateway.door import Door
 from callgate.gateway.entering import Desk
 from callgate.gateway.http_upstream import HttpUpstream
+from callgate.gateway.learnt import Learnt
 from callgate.gateway.line import Clients
 from callgate.gateway.notices import Notices
-from callgate.gateway.places import Place, places
+from callgate.gateway.places import Place, place, places
 from callgate.gateway.shown import Shown
 from callgate.gateway.site import Site, Upstream
 from callgate.gateway.stdio_upstream import StdioUpstream
@@ -59,8 +60,7 @@ class Runtime:
         self._trusting: asyncio.Task[None] | None = None
         # What to type to review tools: for the operator's log, and for callers.
         self.review_command = self.told_command = "callgate review"
-        # A server that only the command line names.
-        self.wrapped: Place | None = None
+        self.learnt = Learnt()
         self.clients = Clients()
         self.approvals: Approvals | None = None
         # Where browsers find the console; set by whoever listens.
@@ -136,14 +136,15 @@ class Runtime:
                 if watch is not None:
                     await watch.catch_up()
 
-    def door(self, config: Config) -> Door:
-        approving = self._open_office().furnish(config) if config.approves else None
+    def door(self, config: Config, learnt: Learnt) -> Door:
+        approving = self._open_office().furnish(config, learnt) if config.approves else None
         pinned = None
         if config.pinning.mode != "off":
-            pinned = self._pin_office().furnish(config, self._places(config))
+            pinned = self._pin_office().furnish(config, _places(config, learnt), learnt)
         trusted = None
         if config.trust.mode != "off":
-            trusted = self._trust_office().furnish(config, *(() if pinned is None else (pinned.check.label,)))
+            approved = () if pinned is None else (pinned.check.label,)
+            trusted = self._trust_office().furnish(config, learnt, *approved)
         self.notices.follow(config.notify)
         self.approvals = None if approving is None else approving.approvals
         if approving is not None:
@@ -168,10 +169,6 @@ class Runtime:
         refusals = config.gateway.refusals
         return Door(gate, self.books, extracts.limits(config), desk=desk, catch_up=self.catch_up, refusals=refusals)
 
-    def _places(self, config: Config) -> dict[str, Place]:
-        found = places(config)
-        return found if self.wrapped is None else found | {self.wrapped.name: self.wrapped}
-
     def _pin_office(self) -> PinOffice:
         if self.pinning is None:
             from callgate.gateway.pin_setup import PinOffice
@@ -181,8 +178,6 @@ class Runtime:
             )
             self.pinning.review = self._where_to_review
             self.pinning.registrar.command = self.review_command
-            self.pinning.marked = self._marked
-            self.pinning.listed = self._listed
         return self.pinning
 
     async def _open_pinning(self, config: Config) -> None:
@@ -242,14 +237,6 @@ class Runtime:
         self.metrics.tool_changes.at(server, what).inc()
         self.notices.tools_changed(server, what, detail)
 
-    def _marked(self, server: str, entry: dict[str, Any]) -> None:
-        if self.office is not None:
-            self.office.remember(server, entry)
-
-    def _listed(self, server: str, digest: str, entries: Iterable[bytes]) -> None:
-        if self.trust is not None:
-            self.trust.learning.met(server, digest, entries)
-
     async def _where_to_review(self) -> str:
         command, page = f"in a terminal with `{self.told_command}`", await self._page("/tools")
         return command if page is None else f"at {page}, or {command}"
@@ -286,13 +273,6 @@ class Runtime:
                 self.office.address = self.console_address
         return self.office
 
-    def hear(self, server: str, message: bytes) -> None:
-        """A message that a server sent of its own accord."""
-        if self.office is not None:
-            self.office.hear(server, message)
-        if self.pinning is not None:
-            self.pinning.toolsets.hear(server, message)
-
     def site(self, config: Config, old: Site | None = None) -> Site:
         """The site of a configuration; upstreams that did not change are taken over from the old one."""
         arguments = extracts.arguments(config)
@@ -307,14 +287,13 @@ class Runtime:
             if old is None:
                 # At the start there is nothing of another server: what is known was read from the store.
                 continue
-            if self.office is not None:
-                self.office.forget(name)
+            self.learnt.forget(name)
             if self.pinning is not None:
-                self.pinning.forget(name)
+                self.pinning.company.forget(place(name, config.servers[name]))
         guard = extracts.guard(config)
         limits = config.limits
         began, trusting = self.pinning is not None, self.trust is not None
-        door = self.door(config)
+        door = self.door(config, self.learnt)
         if self.pinning is not None and not began:
             # Switched on by a new configuration: nothing passes until it has started.
             self._starting = asyncio.create_task(self.pinning.start())
@@ -345,16 +324,23 @@ class Runtime:
         server = config.servers[name]
         most = config.limits.message_bytes
         if server.kind == "http":
-            return HttpUpstream(name, server, most, self.hear)
+            return HttpUpstream(name, server, most, self.learnt.hear)
         return StdioUpstream(
-            name, server, config.server_limits(name), most, self._process_started, hear=self.hear, renewed=self._renewed
+            name,
+            server,
+            config.server_limits(name),
+            most,
+            self._process_started,
+            hear=self.learnt.hear,
+            renewed=self._renewed,
         )
 
     def _renewed(self, name: str) -> bool:
         """The process that callers without a session share is another one: its tools are looked at again."""
         if self.pinning is None or self.config.pinning.mode != "enforce":
             return False
-        self.pinning.toolsets.renewed(name)
+        if self.learnt.toolsets is not None:
+            self.learnt.toolsets.renewed(name)
         return True
 
     def _process_started(self, name: str) -> None:
@@ -378,7 +364,7 @@ class Runtime:
         lost = self.metrics.audit_lost.at()
         lost.inc(self.audit.dropped + self.store.lost - lost.value)
         self.metrics.in_flight.at().set(busy)
-        for name, count in ({} if self.pinning is None else self.pinning.toolsets.waiting()).items():
+        for name, count in ({} if self.pinning is None else self.pinning.waiting()).items():
             self.metrics.tools_waiting.at(name).set(count)
         for name, count in sessions.items():
             self.metrics.sessions.at(name, "http").set(count)
@@ -395,3 +381,9 @@ class Runtime:
         while True:
             await self.audit.prune()
             await asyncio.sleep(_PRUNE_SECONDS)
+
+
+def _places(config: Config, learnt: Learnt) -> dict[str, Place]:
+    """A wrapped server may be one that only its command line names."""
+    own = {} if learnt.place is None else {learnt.place.name: learnt.place}
+    return places(config) | own

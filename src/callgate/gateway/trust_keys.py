@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ import msgspec
 
 from callgate.errors import Reason, Refused
 from callgate.gate import Context
+from callgate.gateway.learnt import Origin
 from callgate.gateway.line import NOBODY_KNOWN, Client, Listening, whom
 from callgate.trust.model import SESSION_META
 
@@ -45,10 +45,9 @@ class SessionName(msgspec.Struct, frozen=True):
 class Naming:
     """`by_agent`: sessions of one agent on several servers are one, as far as nobody says otherwise."""
 
-    def __init__(self, *, by_agent: bool, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, *, by_agent: bool, origin: Origin) -> None:
         self._by_agent = by_agent
-        self._own = environ.get(SESSION_ENVIRON, "")[:_ID_CHARS]
-        self._parent: str | None = None
+        self._origin = origin
         self._known: dict[tuple[object, ...], SessionName] = {}
         self._lines: OrderedDict[tuple[str, str, str], dict[SessionName, None]] = OrderedDict()
 
@@ -93,7 +92,8 @@ class Naming:
         if given is not None:
             return SessionName(_digest(caller, "given", given), agent, idles=False)
         if context.transport == "stdio":
-            own = self._own or (self._started_by() if self._by_agent else context.session or "")
+            # All that one client starts belongs to one agent.
+            own = self._origin.session or (self._origin.client if self._by_agent else context.session or "")
             return SessionName(_digest(caller, "process", own), agent, idles=False)
         if self._by_agent and context.caller is not None:
             # Proved, so what the client calls itself makes no difference.
@@ -107,12 +107,10 @@ class Naming:
             return SessionName(_digest(caller, "agent", client.name), agent, idles=True)
         return SessionName(_digest(caller, "transport", context.session), agent, idles=False)
 
-    def _started_by(self) -> str:
-        """The client that started this process: all that it starts belongs to one agent."""
-        if self._parent is None:
-            parent = os.getppid()
-            self._parent = f"{parent}:{_start_of(parent)}"
-        return self._parent
+
+def started_by(parent: int, environ: Mapping[str, str]) -> Origin:
+    """The origin of a server that a process of this number started, in this environment."""
+    return Origin(f"{parent}:{_start_of(parent)}", environ.get(SESSION_ENVIRON, "")[:_ID_CHARS])
 
 
 def _start_of(process: int) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +15,7 @@ from callgate.config import Config
 from callgate.errors import CallgateError
 from callgate.gate import Call, Context
 from callgate.gateway.catalogue import result_of
+from callgate.gateway.learnt import Learnt
 from callgate.gateway.line import Visit, own_request
 from callgate.gateway.trust_check import Trust
 from callgate.gateway.trust_desk import RESOLVE, TrustDesk
@@ -26,7 +26,6 @@ from callgate.gateway.trust_results import Keeping, Results
 from callgate.gateway.trust_sessions import Sessions
 from callgate.keyring import Keyring
 from callgate.pinning.inspection.scanning import Scanner
-from callgate.prompts.listener import Heard, PromptListener
 from callgate.store import SqlTrust, Store
 from callgate.trust.labels import Labels
 from callgate.trust.model import Quarantined, ToolLabel
@@ -81,21 +80,9 @@ class TrustOffice:
         self._retention = Retention()
         self._keeps_texts = True
         self.sessions = Sessions(self.shelf, self._memory, idle_ms=lambda: self._idle_ms)
-        self.learning = Learning(self._stripped)
-        self.prompts = HeardPrompts(self._memory)
         # Where held results are looked at, in words or as an address; set by whoever listens.
         self.where: Callable[[str], Awaitable[str]] = _in_a_terminal
         self._task: asyncio.Task[None] | None = None
-
-    def listen(self, listener: PromptListener) -> None:
-        """Take prompts from the hooks of this process's client, whose sessions are all that this process has."""
-        loop = asyncio.get_running_loop()
-
-        def tell(heard: Heard) -> None:
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(self.prompts.hear, heard)
-
-        listener.attach(tell)
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._prune(), name="callgate-trust")
@@ -106,7 +93,9 @@ class TrustOffice:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
-    def furnish(self, config: Config, approved: Callable[[Context, str], str | None] = _nobody_approved) -> Furnished:
+    def furnish(
+        self, config: Config, learnt: Learnt, approved: Callable[[Context, str], str | None] = _nobody_approved
+    ) -> Furnished:
         """The check and the desk of a configuration; ConfigError where its policy cannot be read. `approved` knows the
         labels that tools were approved with."""
         trust = config.trust
@@ -118,11 +107,13 @@ class TrustOffice:
         self._retention = Retention(trust.remember_results, trust.remember_seconds)
         self._keeps_texts = trust.keep_texts
         sections = {name: server.trust for name, server in config.servers.items()}
-        self.learning.teach(labels, vocabulary)
+        learning = learnt.learning = learnt.learning or Learning(self._stripped)
+        learnt.prompts = learnt.prompts or HeardPrompts(self._memory)
+        learning.teach(labels, vocabulary)
         asking = frozenset(name for name, section in sections.items() if section.resolve == "server")
         check = Trust(
             self.sessions,
-            naming=Naming(by_agent=trust.sessions == "agent"),
+            naming=Naming(by_agent=trust.sessions == "agent", origin=learnt.origin),
             labels=labels,
             policy=policy,
             vocabulary=vocabulary,
@@ -132,7 +123,7 @@ class TrustOffice:
             approved=approved,
             resolve=_Resolving(labels, vocabulary).ask if asking else None,
             resolves=asking.__contains__,
-            prompts=self.prompts if trust.prompt_hooks else None,
+            prompts=learnt.prompts if trust.prompt_hooks else None,
         )
         results = Results(
             check,
@@ -150,7 +141,7 @@ class TrustOffice:
             where=self._where_held,
             tell=self._told,
             held=self.held,
-            has_schema=self.learning.has_output_schema,
+            has_schema=learning.has_output_schema,
             hides=ArgumentsPolicy(config.audit.arguments, config.audit.redact).hides,
             expectations=self._expectations,
         )
@@ -161,7 +152,7 @@ class TrustOffice:
         desk = TrustDesk(
             check,
             results,
-            learn=self.learning.listed,
+            learn=learning.listed,
             share=lambda server: shares.get(server, trust.share),
             relays_resolve=asking.__contains__,
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 import re
 import shlex
 from collections.abc import AsyncIterator, Sequence
@@ -14,13 +16,16 @@ from callgate.config import Config, Secret, Server
 from callgate.errors import ConfigError
 from callgate.gateway.app import Asgi, MakeConsole
 from callgate.gateway.extracts import review_command
+from callgate.gateway.learnt import Learnt
 from callgate.gateway.places import Place, command_place, place
 from callgate.gateway.runtime import Runtime
 from callgate.gateway.stdio_front import StdioFront
+from callgate.gateway.trust_keys import started_by
+from callgate.gateway.trust_prompts import HeardPrompts
 from callgate.gateway.wrap import Behind, Wrap
 from callgate.gateway.wrap_command import WrappedCommand
 from callgate.gateway.wrap_url import WrappedUrl
-from callgate.prompts.listener import PromptListener
+from callgate.prompts.listener import Heard, PromptListener
 
 __all__ = ["review_command", "run_wrap", "wrapped_server"]
 
@@ -81,15 +86,26 @@ async def run_wrap(
     async with Runtime.open(config) as runtime:
         runtime.metrics.know([name])
         runtime.reviewed_with(review, told=True)
-        runtime.wrapped = _place(config, name, server, command)
+        learnt = Learnt(_place(config, name, server, command), started_by(os.getppid(), os.environ))
         front = StdioFront(most)
-        hear = {"hear": runtime.hear} if config.has_console else {}
+        hear = {"hear": learnt.hear} if config.has_console else {}
         async with _paging(runtime, console if config.has_console else None):
             # What it is made of has to know where the pages are.
-            door = runtime.door(config)
-            if prompts is not None and runtime.trust is not None and config.trust.prompt_hooks:
-                runtime.trust.listen(prompts)
+            door = runtime.door(config, learnt)
+            if prompts is not None and learnt.prompts is not None and config.trust.prompt_hooks:
+                _listen(prompts, learnt.prompts)
             return await Wrap(name, door, behind, front, runtime.spans, **hear).run()
+
+
+def _listen(listener: PromptListener, prompts: HeardPrompts) -> None:
+    """Take prompts from the hooks of this process's client, whose sessions are all that this process has."""
+    loop = asyncio.get_running_loop()
+
+    def tell(heard: Heard) -> None:
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(prompts.hear, heard)
+
+    listener.attach(tell)
 
 
 def _place(config: Config, name: str, server: Server | None, command: Sequence[str]) -> Place:

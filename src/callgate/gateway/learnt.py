@@ -1,0 +1,64 @@
+"""What a gateway has learnt from servers, kept apart for each wrapped one: two of them may have the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from callgate.gateway.catalogue import Catalogue
+from callgate.gateway.places import Place
+
+if TYPE_CHECKING:
+    from callgate.gateway.approval_setup import Gatings
+    from callgate.gateway.toolsets import Toolsets
+    from callgate.gateway.trust_learning import Learning
+    from callgate.gateway.trust_prompts import HeardPrompts
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Who started a wrapped server: the client's process, and the session that its environment names."""
+
+    client: str = ""
+    session: str = ""
+
+
+class Learnt:
+    """Of the servers that a configuration names, or of the one behind `place`, which `origin` started.
+
+    Each part is made by the first configuration that needs it, and stays when that changes.
+    """
+
+    def __init__(self, place: Place | None = None, origin: Origin | None = None) -> None:
+        self.place = place
+        self.origin = origin or Origin()
+        self.catalogues: dict[str, Catalogue] = {}
+        self.gatings: Gatings | None = None
+        self.toolsets: Toolsets | None = None
+        self.learning: Learning | None = None
+        self.prompts: HeardPrompts | None = None
+
+    def forget(self, server: str) -> None:
+        """The server of that name is another one now."""
+        self.catalogues.pop(server, None)
+        if self.toolsets is not None:
+            self.toolsets.forget(server)
+
+    def hear(self, server: str, message: bytes) -> None:
+        """A message that a server sent of its own accord."""
+        known = self.catalogues.get(server)
+        if known is not None:
+            known.hear(message)
+        if self.toolsets is not None:
+            self.toolsets.hear(server, message)
+
+    def remember(self, server: str, entry: dict[str, Any]) -> None:
+        """A tool as a reviewer approved it, where the server says something else beside it by now."""
+        if self.gatings is not None:
+            self.gatings(server).catalogue.remember(entry)
+
+    def listed(self, server: str, digest: str, entries: Iterable[bytes]) -> None:
+        """A list that was read: its digest, and its entries as they came."""
+        if self.learning is not None:
+            self.learning.met(server, digest, entries)
