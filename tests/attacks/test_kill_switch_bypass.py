@@ -87,7 +87,7 @@ REQUESTS = [name for name, body in MESSAGES.items() if b'"id":1,"me' in body or 
 
 def piped(config, script, *messages):
     """What a wrapped server's client reads, having written these."""
-    argv = [CALLGATE, "wrap", "-c", str(config), "plain", "--", sys.executable, "-I", "-S", "-c", script]
+    argv = [CALLGATE, "wrap", "--alone", "-c", str(config), "plain", "--", sys.executable, "-I", "-S", "-c", script]
     with Forked(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         out, _ = process.communicate(b"".join(message + b"\n" for message in messages), timeout=60)
     return [json.loads(line) for line in out.splitlines()]

@@ -19,7 +19,7 @@ SOON = 30
 def wrapped(config):
     """`callgate wrap` in front of a plain server, with pipes to speak to it."""
     server = [sys.executable, "-I", "-S", "-c", STDIO_SERVER, "blocked"]
-    argv = [CALLGATE, "wrap", "-c", str(config), "plain", "--", *server]
+    argv = [CALLGATE, "wrap", "--alone", "-c", str(config), "plain", "--", *server]
     process = Forked(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         # Its tools are reviewed by being listed and approved, as those of the others.

@@ -26,11 +26,13 @@ from typing import IO, Any, Final, TypeVar
 
 from callgate.cli import run
 from callgate.cli.common import operator
+from callgate.cli.gateway import end
 from callgate.cli.pinned import changing
 from callgate.cli.tools_deciding import approval
 from callgate.config import load
 from callgate.gateway.places import places
 from callgate.keyring import CHECKPOINT, SEAL, Keyring
+from callgate.local.place import Place
 from callgate.pinning.listing import Listing, Reader
 from callgate.pinning.model import PENDING_TOOL
 from callgate.pinning.settings import Settings
@@ -370,7 +372,29 @@ def wrap_argv(
     servers: dict[str, Table] = dict(sections.pop("servers", {}))
     config = write_config(directory, servers, off=off, **sections)
     behind = ["--url", url] if url is not None else ["--", *command]
-    return [CALLGATE, "wrap", "-c", str(config), name, *behind]
+    alone = [] if _sharing else ["--alone"]
+    for configs in _sharing[-1:]:
+        configs.add(config)
+    return [CALLGATE, "wrap", *alone, "-c", str(config), name, *behind]
+
+
+# The configurations whose wrapped servers share a gateway, for each block that wants it so.
+_sharing: list[set[Path]] = []
+
+
+@contextlib.contextmanager
+def sharing(*, shared: bool = True) -> Iterator[None]:
+    """Wrapped servers share one gateway, as they do by default, in this block. Elsewhere each is a gateway of its own:
+    it starts faster from a process that has loaded everything, and its end is the end of its test."""
+    if not shared:
+        yield
+        return
+    _sharing.append(set())
+    try:
+        yield
+    finally:
+        for config in _sharing.pop():
+            end(Place(str(config)))
 
 
 def _event(line: str) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class ClientProcess:
 
     def start(self, server: str, *command: str) -> None:
         """Start a wrapped server, and wait until its gateway hears prompts."""
-        argv = [CALLGATE, "wrap", "-c", str(self._config), server, *(["--", *command] if command else [])]
+        argv = [CALLGATE, "wrap", "--alone", "-c", str(self._config), server, *(["--", *command] if command else [])]
         self.pids[server] = self._order(start=argv, name=server)
         deadline = time.monotonic() + SECONDS
         while not (sockets() / f"{self.pids[server]}.sock").exists():

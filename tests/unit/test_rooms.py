@@ -25,20 +25,22 @@ MAY_IMPORT = {
     # an example server that stands for somebody else's: it knows nothing of the gate
     "demo": set(),
     # what a client's hook runs, which has no time to load more
-    "prompts": set(),
+    "prompts": {"local"},
+    # what each wrapped server runs, which is to be light: how the gateway of a person is found, started and spoken to
+    "local": {"_version"},
     # other programs' configuration files, for whoever installs the gate
     "clients": {"errors"},
     "config": {"errors", "telemetry"},
     "telemetry": {"errors", "config", "_version"},
     # the rooms' store protocols, which the store fulfils
     "store": {"errors", "canonical"} | ROOMS,
-    "gateway": HOUSE | {"prompts"},
+    "gateway": HOUSE | {"prompts", "local"},
     "sdk": HOUSE,
     "console": HOUSE | {"gateway"},
     # `callgate demo` tells a story with the example servers and the scripted agent
-    "cli": HOUSE | {"gateway", "sdk", "console", "demo", "clients", "prompts"},
+    "cli": HOUSE | {"gateway", "sdk", "console", "demo", "clients", "prompts", "local"},
     "__init__": HOUSE | {"gateway", "sdk"},
-    "__main__": {"cli", "prompts"},
+    "__main__": {"cli", "prompts", "local"},
 }
 
 

@@ -63,7 +63,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Gateway, di
 @rows("way", ["direct-http", "direct-stdio", "http-http", "http-stdio", "stdio-stdio", "stdio-http"])
 async def test_a_modern_client_meets_an_old_server(site, tmp_path, way):
     gateway, servers = site
-    wrap = [CALLGATE, "wrap", "-c", str(gateway.config)]
+    wrap = [CALLGATE, "wrap", "--alone", "-c", str(gateway.config)]
     server = {
         "direct-http": lambda: servers["web"]["url"],
         "direct-stdio": lambda: over_stdio(servers["pipe"]["command"], tmp_path / "stderr"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.gateway import approve_listed, wrap_argv, write_config
+from support.gateway import approve_listed, sharing, wrap_argv
 from support.nursery import CALLGATE, Forked
 from support.raw import SECONDS, Received, json_answer, piped, raw_server
 from support.sessions import call, gone, message, teller_argv, until
@@ -23,10 +23,11 @@ from support.table import rows
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the commands here are those of a POSIX shell")
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
+@pytest.fixture(scope="module", params=["shared", "alone"])
+def place(tmp_path_factory, request):
     """A configuration and a store for all: making a new store takes longer than most of these tests."""
-    return tmp_path_factory.mktemp("wrap")
+    with sharing(shared=request.param == "shared"):
+        yield tmp_path_factory.mktemp("wrap")
 
 
 def script(source: str) -> list[str]:
@@ -238,15 +239,12 @@ def test_a_client_that_reads_late_loses_nothing(place):
 # ---- by the configuration ----
 
 
-def test_a_configured_server_gets_its_own_environment_and_directory(tmp_path):
+def test_a_configured_server_gets_its_own_environment_and_directory(place, tmp_path):
     source = "import os; print(os.environ.get('GIVEN'), os.environ.get('SECRET_OF_THE_CLIENT'), os.getcwd())"
-    place = tmp_path / "place"
-    place.mkdir()
-    server = {"command": script(source), "env": {"GIVEN": "yes"}, "cwd": str(place)}
-    config = write_config(tmp_path, {"s": server})
-    argv = [CALLGATE, "wrap", "s", "--config", str(config)]
-    done = run(argv, env=os.environ | {"SECRET_OF_THE_CLIENT": "x"})
-    assert done.stdout.decode().split() == ["yes", "None", str(place)]
+    server = {"command": script(source), "env": {"GIVEN": "yes"}, "cwd": str(tmp_path)}
+    argv = wrap_argv(place, "s", servers={"s": server})
+    done = run(argv[: argv.index("--")], env=os.environ | {"SECRET_OF_THE_CLIENT": "x"})
+    assert done.stdout.decode().split() == ["yes", "None", str(tmp_path)]
 
 
 def test_calls_through_wrap_are_on_record(place):

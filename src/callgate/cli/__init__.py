@@ -24,6 +24,11 @@ VERBS: Final = {
     "upgrade": "upgrade",
     "serve": "serve",
     "wrap": "wrap",
+    "status": "gateway",
+    "stop": "gateway",
+    "restart": "gateway",
+    "logs": "gateway",
+    "gateway": "gateway",
     "prompt": "prompt",
     "call": "call",
     "check": "check",
@@ -103,7 +108,7 @@ def build(arguments: list[str]) -> typer.Typer:
     app.callback()(_options)
     # One verb needs one module: `callgate wrap` starts with every client, so it starts light.
     asked = arguments[0] if arguments else ""
-    for module in [VERBS[asked]] if asked in VERBS else VERBS.values():
+    for module in [VERBS[asked]] if asked in VERBS else dict.fromkeys(VERBS.values()):
         name = f"callgate.cli.{module}"
         if find_spec(name) is not None:
             import_module(name).register(app)

@@ -198,7 +198,14 @@ def _in_entry(config: Config, work: Work, finding: Finding, command: Command) ->
     known = config.servers.get(name)
 
     def place(changed: Server) -> Place:
-        return command_place(name, changed.argv, shlex.join(changed.argv), None if known is None else known.pinning)
+        return command_place(
+            name,
+            changed.argv,
+            shlex.join(changed.argv),
+            None if known is None else known.pinning,
+            folder=str(Path.cwd()),
+            path=os.environ.get("PATH"),
+        )
 
     return Target(name, tuple(words), launched(words), server, place, work, entry.pointer, at, work.spot.path)
 

@@ -52,6 +52,7 @@ class ConfigWatch:
         self._named = self._taken = _named(current)
         self._complaint = ""
         self._wake = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -67,10 +68,18 @@ class ConfigWatch:
         """Reads the file again now, changed or not: an environment reference may mean something else."""
         self._wake.set()
 
+    async def catch_up(self) -> None:
+        """Takes what was written since the last look, before it returns."""
+        if self._is_old():
+            await self._reload()
+
+    def _is_old(self) -> bool:
+        return _signature(self._path) != self._seen or _named(self._read) != self._named
+
     async def _watch(self) -> None:
         while True:
             forced = await self._pause()
-            if forced or _signature(self._path) != self._seen or _named(self._read) != self._named:
+            if forced or self._is_old():
                 await self._reload()
 
     async def _pause(self) -> bool:
@@ -82,6 +91,10 @@ class ConfigWatch:
         return forced
 
     async def _reload(self) -> None:
+        async with self._turn:
+            await self._read_again()
+
+    async def _read_again(self) -> None:
         signature = await self._settled()
         self._named = _named(self._read)
         if signature is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -74,6 +75,9 @@ class App:
         self._held = 0
         self._streams: set[asyncio.Task[object]] = set()
         self._stopping = False
+        # When a page was last asked for, and how many are being shown.
+        self.last_page = float("-inf")
+        self.busy_with_pages = 0
 
     def begin_shutdown(self) -> None:
         """End the streams that would never end by themselves; calls under way are left to finish."""
@@ -305,7 +309,12 @@ class App:
 
         if self._stopping:
             raise Refused(Reason.SHUTTING_DOWN)
-        await self._until_stopping(console(scope, receive, noticing))
+        self.busy_with_pages += 1
+        try:
+            await self._until_stopping(console(scope, receive, noticing))
+        finally:
+            self.busy_with_pages -= 1
+            self.last_page = time.monotonic()
 
     async def _stream(self, upstream: Upstream, exchange: Exchange) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -40,28 +40,30 @@ def places(config: Config) -> dict[str, Place]:
     return {name: place(name, server) for name, server in config.servers.items()}
 
 
-def place(name: str, server: Server) -> Place:
+def place(name: str, server: Server, environ: Mapping[str, str] = os.environ) -> Place:
     """The place of one configured server."""
     identify: Callable[[str], Identity]
     if server.url is not None:
         url, proven = server.url.reveal(), server.pinning.identity
         identify = lru_cache(_REMEMBERED)(lambda reported: http_identity(url, authenticated=proven, reported=reported))
     else:
-        path = server.environment(os.environ).get("PATH")
+        path = server.environment(environ).get("PATH")
         cwd = None if server.cwd is None else str(server.cwd)
         identify = _command(server.argv, cwd, path)
     group = server.pinning.group or ""
     return Place(name, group, server.target, identify, server.forward_authorization, server.kind)
 
 
-def command_place(name: str, argv: Sequence[str], target: str, pinning: ServerPinning | None = None) -> Place:
-    """The place of a command that was given on the command line: its directory and PATH are our own."""
+def command_place(
+    name: str, argv: Sequence[str], target: str, pinning: ServerPinning | None, *, folder: str, path: str | None
+) -> Place:
+    """The place of a command that was given on the command line, with the folder and PATH that it was given in."""
     group = pinning.group if pinning is not None else None
-    return Place(name, group or "", target, _command(argv, None, os.environ.get("PATH")))
+    return Place(name, group or "", target, _command(argv, None, path, folder))
 
 
-def _command(argv: Sequence[str], cwd: str | None, path: str | None) -> Callable[[str], Identity]:
-    disk = CachedDisk()
+def _command(argv: Sequence[str], cwd: str | None, path: str | None, here: str = "") -> Callable[[str], Identity]:
+    disk = CachedDisk(here=here)
 
     def identify(reported: str) -> Identity:
         return stdio_identity(argv, cwd=cwd, environ_path=path, reported=reported, disk=disk)
@@ -72,12 +74,13 @@ def _command(argv: Sequence[str], cwd: str | None, path: str | None) -> Callable
 class CachedDisk:
     """Reads a program again only when its size, time or inode is another."""
 
-    def __init__(self, disk: Disk = DISK) -> None:
+    def __init__(self, disk: Disk = DISK, here: str = "") -> None:
         self._disk = disk
+        self._here = here
         self._read: dict[str, tuple[tuple[int, ...], tuple[str, str]]] = {}
 
     def here(self) -> str:
-        return self._disk.here()
+        return self._here or self._disk.here()
 
     def locate(self, name: str, base: str, path: str | None, *, script: bool) -> str:
         return self._disk.locate(name, base, path, script=script)

@@ -46,8 +46,12 @@ CATCH_UP_SECONDS = 1.0
 class Runtime:
     """Open it with `Runtime.open`; it closes in the reverse order."""
 
-    def __init__(self, config: Config, store: Store, audit: AuditLog, spans: Tracer, keyring: Keyring) -> None:
+    def __init__(
+        self, config: Config, store: Store, audit: AuditLog, spans: Tracer, keyring: Keyring, *, serves: bool = True
+    ) -> None:
         self.config = config
+        # Whether the configured servers are served by HTTP.
+        self._serves = serves
         self._keyring = keyring
         # There from the first configuration on under which calls may need a person, and tools a review.
         self.office: Office | None = None
@@ -78,7 +82,7 @@ class Runtime:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, config: Config) -> AsyncIterator[Runtime]:
+    async def open(cls, config: Config, *, serves: bool = True) -> AsyncIterator[Runtime]:
         """A running gateway's parts; everything durable is flushed when the block ends."""
         spans = tracer(config.telemetry.otlp_endpoint)
         store = await asyncio.to_thread(
@@ -90,7 +94,7 @@ class Runtime:
         try:
             keyring, days = Keyring(config.store.keys_path), config.audit.retention_days
             audit = await asyncio.to_thread(AuditLog, store, keyring, retention_days=days)
-            runtime = cls(config, store, audit, spans, keyring)
+            runtime = cls(config, store, audit, spans, keyring, serves=serves)
             await audit.start()
             try:
                 await runtime.switch.start()
@@ -277,7 +281,7 @@ class Runtime:
         """The site of a configuration; upstreams that did not change are taken over from the old one."""
         arguments = extracts.arguments(config)
         upstreams: dict[str, Upstream] = {}
-        for name in config.servers:
+        for name in config.servers if self._serves else ():
             kept = old.upstreams.get(name) if old is not None else None
             same = extracts.concerning(self.config, name) == extracts.concerning(config, name)
             if kept is not None and same:

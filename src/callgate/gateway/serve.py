@@ -18,9 +18,12 @@ from callgate.config.watch import ConfigWatch
 from callgate.gateway.app import App, Asgi, MakeConsole
 from callgate.gateway.extracts import review_command
 from callgate.gateway.guard import origin_of
+from callgate.gateway.local import LocalListener
 from callgate.gateway.runtime import Runtime
 from callgate.gateway.server import HttpServer, raise_descriptor_limit
 from callgate.gateway.site import Site, Upstream
+from callgate.local.place import Place
+from callgate.prompts.listener import PromptListener
 from callgate.telemetry.logs import configure
 
 if TYPE_CHECKING:
@@ -49,6 +52,8 @@ class Current:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        # Told of each configuration that was taken.
+        self.taken: Callable[[Config], None] = lambda _config: None
         self._started_with = runtime.config
         self._site = runtime.site(runtime.config)
         self._retiring: set[asyncio.Task[None]] = set()
@@ -59,6 +64,7 @@ class Current:
     def reload(self, config: Config) -> None:
         old = self._site
         self._site = self._runtime.site(config, old)
+        self.taken(config)
         configure(config.logging.level, config.logging.format)
         for key in NEEDS_RESTART:
             if attrgetter(key)(self._started_with) != attrgetter(key)(config):
@@ -101,6 +107,11 @@ class Console:
     async def address(self) -> str:
         return self._address
 
+    def where(self) -> str:
+        """Where a person finds it."""
+        url = self._runtime.config.approval.url
+        return self._address if url is None else url
+
     def app(self) -> Asgi | None:
         """None while neither a call nor a tool needs a person."""
         approvals, config = self._runtime.sign_in(), self._runtime.config
@@ -114,13 +125,25 @@ class Console:
 
 
 async def serve(
-    config: Config, path: Path | None, on_listening: Callable[[str], None], console: MakeConsole | None = None
+    config: Config,
+    path: Path | None,
+    on_listening: Callable[[str], None],
+    console: MakeConsole | None = None,
+    *,
+    at: Place | None = None,
+    idle: float | None = None,
+    prompts: PromptListener | None = None,
 ) -> None:
-    """Run until SIGINT or SIGTERM; `console` makes the application that shows the approval page."""
+    """Run until SIGINT or SIGTERM; `console` makes the application that shows the approval page.
+
+    `at` is the place that this process holds for its user: it also listens there, for wrapped servers. With `idle` it
+    is there for these alone: it serves none by HTTP, takes the next port where its own is taken, and ends after so many
+    seconds without any. `prompts` is where hooks of clients tell what their users wrote.
+    """
     connections = raise_descriptor_limit(config.limits.connections)
-    async with Runtime.open(config) as runtime:
+    async with Runtime.open(config, serves=idle is None) as runtime:
         runtime.path = path
-        runtime.reviewed_with(review_command(path), told=False)
+        runtime.reviewed_with(review_command(_there(path)), told=idle is not None)
         shown = Console(runtime, console)
         runtime.console_address = shown.address
         current = Current(runtime)
@@ -130,16 +153,50 @@ async def serve(
             shown.listens_at(address)
             on_listening(address)
 
-        server = HttpServer(app, config, connections, listening)
-        retention = asyncio.create_task(runtime.keep_retention())
+        server = HttpServer(app, config, connections, listening, next_free=idle is not None)
+        tasks = [asyncio.create_task(runtime.keep_retention())]
         watch = _watch(path, current, config)
         _calm_collector()
+        if at is not None:
+            local = LocalListener(
+                runtime,
+                at,
+                where=shown.where,
+                stop=server.stop,
+                fresh=watch.catch_up if isinstance(watch, ConfigWatch) else _nothing,
+                prompts=prompts,
+            )
+            current.taken = local.reload
+            server.opened = local.open
+            server.closing = local.close
+            if idle is not None:
+                tasks.append(asyncio.create_task(_end_when_idle(idle, local, app, server)))
         try:
             async with watch:
                 await server.run_until_stopped()
         finally:
-            retention.cancel()
+            for task in tasks:
+                task.cancel()
             await current.close()
+
+
+async def _nothing() -> None:
+    """Without a file there is nothing new in it."""
+
+
+def _there(path: Path | None) -> Path | None:
+    return path if path is not None and path.exists() else None
+
+
+async def _end_when_idle(seconds: float, local: LocalListener, app: App, server: HttpServer) -> None:
+    """Stop when no server is wrapped and nobody looks at the console, for so long."""
+    while True:
+        await asyncio.sleep(min(seconds / 4, 5.0))
+        since = None if local.idle_since is None or app.busy_with_pages else max(local.idle_since, app.last_page)
+        if since is not None and time.monotonic() - since >= seconds:
+            log.info("ending: no server is wrapped any more")
+            server.stop()
+            return
 
 
 def _calm_collector() -> None:

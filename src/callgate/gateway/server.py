@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
 import uvicorn
@@ -20,6 +21,11 @@ from callgate.gateway.connection import bounded
 log = logging.getLogger("callgate.http")
 
 _SPARE_DESCRIPTORS: Final = 128
+_NEXT_PORTS: Final = 20
+
+
+async def _nothing() -> None:
+    """Nothing else has to end."""
 
 
 def quiet(app: Asgi, http: type[asyncio.Protocol], **more: Any) -> uvicorn.Config:
@@ -42,7 +48,15 @@ def quiet(app: Asgi, http: type[asyncio.Protocol], **more: Any) -> uvicorn.Confi
 class HttpServer(uvicorn.Server):
     """uvicorn that ends endless streams when it is asked to stop, and says when it listens."""
 
-    def __init__(self, app: App, config: Config, connections: int, on_listening: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        app: App,
+        config: Config,
+        connections: int,
+        on_listening: Callable[[str], None],
+        *,
+        next_free: bool = False,
+    ) -> None:
         super().__init__(
             quiet(
                 app,
@@ -55,6 +69,11 @@ class HttpServer(uvicorn.Server):
         self._app = app
         self._address = config.gateway.address
         self._on_listening = on_listening
+        # Whether another port will do where the configured one is taken.
+        self._next_free = next_free
+        # What else begins when it listens, and ends with it.
+        self.opened: Callable[[], None] = lambda: None
+        self.closing: Callable[[], Awaitable[None]] = _nothing
 
     async def run_until_stopped(self) -> None:
         """Listen, serve, and come back when a signal or `should_exit` says so."""
@@ -82,29 +101,40 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if sockets:
+        if sockets and not self.should_exit:
+            self.opened()
             host, port = sockets[0].getsockname()[:2]
             self._on_listening(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.begin_shutdown()
+        await self.closing()
         await super().shutdown(sockets)
+
+    def stop(self) -> None:
+        self.should_exit = True
 
     def _bind(self) -> socket.socket:
         host, port = self._address.host, self._address.port
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-        except OSError as error:
-            listener.close()
-            raise ConfigError(
-                f"cannot listen on {host}:{port}: {error.strerror}",
-                advice="Choose another address with `callgate serve --listen 127.0.0.1:0`, or stop what uses it.",
-            ) from None
-        listener.setblocking(False)  # noqa: FBT003
-        return listener
+        ports = [port, *(range(port + 1, min(port + _NEXT_PORTS, 65536)) if self._next_free and port else ()), 0]
+        for attempt in ports if self._next_free else ports[:1]:
+            listener = socket.socket(family, socket.SOCK_STREAM)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind((host, attempt))
+            except OSError as error:
+                listener.close()
+                why = error.strerror
+                if error.errno != errno.EADDRINUSE:
+                    break
+                continue
+            listener.setblocking(False)  # noqa: FBT003
+            return listener
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {why}",
+            advice="Choose another address with `callgate serve --listen 127.0.0.1:0`, or stop what uses it.",
+        )
 
 
 def raise_descriptor_limit(connections: int) -> int:

@@ -1,4 +1,4 @@
-"""This process's own stdin and stdout as a client's end of a pipe."""
+"""A client's ends of two pipes: this process's own stdin and stdout, or those that a `wrap` has handed over."""
 
 from __future__ import annotations
 
@@ -22,25 +22,30 @@ _CHUNKS_AHEAD: Final = 16
 class StdioFront:
     """Lines from a client, lines to a client."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, ends: tuple[int, int] | None = None) -> None:
+        self._ends = ends
         self._cutter = LineCutter(max_bytes)
         self._reader: asyncio.StreamReader | Pump | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._reading: asyncio.ReadTransport | None = None
         self._writing = asyncio.Lock()
         self._blocking: list[int] = []
         self._in = self._out = -1
 
     async def open(self) -> None:
-        """Take stdin and stdout over. Stray prints of this process go to stderr from here on."""
-        self._in = os.dup(sys.stdin.fileno())
-        self._out = os.dup(sys.stdout.fileno())
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        """Take the pipes over. Where they are our own, stray prints of this process go to stderr from here on."""
+        if self._ends is not None:
+            self._in, self._out = self._ends
+        else:
+            self._in = os.dup(sys.stdin.fileno())
+            self._out = os.dup(sys.stdout.fileno())
+            os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         loop = asyncio.get_running_loop()
         if _can_wait_for(self._in):
             self._blocking.append(self._in)
             pipe = os.fdopen(os.dup(self._in), "rb", buffering=0)
             reader = asyncio.StreamReader(limit=_CHUNK)
-            await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+            self._reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
             self._reader = reader
         else:
             self._reader = Pump(self._in, loop)
@@ -79,6 +84,14 @@ class StdioFront:
         for descriptor in self._blocking:
             # The flag belongs to the open file, which a shell or a sibling may share.
             os.set_blocking(descriptor, True)
+        if self._ends is not None:
+            # The client has to see that this is the end.
+            if self._reading is not None:
+                self._reading.close()
+            if self._writer is not None:
+                self._writer.close()
+            for descriptor in self._ends:
+                os.close(descriptor)
 
     @staticmethod
     async def _drain(writer: asyncio.StreamWriter) -> None:

@@ -8,10 +8,10 @@ person stands aside and lets the others pass.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol, TypeAlias
 
 from callgate.errors import Reason, Refused, place
@@ -64,7 +64,6 @@ class Wrap:
         self._server = server
         self._hear = hear
         self._spans = spans
-        self._door = door
         self._behind = behind
         self._front = front
         self._session = session_digest(secrets.token_hex(16))
@@ -78,23 +77,48 @@ class Wrap:
         self._client_left = asyncio.Event()
         self._under_way: set[RequestId] = set()
         self._alone = Context(server, "stdio", self._session)
-        self._screen = None if door.desk is None else door.desk.screen(self._alone)
-        self._after = None if door.desk is None else door.desk.after_others(self._alone)
+        self._hearing = contextlib.ExitStack()
+        self._running = False
+        self.enter_by(door)
         # The subscription of the modern era that changes are told under; None in the handshake era.
         self._subscription: RequestId | None = None
         self._telling: set[asyncio.Task[None]] = set()
+        self._upward: asyncio.Task[None] | None = None
+
+    def enter_by(self, door: Door) -> None:
+        """Messages are decided on by this door from now on: at the start, and when the configuration changes."""
+        self._door, desk = door, door.desk
+        self._screen = None if desk is None else desk.screen(self._alone)
+        self._after = None if desk is None else desk.after_others(self._alone)
+        if self._running:
+            self._be_heard()
+
+    def _be_heard(self) -> None:
+        self._hearing.close()
+        if self._door.desk is not None:
+            self._hearing.enter_context(self._door.desk.heard_by(self._alone, self._tell))
+
+    async def client_left(self) -> None:
+        """Wait until the client has closed its end."""
+        await self._client_left.wait()
+
+    def abandon(self) -> None:
+        """Nobody holds the server any more: it gets nothing from here on."""
+        if self._upward is not None:
+            self._upward.cancel()
 
     async def run(self) -> int:
         """Relay until either side is done; the exit status is the server's."""
         await self._front.open()
-        upward: asyncio.Task[None] | None = None
         try:
             await self._behind.start(self._deliver)
-            upward = asyncio.create_task(self._relay_up())
-            with self._heard():
-                return await self._behind.finish()
+            self._upward = asyncio.create_task(self._relay_up())
+            self._running = True
+            self._be_heard()
+            return await self._behind.finish()
         finally:
-            waiting = [*self._aside, *([upward] if upward is not None else [])]
+            self._hearing.close()
+            waiting = [*self._aside, *([self._upward] if self._upward is not None else [])]
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
@@ -103,10 +127,6 @@ class Wrap:
             for flight in list(self._calls.values()):
                 flight.finish("lost")
             await self._front.close()
-
-    def _heard(self) -> AbstractContextManager[None]:
-        desk = self._door.desk
-        return nullcontext() if desk is None else desk.heard_by(self._alone, self._tell)
 
     def _tell(self, _message: bytes) -> None:
         """The tools are others now: told where the client has begun to listen, as its era has it."""

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from callgate.config import Server
 from callgate.errors import Reason, UpstreamError
@@ -17,41 +17,41 @@ from callgate.gateway.entering import Entry
 from callgate.gateway.lines import LineCutter, TooLarge, one_line
 from callgate.gateway.process import die_with_parent
 from callgate.jsonrpc import Kind, Message, RequestId, error_reply, parts, peek
+from callgate.local.wrap import FORWARDED
 
 log = logging.getLogger("callgate.wrap")
 
 _CHUNK: Final = 256 * 1024
 _LAST_WORDS: Final = 0.5
-_FORWARDED: Final = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+
+
+class Child(Protocol):
+    """The command's process: its pipes, and its end."""
+
+    @property
+    def stdin(self) -> asyncio.StreamWriter | None: ...
+
+    @property
+    def stdout(self) -> asyncio.StreamReader | None: ...
+
+    async def wait(self) -> int: ...
 
 
 class WrappedCommand:
-    """Given on the command line, its environment, directory, stderr and process group are the client's own."""
+    """The messages of a command. `start` is how its process comes about."""
 
-    def __init__(self, argv: Sequence[str], max_bytes: int, server: Server | None = None) -> None:
-        self._argv = argv
-        self._server = server
+    def __init__(self, start: Callable[[], Awaitable[Child]], max_bytes: int) -> None:
+        self._start = start
         self._max = max_bytes
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Child | None = None
         self._reading: asyncio.Task[None] | None = None
         self._waiting: set[RequestId] = set()
         self._chunks = 0
         self._listening = False
 
     async def start(self, deliver: Callable[[bytes], Awaitable[None]]) -> None:
-        try:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._argv,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                env=None if self._server is None else self._server.environment(os.environ),
-                cwd=None if self._server is None else self._server.cwd,
-                preexec_fn=die_with_parent if sys.platform == "linux" else None,
-            )
-        except (OSError, ValueError) as error:
-            raise UpstreamError(Reason.UPSTREAM_START_FAILED, f"cannot start {self._argv[0]!r}: {error}") from None
+        self._process = await self._start()
         self._reading = asyncio.create_task(self._read(deliver))
-        self._forward_signals()
 
     async def send(self, entry: Entry) -> None:
         for message in entry.messages:
@@ -142,29 +142,36 @@ class WrappedCommand:
             self._listening = False
             self._chunks += 1
 
-    def _forward_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for name in _FORWARDED:
-            number = getattr(signal, name, None)
-            if number is None:
-                continue
-            # On a terminal, Ctrl-C reaches the whole foreground group: the command has it already.
-            shared = name in ("SIGINT", "SIGQUIT") and os.isatty(sys.stdin.fileno())
-            with contextlib.suppress(NotImplementedError):
-                loop.add_signal_handler(number, self._pass_on, None if shared else number)
 
-    def _pass_on(self, number: int | None) -> None:
-        if number is not None and self._process is not None:
+async def start_command(argv: Sequence[str], server: Server | None) -> Child:
+    """Start it here. Given on the command line, its environment, folder, stderr and process group are the client's."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=None if server is None else server.environment(os.environ),
+            cwd=None if server is None else server.cwd,
+            preexec_fn=die_with_parent if sys.platform == "linux" else None,
+        )
+    except (OSError, ValueError) as error:
+        raise UpstreamError(Reason.UPSTREAM_START_FAILED, f"cannot start {argv[0]!r}: {error}") from None
+    _forward_signals(process)
+    return process
+
+
+def _forward_signals(process: asyncio.subprocess.Process) -> None:
+    def pass_on(number: int | None) -> None:
+        if number is not None:
             with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(number)
+                process.send_signal(number)
 
-
-def exit_as(status: int) -> int:
-    """The exit status for a command's: a signal that ended it ends us too, so that the parent sees the same."""
-    if status >= 0 or sys.platform == "win32":
-        return status
-    number = -status
-    if number != signal.SIGKILL:
-        signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-    return 128 + number
+    loop = asyncio.get_running_loop()
+    for name in FORWARDED:
+        number = getattr(signal, name, None)
+        if number is None:
+            continue
+        # On a terminal, Ctrl-C reaches the whole foreground group: the command has it already.
+        shared = name in ("SIGINT", "SIGQUIT") and os.isatty(sys.stdin.fileno())
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, pass_on, None if shared else number)

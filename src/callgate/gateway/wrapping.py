@@ -1,4 +1,4 @@
-"""Puts `callgate wrap` together from a configuration and a command line."""
+"""Puts a wrapped server together from a configuration and the command line of `callgate wrap`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import contextlib
 import os
 import re
 import shlex
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
 from callgate.config import Config, Secret, Server
+from callgate.config.rules import header_name, header_value, http_url
+from callgate.config.secret import mask_url
 from callgate.errors import ConfigError
 from callgate.gateway.app import Asgi, MakeConsole
 from callgate.gateway.extracts import review_command
@@ -23,35 +26,52 @@ from callgate.gateway.stdio_front import StdioFront
 from callgate.gateway.trust_keys import started_by
 from callgate.gateway.trust_prompts import HeardPrompts
 from callgate.gateway.wrap import Behind, Wrap
-from callgate.gateway.wrap_command import WrappedCommand
+from callgate.gateway.wrap_command import WrappedCommand, start_command
 from callgate.gateway.wrap_url import WrappedUrl
-from callgate.prompts.listener import Heard, PromptListener
+from callgate.prompts.listener import Ear, Heard, PromptListener
 
-__all__ = ["review_command", "run_wrap", "wrapped_server"]
+__all__ = ["Order", "listen", "order_place", "review_command", "run_wrap", "wrapped_server"]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
-def wrapped_server(config: Config, name: str, command: Sequence[str], url: str | None) -> Server | None:
+class Order(msgspec.Struct, frozen=True):
+    """What the command line of `callgate wrap` asks for, the environment that it is asked in, and the folder."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    url: str | None = None
+    url_env: str | None = None
+    header_env: tuple[str, ...] = ()
+    environ: Mapping[str, str] = {}
+    folder: str = ""
+
+
+def wrapped_server(config: Config, order: Order) -> Server | None:
     """The server to reach by HTTP or as configured; None for a command given on the command line."""
+    name = order.name
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{name!r} is not a server name", advice="Use small letters, digits, - and _, such as `files` or `my-db`."
         )
-    if command and url is not None:
+    url = _endpoint(order)
+    if order.command and url is not None:
         raise ConfigError("a command and --url were given", advice="Give one of them.")
     if url is not None:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"{url!r} is not an http or https address", advice="Write --url https://HOST/mcp.")
-        return Server(url=Secret(url, url), headers=_headers(config, name))
-    if command:
-        return None
-    if name not in config.servers:
+        shown = url if order.url_env is None else mask_url([url])[0]
+        server = Server(url=Secret(url, shown), headers=_headers(config, name))
+    elif order.command:
+        return _with_headers(None, order)
+    elif name in config.servers:
+        server = config.servers[name]
+    else:
         raise ConfigError(
             f"there is nothing to wrap: no command, no --url, and no server {name!r} in the configuration",
             advice=f"Write `callgate wrap {name} -- PROGRAM ARGUMENT` or `callgate wrap {name} --url https://HOST/mcp`.",
         )
-    return config.servers[name]
+    return _with_headers(server, order)
 
 
 def _headers(config: Config, name: str) -> dict[str, Secret]:
@@ -59,63 +79,110 @@ def _headers(config: Config, name: str) -> dict[str, Secret]:
     return configured.headers if configured is not None else {}
 
 
+def _endpoint(order: Order) -> str | None:
+    if order.url_env is None:
+        return order.url
+    if order.url is not None:
+        raise ConfigError("--url and --url-env were given", advice="Give one of them.")
+    value = _variable(order, order.url_env, "--url-env")
+    if wrong := http_url(value):
+        raise ConfigError(f"--url-env {order.url_env}: {wrong}", advice="Put the variable right; it is not shown here.")
+    return value
+
+
+def _with_headers(server: Server | None, order: Order) -> Server | None:
+    """The server with the headers whose values the environment holds."""
+    headers = dict(_header(order, pair) for pair in order.header_env)
+    if server is None or server.url is None:
+        if headers:
+            raise ConfigError("--header-env is for a server that has an address", advice="Give its --url as well.")
+        return server
+    return msgspec.structs.replace(server, headers={**server.headers, **headers}) if headers else server
+
+
+def _header(order: Order, pair: str) -> tuple[str, Secret]:
+    header, _, variable = pair.partition("=")
+    value = _variable(order, variable, "--header-env")
+    if wrong := header_name(header) or header_value(value):
+        # Without the value, which is a secret.
+        raise ConfigError(f"--header-env {pair}: {wrong}", advice="Put the header or the variable right.")
+    return header, Secret(value)
+
+
+def _variable(order: Order, name: str, option: str) -> str:
+    value = order.environ.get(name) if name else None
+    if not value:
+        raise ConfigError(
+            f"{option}: the environment variable {name or 'of no name'} is not set",
+            advice='Set it where the client starts this command: under "env" in its configuration.',
+        )
+    return value
+
+
 async def run_wrap(
     config: Config,
-    name: str,
-    server: Server | None,
-    command: Sequence[str],
+    order: Order,
     console: MakeConsole | None = None,
     *,
     review: str = "callgate review",
     prompts: PromptListener | None = None,
 ) -> int:
-    """Relay until the client or the server is done; the server's exit status.
+    """Be the whole gateway of one server, until the client or the server is done; the server's exit status.
 
     `review` is what to type to review tools. `prompts` is where hooks of the client tell what its user wrote.
     `console` makes the application that shows the pages for people, on a port of this machine, where no other gateway
     (`approval.url`) shows them.
     """
-    most = config.limits.message_bytes
+    server, most = wrapped_server(config, order), config.limits.message_bytes
     behind: Behind
     if server is not None and server.kind == "http":
         behind = WrappedUrl(server, most)
-    elif server is not None:
-        behind = WrappedCommand(server.argv, most, server)
     else:
-        behind = WrappedCommand(command, most)
+        argv: Sequence[str] = order.command if server is None else server.argv
+        behind = WrappedCommand(partial(start_command, argv, server), most)
     async with Runtime.open(config) as runtime:
-        runtime.metrics.know([name])
+        runtime.metrics.know([order.name])
         runtime.reviewed_with(review, told=True)
-        learnt = Learnt(_place(config, name, server, command), started_by(os.getppid(), os.environ))
+        learnt = Learnt(order_place(config, order, server), started_by(os.getppid(), os.environ))
         front = StdioFront(most)
         hear = {"hear": learnt.hear} if config.has_console else {}
         async with _paging(runtime, console if config.has_console else None):
             # What it is made of has to know where the pages are.
             door = runtime.door(config, learnt)
             if prompts is not None and learnt.prompts is not None and config.trust.prompt_hooks:
-                _listen(prompts, learnt.prompts)
-            return await Wrap(name, door, behind, front, runtime.spans, **hear).run()
+                listen(prompts, os.getpid(), order.folder, learnt.prompts)
+            return await Wrap(order.name, door, behind, front, runtime.spans, **hear).run()
 
 
-def _listen(listener: PromptListener, prompts: HeardPrompts) -> None:
-    """Take prompts from the hooks of this process's client, whose sessions are all that this process has."""
+def listen(listener: PromptListener, pid: int, folder: str, prompts: HeardPrompts) -> Ear | None:
+    """Take prompts from the hooks of the client that has started a `wrap`."""
     loop = asyncio.get_running_loop()
 
     def tell(heard: Heard) -> None:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(prompts.hear, heard)
 
-    listener.attach(tell)
+    return listener.add(pid, Path(folder), tell)
 
 
-def _place(config: Config, name: str, server: Server | None, command: Sequence[str]) -> Place:
+def order_place(config: Config, order: Order, server: Server | None, connection: str = "") -> Place:
     """Who stands behind the name: what the command line says, with what the configuration says of it."""
-    known = config.servers.get(name)
+    known = config.servers.get(order.name)
     if server is None:
-        return command_place(name, command, shlex.join(command), None if known is None else known.pinning)
-    if known is not None and server is not known:
-        server = msgspec.structs.replace(server, pinning=known.pinning)
-    return place(name, server)
+        pinning = None if known is None else known.pinning
+        made = command_place(
+            order.name,
+            order.command,
+            shlex.join(order.command),
+            pinning,
+            folder=order.folder,
+            path=order.environ.get("PATH"),
+        )
+    else:
+        if known is not None and server is not known:
+            server = msgspec.structs.replace(server, pinning=known.pinning)
+        made = place(order.name, server, order.environ)
+    return msgspec.structs.replace(made, connection=connection)
 
 
 @contextlib.asynccontextmanager

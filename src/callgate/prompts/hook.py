@@ -14,13 +14,16 @@ import socket
 import sys
 import time
 
+from callgate.local.place import address, peer, state_folders
+
 # After this time the hook ends, whatever it was doing.
 LIMIT_SECONDS = 0.2
 PROMPT_CHARS = 64 * 1024
 INPUT_BYTES = 4 * 2**20
 SOCKETS_MAX = 128
 SUFFIX = ".sock"
-_PATH_BYTES = 100
+# Begins the name of a socket where the gateway of a user hears for all wrapped servers.
+SHARED = "gateway-"
 # A shell, the client, and the processes of its program above it.
 _CLIENT_DEPTH = 5
 _RUNNERS_MAX = 3
@@ -120,14 +123,8 @@ def _text(holder: dict[object, object], key: str) -> str:
 
 
 def folders() -> list[str]:
-    """Where gateways of this user listen. A client may hand on less of its environment to servers than to hooks."""
-    if sys.platform == "darwin":
-        usual = os.path.expanduser("~/Library/Application Support")
-    else:
-        usual = os.path.expanduser("~/.local/state")
-    named = os.environ.get("XDG_STATE_HOME", "").strip()
-    bases = [named, usual] if os.path.isabs(named) and named != usual else [usual]
-    return [os.path.join(base, "callgate", "prompts") for base in bases if os.path.isabs(base)]
+    """Where gateways of this user listen."""
+    return [os.path.join(base, "prompts") for base in state_folders()]
 
 
 def deliver(message: dict[str, object], deadline: float) -> int:
@@ -163,7 +160,7 @@ def deliver(message: dict[str, object], deadline: float) -> int:
 
 
 def _connected() -> list[socket.socket]:
-    """Links to the gateways that this client started. No other has to see what the user wrote."""
+    """Links to the gateway of this user, and to those that this client started. No other has to see it."""
     found = []
     above = _above()
     for folder in folders():
@@ -177,7 +174,8 @@ def _connected() -> list[socket.socket]:
             try:
                 link.settimeout(0)
                 link.connect(address(folder, name, handle))
-                if sys.platform != "linux" or _is_started_by(above, _listener(link)):
+                shared = name.startswith(SHARED)
+                if sys.platform != "linux" or shared or _is_started_by(above, peer(link)[0]):
                     found.append(link)
                     continue
             except OSError:
@@ -185,11 +183,6 @@ def _connected() -> list[socket.socket]:
             link.close()
         os.close(handle)
     return found
-
-
-def _listener(link: socket.socket) -> int:
-    """The process that listens at the other end, unix(7)."""
-    return int.from_bytes(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
 
 
 def _above() -> list[int]:
@@ -223,14 +216,6 @@ def _parent(pid: int) -> tuple[str, int]:
         return name.partition("(")[2], int(rest.split()[1])
     except (OSError, ValueError, IndexError):
         return "", 0
-
-
-def address(folder: str, name: str, handle: int) -> str:
-    """The address of a socket in a folder; by the folder's handle where the path is longer than an address may be."""
-    path = os.path.join(folder, name)
-    if len(os.fsencode(path)) <= _PATH_BYTES or sys.platform != "linux":
-        return path
-    return f"/proc/self/fd/{handle}/{name}"
 
 
 def run(source: int = 0) -> None:

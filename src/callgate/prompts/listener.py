@@ -1,4 +1,4 @@
-"""Where a wrapped server's gateway hears prompts: a socket of its own, in a folder that only its user can enter."""
+"""Where the gateway of wrapped servers hears prompts: a socket of its own, in a folder that only its user can enter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import logging
 import os
 import select
 import socket
-import struct
 import sys
 import threading
 import time
@@ -17,7 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from callgate.prompts.hook import PROMPT_CHARS, SUFFIX, address, folders
+from callgate.local.place import address, peer
+from callgate.prompts.hook import PROMPT_CHARS, SUFFIX, folders
 from callgate.prompts.origin import Client, Said, Sender, client_of, refusal
 from callgate.prompts.processes import chain, snapshot, variables
 
@@ -26,8 +26,8 @@ log = logging.getLogger("callgate.prompts")
 _MESSAGE_BYTES: Final = 2**20
 _SECONDS: Final = 0.2
 _WAITING: Final = 32
-# <sys/un.h> of macOS, which Python does not name.
-_SOL_LOCAL, _LOCAL_PEERPID = 0, 2
+# A server that starts later than that has not been started for what the user wrote.
+_RECENT_SECONDS: Final = 60.0
 
 
 class Heard(NamedTuple):
@@ -38,9 +38,9 @@ class Heard(NamedTuple):
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[PromptListener | None]:
+def listening(name: str = "") -> Iterator[PromptListener | None]:
     """Hears prompts as long as the block lasts. None where that cannot be: without it, more is asked."""
-    listener = PromptListener.open()
+    listener = PromptListener.open(name)
     try:
         yield listener
     finally:
@@ -48,42 +48,73 @@ def listening() -> Iterator[PromptListener | None]:
             listener.close()
 
 
-class PromptListener:
-    """Hears what hooks of this process's client send."""
+class Ear(NamedTuple):
+    """A wrapped server: the process that wraps it, the client that started that, and who is told its prompts."""
 
-    def __init__(self, client: Client, folder: Path, link: socket.socket) -> None:
-        self._client = client
+    pid: int
+    client: Client
+    tell: Callable[[Heard], None]
+
+
+class _Brought(NamedTuple):
+    """A prompt, with all that has to be known of its sender, who may be gone by the time that somebody asks."""
+
+    at: float
+    sender: Sender
+    heard: Heard
+    said: Said
+
+
+class PromptListener:
+    """Hears what hooks send, and tells each wrapped server what hooks of its own client sent."""
+
+    def __init__(self, folder: Path, name: str, link: socket.socket) -> None:
         self._folder = folder
+        self._name = name
         self._link = link
         self._lock = threading.Lock()
-        self._waiting: deque[Heard] = deque(maxlen=_WAITING)
-        self._tell: Callable[[Heard], None] | None = None
+        # A prompt may come before its server is there.
+        self._recent: deque[_Brought] = deque(maxlen=_WAITING)
+        self._ears: set[Ear] = set()
         self._ends, self._end = os.pipe()
         self._thread = threading.Thread(target=self._listen, name="callgate-prompts", daemon=True)
         self._thread.start()
 
     @classmethod
-    def open(cls) -> PromptListener | None:
-        """Listens from now on; None on a system without such sockets, and where the folder is not to be had."""
+    def open(cls, name: str = "") -> PromptListener | None:
+        """Listens from now on, `name` before the number of this process in the name of its socket; None on a system
+        without such sockets, and where the folder is not to be had."""
         if sys.platform not in ("linux", "darwin"):
             return None
         try:
-            client, places = client_of(snapshot(), os.getpid(), Path.cwd()), folders()
-            return cls(client, *_bound(Path(places[0]))) if client is not None and places else None
+            places = folders()
+            name = f"{name}{os.getpid()}{SUFFIX}"
+            return cls(*_bound(Path(places[0]), name)) if places else None
         except OSError as error:
             log.info("prompts are not heard", extra={"fields": {"error": error.strerror}})
             return None
 
-    def attach(self, tell: Callable[[Heard], None]) -> None:
-        """Tells each prompt from now on, and those that came before; from another thread."""
+    def add(self, pid: int, folder: Path, tell: Callable[[Heard], None]) -> Ear | None:
+        """Tells the prompts of the client that started a process, those of the last minute too, from another thread;
+        None where nobody can say which client that is."""
+        client = client_of(snapshot(), pid, folder)
+        if client is None:
+            return None
+        ear = Ear(pid, client, tell)
         with self._lock:
-            self._tell = tell
-            while self._waiting:
-                tell(self._waiting.popleft())
+            self._ears.add(ear)
+            for brought in self._recent:
+                if time.monotonic() - brought.at <= _RECENT_SECONDS:
+                    self._hand(brought, ear)
+        return ear
+
+    def remove(self, ear: Ear) -> None:
+        with self._lock:
+            self._ears.discard(ear)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            (self._folder / f"{os.getpid()}{SUFFIX}").unlink()
+            (self._folder / self._name).unlink()
         os.close(self._end)
         self._thread.join(2 * _SECONDS)
         self._link.close()
@@ -106,25 +137,35 @@ class PromptListener:
 
     def _take(self, link: socket.socket) -> None:
         look = snapshot()
-        sender = Sender(chain(look, _peer(link)), self._gateways(), look, variables)
+        line = chain(look, _peer(link))
         heard, said = _read(json.loads(_received(link)))
         # The sender waits until this link is closed, so its processes are still there.
-        why = refusal(sender, self._client, said)
+        known = {process.pid: variables(process.pid) for process in line}
+
+        def named(pid: int) -> frozenset[str]:
+            return known[pid] if pid in known else variables(pid)
+
+        with self._lock:
+            brought = _Brought(time.monotonic(), Sender(line, self._gateways(), look, named), heard, said)
+            self._recent.append(brought)
+            for ear in self._ears:
+                self._hand(brought, ear)
+
+    def _hand(self, brought: _Brought, ear: Ear) -> None:
+        gateways = {*brought.sender.gateways, *self._gateways()}
+        why = refusal(brought.sender._replace(gateways=gateways), ear.client, brought.said)
         if why:
             log.info("prompt not taken for the user's", extra={"fields": {"why": why}})
-            return
-        with self._lock:
-            if self._tell is None:
-                self._waiting.append(heard)
-            else:
-                self._tell(heard)
+        else:
+            ear.tell(brought.heard)
 
     def _gateways(self) -> set[int]:
+        """The processes that wrap servers, in this gateway or alone."""
         names = [name.removesuffix(SUFFIX) for name in (path.name for path in self._folder.iterdir())]
-        return {os.getpid(), *(int(name) for name in names if name.isdigit())}
+        return {os.getpid(), *(ear.pid for ear in self._ears), *(int(name) for name in names if name.isdigit())}
 
 
-def _bound(folder: Path) -> tuple[Path, socket.socket]:
+def _bound(folder: Path, own: str) -> tuple[Path, str, socket.socket]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     if found.st_uid != os.geteuid():
@@ -133,7 +174,6 @@ def _bound(folder: Path) -> tuple[Path, socket.socket]:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         _clear(folder, handle)
-        own = f"{os.getpid()}{SUFFIX}"
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             link.bind(address(str(folder), own, handle))
@@ -144,7 +184,7 @@ def _bound(folder: Path) -> tuple[Path, socket.socket]:
             raise
     finally:
         os.close(handle)
-    return folder, link
+    return folder, own, link
 
 
 def _clear(folder: Path, handle: int) -> None:
@@ -162,13 +202,10 @@ def _clear(folder: Path, handle: int) -> None:
 
 def _peer(link: socket.socket) -> int:
     """The process at the other end, which is one of this user."""
-    if sys.platform == "darwin":
-        # The folder lets nobody else in.
-        return int(link.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID))
-    pid, uid, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    if uid != os.geteuid():
+    pid, user = peer(link)
+    if user != os.geteuid():
         raise PermissionError(1, "another user")
-    return int(pid)
+    return pid
 
 
 def _received(link: socket.socket) -> bytes:

@@ -3,6 +3,7 @@
 import os
 import socket
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_sockets_of_the_dead_are_cleared_away_and_those_of_the_living_stay(folde
 def test_what_is_no_message_does_no_harm(folder, data):
     with listening() as listener:
         heard = []
-        listener.attach(heard.append)
+        listener.add(os.getpid(), Path.cwd(), heard.append)
         own = folder / f"{os.getpid()}.sock"
         try:
             told(own, data)

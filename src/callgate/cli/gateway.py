@@ -1,0 +1,212 @@
+"""`callgate status`, `stop`, `restart` and `logs`: the gateway that wrapped servers share; and how it is started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from callgate.local.place import Place
+    from callgate.prompts.listener import PromptListener
+
+_IDLE_SECONDS: Final = 600.0
+_STOP_SECONDS: Final = 30.0
+_TAIL_LINES: Final = 200
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", envvar="CALLGATE_CONFIG", help="Configuration file of the gateway."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("status")(status)
+    app.command("stop")(stop)
+    app.command("restart")(restart)
+    app.command("logs")(logs)
+    app.command("gateway", hidden=True)(gateway)
+
+
+def status(config: ConfigOption = None) -> None:
+    """Show your gateway: where its console is, and which servers it stands before."""
+    from callgate.cli.when import show_when
+
+    found = asked(_place(config), "status")
+    if found is None:
+        typer.echo("Your gateway does not run. It starts with the first wrapped server, or with `callgate restart`.")
+        raise typer.Exit(1)
+    since = show_when(round(found["began"] * 1000))[:19]
+    typer.echo(f"Your gateway runs since {since}: process {found['pid']}, version {found['version']}.")
+    typer.echo(f"Console: {found['address']}")
+    if not found["servers"]:
+        typer.echo("No server is wrapped at the moment.")
+    for server in found["servers"]:
+        typer.echo(f"  {server['name']}: {server['target']} (process {server['process']}, client {server['client']})")
+
+
+def stop(config: ConfigOption = None) -> None:
+    """End your gateway, and the wrapped servers with it; the next start of a client brings it back."""
+    if not end(_place(config)):
+        typer.echo("Your gateway does not run.")
+        return
+    typer.echo("Your gateway has ended. A client starts it again with its next server.")
+
+
+def restart(config: ConfigOption = None) -> None:
+    """End your gateway and start it anew, after an upgrade or where it does not answer."""
+    at = _place(config)
+    end(at)
+    typer.echo(f"Your gateway runs. Console: {running(at)['address']}")
+    typer.echo("Restart your clients: the servers that they had started ended with the old one.")
+
+
+def logs(
+    config: ConfigOption = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written from now on.")] = False,
+) -> None:
+    """Show what your gateway has logged last."""
+    path = Path(_place(config).log)
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for line in file.readlines()[-_TAIL_LINES:]:
+                typer.echo(line, nl=False)
+            while follow:
+                typer.echo(line, nl=False) if (line := file.readline()) else time.sleep(0.2)
+    except FileNotFoundError:
+        typer.echo("Your gateway has logged nothing yet.")
+
+
+def gateway(
+    config: Annotated[Path, typer.Option("--config", help="Configuration file, which need not be there.")],
+    ready: Annotated[int, typer.Option("--ready", help="Where to say that it listens.")] = -1,
+    idle: Annotated[float, typer.Option("--idle", help="Seconds without wrapped servers after which it ends.")] = (
+        _IDLE_SECONDS
+    ),
+) -> None:
+    """Be the gateway of this user. `callgate wrap` starts it."""
+    from callgate.errors import CallgateError
+    from callgate.local.starting import READY
+
+    def say(text: bytes) -> None:
+        if ready >= 0:
+            with contextlib.suppress(OSError):
+                os.write(ready, text)
+                os.close(ready)
+
+    try:
+        _run(config, idle, lambda: say(READY))
+    except CallgateError as error:
+        say(f"{error.message}\n{error.advice}".encode())
+        raise
+
+
+def _run(path: Path, idle: float, listens: Callable[[], None]) -> None:
+    from callgate.local.holding import Taken, holding
+    from callgate.prompts.hook import SHARED
+    from callgate.prompts.listener import listening
+
+    at = _place(path)
+    try:
+        # Before the rest is loaded, which takes a while: the user may have sent a prompt already.
+        with holding(at), listening(SHARED) as prompts:
+            _serve(at, path, idle, listens, prompts)
+    except Taken:
+        # It listens already, or will in a moment.
+        listens()
+
+
+def _serve(at: Place, path: Path, idle: float, listens: Callable[[], None], prompts: PromptListener | None) -> None:
+    from callgate.cli.showing import make_console
+    from callgate.config import load, parse
+    from callgate.gateway.loop import new_event_loop
+    from callgate.gateway.serve import serve
+    from callgate.telemetry.logs import configure, get
+
+    settings = load(path) if path.exists() else parse("", source="defaults")
+    configure(settings.logging.level, settings.logging.format)
+    log = get("callgate.gateway")
+
+    def listening(address: str) -> None:
+        log.info("listening", address=address, pid=os.getpid())
+        listens()
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(serve(settings, path, listening, make_console, at=at, idle=idle, prompts=prompts))
+    log.info("stopped")
+
+
+def _place(config: Path | None) -> Place:
+    from callgate.errors import ConfigError
+    from callgate.local.place import LocalError, Place
+
+    try:
+        return Place(None if config is None else str(config))
+    except LocalError as error:
+        raise ConfigError(error.message, advice=error.advice) from None
+
+
+def asked(at: Place, what: str) -> dict[str, Any] | None:
+    """What the gateway that runs answers; None where none runs."""
+    from callgate._version import __version__
+    from callgate.errors import ConfigError
+    from callgate.local import wire
+    from callgate.local.place import LocalError
+
+    try:
+        link = at.connect()
+        if link is None:
+            return None
+        with link:
+            wire.send(link, {"protocol": wire.PROTOCOL, "version": __version__, "do": what})
+            answer = wire.receive(link, wire.Incoming())
+    except LocalError as error:
+        raise ConfigError(error.message, advice=error.advice) from None
+    except (OSError, wire.WireError):
+        raise ConfigError("your gateway does not answer", advice="Type `callgate restart`.") from None
+    if answer is not None and "refused" in answer:
+        raise ConfigError(str(answer["refused"]), advice=str(answer.get("advice", "")))
+    return answer
+
+
+def running(at: Place) -> dict[str, Any]:
+    """The gateway, started where none runs."""
+    from callgate.errors import ConfigError
+    from callgate.local.place import LocalError
+    from callgate.local.starting import reach
+
+    try:
+        reach(at).close()
+    except LocalError as error:
+        raise ConfigError(error.message, advice=error.advice) from None
+    found = asked(at, "status")
+    if found is None:
+        raise ConfigError("your gateway ended at once", advice="Type `callgate logs` to see why.")
+    return found
+
+
+def end(at: Place) -> bool:
+    """End the gateway that runs, and wait until it has; False where none does."""
+    import fcntl
+
+    if asked(at, "stop") is None:
+        return False
+    lock = os.open(at.lock, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + _STOP_SECONDS
+        while time.monotonic() < deadline:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return True
+            time.sleep(0.05)
+    finally:
+        os.close(lock)
+    from callgate.errors import ConfigError
+
+    raise ConfigError("your gateway does not end", advice="Type `callgate logs` to see what it waits for.")

@@ -1,0 +1,429 @@
+"""The socket of a person's gateway: takes over the pipes of wrapped servers, and answers `callgate status` and `stop`.
+
+Only processes of the same user are spoken to. What they say is bounded in size and time, and what they hand over is
+looked at before it is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import secrets
+import signal
+import socket
+import stat
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from callgate._version import __version__
+from callgate.config import Config, Server
+from callgate.errors import CallgateError, ConfigError, place
+from callgate.gateway.learnt import Learnt
+from callgate.gateway.runtime import Runtime
+from callgate.gateway.stdio_front import StdioFront
+from callgate.gateway.trust_keys import started_by
+from callgate.gateway.wrap import Behind, Wrap
+from callgate.gateway.wrap_command import WrappedCommand
+from callgate.gateway.wrap_url import WrappedUrl
+from callgate.gateway.wrapping import Order, listen, order_place, wrapped_server
+from callgate.local import wire
+from callgate.local.place import Place, address, peer
+from callgate.prompts.listener import Ear, PromptListener
+from callgate.prompts.processes import Process, snapshot
+
+log = logging.getLogger("callgate.local")
+
+_BACKLOG: Final = 1024
+_ORDER_SECONDS: Final = 10.0
+_START_SECONDS: Final = 30.0
+# Connections that have not said yet what they want; the oldest is dropped for a new one.
+_WAITING_MAX: Final = 256
+WRAPPED_MAX: Final = 1000
+_ACCEPT_PAUSE: Final = 0.2
+
+
+class LocalListener:
+    """One for a gateway process that holds its place. `stop` is how a person ends it."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        at: Place,
+        *,
+        where: Callable[[], str],
+        stop: Callable[[], None],
+        fresh: Callable[[], Awaitable[None]],
+        prompts: PromptListener | None = None,
+    ) -> None:
+        self._runtime = runtime
+        # Takes the configuration as it is written now.
+        self._fresh = fresh
+        self._prompts = prompts
+        self._at = at
+        self._where = where
+        self._stop = stop
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._waiting: dict[asyncio.Task[None], None] = {}
+        self._serving: dict[asyncio.Task[None], Connection] = {}
+        self._began = time.time()
+        self._closing = False
+        # Since when no server is wrapped.
+        self.idle_since: float | None = time.monotonic()
+
+    def open(self) -> None:
+        """Listen, in the place of whatever was left there."""
+        handle = self._at.enter()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._at.address, dir_fd=handle)
+            listener.bind(address(self._at.folder, self._at.address, handle))
+            os.chmod(self._at.address, 0o600, dir_fd=handle)
+            listener.listen(_BACKLOG)
+            listener.setblocking(False)  # noqa: FBT003
+        except OSError as error:
+            listener.close()
+            text = f"cannot listen at {self._at.folder}/{self._at.address}: {error.strerror}"
+            raise ConfigError(text, advice="Look at that folder: it has to be your own, and writable.") from None
+        finally:
+            os.close(handle)
+        self._listener = listener
+        self._accepting = asyncio.create_task(self._accept(listener), name="callgate-local")
+
+    async def close(self) -> None:
+        """Take no new ones, and end those that are there."""
+        self._closing = True
+        with contextlib.suppress(OSError):
+            handle = self._at.enter()
+            try:
+                os.unlink(self._at.address, dir_fd=handle)
+            finally:
+                os.close(handle)
+        tasks = [*self._waiting, *self._serving]
+        for task in [*tasks, *([] if self._accepting is None else [self._accepting])]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
+
+    def reload(self, config: Config) -> None:
+        """Follow a new configuration on the connections that are there."""
+        for connection in self._serving.values():
+            connection.follow(config)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                link, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                # Out of descriptors: those that wait stay in the queue of the system.
+                log.warning("connection not taken", extra={"fields": {"error": error.strerror}})
+                await asyncio.sleep(_ACCEPT_PAUSE)
+                continue
+            while len(self._waiting) >= _WAITING_MAX:
+                oldest = next(iter(self._waiting))
+                del self._waiting[oldest]
+                oldest.cancel()
+            task = asyncio.create_task(self._meet(Link(link)))
+            self._waiting[task] = None
+            task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._waiting.pop(task, None)
+        if self._serving.pop(task, None) is not None and not self._serving:
+            self.idle_since = time.monotonic()
+
+    async def _meet(self, link: Link) -> None:
+        try:
+            process, user = peer(link.socket)
+            if user != os.geteuid():
+                log.warning("another user was turned away", extra={"fields": {"user": user}})
+                return
+            async with asyncio.timeout(_ORDER_SECONDS):
+                message = await link.receive()
+            await self._answer(link, process, message)
+        except EOFError:
+            pass
+        except (CallgateError, TimeoutError, OSError, wire.WireError, msgspec.ValidationError) as error:
+            await link.refuse(error)
+        except Exception as error:  # noqa: BLE001 - one connection that breaks us must not end the others
+            log.error("connection failed", extra={"fields": {"error": place(error)}})
+        finally:
+            link.close()
+
+    async def _answer(self, link: Link, process: int, message: dict[str, Any]) -> None:
+        if message.get("protocol") != wire.PROTOCOL:
+            raise ConfigError(
+                f"your gateway is Callgate {__version__}, and this is {str(message.get('version', 'another'))[:40]}: "
+                "they do not understand each other",
+                advice="Type `callgate restart`.",
+            )
+        if self._closing:
+            await link.send({"again": True})
+        elif message.get("do") == "status":
+            await link.send(self._status())
+        elif message.get("do") == "stop":
+            await link.send({"stopping": True, "pid": os.getpid()})
+            self._stop()
+        elif message.get("do") == "wrap":
+            if len(self._serving) >= WRAPPED_MAX:
+                text = f"{WRAPPED_MAX} servers are wrapped already, which is as many as one gateway takes"
+                raise ConfigError(text, advice="End some clients, or use `callgate wrap --alone`.")
+            task = asyncio.current_task()
+            assert task is not None
+            order = msgspec.convert(message, Order)
+            await self._fresh()
+            connection = Connection(self._runtime, link, process, order, self._prompts)
+            self._waiting.pop(task, None)
+            self._serving[task] = connection
+            self.idle_since = None
+            await connection.run()
+        else:
+            raise ConfigError("your gateway was asked for what it does not know", advice="Type `callgate restart`.")
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "version": __version__,
+            "address": self._where(),
+            "began": self._began,
+            "config": self._at.config,
+            "servers": [connection.about() for connection in self._serving.values()],
+        }
+
+
+class Connection:
+    """One `callgate wrap`, from its order to the end of its server."""
+
+    def __init__(
+        self, runtime: Runtime, link: Link, process: int, order: Order, prompts: PromptListener | None
+    ) -> None:
+        self._runtime = runtime
+        self._prompts = prompts
+        self._link = link
+        self._order = order
+        self._process = process
+        self._began = time.time()
+        found = snapshot()(process)
+        self._client = 0 if found is None else found.parent
+        self._learnt: Learnt | None = None
+        self._wrap: Wrap | None = None
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "name": self._order.name,
+            "target": "" if self._learnt is None or self._learnt.place is None else self._learnt.place.target,
+            "process": self._process,
+            "client": self._client,
+            "began": self._began,
+        }
+
+    def follow(self, config: Config) -> None:
+        if self._learnt is not None and self._wrap is not None:
+            self._wrap.enter_by(self._runtime.door(config, self._learnt))
+
+    async def run(self) -> None:
+        runtime, order = self._runtime, self._order
+        config = runtime.config
+        server = wrapped_server(config, order)
+        at = order_place(config, order, server, f"-{secrets.token_hex(4)}")
+        learnt = self._learnt = Learnt(at, started_by(self._client, order.environ))
+        runtime.metrics.know([order.name])
+        ear: Ear | None = None
+        try:
+            door = runtime.door(config, learnt)
+            if self._prompts is not None and learnt.prompts is not None:
+                # Also where the configuration does not want them: it may change.
+                ear = listen(self._prompts, self._process, order.folder, learnt.prompts)
+            behind, ends, child = await self._take_over(server, config.limits.message_bytes)
+            front = StdioFront(config.limits.message_bytes, ends)
+            self._wrap = Wrap(order.name, door, behind, front, runtime.spans, hear=learnt.hear)
+            heard = asyncio.create_task(self._listen(child, self._wrap))
+            try:
+                status = await self._wrap.run()
+                await self._link.send({"done": status})
+            finally:
+                heard.cancel()
+                await asyncio.gather(heard, return_exceptions=True)
+        finally:
+            if self._prompts is not None and ear is not None:
+                self._prompts.remove(ear)
+            if runtime.pinning is not None:
+                await runtime.pinning.leave(learnt)
+
+    async def _take_over(self, server: Server | None, most: int) -> tuple[Behind, tuple[int, int], Handed | None]:
+        """Say what is to be started, and take the pipes."""
+        if server is not None and server.url is not None:
+            await self._link.send({"start": None})
+            ends = _checked((await self._handed())[1], 2)
+            return WrappedUrl(server, most), (ends[0], ends[1]), None
+        start: dict[str, Any] = {"argv": list(self._order.command), "env": None, "folder": None}
+        if server is not None:
+            env = server.environment(self._order.environ)
+            start = {"argv": list(server.argv), "env": env, "folder": None if server.cwd is None else str(server.cwd)}
+        await self._link.send({"start": start})
+        message, given = await self._handed()
+        ends = _checked(given, 4)
+        child = Handed(ends[2], ends[3], self._child(message.get("started")))
+        return WrappedCommand(child.open, most), (ends[0], ends[1]), child
+
+    def _child(self, pid: object) -> Process | None:
+        """The server's process, where it is one that the `wrap` has started."""
+        found = snapshot()(pid) if isinstance(pid, int) else None
+        return found if found is not None and found.parent == self._process else None
+
+    async def _handed(self) -> tuple[dict[str, Any], list[int]]:
+        async with asyncio.timeout(_START_SECONDS):
+            return await self._link.receive_with()
+
+    async def _listen(self, child: Handed | None, wrap: Wrap) -> None:
+        """What the `wrap` still has to say: that the server has ended. Without it, nobody holds the server."""
+        left = asyncio.create_task(self._tell_left(wrap))
+        try:
+            while True:
+                message = await self._link.receive()
+                if child is not None and isinstance(status := message.get("exited"), int):
+                    child.ended(status)
+        except (OSError, wire.WireError, EOFError):
+            if child is not None:
+                child.kill()
+            wrap.abandon()
+        finally:
+            left.cancel()
+
+    async def _tell_left(self, wrap: Wrap) -> None:
+        await wrap.client_left()
+        with contextlib.suppress(OSError):
+            await self._link.send({"left": True})
+
+
+class Handed:
+    """The process of a server that a `wrap` has started: our ends of its pipes, and its end when that is told."""
+
+    def __init__(self, stdin: int, stdout: int, process: Process | None) -> None:
+        self._ends = stdin, stdout
+        self._process = process
+        self.stdin: asyncio.StreamWriter | None = None
+        self.stdout: asyncio.StreamReader | None = None
+        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def open(self) -> Handed:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self._ends[1], "rb", buffering=0)
+        )
+        transport, protocol = await loop.connect_write_pipe(
+            asyncio.streams.FlowControlMixin, os.fdopen(self._ends[0], "wb", buffering=0)
+        )
+        self.stdin, self.stdout = asyncio.StreamWriter(transport, protocol, None, loop), reader
+        return self
+
+    def ended(self, status: int) -> None:
+        if not self._ended.done():
+            self._ended.set_result(status)
+
+    def kill(self) -> None:
+        """Who started it is gone without a word."""
+        if self._process is not None and not self._ended.done():
+            now = snapshot()(self._process.pid)
+            if now is not None and now.is_same(self._process):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(now.pid, signal.SIGKILL)
+        self.ended(-signal.SIGKILL)
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._ended)
+
+
+def _checked(given: list[int], count: int) -> list[int]:
+    """Descriptors that can be what they are said to be; all are closed where one cannot."""
+    try:
+        if len(given) != count:
+            raise ConfigError(f"{len(given)} descriptors were handed over instead of {count}")
+        for at, descriptor in enumerate(given):
+            mode, flags = os.fstat(descriptor).st_mode, fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
+            pipe = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+            # A client may also be a terminal, a file or nothing at all.
+            fits = pipe or (at < 2 and (stat.S_ISCHR(mode) or stat.S_ISREG(mode)))
+            read = at in (0, 3)
+            if not fits or flags == (os.O_WRONLY if read else os.O_RDONLY):
+                raise ConfigError("a descriptor was handed over that is no end of a pipe")
+    except (ConfigError, OSError) as error:
+        for descriptor in given:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        raise ConfigError(
+            "what was handed over cannot be used" if isinstance(error, OSError) else error.message,
+            advice="Start the server with `callgate wrap`.",
+        ) from None
+    return given
+
+
+class Link:
+    """The gateway's end of a connection."""
+
+    def __init__(self, link: socket.socket) -> None:
+        link.setblocking(False)  # noqa: FBT003
+        self.socket = link
+        self._incoming = wire.Incoming()
+        self._sending = asyncio.Lock()
+
+    async def send(self, message: dict[str, Any]) -> None:
+        async with self._sending:
+            await asyncio.get_running_loop().sock_sendall(self.socket, wire.encode(message))
+
+    async def receive(self) -> dict[str, Any]:
+        """The next message; EOFError where the other end is gone. What it brings beside it is closed."""
+        message, given = await self.receive_with()
+        for descriptor in given:
+            os.close(descriptor)
+        return message
+
+    async def receive_with(self) -> tuple[dict[str, Any], list[int]]:
+        while (found := self._incoming.take()) is None:
+            await self._readable()
+            try:
+                if not self._incoming.read(self.socket):
+                    raise EOFError
+            except (BlockingIOError, InterruptedError):
+                continue
+        return found
+
+    async def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self.socket, lambda: None if ready.done() else ready.set_result(None))
+        try:
+            await ready
+        finally:
+            loop.remove_reader(self.socket)
+
+    async def refuse(self, error: Exception) -> None:
+        """Say why, where anybody still listens."""
+        if isinstance(error, CallgateError):
+            text, advice = error.message, error.advice
+        elif isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ECONNRESET):
+            return
+        else:
+            text, advice = "your gateway could not read what it was asked", "Type `callgate restart`."
+        log.warning(
+            "connection refused",
+            extra={"fields": {"why": text if isinstance(error, CallgateError) else str(error)[:200]}},
+        )
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(1):
+                await self.send({"refused": text, "advice": advice})
+
+    def close(self) -> None:
+        self._incoming.close()
+        self.socket.close()

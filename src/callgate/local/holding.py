@@ -1,0 +1,38 @@
+"""Being the one gateway of a place, as long as one holds its lock."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+
+from callgate.local.place import Place
+
+_LOCK_SECONDS = 15.0
+
+
+class Taken(Exception):
+    """Another gateway has the place."""
+
+
+@contextlib.contextmanager
+def holding(at: Place, seconds: float = _LOCK_SECONDS) -> Iterator[None]:
+    """Be the gateway of a place for as long as the block lasts; Taken where another one is."""
+    os.close(at.enter())
+    lock = os.open(at.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                # One that is about to end lets go of it soon.
+                if time.monotonic() >= deadline:
+                    raise Taken from None
+                time.sleep(0.05)
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,106 @@
+"""Starts a person's gateway where none runs: detached, and one at a time, however many ask for it at once."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import sys
+import time
+
+from callgate.local.place import LocalError, Place
+
+START_SECONDS = 60.0
+_LOG_BYTES = 4 * 2**20
+# What a gateway that listens tells whoever started it.
+READY = b"ready"
+
+
+def reach(place: Place) -> socket.socket:
+    """A link to the gateway, started where it has to be."""
+    link = place.connect()
+    return link if link is not None else _start(place)
+
+
+def _start(place: Place) -> socket.socket:
+    os.close(place.enter())
+    turn = os.open(place.starting, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        _take(turn)
+        # Whoever had the turn before has started it.
+        link = place.connect()
+        return link if link is not None else _wait(place, _spawn(place))
+    finally:
+        os.close(turn)
+
+
+def _take(turn: int) -> None:
+    deadline = time.monotonic() + 2 * START_SECONDS
+    while True:
+        try:
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise LocalError("another program is starting your gateway, and does not finish", _LOOK) from None
+            time.sleep(0.02)
+        else:
+            return
+
+
+_LOOK = "Type `callgate logs` to see what it says."
+
+
+def _spawn(place: Place) -> int:
+    """Start it as a process of nobody: it outlives the client, its terminal and its process group."""
+    told, tell = os.pipe()
+    if (first := os.fork()) == 0:
+        try:
+            os.setsid()
+            if os.fork() == 0:
+                os.close(told)
+                os.set_inheritable(tell, True)  # noqa: FBT003
+                _become(place, tell)
+        finally:
+            os._exit(1)
+    os.waitpid(first, 0)
+    os.close(tell)
+    return told
+
+
+def _become(place: Place, tell: int) -> None:
+    log = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    if os.fstat(log).st_size > _LOG_BYTES:
+        os.ftruncate(log, 0)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.closerange(3, tell)
+    os.closerange(tell + 1, 1024)
+    os.chdir("/")
+    # Not of the folder that the client has open: a file there must not stand in for a module.
+    argv = [sys.executable, "-P", "-m", "callgate", "gateway", "--ready", str(tell), "--config", place.config]
+    os.execve(sys.executable, argv, {**os.environ, "CALLGATE_CONFIG": ""})  # noqa: S606
+
+
+def _wait(place: Place, told: int) -> socket.socket:
+    """It says that it listens, or why it cannot; what ends without a word has said it in its log."""
+    import select
+
+    said = b""
+    deadline = time.monotonic() + START_SECONDS
+    try:
+        while (left := deadline - time.monotonic()) > 0 and select.select([told], [], [], left)[0]:
+            chunk = os.read(told, 4096)
+            said += chunk
+            if not chunk:
+                break
+        else:
+            raise LocalError(f"your gateway did not start within {START_SECONDS:.0f} seconds", _LOOK)
+    finally:
+        os.close(told)
+    link = place.connect() if said == READY else None
+    if link is None:
+        message, _, advice = said.removeprefix(READY).decode("utf-8", "replace").partition("\n")
+        raise LocalError(f"your gateway did not start{f': {message}' if message else ''}", advice or _LOOK)
+    return link
