@@ -28,7 +28,6 @@ VERBS: Final = {
     "stop": "gateway",
     "restart": "gateway",
     "logs": "gateway",
-    "gateway": "gateway",
     "prompt": "prompt",
     "call": "call",
     "check": "check",

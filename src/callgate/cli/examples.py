@@ -20,6 +20,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "wrap mail --url https://mail.example/mcp",
         "wrap files",
     ),
+    "status": ("status", "status --json"),
+    "stop": ("stop",),
+    "restart": ("restart",),
+    "logs": ("logs", "logs --follow"),
     "prompt": ("prompt < hook-input.json",),
     "call": (
         "call files read_file path=notes.txt",

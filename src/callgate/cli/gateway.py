@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from callgate.local.place import Place
     from callgate.prompts.listener import PromptListener
 
-_IDLE_SECONDS: Final = 600.0
 _STOP_SECONDS: Final = 30.0
 _TAIL_LINES: Final = 200
 
@@ -31,14 +32,19 @@ def register(app: typer.Typer) -> None:
     app.command("stop")(stop)
     app.command("restart")(restart)
     app.command("logs")(logs)
-    app.command("gateway", hidden=True)(gateway)
 
 
-def status(config: ConfigOption = None) -> None:
+def status(
+    config: ConfigOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
     """Show your gateway: where its console is, and which servers it stands before."""
     from callgate.cli.when import show_when
 
     found = asked(_place(config), "status")
+    if as_json:
+        typer.echo(json.dumps(found))
+        raise typer.Exit(found is None)
     if found is None:
         typer.echo("Your gateway does not run. It starts with the first wrapped server, or with `callgate restart`.")
         raise typer.Exit(1)
@@ -83,28 +89,24 @@ def logs(
         typer.echo("Your gateway has logged nothing yet.")
 
 
-def gateway(
-    config: Annotated[Path, typer.Option("--config", help="Configuration file, which need not be there.")],
-    ready: Annotated[int, typer.Option("--ready", help="Where to say that it listens.")] = -1,
-    idle: Annotated[float, typer.Option("--idle", help="Seconds without wrapped servers after which it ends.")] = (
-        _IDLE_SECONDS
-    ),
-) -> None:
-    """Be the gateway of this user. `callgate wrap` starts it."""
+def main(config: str, ready: str, idle: str = "600") -> None:
+    """Be the gateway of this user, as `callgate wrap` starts it: the configuration, which need not be there, the
+    descriptor to say on that it listens, and the seconds without wrapped servers after which it ends."""
+    from callgate.cli import complain
     from callgate.errors import CallgateError
     from callgate.local.starting import READY
 
     def say(text: bytes) -> None:
-        if ready >= 0:
-            with contextlib.suppress(OSError):
-                os.write(ready, text)
-                os.close(ready)
+        with contextlib.suppress(OSError):
+            os.write(int(ready), text)
+            os.close(int(ready))
 
     try:
-        _run(config, idle, lambda: say(READY))
+        _run(Path(config), float(idle), lambda: say(READY))
     except CallgateError as error:
         say(f"{error.message}\n{error.advice}".encode())
-        raise
+        complain(error)
+        sys.exit(1)
 
 
 def _run(path: Path, idle: float, listens: Callable[[], None]) -> None:
@@ -210,3 +212,7 @@ def end(at: Place) -> bool:
     from callgate.errors import ConfigError
 
     raise ConfigError("your gateway does not end", advice="Type `callgate logs` to see what it waits for.")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

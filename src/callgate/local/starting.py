@@ -79,7 +79,7 @@ def _become(place: Place, tell: int) -> None:
     os.closerange(tell + 1, 1024)
     os.chdir("/")
     # Not of the folder that the client has open: a file there must not stand in for a module.
-    argv = [sys.executable, "-P", "-m", "callgate", "gateway", "--ready", str(tell), "--config", place.config]
+    argv = [sys.executable, "-P", "-m", "callgate.cli.gateway", place.config, str(tell)]
     os.execve(sys.executable, argv, {**os.environ, "CALLGATE_CONFIG": ""})  # noqa: S606
 
 

@@ -104,6 +104,7 @@ def test_what_is_no_listing_is_known_to_be_none():
         *(
             "forget",
             "install",
+            "logs",
             "off",
             "on",
             "prompt",
@@ -113,7 +114,9 @@ def test_what_is_no_listing_is_known_to_be_none():
             "release",
             "remove",
             "rename",
+            "restart",
             "revoke",
+            "stop",
         ),
         *("role", "rotate", "schema", "serve", "together", "uninstall", "upgrade", "withdraw", "wrap"),
     }

