@@ -92,8 +92,8 @@ def logs(
 def main(config: str, ready: str, idle: str = "600") -> None:
     """Be the gateway of this user, as `callgate wrap` starts it: the configuration, which need not be there, the
     descriptor to say on that it listens, and the seconds without wrapped servers after which it ends."""
-    from callgate.cli import complain
     from callgate.errors import CallgateError
+    from callgate.local.place import LocalError
     from callgate.local.starting import READY
 
     def say(text: bytes) -> None:
@@ -103,10 +103,9 @@ def main(config: str, ready: str, idle: str = "600") -> None:
 
     try:
         _run(Path(config), float(idle), lambda: say(READY))
-    except CallgateError as error:
+    except (CallgateError, LocalError) as error:
         say(f"{error.message}\n{error.advice}".encode())
-        complain(error)
-        sys.exit(1)
+        sys.exit(f"callgate: {error.message}")
 
 
 def _run(path: Path, idle: float, listens: Callable[[], None]) -> None:
@@ -199,7 +198,7 @@ def end(at: Place) -> bool:
 
     if asked(at, "stop") is None:
         return False
-    lock = os.open(at.lock, os.O_RDWR | os.O_CLOEXEC)
+    lock = at.open("lock")
     try:
         deadline = time.monotonic() + _STOP_SECONDS
         while time.monotonic() < deadline:
