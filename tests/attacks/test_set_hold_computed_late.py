@@ -45,6 +45,7 @@ class Wire:
 
     def __init__(self, server):
         self.server = server
+        self.judged = {}
 
     async def turn(self):
         pass

@@ -143,6 +143,10 @@ class ApprovalDesk:
         """The tool was looked at again when its person had decided."""
         return None
 
+    async def settle(self, _call: Call) -> Refused | None:
+        """The list is not held against anything here."""
+        return None
+
     def last_look(self, _call: Call) -> Refused | None:
         """What an approval stood on is used up with the decision's record."""
         return None

@@ -16,11 +16,11 @@ from callgate.approval.schema import defaults_in
 from callgate.config import ServerApproval
 from callgate.errors import Reason, UpstreamError
 from callgate.gateway.catalogue import Ask, Catalogue, Tool, ask_for_tools, declares, result_of
+from callgate.gateway.patience import pauses
 
 log = logging.getLogger("callgate.approval")
 
 _REMEMBERED: Final = 10_000
-_TRIES: Final = 3
 
 
 class Ruling(msgspec.Struct, frozen=True):
@@ -119,7 +119,8 @@ class Gating:
         """The same, after asking the server; UpstreamError where it does not say."""
         try:
             async with asyncio.timeout(limit), self.catalogue.asking:
-                for _ in range(_TRIES):
+                for pause in pauses(limit):
+                    await asyncio.sleep(pause)
                     # Whoever had the turn before may have asked for all.
                     if (found := self.known(name)) is not None:
                         return found

@@ -11,7 +11,7 @@ import msgspec
 from callgate.errors import Reason, Refused, place
 from callgate.gate import Call, Context, Pass, Refuse, Verdict
 from callgate.gateway.known_lines import Line
-from callgate.gateway.line import Visit
+from callgate.gateway.line import Entry, Visit
 from callgate.gateway.toolsets import Toolsets
 from callgate.pinning.arguments import odd as odd_arguments
 from callgate.pinning.judging import Toolset
@@ -78,6 +78,7 @@ class Pinning:
             self._odd(call, found)
         if isinstance(context, Visit):
             context.line.held = line
+            context.line.judged.setdefault(call.tool, _entry(toolset, call.tool))
         return verdict
 
     async def __call__(self, call: Call) -> Verdict:
@@ -111,6 +112,8 @@ class Pinning:
         shown = self._toolsets.line(call.context).shown
         if (outdated := _outdated(call, toolset, shown)) is not None:
             return Refuse(Reason.TOOLSET_OUTDATED, outdated, facts)
+        if isinstance(call.context, Visit):
+            call.context.line.judged.setdefault(call.tool, _entry(toolset, call.tool))
         return Pass(facts)
 
     async def _advice(self, reason: Reason) -> str:
@@ -123,15 +126,34 @@ class Pinning:
         """After a person has taken their time: the list is read again where it has grown old meanwhile."""
         if self._toolsets.settings.mode == "observe" or not isinstance(call.context, Visit):
             return None
+        visit = call.context
         try:
-            if self._toolsets.current(call.context) is None:
-                await self._toolsets.verify(call.context, call.meta)
-        except Refused as refused:
-            return refused
+            toolset = self._toolsets.current(visit) or await self._toolsets.verify(visit, call.meta)
+        except Refused as problem:
+            return problem
         except Exception as error:  # noqa: BLE001 - not knowing is no reason to let it pass, whatever broke
             log.error("call not looked at again", extra={"fields": {"call": call.id, "error": place(error)}})
             return Refused(Reason.TOOLSET_UNVERIFIED)
-        return self.last_look(call)
+        if (refused := self.last_look(call)) is not None:
+            return refused
+        if (outdated := _outdated(call, toolset, self._toolsets.line(visit).shown)) is not None:
+            return Refused(Reason.TOOLSET_OUTDATED, outdated)
+        visit.line.judged[call.tool] = _entry(toolset, call.tool)
+        return None
+
+    async def settle(self, call: Call) -> Refused | None:
+        """The list changed after the call was decided: read again, it has to have the same entry for the tool.
+
+        The other checks went by that entry too: it may say by now that a person has to approve.
+        """
+        visit = call.context
+        assert isinstance(visit, Visit)
+        before = visit.line.judged.get(call.tool)
+        if (refused := await self.look_anew(call)) is not None:
+            return refused
+        if before is None or before != visit.line.judged[call.tool]:
+            return Refused(Reason.TOOLSET_UNVERIFIED, "the server changed the tool while the call was decided")
+        return None
 
     def last_look(self, call: Call) -> Refused | None:
         """Before a call leaves: what it was let through by may have ended since."""
@@ -150,6 +172,12 @@ class Pinning:
             return None
         standing = line.toolset.standing(call.tool)
         return None if standing.reason is None else Refused(standing.reason, standing.detail)
+
+
+def _entry(toolset: Toolset, tool: str) -> Entry:
+    """What the list says of a tool, as short as it can be told: a call may wait for a person and keep it as long."""
+    listed = toolset.listing.tools[tool]
+    return listed.approval_hash, listed.beside
 
 
 def _let_pass(line: Line, toolset: Toolset, tool: str) -> Pass | None:

@@ -20,6 +20,7 @@ from callgate.gate import Context
 from callgate.gateway.catalogue import CHANGED, decode_leniently, result_of
 from callgate.gateway.known_lines import UNREAD, Line, Lines, Partial, caller, is_shared
 from callgate.gateway.line import Visit, own_request
+from callgate.gateway.patience import pauses
 from callgate.gateway.pin_sources import Decisions, NoSets, Sets
 from callgate.gateway.places import Place
 from callgate.jsonrpc import parts, peek
@@ -35,7 +36,6 @@ _DISCOVER_SECONDS: Final = 8.0
 SERVER_INFO_META: Final = "io.modelcontextprotocol/serverInfo"
 _PAGES_MAX: Final = 200
 _READ_BYTES: Final = 64 * 1024 * 1024
-_TRIES: Final = 3
 
 
 class Meeting(msgspec.Struct, frozen=True):
@@ -266,13 +266,17 @@ class Toolsets:
     # ---- reading a list ----
 
     async def verify(self, visit: Visit, meta: Mapping[str, Any]) -> Toolset:
-        """Read the whole list on this line, and hold it against the book; Refused where that is not possible."""
+        """Read the whole list on this line, and hold it against the book; Refused where that is not possible.
+
+        Servers that register their tools one by one say after each that the list changed: it is read until it rests.
+        """
         # Before the turn at asking: whoever has that must not wait for a message behind another who wants it.
         await visit.line.turn()
         line = self.line(visit)
         try:
             async with asyncio.timeout(self.ask_seconds), line.asking:
-                for _ in range(_TRIES):
+                for pause in pauses(self.ask_seconds):
+                    await asyncio.sleep(pause)
                     # Whoever had the turn before may have read it.
                     if (found := self.current(visit)) is not None:
                         return found

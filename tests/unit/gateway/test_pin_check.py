@@ -32,6 +32,9 @@ class Wire:
     held = None
     reply = LIST
 
+    def __init__(self):
+        self.judged = {}
+
     def meanwhile(self):
         """While the server is asked."""
 
