@@ -51,6 +51,8 @@ from callgate.jsonrpc import (
 log = logging.getLogger("callgate.door")
 
 _encode: Final = msgspec.json.Encoder().encode
+# What may be over in a moment: a list has changed, a server has come to those that are seen together.
+_MAY_PASS: Final = frozenset({Reason.TOOLSET_UNVERIFIED, Reason.SET_NOT_REVIEWED})
 
 
 class Door:
@@ -154,10 +156,11 @@ class Door:
     async def last_look(self, entry: Entry, barred: Refused | None = None) -> None:
         """Before a message leaves: what it was decided by may have changed since; raises Turned.
 
-        Where that is only the list of tools, it is read again, for as long as a check may take.
+        Where a list has to be read again, or servers have to be looked at together, it waits for as long as a check may
+        take.
         """
         closed = self._objection(entry, barred)
-        if closed is not None and closed.reason is Reason.TOOLSET_UNVERIFIED and self.desk is not None:
+        if closed is not None and closed.reason in _MAY_PASS and self.desk is not None:
             closed = await self._settle(entry, barred, self.desk)
         if closed is None or all(message.kind is not Kind.REQUEST for message in entry.messages):
             return
@@ -175,7 +178,7 @@ class Door:
         return closed
 
     async def _settle(self, entry: Entry, barred: Refused | None, desk: Desk) -> Refused | None:
-        """Read the list again until the server rests; why the message does not leave, None where it does."""
+        """Look again until the servers rest; why the message does not leave, None where it does."""
         found: Refused | None = Refused(Reason.TOOLSET_UNVERIFIED)
         try:
             async with asyncio.timeout(self.gate.limit):
@@ -185,10 +188,10 @@ class Door:
                         if (found := await desk.settle(flight.call)) is not None:
                             return found
                     found = self._objection(entry, barred)
-                    if found is None or found.reason is not Reason.TOOLSET_UNVERIFIED:
+                    if found is None or found.reason not in _MAY_PASS:
                         return found
         except TimeoutError:
-            log.warning("the list of tools was not read in time", extra={"fields": {"calls": len(entry.calls)}})
+            log.warning("the tools were not looked at in time", extra={"fields": {"calls": len(entry.calls)}})
         return found or Refused(Reason.TOOLSET_UNVERIFIED)
 
     async def _admit_batch(self, batch: Batch, context: Context, closed: Refused | None) -> Entry:

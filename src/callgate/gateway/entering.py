@@ -156,7 +156,7 @@ class Desk(Protocol):
         """The same for a call that has waited for a person: what it was let through by may be out of date."""
 
     async def settle(self, call: Call) -> Refused | None:
-        """The list of tools changed after the call was decided: read it again. None where the tool is as it was."""
+        """Tools or servers changed after the call was decided: look again. None where the tool is as it was."""
 
     def last_look(self, call: Call) -> Refused | None:
         """Why a call that was let through must not leave after all."""

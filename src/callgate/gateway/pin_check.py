@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -32,6 +34,7 @@ class Pinning:
         *,
         stale: Callable[[], bool],
         settle_in: Callable[[str], Awaitable[None]],
+        looked: Callable[[Toolset, str], Awaitable[bool]],
         place: Callable[[str], str],
         odd: Callable[[Call, tuple[str, ...]], None] = lambda _call, _found: None,
         review: Callable[[], Awaitable[str]] | None = None,
@@ -41,6 +44,8 @@ class Pinning:
         self._stale = stale
         # Takes a server's place among those that are seen together; raises Refused where there is none.
         self._settle_in = settle_in
+        # Waits where nobody has looked yet at a tool among those of other servers; whether somebody has since.
+        self._looked = looked
         # Why a server may not be used at all; empty where it may.
         self._place = place
         # Told what is unusual about the arguments of a call that passes.
@@ -98,12 +103,13 @@ class Pinning:
     async def _judge(self, call: Call) -> Verdict:
         if self._stale():
             raise Refused(Reason.STORE_UNAVAILABLE)
-        toolset = self._toolsets.current(call.context)
+        visit = call.context
+        assert isinstance(visit, Visit)
+        toolset = self._toolsets.current(visit)
         if toolset is None:
-            visit = call.context
-            assert isinstance(visit, Visit)
             await self._settle_in(visit.server)
             toolset = await self._toolsets.verify(visit, call.meta)
+        toolset = await self._among_others(visit, call, toolset)
         if over := self._place(call.context.server):
             return Refuse(Reason.SERVER_LIMIT, over)
         standing, facts = toolset.standing(call.tool), toolset.facts(call.tool)
@@ -112,9 +118,18 @@ class Pinning:
         shown = self._toolsets.line(call.context).shown
         if (outdated := _outdated(call, toolset, shown)) is not None:
             return Refuse(Reason.TOOLSET_OUTDATED, outdated, facts)
-        if isinstance(call.context, Visit):
-            call.context.line.judged.setdefault(call.tool, _entry(toolset, call.tool))
+        visit.line.judged.setdefault(call.tool, _entry(toolset, call.tool))
         return Pass(facts)
+
+    async def _among_others(self, visit: Visit, call: Call, toolset: Toolset) -> Toolset:
+        """The tools after the look that the call has to wait for, where there is one and it ends in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._toolsets.ask_seconds):
+                while toolset.standing(call.tool).reason is Reason.SET_NOT_REVIEWED:
+                    if not await self._looked(toolset, call.tool):
+                        break
+                    toolset = self._toolsets.current(visit) or await self._toolsets.verify(visit, call.meta)
+        return toolset
 
     async def _advice(self, reason: Reason) -> str:
         """Where a reviewer finds the tool; empty where the reason's own advice says all there is."""
@@ -129,6 +144,7 @@ class Pinning:
         visit = call.context
         try:
             toolset = self._toolsets.current(visit) or await self._toolsets.verify(visit, call.meta)
+            toolset = await self._among_others(visit, call, toolset)
         except Refused as problem:
             return problem
         except Exception as error:  # noqa: BLE001 - not knowing is no reason to let it pass, whatever broke
@@ -142,7 +158,8 @@ class Pinning:
         return None
 
     async def settle(self, call: Call) -> Refused | None:
-        """The list changed after the call was decided: read again, it has to have the same entry for the tool.
+        """The list changed after the call was decided, or other servers came: looked at again, the tool has to be open,
+        and to have the same entry.
 
         The other checks went by that entry too: it may say by now that a person has to approve.
         """

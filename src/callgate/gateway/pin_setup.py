@@ -26,6 +26,7 @@ from callgate.gateway.registrar import Registrar
 from callgate.gateway.toolsets import Meeting, Toolsets
 from callgate.gateway.webhook import Webhook
 from callgate.keyring import Keyring
+from callgate.pinning.judging import Toolset
 from callgate.pinning.model import Identity
 from callgate.pinning.service import Pins
 from callgate.pinning.settings import Settings
@@ -142,6 +143,7 @@ class PinOffice:
             toolsets,
             stale=self.watch.is_stale,
             settle_in=settle_in,
+            looked=self._looked,
             place=lambda server: self.company.refused(toolsets.places[server]) if server in toolsets.places else "",
             odd=self._odd,
             review=self._where,
@@ -193,6 +195,9 @@ class PinOffice:
         # A tool that is met for the first time waits for its review; that is no news for an alarm.
         if self._webhook is not None and what != "new":
             self._webhook.send({"event": f"tool_{what}" if what != "text" else "tool_changed", **detail})
+
+    async def _looked(self, toolset: Toolset, tool: str) -> bool:
+        return await self.company.catch_up(toolset.identity.server_id, tool, self.watch.book)
 
     def _met(self, learnt: Learnt, meeting: Meeting) -> None:
         self.registrar.met(meeting)
