@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -40,6 +40,8 @@ class Issued(msgspec.Struct, frozen=True):
     expires_at: int
     # Somebody who was here before and has nearly the same name.
     twin: str | None = None
+    # What a passkey of each kind approves.
+    approves: str = ""
 
 
 def enroll(
@@ -67,7 +69,7 @@ def enroll(
     with changing(config, store, create=True) as opened:
         if here:
             _check_here(opened.config)
-        issued = opened.wait(_issue(opened.approvals, user, display_name, minutes))
+        issued = opened.wait(_issue(opened, user, display_name, minutes))
         if display_name and not issued.new:
             say(f"{user} was known before: the name shown stays {issued.display_name!r}.")
         if here:
@@ -82,8 +84,10 @@ def enroll(
         say(hint)
 
 
-async def _issue(approvals: Approvals, user: str, display_name: str, minutes: float | None) -> Issued:
-    by = operator()
+async def _issue(opened: Opened, user: str, display_name: str, minutes: float | None) -> Issued:
+    from callgate.approval.reach import choice
+
+    by, approvals, demands = operator(), opened.approvals, await opened.demands()
     known = await approvals.shelf.user(user)
     others = [] if known is not None else [one.name for one in await approvals.shelf.users()]
     person = known or await approvals.add_user(user, display_name, by=by)
@@ -91,7 +95,8 @@ async def _issue(approvals: Approvals, user: str, display_name: str, minutes: fl
     issued = await approvals.look_at_ticket(ticket)
     assert issued is not None
     twin = next((one for one in others if one.casefold() == user.casefold()), None)
-    return Issued(user, person.display_name, known is None, ticket, issued.expires_at, twin)
+    told = "" if demands is None else choice(person, demands)
+    return Issued(user, person.display_name, known is None, ticket, issued.expires_at, twin, told)
 
 
 def _print(issued: Issued, url: str | None, *, as_json: bool, here: bool = False) -> None:
@@ -107,11 +112,20 @@ def _print(issued: Issued, url: str | None, *, as_json: bool, here: bool = False
         typer.echo(f"{issued.user} is new here and was added.{other}")
     typer.echo(f"{issued.user} opens this link to enrol a passkey, once, until {moment(issued.expires_at)}:\n")
     typer.echo(f"  {link}\n")
+    if issued.approves:
+        typer.echo(f"{issued.approves}\n")
     if here:
         say("This page is served until it is done; Ctrl-C stops it.")
         return
     typer.echo(f'Or an MCP client calls approval/enroll/begin with params._meta["{TICKET}"]:\n')
     typer.echo(f"  {issued.ticket}\n")
+
+
+async def _what_it_approves(opened: Opened, held: Credential) -> str:
+    from callgate.approval.reach import reach
+
+    demands = await opened.demands()
+    return "" if demands is None else reach(await opened.approvals.user(held.user), held, demands)
 
 
 def _without_gateway(config: Config) -> str:
@@ -143,9 +157,11 @@ def _check_here(config: Config) -> None:
 def _show_page(opened: Opened, issued: Issued, *, as_json: bool) -> None:
     made: list[Credential] = []
 
-    def enrolled(held: Credential) -> None:
+    async def enrolled(held: Credential) -> None:
         made.append(held)
         say(f"{issued.user}'s passkey {plain(held.name)!r} is enrolled.")
+        if told := await _what_it_approves(opened, held):
+            say(told)
         say("The page is waiting for you to go on from the recovery codes; Ctrl-C stops it.")
 
     try:
@@ -156,7 +172,10 @@ def _show_page(opened: Opened, issued: Issued, *, as_json: bool) -> None:
 
 
 async def _serve(
-    opened: Opened, issued: Issued, listening: Callable[[str], None], enrolled: Callable[[Credential], None]
+    opened: Opened,
+    issued: Issued,
+    listening: Callable[[str], None],
+    enrolled: Callable[[Credential], Awaitable[None]],
 ) -> None:
     """Show the console until this person has one passkey more, and has gone on from the page that made it."""
     from callgate.console.app import console_app
@@ -165,10 +184,14 @@ async def _serve(
     approvals = opened.approvals
     before = {one.id for one in await approvals.shelf.credentials(issued.user)}
     home = asyncio.Event()
-    pages = Loopback(lambda origin: _noticing(console_app(approvals, origin=origin, secure=False), home), opened.config)
+
+    def made(origin: str) -> Asgi:
+        return _noticing(console_app(approvals, origin=origin, secure=False, demands=opened.demands), home)
+
+    pages = Loopback(made, opened.config)
     try:
         listening(await pages.address())
-        enrolled(await _new_passkey(approvals, issued, before))
+        await enrolled(await _new_passkey(approvals, issued, before))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STAY_SECONDS):
                 await home.wait()
