@@ -110,7 +110,7 @@ async def test_each_kind_approves_what_it_can_and_the_other_is_told_what_is_miss
     laptop = await page_with("internal")
     before, after = await enrol(laptop, link_in(said, gateway), "Laptop")
     assert before.endswith(ONLY_PAY)
-    assert after == f"This passkey approves every call that Callgate asks ann about, {ONLY_PAY}"
+    assert after == f"This passkey approves every call that Callgate asks you about, {ONLY_PAY}"
     assert await approved(laptop, gateway, "wipe", id="1") == ""
     assert await approved(laptop, gateway, "pay_here", id="2") == ""
 
@@ -130,14 +130,14 @@ async def test_each_kind_approves_what_it_can_and_the_other_is_told_what_is_miss
     assert [shlex.split(one) for one in lacks["commands"]] == [shlex.split(typed)]
     await laptop.goto(f"http://localhost:{gateway.port}/me")
     assert "bank/pay" in await laptop.locator("#lacks").inner_text()
-    assert "All but 1 tool" in await laptop.locator("main").inner_text()
+    assert "Approves all but 1 tool" in await laptop.locator("main").inner_text()
 
     # The command that was told, typed: a security key is added.
     link = link_in(command(gateway.config, *shlex.split(typed)[1:-2]), gateway)
     key = await page_with("usb")
     _, after = await enrol(key, link, "Blue key")
     assert after == (
-        "This passkey approves every call that Callgate asks ann about, also where a tool does not take every kind: "
+        "This passkey approves every call that Callgate asks you about, also where a tool does not take every kind: "
         "bank/pay."
     )
     said = await approved(key, gateway, "pay", id="4")

@@ -51,11 +51,11 @@ def lacking(held: Iterable[Credential], demands: Iterable[Demand], user: str) ->
     return [one for one in demands if one.concerns(user) and not any(one.policy.takes(key) for key in keys)]
 
 
-def reach(user: User, held: Credential, demands: Sequence[Demand]) -> str:
-    """What one passkey of this person approves."""
+def reach(user: User, held: Credential, demands: Sequence[Demand], *, whom: str = "") -> str:
+    """What one passkey of this person approves; `whom` is what to call them, such as "you"."""
     if not reaches(user.role, "approver"):
         return f"{user.name} is a viewer, who may look and not approve."
-    every = f"This passkey approves every call that Callgate asks {user.name} about"
+    every = f"This passkey approves every call that Callgate asks {whom or user.name} about"
     if without := lacking([held], demands, user.name):
         return f"{every}, except those of {_count(without)}. {demanded(without)}"
     taken = [one for one in demands if one.concerns(user.name)]
@@ -68,11 +68,11 @@ def except_for(held: Credential, demands: Sequence[Demand]) -> str:
     return f"all but {_count(without)}" if without else "all"
 
 
-def choice(user: User, demands: Sequence[Demand]) -> str:
+def choice(user: User, demands: Sequence[Demand], *, whom: str = "") -> str:
     """What to know before a passkey is made."""
     if not reaches(user.role, "approver"):
         return f"{user.name} is a viewer, who may look and not approve."
-    every = f"Any passkey, also that of the device, approves the calls that Callgate asks {user.name} about"
+    every = f"Any passkey, also that of the device, approves the calls that Callgate asks {whom or user.name} about"
     picky = [one for one in demands if one.concerns(user.name)]
     return f"{every}, except those of {_count(picky)}. {demanded(picky)}" if picky else f"{every}."
 

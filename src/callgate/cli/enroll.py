@@ -162,7 +162,8 @@ def _show_page(opened: Opened, issued: Issued, *, as_json: bool) -> None:
         say(f"{issued.user}'s passkey {plain(held.name)!r} is enrolled.")
         if told := await _what_it_approves(opened, held):
             say(told)
-        say("The page is waiting for you to go on from the recovery codes; Ctrl-C stops it.")
+        codes = " from the recovery codes" if opened.config.approval.recovery_codes else ""
+        say(f"The page is waiting for you to go on{codes}; Ctrl-C stops it.")
 
     try:
         opened.wait(_serve(opened, issued, lambda url: _print(issued, url, as_json=as_json, here=True), enrolled))

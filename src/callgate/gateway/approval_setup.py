@@ -228,6 +228,7 @@ def settings(section: Approval) -> Settings:
             requests_per_user=section.pending_per_user,
         ),
         first_use=section.first_use,
+        recovery_codes=section.recovery_codes,
         locale=section.locale,
         attestation=Attestation(section.attestation, _roots(section), frozenset(section.aaguids)),
     )

@@ -50,7 +50,7 @@ class Enrol:
                 "displayName": user.display_name if user else "",
                 "purpose": ticket.purpose,
                 "expiresAt": to_iso(ticket.expires_at),
-                "choice": "" if user is None or demands is None else choice(user, demands),
+                "choice": "" if user is None or demands is None else choice(user, demands, whom="you"),
             }
         )
 
@@ -65,7 +65,7 @@ class Enrol:
         session, secret = await self._desk.approvals.session_for(enrolled.credential)
         await self._desk.leave(request)
         demands = await self._desk.demands()
-        told = "" if demands is None else reach(enrolled.user, enrolled.credential, demands)
+        told = "" if demands is None else reach(enrolled.user, enrolled.credential, demands, whom="you")
         response = JSONResponse({"user": session.user, "codes": list(enrolled.codes), "reach": told})
         self._desk.enter(response, session, secret)
         return response
