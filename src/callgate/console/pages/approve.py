@@ -156,7 +156,8 @@ class Approve:
 
 def _happened(asked: Asked, now: int) -> list[dict[str, Any]]:
     """The story of a decided request, for the timeline."""
-    why = Shown("\n".join(lines_of(asked.why)))
+    # The rest stands beside it.
+    why = Shown("".join(lines_of(asked.why)[:1]))
     story: list[dict[str, Any]] = [{"head": f"{asker(asked)} asked", "at": asked.created_at, "text": why}]
     if asked.decided_at is not None:
         refused = asked.state == "refused"
