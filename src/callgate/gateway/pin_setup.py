@@ -77,7 +77,7 @@ class PinOffice:
 
         self.watch = PinWatch(self.shelf, keys, store.watch)
         self.pins = Pins(self.shelf, keys, settings=self.settings, witness=audit.admin, labelling=LABELLING)
-        # What was learnt of the servers in use, and who the servers of a name were to an earlier gateway, the last first.
+        # What was learnt of the servers in use, and who they were to an earlier gateway, by name, the last first.
         self._learnt: set[Learnt] = set()
         self._recalled: list[tuple[str, Identity]] = []
         self.company = Company(self.shelf, gateway, most=lambda: self.settings.servers, hold=self._hold)
