@@ -12,7 +12,9 @@ import pytest
 from callgate.config import parse
 from callgate.errors import Reason, StoreError
 from callgate.gate import Call, Pass
+from callgate.gateway.learnt import Learnt
 from callgate.gateway.line import Visit
+from callgate.gateway.places import places
 from callgate.gateway.runtime import Runtime
 from callgate.pinning.service import Choice
 from support.meeting import entry
@@ -59,7 +61,7 @@ class House:
 
     def __init__(self, runtime, config):
         self.office = runtime.pinning
-        self.check = self.office.furnish(config, runtime._places(config)).check
+        self.check = self.office.furnish(config, places(config), Learnt()).check
         self.visits = {name: Visit(name, "http", session="s", line=Wire(name)) for name in LISTS}
         self.work = self.office.pins.held
         self.go = asyncio.Event()

@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import shlex
+import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -136,7 +137,10 @@ async def run_wrap(
     server, most = wrapped_server(config, order), config.limits.message_bytes
     behind: Behind
     if server is not None and server.kind == "http":
-        behind = WrappedUrl(server, most)
+        behind = at = WrappedUrl(server, most)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError):
+                asyncio.get_running_loop().add_signal_handler(number, at.stop, -number)
     else:
         argv: Sequence[str] = order.command if server is None else server.argv
         behind = WrappedCommand(partial(start_command, argv, server), most)

@@ -93,16 +93,11 @@ def main(options: Options) -> NoReturn:
     try:
         status = run(options)
     except LocalError as error:
-        complain(error)
+        _say("\n".join(filter(None, (f"callgate: {error.message}", error.advice))))
         status = 1
     except KeyboardInterrupt:
         status = 130
     end_as(status)
-
-
-def complain(error: LocalError) -> None:
-    lines = [f"callgate: {error.message}", *([error.advice] if error.advice else [])]
-    _say("\n".join(lines))
 
 
 def _say(text: str) -> None:
