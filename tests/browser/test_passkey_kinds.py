@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 KIND = "a passkey that works from another device (a security key, a phone or a synced passkey)"
 CHOOSE = "and choose a security key or a phone when the browser asks where to save it."
-ONLY_PAY = f"except those of 1 tool. 1 tool demands {KIND}: bank/pay."
+ONLY_PAY = f"except those of bank/pay, which demands {KIND}."
 
 
 @pytest_asyncio.fixture(loop_scope="session")
