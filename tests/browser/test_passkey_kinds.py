@@ -159,7 +159,7 @@ async def test_each_kind_approves_what_it_can_and_the_other_is_told_what_is_miss
     await box.wait_for()
     text = await box.inner_text()
     assert f"None of your passkeys is of the kind that this tool demands: {KIND}." in text
-    assert f"Add one with Add another device on the page of your passkeys, {CHOOSE}" in text
+    assert f"Add one with “Add another device” on the page of your passkeys, {CHOOSE}" in text
     await laptop.reload()
     assert "You have none." in await laptop.locator("#kind").inner_text()
     going.cancel()
