@@ -18,7 +18,8 @@ from callgate.config import Config, Secret, Server
 from callgate.config.rules import header_name, header_value, http_url
 from callgate.config.secret import mask_url
 from callgate.errors import ConfigError
-from callgate.gateway.app import Asgi, MakeConsole
+from callgate.gateway.app import MakeConsole
+from callgate.gateway.exchange import Asgi
 from callgate.gateway.extracts import review_command
 from callgate.gateway.learnt import Learnt
 from callgate.gateway.places import Place, command_place, place
