@@ -351,6 +351,8 @@ class StdioUpstream:
                 return link
             self._shared = None
             if link is not None:
+                # From now on no call leaves by what the old one listed: it waits for the list of the next.
+                self._renewed(self.name)
                 ending = self._retire(link)
                 if self._processes > self._limits.processes:
                     await asyncio.shield(ending)
