@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -41,7 +42,7 @@ def status(
     """Show your gateway: where its console is, and which servers it stands before."""
     from callgate.cli.when import show_when
 
-    found = asked(_place(config), "status")
+    found = asked(place_of(config), "status")
     if as_json:
         typer.echo(json.dumps(found))
         raise typer.Exit(found is None)
@@ -59,7 +60,7 @@ def status(
 
 def stop(config: ConfigOption = None) -> None:
     """End your gateway, and the wrapped servers with it; the next start of a client brings it back."""
-    if not end(_place(config)):
+    if not end(place_of(config)):
         typer.echo("Your gateway does not run.")
         return
     typer.echo("Your gateway has ended. A client starts it again with its next server.")
@@ -67,10 +68,11 @@ def stop(config: ConfigOption = None) -> None:
 
 def restart(config: ConfigOption = None) -> None:
     """End your gateway and start it anew, after an upgrade or where it does not answer."""
-    at = _place(config)
-    end(at)
+    at = place_of(config)
+    ended = end(at)
     typer.echo(f"Your gateway runs. Console: {running(at)['address']}")
-    typer.echo("Restart your clients: the servers that they had started ended with the old one.")
+    if ended:
+        typer.echo("Restart your clients: the servers that they had started ended with the old one.")
 
 
 def logs(
@@ -78,7 +80,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written from now on.")] = False,
 ) -> None:
     """Show what your gateway has logged last."""
-    path = Path(_place(config).log)
+    path = Path(place_of(config).log)
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             for line in file.readlines()[-_TAIL_LINES:]:
@@ -114,7 +116,7 @@ def _run(path: Path, idle: float, listens: Callable[[], None]) -> None:
     from callgate.prompts.hook import SHARED
     from callgate.prompts.listener import listening
 
-    at = _place(path)
+    at = place_of(path)
     try:
         # Before the rest is loaded, which takes a while: the user may have sent a prompt already.
         with holding(at), listening(SHARED) as prompts:
@@ -144,7 +146,8 @@ def _serve(at: Place, path: Path, idle: float, listens: Callable[[], None], prom
     log.info("stopped")
 
 
-def _place(config: Path | None) -> Place:
+def place_of(config: Path | None) -> Place:
+    """The gateway of this file, or of the user's own."""
     from callgate.errors import ConfigError
     from callgate.local.place import LocalError, Place
 
@@ -154,7 +157,7 @@ def _place(config: Path | None) -> Place:
         raise ConfigError(error.message, advice=error.advice) from None
 
 
-def asked(at: Place, what: str) -> dict[str, Any] | None:
+def asked(at: Place, what: str, **more: float) -> dict[str, Any] | None:
     """What the gateway that runs answers; None where none runs."""
     from callgate._version import __version__
     from callgate.errors import ConfigError
@@ -162,11 +165,12 @@ def asked(at: Place, what: str) -> dict[str, Any] | None:
     from callgate.local.place import LocalError
 
     try:
-        link = at.connect()
+        # Asking makes nothing: where there is no folder, nobody listens in it.
+        link = at.connect() if os.path.lexists(at.folder) else None
         if link is None:
             return None
         with link:
-            wire.send(link, {"protocol": wire.PROTOCOL, "version": __version__, "do": what})
+            wire.send(link, {"protocol": wire.PROTOCOL, "version": __version__, "do": what, **more})
             answer = wire.receive(link, wire.Incoming())
     except LocalError as error:
         raise ConfigError(error.message, advice=error.advice) from None
@@ -177,8 +181,8 @@ def asked(at: Place, what: str) -> dict[str, Any] | None:
     return answer
 
 
-def running(at: Place) -> dict[str, Any]:
-    """The gateway, started where none runs."""
+def running(at: Place, expect: float = 0.0) -> dict[str, Any]:
+    """The gateway, started where none runs. It stays for so many seconds in which somebody may open a link."""
     from callgate.errors import ConfigError
     from callgate.local.place import LocalError
     from callgate.local.starting import reach
@@ -187,7 +191,7 @@ def running(at: Place) -> dict[str, Any]:
         reach(at).close()
     except LocalError as error:
         raise ConfigError(error.message, advice=error.advice) from None
-    found = asked(at, "status")
+    found = asked(at, "status", expect=expect)
     if found is None:
         raise ConfigError("your gateway ended at once", advice="Type `callgate logs` to see why.")
     return found
@@ -197,7 +201,7 @@ def end(at: Place) -> bool:
     """End the gateway that runs, and wait until it has; False where none does."""
     import fcntl
 
-    if asked(at, "stop") is None:
+    if not _told_to_end(at):
         return False
     lock = os.open(at.lock, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -212,6 +216,29 @@ def end(at: Place) -> bool:
     from callgate.errors import ConfigError
 
     raise ConfigError("your gateway does not end", advice="Type `callgate logs` to see what it waits for.")
+
+
+def _told_to_end(at: Place) -> bool:
+    """Ask it to end; one that does not understand us, as after an upgrade, gets a signal."""
+    from callgate.errors import ConfigError
+    from callgate.local.place import LocalError, peer
+
+    try:
+        return asked(at, "stop") is not None
+    except ConfigError:
+        try:
+            link = at.connect()
+        except LocalError as error:
+            raise ConfigError(error.message, advice="End its process by hand; `callgate logs` names it.") from None
+        if link is None:
+            return False
+        with link:
+            process, _ = peer(link)
+        if process <= 0:
+            raise
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGTERM)
+        return True
 
 
 if __name__ == "__main__":

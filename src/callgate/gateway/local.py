@@ -47,6 +47,8 @@ _START_SECONDS: Final = 30.0
 _WAITING_MAX: Final = 256
 WRAPPED_MAX: Final = 1000
 _ACCEPT_PAUSE: Final = 0.2
+# As long as a link may be good for that somebody was given.
+_EXPECTED_SECONDS_MAX: Final = 604_800.0
 
 
 class LocalListener:
@@ -77,6 +79,8 @@ class LocalListener:
         self._closing = False
         # Since when no server is wrapped.
         self.idle_since: float | None = time.monotonic()
+        # Until when somebody may open a link that they were given.
+        self.expected_until = 0.0
 
     def open(self) -> None:
         """Listen, in the place of whatever was left there."""
@@ -170,6 +174,9 @@ class LocalListener:
         if self._closing:
             await link.send({"again": True})
         elif message.get("do") == "status":
+            if isinstance(seconds := message.get("expect"), int | float):
+                until = time.monotonic() + min(float(seconds), _EXPECTED_SECONDS_MAX)
+                self.expected_until = max(self.expected_until, until)
             await link.send(self._status())
         elif message.get("do") == "stop":
             await link.send({"stopping": True, "pid": os.getpid()})

@@ -189,11 +189,11 @@ def _there(path: Path | None) -> Path | None:
 
 
 async def _end_when_idle(seconds: float, local: LocalListener, app: App, server: HttpServer) -> None:
-    """Stop when no server is wrapped and nobody looks at the console, for so long."""
+    """Stop when no server is wrapped and nobody looks at the console or is expected there, for so long."""
     while True:
         await asyncio.sleep(min(seconds / 4, 5.0))
         since = None if local.idle_since is None or app.busy_with_pages else max(local.idle_since, app.last_page)
-        if since is not None and time.monotonic() - since >= seconds:
+        if since is not None and time.monotonic() - max(since, local.expected_until) >= seconds:
             log.info("ending: no server is wrapped any more")
             server.stop()
             return
