@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import signal
 import sys
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _STOP_SECONDS: Final = 30.0
 _TAIL_LINES: Final = 200
+_TURN_SECONDS: Final = 2.0
 
 ConfigOption = Annotated[
     Path | None,
@@ -60,10 +62,15 @@ def status(
 
 def stop(config: ConfigOption = None) -> None:
     """End your gateway, and the wrapped servers with it; the next start of a client brings it back."""
-    if not end(place_of(config)):
+    from callgate.cli.service import restarts
+
+    at = place_of(config)
+    if not end(at):
         typer.echo("Your gateway does not run.")
-        return
-    typer.echo("Your gateway has ended. A client starts it again with its next server.")
+    elif restarts(at):
+        typer.echo("Your gateway has ended. Your service starts it again; to end that: `callgate service uninstall`")
+    else:
+        typer.echo("Your gateway has ended. A client starts it again with its next server.")
 
 
 def restart(config: ConfigOption = None) -> None:
@@ -91,27 +98,38 @@ def logs(
         typer.echo("Your gateway has logged nothing yet.")
 
 
-def main(config: str, ready: str, idle: str = "600") -> None:
-    """Be the gateway of this user, as `callgate wrap` starts it: the configuration, which need not be there, the
-    descriptor to say on that it listens, and the seconds without wrapped servers after which it ends."""
+def main(config: str, ready: str | None = None, idle: str = "600") -> None:
+    """Be the gateway of this user. `config` is its configuration, which need not be there.
+
+    `callgate wrap` starts it with the descriptor to say on that it listens, and the seconds without wrapped servers
+    after which it ends. A service starts it without either: it stays until it is stopped.
+    """
     from callgate.cli import complain
     from callgate.errors import CallgateError
     from callgate.local.starting import READY
 
     def say(text: bytes) -> None:
-        with contextlib.suppress(OSError):
-            os.write(int(ready), text)
-            os.close(int(ready))
+        if ready is not None:
+            with contextlib.suppress(OSError):
+                os.write(int(ready), text)
+                os.close(int(ready))
 
     try:
-        _run(Path(config), float(idle), lambda: say(READY))
+        if ready is None:
+            while not _run(Path(config), math.inf, lambda: None):
+                # One that was started for a wrapped server is there; this one comes after it.
+                time.sleep(_TURN_SECONDS)
+        elif not _run(Path(config), float(idle), lambda: say(READY)):
+            # It listens already, or will in a moment.
+            say(READY)
     except CallgateError as error:
         say(f"{error.message}\n{error.advice}".encode())
         complain(error)
         sys.exit(1)
 
 
-def _run(path: Path, idle: float, listens: Callable[[], None]) -> None:
+def _run(path: Path, idle: float, listens: Callable[[], None]) -> bool:
+    """Be the gateway until the end; False where another one is."""
     from callgate.local.holding import Taken, holding
     from callgate.prompts.hook import SHARED
     from callgate.prompts.listener import listening
@@ -122,8 +140,8 @@ def _run(path: Path, idle: float, listens: Callable[[], None]) -> None:
         with holding(at), listening(SHARED) as prompts:
             _serve(at, path, idle, listens, prompts)
     except Taken:
-        # It listens already, or will in a moment.
-        listens()
+        return False
+    return True
 
 
 def _serve(at: Place, path: Path, idle: float, listens: Callable[[], None], prompts: PromptListener | None) -> None:
@@ -216,6 +234,16 @@ def end(at: Place) -> bool:
     from callgate.errors import ConfigError
 
     raise ConfigError("your gateway does not end", advice="Type `callgate logs` to see what it waits for.")
+
+
+def end_all() -> int:
+    """End every gateway of this user; how many there were."""
+    own = place_of(None)
+    ended = 0
+    for socket in sorted(Path(own.folder).glob("gateway*.sock")):
+        own.name = socket.stem
+        ended += end(own)
+    return ended
 
 
 def _told_to_end(at: Place) -> bool:

@@ -42,7 +42,7 @@ def review(
     terminal it prints the same and the commands that decide, and exits with 1 if anything waits.
     """
     file = store_file(configuration(config, store))
-    if file is not None and not file.exists() and not (check or as_json):
+    if store is None and file is not None and not file.exists() and not (check or as_json):
         # A script that looks for what waits has to hear that it looked in the wrong place.
         say(f"Nothing waits for review: no server's tools were met yet. {HOW_TOOLS_COME}")
         return
