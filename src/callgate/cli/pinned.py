@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 KEY: Final = "pinning"
 HOW_TOOLS_COME: Final = (
-    "Put Callgate in front of the servers of your clients with `callgate install`, or in front of those in "
-    "callgate.toml with `callgate serve`, and let a client connect: its tools wait for review then."
+    "Tools wait for review once a client has listed them through the gate; `callgate install` puts the gate in front "
+    "of the servers of your clients."
 )
 _SHOWN: Final = 5
 _DIGITS: Final = 16
