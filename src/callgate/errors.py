@@ -569,7 +569,7 @@ _TABLE: dict[Reason, _Row] = {
     ),
     Reason.AUTHENTICATOR_CLASS_MISMATCH: _sep(
         "The passkey is of a class that this tool does not take.",
-        "Sign with a security key or a phone, or enrol one with `callgate enroll USER`.",
+        "Sign with a security key or a phone, or add one with `callgate enroll USER`.",
     ),
     Reason.SIGNATURE_VERIFICATION_FAILED: _sep(
         "The passkey's signature does not hold for this approval.", "Ask for a new challenge and sign that one."

@@ -161,7 +161,8 @@ class Gate:
         )
         self._approval = approval
         self._freely = getattr(approval, "at_once", _not_at_once)
-        self._limit = limit
+        # How long the checks of a call may take together.
+        self.limit = limit
         # An approval may wait for a person; everything else in it is bounded by the store's own patience.
         self._patience = limit if patience is None else patience
 
@@ -201,7 +202,7 @@ class Gate:
                 verdict = at_once(call)
                 if verdict is None:
                     # One clock for all checks: it runs from the first that has to wait.
-                    deadline = deadline or asyncio.get_running_loop().time() + self._limit
+                    deadline = deadline or asyncio.get_running_loop().time() + self.limit
                     async with asyncio.timeout_at(deadline):
                         verdict = await check(call)
                 answers.append(Answer(running, verdict))

@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from support.persons import MARK
 from support.pinning import pinned_site
 from support.registry import requirement
 from support.shifting import CHANGED, tool
 from support.table import rows
-from support.visitors import WAYS
+from support.visitors import WAYS, Way
 
 WORSE = "Something else by now."
 
@@ -70,3 +71,43 @@ def test_what_the_client_was_shown_so_is_remembered_all_the_same(patient, way):
     before = server.called.count("read")
     assert visitor.reason("read") != ""
     assert server.called.count("read") == before
+
+
+WRAPPED, SERVED = Way("wrap", "legacy", "pipe"), Way("serve", "legacy", "pipe")
+MARKED = {MARK: {"required": "verified", "authenticatorClass": "platform"}}
+
+
+@requirement("TP-005")
+@rows("change", [{"description": WORSE}, {"_meta": MARKED}, {"title": "Other"}], ids=["text", "mark", "title"])
+def test_told_after_the_list_was_read_and_before_the_call_leaves(patient, change):
+    """The list is read again, and has another entry: what the call was let through by does not hold for that."""
+    way = WRAPPED
+    server, _ = approved(patient, way, "read")
+    patient.leave()
+    # The first call makes `wrap` read the list twice: for what was approved, and for what needs a person.
+    server.be(restless=[2], later={"3": [tool("read") | change]})
+    visitor = patient.visit(way)
+    before = server.called.count("read")
+    assert visitor.reason("read") in ("tool_changed", "toolset_unverified")
+    assert server.called.count("read") == before
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory):
+    """A gateway that waits a second for a list."""
+    with pinned_site(tmp_path_factory.mktemp("hasty"), limits={"check_seconds": 1}) as site:
+        yield site
+
+
+@requirement("TP-058")
+@rows(("way", "first"), [(WRAPPED, 1), (WRAPPED, 2), (SERVED, 1)], ids=["wrap", "wrap later", "serve"])
+def test_told_again_and_again(hasty, way, first):
+    """A server that never rests is not called, and not asked for ever either."""
+    server, _ = approved(hasty, way, "read")
+    hasty.leave()
+    server.be(restless=list(range(first, 1000)))
+    visitor = hasty.visit(way)
+    before, lists = server.called.count("read"), len(server.received("tools/list"))
+    assert visitor.reason("read") in ("toolset_unverified", "check_timeout")
+    assert server.called.count("read") == before
+    assert len(server.received("tools/list")) < lists + 40

@@ -11,7 +11,7 @@ import pytest
 
 from callgate.config import parse
 from callgate.errors import Reason, StoreError
-from callgate.gate import Call
+from callgate.gate import Call, Pass
 from callgate.gateway.line import Visit
 from callgate.gateway.runtime import Runtime
 from callgate.pinning.service import Choice
@@ -45,6 +45,7 @@ class Wire:
 
     def __init__(self, server):
         self.server = server
+        self.judged = {}
 
     async def turn(self):
         pass
@@ -91,9 +92,12 @@ class House:
         (pin,) = await self.office.pins.decide([choice], by="ann", **more)
         await until(lambda: self.office.watch.book.version >= pin.seq)
 
+    def call(self, server, tool):
+        return Call("c", 1, tool, {}, b"{}", b"", {}, self.visits[server])
+
     def reason(self, server, tool):
         """Why a call is refused, on both looks; None where it goes out."""
-        call = Call("c", 1, tool, {}, b"{}", b"", {}, self.visits[server])
+        call = self.call(server, tool)
         last = self.check.last_look(call)
         passes = self.check.at_once(call) is not None
         assert passes == (last is None)
@@ -165,6 +169,28 @@ async def test_it_waits_while_that_is_worked_out(house):
     assert house.reason("weather", "forecast") is Reason.SET_NOT_REVIEWED
     await house.office.pins.review_set("", (await house.office.pins.review()).sets[0].version, by="ann")
     await until(lambda: house.reason("weather", "forecast") is None)
+
+
+@requirement("TP-038")
+async def test_a_call_waits_while_that_is_worked_out(house):
+    """Neither refused nor let through before; then the one that redirects another server's tool is refused."""
+    house.go.clear()
+    await house.decide("weather", "moon")
+    await house.decide("weather", "forecast")
+    calls = {tool: asyncio.create_task(house.check(house.call("weather", tool))) for tool in ("moon", "forecast")}
+    await until(lambda: house.began)
+    await house.turns()
+    assert not any(call.done() for call in calls.values())
+    house.go.set()
+    assert isinstance(await calls["moon"], Pass)
+    assert (await calls["forecast"]).reason is Reason.SET_NOT_REVIEWED
+
+
+async def test_a_call_does_not_wait_for_ever_for_that(house):
+    house.go.clear()
+    await house.decide("weather", "moon")
+    house.office.toolsets.ask_seconds = 0.05
+    assert (await house.check(house.call("weather", "moon"))).reason is Reason.SET_NOT_REVIEWED
 
 
 async def test_the_list_does_not_show_it_meanwhile(house):

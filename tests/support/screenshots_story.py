@@ -113,8 +113,7 @@ async def _up_to_the_theft(seen: Terminal, page: Page) -> str:
     assert found, seen.text
     await page.goto(found[0])
     await page.get_by_role("button", name="Create passkey").click()
-    await page.get_by_role("checkbox", name="I have saved them").check()
-    await page.get_by_role("button", name="Continue").click()
+    await page.get_by_role("link", name="Continue").click()
     await page.wait_for_url(re.compile(r"/$"))
     seen.press("r")
     await _told(seen, "press t:")

@@ -38,7 +38,8 @@ class Shifty:
     asides (raw messages ahead of the reply),
     errors (method → code), faces (`own`, `relayed` or a connection's number → tools), on_call (tool → changes of
     itself), results (tool → text), events (answers as streams), stampless (no word of itself in modern results, or in those to these methods),
-    capabilities.
+    capabilities, restless (behind which lists of a process, by number, it says that they changed), later (a number → its
+    tools from that list of a process on).
     """
 
     def __init__(self, directory: Path) -> None:

@@ -20,6 +20,7 @@ MODERN = "2026-07-28"
 VERSION_META = "io.modelcontextprotocol/protocolVersion"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
 TICK = 0.02
 
 
@@ -31,6 +32,7 @@ class Shop:
         self._lock = threading.Lock()
         self._stamp: tuple[int, int] = (0, 0)
         self._state: dict[str, Any] = {}
+        self._lists = 0
 
     @property
     def state(self) -> dict[str, Any]:
@@ -80,7 +82,11 @@ class Shop:
             reply["error"] = {"code": result, "message": "no"}
         else:
             reply["result"] = result
-        return [*before, json.dumps(reply, separators=(",", ":")).encode()]
+        return [*before, json.dumps(reply, separators=(",", ":")).encode(), *self._restless(method)]
+
+    def _restless(self, method: str) -> list[bytes]:
+        """Behind these lists of this process: word that the tools have changed."""
+        return [CHANGED] if method == "tools/list" and self._lists in self.state.get("restless", []) else []
 
     def _filled(self, text: str, rpc_id: Any) -> bytes:
         meta = json.dumps({SERVER_INFO: self._info})
@@ -113,6 +119,7 @@ class Shop:
         if method == "server/discover":
             return {"supportedVersions": [MODERN, "2025-11-25"], **about, **cached}
         if method == "tools/list":
+            self._lists += 1
             return self._page(params.get("cursor"), self._face(message, connection)) | cached
         if method == "tools/call":
             return self._call(params) | ({"resultType": "complete"} if modern else {})
@@ -122,7 +129,10 @@ class Shop:
         """Its tools, as it shows them to who asks: the gateway itself, its clients, or one connection."""
         faces = self.state.get("faces", {})
         who = "own" if str(message.get("id")).startswith("callgate-") else "relayed"
-        tools: list[dict[str, Any]] = faces.get(str(connection)) or faces.get(who) or self.state["tools"]
+        later = [tools for number, tools in self.state.get("later", {}).items() if int(number) <= self._lists]
+        tools: list[dict[str, Any]] = (
+            faces.get(str(connection)) or faces.get(who) or (later[-1] if later else self.state["tools"])
+        )
         text = json.dumps(tools)
         return json.loads(text.replace("$NOW", str(time.time_ns()))) if "$NOW" in text else tools
 
@@ -157,7 +167,7 @@ class Shop:
         fresh.write_text(json.dumps(state), encoding="utf-8")
         fresh.replace(self.directory / "state.json")
         with (self.directory / "pushes").open("ab") as pushes:
-            pushes.write(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n')
+            pushes.write(CHANGED + b"\n")
         time.sleep(5 * TICK)
 
     def pushes(self, begin: int) -> tuple[list[bytes], int]:

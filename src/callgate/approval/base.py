@@ -50,9 +50,9 @@ class Base:
         """Milliseconds since 1970."""
         return int(self._clock() * 1000)
 
-    def _refusal(self, reason: Reason, detail: str = "") -> Refused:
+    def _refusal(self, reason: Reason, detail: str = "", advice: str = "") -> Refused:
         """The refusal in the language of the settings; the reason is the same in each."""
-        return localised(Refused(reason, detail), self.settings.locale)
+        return localised(Refused(reason, detail, advice=advice), self.settings.locale)
 
     def localise(self, refused: Refused) -> Refused:
         return localised(refused, self.settings.locale)

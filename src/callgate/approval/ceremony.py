@@ -12,6 +12,7 @@ from callgate.approval.display import Describe, display_text
 from callgate.approval.encoding import to_base64url, to_iso
 from callgate.approval.evidence import read_evidence
 from callgate.approval.model import Challenge, ChallengeUse, Credential, Gated, Policy, reaches
+from callgate.approval.reach import how_to_add, kind_of
 from callgate.approval.schema import check_arguments
 from callgate.approval.storage import Bounds
 from callgate.approval.verify import (
@@ -100,18 +101,31 @@ class Ceremony(Base):
         if person is None or not reaches(person.role, "approver"):
             raise self._refusal(
                 Reason.NO_ELIGIBLE_CREDENTIAL,
-                f"{user} may look, not approve; `callgate users role {user} approver` changes that",
+                f"{user} is a viewer, who may look and not approve",
+                f"An operator changes that with `callgate users role {user} approver`.",
             )
         return found
 
     async def eligible(self, user: str | None, policy: Policy) -> list[Credential]:
         """The passkeys of this person that the tool takes (§4.7); Refused(NO_ELIGIBLE_CREDENTIAL) if there are none."""
         stored = await self.shelf.credentials(user) if user else ()
-        fitting = [one for one in stored if one.satisfies(policy.authenticator_class)]
-        found = [one for one in fitting if one.counter > 0] if policy.require_counter else fitting
+        found = [one for one in stored if policy.takes(one)]
         if not found:
-            raise self._refusal(Reason.NO_ELIGIBLE_CREDENTIAL, _why_none(user, bool(stored), bool(fitting)))
+            raise self._none(user, policy, any_kind=bool(stored))
         return found
+
+    def _none(self, user: str | None, policy: Policy, *, any_kind: bool) -> Refused:
+        """What the person lacks, so that they do not enrol the same kind again."""
+        if not user:
+            return self._refusal(Reason.NO_ELIGIBLE_CREDENTIAL)
+        if not any_kind:
+            detail = f"{user} has no passkey"
+            return self._refusal(Reason.NO_ELIGIBLE_CREDENTIAL, detail, f"Add one with `callgate enroll {user}`.")
+        return self._refusal(
+            Reason.NO_ELIGIBLE_CREDENTIAL,
+            f"the passkeys of {user} are not of the kind that this tool demands: {kind_of(policy)}",
+            how_to_add(policy, f"`callgate enroll {user}`"),
+        )
 
     async def _verify(
         self,
@@ -189,19 +203,6 @@ class Ceremony(Base):
                 "timeout": challenge.expires_at - challenge.created_at,
             },
         }
-
-
-def _why_none(user: str | None, stored: bool, fitting: bool) -> str:
-    """What the person lacks, so that they do not enrol the same kind again."""
-    if not user or not stored:
-        return ""
-    if fitting:
-        return f"this tool takes only passkeys whose signature counter moves, and {user} has none"
-    return (
-        f"this tool takes only passkeys that work from another device (a security key, a phone, a synced passkey), and "
-        f"those of {user} are bound to one computer; enrol another kind, or let the tool take any with "
-        'authenticator_class = "platform"'
-    )
 
 
 def named(credential: Credential) -> dict[str, Any]:

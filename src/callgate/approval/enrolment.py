@@ -149,7 +149,8 @@ class Enrolment(Persons):
             raise self._refusal(Reason.VERIFICATION_FAILED) from error
         user = await self.user(registration.user)
         credential = self._credential(user, answer, found, name)
-        texts = self._codes() if codes and not await self.shelf.recovery_codes(user.name) else ()
+        wanted = codes and self.settings.recovery_codes
+        texts = self._codes() if wanted and not await self.shelf.recovery_codes(user.name) else ()
         detail = {"user": user.name, "credential": credential.id, "transports": list(credential.transports)}
         try:
             await self.shelf.finish_registration(

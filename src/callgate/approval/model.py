@@ -65,6 +65,10 @@ class Policy(msgspec.Struct, frozen=True):
     # §8.3.2: refuse passkeys whose counter never moves.
     require_counter: bool = False
 
+    def takes(self, held: Credential) -> bool:
+        """Whether this passkey can approve; every place that asks this, or tells it beforehand, asks it here."""
+        return held.satisfies(self.authenticator_class) and (held.counter > 0 or not self.require_counter)
+
 
 class Gated(msgspec.Struct, frozen=True):
     """A tool that needs a person: how its approvals are made and what its arguments have to be.

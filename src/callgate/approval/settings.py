@@ -31,5 +31,7 @@ class Settings(msgspec.Struct, frozen=True):
     argument_bytes: int = 262_144
     bounds: Bounds = Bounds()
     first_use: bool = False
+    # Whether a person's first passkey comes with codes for when all of them are lost.
+    recovery_codes: bool = True
     locale: Literal["en", "de"] = "en"
     attestation: Attestation = Attestation()

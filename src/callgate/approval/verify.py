@@ -15,6 +15,7 @@ from callgate.approval.encoding import to_base64url
 from callgate.approval.evidence import Evidence, Malformed, NotVerified, Signed
 from callgate.approval.model import Challenge, ChallengeUse, Credential, Policy
 from callgate.approval.party import RelyingParty
+from callgate.approval.reach import how_to_add, kind_of
 from callgate.errors import Reason, Refused
 
 
@@ -48,7 +49,11 @@ def check_credential(credential: Credential | None, challenge: Challenge, policy
     if challenge.user and credential.user != challenge.user:
         raise Refused(Reason.UNKNOWN_CREDENTIAL)
     if not credential.satisfies(policy.authenticator_class):
-        raise Refused(Reason.AUTHENTICATOR_CLASS_MISMATCH)
+        raise Refused(
+            Reason.AUTHENTICATOR_CLASS_MISMATCH,
+            f"this tool demands {kind_of(policy)}, and the one that signed is of another kind",
+            advice=f"Sign with such a one. {how_to_add(policy, f'`callgate enroll {credential.user}`')}",
+        )
     if (challenge.user or challenge.allowed) and credential.id not in challenge.allowed:
         raise Refused(Reason.UNKNOWN_CREDENTIAL)
     return credential

@@ -25,6 +25,7 @@ from callgate.cli.people import (
 if TYPE_CHECKING:
     from callgate.approval import Credential
     from callgate.approval.overview import PasskeyRow
+    from callgate.approval.reach import Demand
 
 IdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The passkey's id, or enough of its beginning.", callback=as_typed)
@@ -49,18 +50,22 @@ def list_credentials(
     """List passkeys, the oldest first."""
     import msgspec
 
-    from callgate.approval.overview import passkeys
+    from callgate.approval.overview import passkey_row
 
     with reading(config, store) as opened:
         if user is not None:
             opened.wait(opened.approvals.user(user))
-        rows = opened.wait(passkeys(opened.approvals.shelf, user, revoked=everything))
+        held = opened.wait(opened.approvals.shelf.credentials(user, revoked=everything))
+        demands = opened.wait(opened.demands())
+    rows = [passkey_row(one) for one in held]
+    approves = None if demands is None else [_approves(one, demands) for one in held]
     if as_json:
-        print_json(msgspec.to_builtins(rows))
+        told = approves or [""] * len(rows)
+        print_json([{**msgspec.to_builtins(row), "approves": one} for row, one in zip(rows, told, strict=True)])
     elif not rows:
         say(f"No passkey is enrolled. `callgate enroll {user or 'USER'}` makes the link to enrol one.")
     else:
-        _print(rows, everything=everything)
+        _print(rows, approves, everything=everything)
 
 
 def rename(
@@ -109,7 +114,13 @@ def _find(opened: Opened, given: str) -> Credential:
     return found
 
 
-def _print(rows: list[PasskeyRow], *, everything: bool) -> None:
+def _approves(held: Credential, demands: list[Demand]) -> str:
+    from callgate.approval.reach import except_for
+
+    return "-" if held.revoked_at is not None else except_for(held, demands)
+
+
+def _print(rows: list[PasskeyRow], approves: list[str] | None, *, everything: bool) -> None:
     ids = short(row.id for row in rows)
     headings = ["id", "user", "name", "transports", "backed up", "created", "last used"]
     table = [
@@ -124,6 +135,10 @@ def _print(rows: list[PasskeyRow], *, everything: bool) -> None:
         ]
         for row in rows
     ]
+    if approves is not None:
+        headings.append("approves")
+        for cells, told in zip(table, approves, strict=True):
+            cells.append(told)
     if everything:
         headings.append("revoked")
         for cells, row in zip(table, rows, strict=True):

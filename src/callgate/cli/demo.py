@@ -61,7 +61,7 @@ def demo(
     ignored = leave_user_settings()
     run: Run | None = None
     with ending_calmly() as asked, state_in(folder) as state:
-        configure(state / "callgate.toml")
+        configure(state / "callgate.toml", kept=folder is not None)
         asked.check()
         run = Run(state / "callgate.toml", ignored, auto=auto, kept=folder is not None, browser=browser)
         run.until_stopped(asked)

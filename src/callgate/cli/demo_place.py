@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from callgate import demo
 from callgate.cli.demo_office import PERSON
 
 SERVERS: Final = ("files", "mail", "bank")
@@ -38,13 +39,11 @@ user = "{PERSON}"
 request_seconds = 3600
 park_seconds = 3600
 """
+# Nobody needs a way back into a store that is gone when the demo ends.
+PASSING: Final = "recovery_codes = false\n"
 SERVER: Final = """
 [servers.{name}]
 command = {command}
-
-# This server is ours: it is believed what it says of its data.
-[servers.{name}.trust]
-trusted = true
 """
 
 
@@ -118,13 +117,13 @@ def state_in(folder: Path | None) -> Iterator[Path]:
         yield Path(made)
 
 
-def configure(path: Path) -> None:
+def configure(path: Path, *, kept: bool) -> None:
     """Write the configuration, or take the one that is there; refuses one that is not of this demo."""
     state = path.parent
     if path.exists():
         _check(path)
         return
-    text = CONFIG
+    text = CONFIG if kept else CONFIG + PASSING
     for name in SERVERS:
         # JSON strings are TOML strings; `$${` is how a configuration spells a plain `${`.
         words = [word.replace("${", "$${") for word in [sys.executable, *_ours(state, name)]]
@@ -133,7 +132,8 @@ def configure(path: Path) -> None:
 
 
 def _ours(state: Path, name: str) -> list[str]:
-    return ["-m", "callgate.demo", name, str(state / name)]
+    # The script by its path, so that it can be told what runs.
+    return [str(Path(demo.__file__).with_name("__main__.py")), name, str(state / name)]
 
 
 def _check(path: Path) -> None:

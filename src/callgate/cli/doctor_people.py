@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from callgate.cli.doctor_findings import Finding, Level, Setup, count, ok, sentence, some
+
+if TYPE_CHECKING:
+    from callgate.approval import Credential, User
+    from callgate.approval.reach import Demand
 
 
 def tools(setup: Setup) -> Iterator[Finding]:
@@ -47,20 +52,25 @@ def _unmatched(patterns: tuple[str, ...], tools: list[str]) -> list[str]:
 def people(setup: Setup) -> Iterator[Finding]:
     """Can those who are asked answer?"""
     from callgate.cli.setting_up import asked, first_name
-    from callgate.store import SqlShelf
+    from callgate.gateway.approval_setup import demands
+    from callgate.store import SqlPins, SqlShelf
 
     config = setup.settings
     if not config.has_console:
         return
 
-    async def look() -> tuple[dict[str, str], set[str]]:
+    async def look() -> tuple[dict[str, User], dict[str, list[Credential]], list[Demand] | None]:
         if setup.store is None:
-            return {}, set()
+            return {}, {}, None
         shelf = SqlShelf(setup.store)
-        users = {user.name: str(user.role) for user in await shelf.users()}
-        return users, {held.user for held in await shelf.credentials()}
+        users = {user.name: user for user in await shelf.users()}
+        keys: dict[str, list[Credential]] = {}
+        for held in await shelf.credentials():
+            keys.setdefault(held.user, []).append(held)
+        return users, keys, await demands(config, SqlPins(setup.opened))
 
-    users, able = asyncio.run(look())
+    people, keys, demanding = asyncio.run(look())
+    users, able = {name: str(user.role) for name, user in people.items()}, set(keys)
     if not able:
         name = first_name(config)
         can = "approve calls" if config.approves else "sign in to the console"
@@ -78,7 +88,10 @@ def people(setup: Setup) -> Iterator[Finding]:
         yield Finding("problem", text, "Write who is asked as `user` under [approval] in callgate.toml.")
     wanted = {name for name in named if name is not None} | (set(users) if None in named and len(users) == 1 else set())
     for name in sorted(wanted):
-        yield _answer(setup, name, users, able)
+        found = _answer(setup, name, users, able)
+        yield found
+        if found.level == "ok":
+            yield from _kinds(setup, people[name], keys[name], demanding or [])
     for name in sorted(set(config.pinning.reviewers) - set(users)):
         text = f"pinning.reviewers names {name}, who is not known here."
         yield Finding("warning", text, "Correct the name, or set them up:", (setup.command("enroll", name),))
@@ -96,6 +109,19 @@ def _answer(setup: Setup, name: str, users: dict[str, str], able: set[str]) -> F
         text = f"{name} is asked to approve calls and is a viewer, who may only look."
         return Finding("problem", text, "", (setup.command("users", "role", name, "approver"),))
     return ok(f"{name} is asked to approve calls and has a passkey.")
+
+
+def _kinds(setup: Setup, user: User, held: list[Credential], demands: list[Demand]) -> Iterator[Finding]:
+    """What each passkey of somebody who is asked approves, and which kind they lack."""
+    from callgate.approval.reach import demanded, how_to_add, lacking, reach
+
+    for one in held:
+        yield ok(f"{user.name}'s passkey {one.name!r}: {reach(user, one, demands)}")
+    if without := lacking(held, demands, user.name):
+        text = f"{user.name} has no passkey of the kind that some tools demand, so nobody can approve calls of them. "
+        command = setup.command("enroll", user.name)
+        advice = how_to_add(without[0].policy, "this command")
+        yield Finding("warning", text + demanded(without), advice, (command,))
 
 
 def _roles(setup: Setup, users: dict[str, str], able: set[str]) -> Iterator[Finding]:

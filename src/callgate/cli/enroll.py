@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -54,6 +54,8 @@ class Issued(msgspec.Struct, frozen=True):
     twin: str | None = None
     # The passkeys that they had before.
     held: tuple[str, ...] = ()
+    # What a passkey of each kind approves.
+    approves: str = ""
 
 
 def enroll(
@@ -91,7 +93,7 @@ def enroll(
         if here:
             _check_here(opened.config)
         url = None if here else console_address(opened, config, store, minutes)
-        issued = opened.wait(issue(opened.approvals, user, display_name, minutes))
+        issued = opened.wait(_issue(opened, user, display_name, minutes))
         if display_name and not issued.new:
             say(f"{user} was known before: the name shown stays {issued.display_name!r}.")
         if here:
@@ -170,19 +172,23 @@ def wait_for_passkey(opened: Opened, issued: Issued, url: str | None) -> Credent
     except KeyboardInterrupt:
         say(f"\nThe link stays valid until {moment(issued.expires_at)}.")
         return None
-    tell_enrolled(opened, held)
+    opened.wait(tell_enrolled(opened, held))
     return held
 
 
-def tell_enrolled(_opened: Opened, held: Credential) -> None:
+async def tell_enrolled(opened: Opened, held: Credential) -> None:
     """Who has enrolled what, and what they can do with it."""
     from callgate.approval.overview import kind
 
     say(f"{held.user}'s passkey {plain(held.name)!r} is enrolled: {kind(held).lower()}.")
+    if told := await _what_it_approves(opened, held):
+        say(told)
 
 
-async def issue(approvals: Approvals, user: str, display_name: str, minutes: float | None) -> Issued:
-    by = operator()
+async def _issue(opened: Opened, user: str, display_name: str, minutes: float | None) -> Issued:
+    from callgate.approval.reach import choice
+
+    by, approvals, demands = operator(), opened.approvals, await opened.demands()
     known = await approvals.shelf.user(user)
     others = [] if known is not None else [one.name for one in await approvals.shelf.users()]
     person = known or await approvals.add_user(user, display_name, by=by)
@@ -191,7 +197,8 @@ async def issue(approvals: Approvals, user: str, display_name: str, minutes: flo
     assert issued is not None
     twin = next((one for one in others if one.casefold() == user.casefold()), None)
     held = tuple(one.id for one in await approvals.shelf.credentials(user))
-    return Issued(user, person.display_name, known is None, ticket, issued.expires_at, twin, held)
+    told = "" if demands is None else choice(person, demands)
+    return Issued(user, person.display_name, known is None, ticket, issued.expires_at, twin, held, told)
 
 
 def _print(issued: Issued, url: str | None, *, as_json: bool, here: bool = False, waits: bool = False) -> None:
@@ -208,12 +215,21 @@ def _print(issued: Issued, url: str | None, *, as_json: bool, here: bool = False
         typer.echo(f"{issued.user} is new here and was added.{other}")
     typer.echo(f"{issued.user} opens this link to enrol a passkey, once, until {moment(issued.expires_at)}:\n")
     typer.echo(f"  {link}\n")
+    if issued.approves:
+        typer.echo(f"{issued.approves}\n")
     if here:
         say("This page is served until it is done; Ctrl-C stops it.")
     if here or waits:
         return
     typer.echo(f'Or an MCP client calls approval/enroll/begin with params._meta["{TICKET}"]:\n')
     typer.echo(f"  {issued.ticket}\n")
+
+
+async def _what_it_approves(opened: Opened, held: Credential) -> str:
+    from callgate.approval.reach import reach
+
+    demands = await opened.demands()
+    return "" if demands is None else reach(await opened.approvals.user(held.user), held, demands)
 
 
 def _without_gateway(config: Config) -> str:
@@ -245,10 +261,11 @@ def _check_here(config: Config) -> None:
 def _show_page(opened: Opened, issued: Issued, *, as_json: bool) -> None:
     made: list[Credential] = []
 
-    def enrolled(held: Credential) -> None:
+    async def enrolled(held: Credential) -> None:
         made.append(held)
-        tell_enrolled(opened, held)
-        say("The page is waiting for you to go on from the recovery codes; Ctrl-C stops it.")
+        await tell_enrolled(opened, held)
+        codes = " from the recovery codes" if opened.config.approval.recovery_codes else ""
+        say(f"The page is waiting for you to go on{codes}; Ctrl-C stops it.")
 
     try:
         opened.wait(_serve(opened, issued, lambda url: _print(issued, url, as_json=as_json, here=True), enrolled))
@@ -258,7 +275,10 @@ def _show_page(opened: Opened, issued: Issued, *, as_json: bool) -> None:
 
 
 async def _serve(
-    opened: Opened, issued: Issued, listening: Callable[[str], None], enrolled: Callable[[Credential], None]
+    opened: Opened,
+    issued: Issued,
+    listening: Callable[[str], None],
+    enrolled: Callable[[Credential], Awaitable[None]],
 ) -> None:
     """Show the console until this person has one passkey more, and has gone on from the page that made it."""
     from callgate.console.app import console_app
@@ -266,10 +286,14 @@ async def _serve(
 
     approvals = opened.approvals
     home = asyncio.Event()
-    pages = Loopback(lambda origin: _noticing(console_app(approvals, origin=origin, secure=False), home), opened.config)
+
+    def made(origin: str) -> Asgi:
+        return _noticing(console_app(approvals, origin=origin, secure=False, demands=opened.demands), home)
+
+    pages = Loopback(made, opened.config)
     try:
         listening(await pages.address())
-        enrolled(await _new_passkey(approvals, issued))
+        await enrolled(await _new_passkey(approvals, issued))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STAY_SECONDS):
                 await home.wait()

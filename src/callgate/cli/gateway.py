@@ -104,8 +104,8 @@ def main(config: str, ready: str | None = None, idle: str = "600") -> None:
     `callgate wrap` starts it with the descriptor to say on that it listens, and the seconds without wrapped servers
     after which it ends. A service starts it without either: it stays until it is stopped.
     """
-    from callgate.cli import complain
     from callgate.errors import CallgateError
+    from callgate.local.place import LocalError
     from callgate.local.starting import READY
 
     def say(text: bytes) -> None:
@@ -122,10 +122,9 @@ def main(config: str, ready: str | None = None, idle: str = "600") -> None:
         elif not _run(Path(config), float(idle), lambda: say(READY)):
             # It listens already, or will in a moment.
             say(READY)
-    except CallgateError as error:
+    except (CallgateError, LocalError) as error:
         say(f"{error.message}\n{error.advice}".encode())
-        complain(error)
-        sys.exit(1)
+        sys.exit(f"callgate: {error.message}")
 
 
 def _run(path: Path, idle: float, listens: Callable[[], None]) -> bool:
@@ -219,14 +218,18 @@ def end(at: Place) -> bool:
     """End the gateway that runs, and wait until it has; False where none does."""
     import fcntl
 
-    if not _told_to_end(at):
+    process = _told_to_end(at)
+    if process is None:
         return False
-    lock = os.open(at.lock, os.O_RDWR | os.O_CLOEXEC)
+    lock = at.open("lock")
     try:
         deadline = time.monotonic() + _STOP_SECONDS
         while time.monotonic() < deadline:
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return True
+            if _has_gone(process):
+                # The next one, such as that of a service, has the lock already.
                 return True
             time.sleep(0.05)
     finally:
@@ -234,6 +237,16 @@ def end(at: Place) -> bool:
     from callgate.errors import ConfigError
 
     raise ConfigError("your gateway does not end", advice="Type `callgate logs` to see what it waits for.")
+
+
+def _has_gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def end_all() -> int:
@@ -246,27 +259,29 @@ def end_all() -> int:
     return ended
 
 
-def _told_to_end(at: Place) -> bool:
-    """Ask it to end; one that does not understand us, as after an upgrade, gets a signal."""
+def _told_to_end(at: Place) -> int | None:
+    """Ask it to end; one that does not understand us, as after an upgrade, gets a signal. Its process; None where none
+    runs."""
     from callgate.errors import ConfigError
     from callgate.local.place import LocalError, peer
 
     try:
-        return asked(at, "stop") is not None
+        answer = asked(at, "stop")
+        return None if answer is None else int(answer.get("pid", 0))
     except ConfigError:
         try:
             link = at.connect()
         except LocalError as error:
             raise ConfigError(error.message, advice="End its process by hand; `callgate logs` names it.") from None
         if link is None:
-            return False
+            return None
         with link:
             process, _ = peer(link)
         if process <= 0:
             raise
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGTERM)
-        return True
+        return process
 
 
 if __name__ == "__main__":

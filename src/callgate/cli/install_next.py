@@ -128,7 +128,7 @@ class Next:
             return missing
         typer.echo()
         if missing.person:
-            self._enrol(missing.person)
+            self._enrol(missing.person, config)
             missing = self._missing(config)
         if missing.tools:
             from callgate.cli.review import review
@@ -137,10 +137,10 @@ class Next:
             missing = self._missing(config)
         return missing
 
-    def _enrol(self, name: str) -> None:
+    def _enrol(self, name: str, config: Config) -> None:
         from callgate.cli.enroll import enroll
 
-        if _carry_out(partial(enroll, name, config=self._path)):
+        if _carry_out(partial(enroll, name, config=self._path)) and config.approval.recovery_codes:
             self._say("Save the recovery codes that the page shows: they are shown once.\n")
 
     # -- what is left ------------------------------------------------------------------------------------------

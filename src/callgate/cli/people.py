@@ -22,6 +22,7 @@ from callgate.cli.common import console, keys_of, log_of, open_store
 if TYPE_CHECKING:
     from callgate.approval import Approvals
     from callgate.approval.base import Witness
+    from callgate.approval.reach import Demand
     from callgate.config import Config
     from callgate.store import Store
 
@@ -42,6 +43,14 @@ class Opened(NamedTuple):
     config: Config
     admin: Witness
     runner: asyncio.Runner
+    store: Store
+
+    async def demands(self) -> list[Demand] | None:
+        """The tools that do not take every passkey; None where nobody is asked about any call."""
+        from callgate.gateway.approval_setup import demands
+        from callgate.store import SqlPins
+
+        return await demands(self.config, SqlPins(self.store))
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Carry out what the service does, from a command."""
@@ -54,7 +63,7 @@ def reading(path: Path | None, url: str | None) -> Iterator[Opened]:
     from callgate.approval.base import no_witness
 
     with open_store(path, url) as (config, store), asyncio.Runner() as runner:
-        yield Opened(_approvals(config, store, no_witness), config, no_witness, runner)
+        yield Opened(_approvals(config, store, no_witness), config, no_witness, runner, store)
 
 
 @contextmanager
@@ -67,7 +76,7 @@ def changing(path: Path | None, url: str | None, *, create: bool = False) -> Ite
         if not create:
             keyring.require(SEAL, CHECKPOINT)
         log = log_of(config, store, keyring)
-        yield Opened(_approvals(config, store, log.admin), config, log.admin, runner)
+        yield Opened(_approvals(config, store, log.admin), config, log.admin, runner, store)
 
 
 def _approvals(config: Config, store: Store, witness: Witness) -> Approvals:

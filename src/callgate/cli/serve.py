@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from callgate.local.place import Place
 
 
 def register(app: typer.Typer) -> None:
@@ -52,6 +57,30 @@ def serve(
             log.info("serving", server=name, endpoint=address + endpoint(name, server.pinning.group or ""))
         welcome(address)
 
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(run(settings, config or find(), listening, make_console))
+    path = config or find()
+    with _place(path) as at, asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(run(settings, path, listening, make_console, at=at))
     log.info("stopped")
+
+
+@contextlib.contextmanager
+def _place(path: Path | None) -> Iterator[Place | None]:
+    """Where wrapped servers of this user find the gateway; None where another has that place, or there is none."""
+    from callgate.local.place import LocalError, Place
+    from callgate.telemetry.logs import get
+
+    with contextlib.ExitStack() as stack:
+        at: Place | None = None
+        try:
+            from callgate.local.holding import Taken, holding
+
+            wanted = Place(None if path is None else str(path))
+            stack.enter_context(holding(wanted, 0))
+            at = wanted
+        except ImportError:  # Windows
+            pass
+        except Taken:
+            get("callgate.gateway").info("another gateway stands before wrapped servers", config=str(path))
+        except LocalError as error:
+            get("callgate.gateway").warning("wrapped servers are not taken", error=error.message)
+        yield at

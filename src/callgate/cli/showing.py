@@ -13,6 +13,8 @@ def make_console(shown: Shown) -> Asgi:
     """The console's application over what a gateway has."""
     from callgate.console.app import console_app
     from callgate.console.rooms import Rooms
+    from callgate.gateway.approval_setup import demands
+    from callgate.store import SqlPins
 
     config = shown.config
 
@@ -37,4 +39,5 @@ def make_console(shown: Shown) -> Asgi:
             config=config,
             path=shown.path,
         ),
+        demands=lambda: demands(config, SqlPins(shown.store)),
     )

@@ -77,6 +77,13 @@ class Approval(Section, frozen=True):
             "whoever comes first, a program included, becomes the one who approves."
         ),
     ] = False
+    recovery_codes: Annotated[
+        bool,
+        Meta(
+            description="Give people recovery codes with their first passkey. Without them, whoever loses every "
+            "passkey needs a new link from whoever runs the gateway."
+        ),
+    ] = True
     challenge_seconds: Annotated[
         float, Meta(description="How long a challenge can be signed and used.", ge=1, le=3600)
     ] = 60.0

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from callgate.approval.service import Approvals
 from callgate.console.address import Address
 from callgate.console.brief import NOTHING
-from callgate.console.desk import Desk, SignInFirst, ToolDesk, TrustDesk
+from callgate.console.desk import Demands, Desk, SignInFirst, ToolDesk, TrustDesk
 from callgate.console.guard import HEADERS, check_host
 from callgate.console.pages import PAGES
 from callgate.console.rooms import Rooms
@@ -127,17 +127,29 @@ def console_app(
     configured: Callable[[], Mapping[str, str] | None] = lambda: None,
     trust: TrustService | None = None,
     rooms: Rooms | None = None,
+    demands: Demands | None = None,
 ) -> Console:
     """The console over a service; `origin` is what browsers see, such as `http://localhost:8700`.
 
     `describe_server` gives a line on a server beside its name (its address, its command), or nothing. With `pins` it
     reviews tools too: `reviewers` may decide on them (empty: whoever signs in), `configured` gives the servers of the
     configuration with their groups. With `trust` it shows agents' sessions, and the same `reviewers` decide on
-    results that are held back. With `rooms` it has the pages of a whole gateway.
+    results that are held back. With `rooms` it has the pages of a whole gateway. `demands` gives the tools that do not
+    take every passkey, so that people are told when they enrol one.
     """
     approvals.page_origin = origin
     tools = None if pins is None else ToolDesk(pins, reviewers, configured)
     seen = None if trust is None else TrustDesk(trust, reviewers)
     address = Address(origin, secure)
-    desk = Desk(approvals, address, describe_server=describe_server, clock=clock, tools=tools, trust=seen, rooms=rooms)
+    known = {} if demands is None else {"demands": demands}
+    desk = Desk(
+        approvals,
+        address,
+        describe_server=describe_server,
+        clock=clock,
+        tools=tools,
+        trust=seen,
+        rooms=rooms,
+        **known,
+    )
     return Console(desk)

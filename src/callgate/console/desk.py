@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from callgate.approval.model import Role, Session, reaches
+from callgate.approval.reach import Demand
 from callgate.approval.service import Approvals
 from callgate.console.address import Address
 from callgate.console.assets import Assets
@@ -39,6 +40,12 @@ _STATUS: Final = {
 }
 
 _Body = TypeVar("_Body", bound=Body)
+# The tools that do not take every passkey; None where that is not known, or no call is asked about.
+Demands: TypeAlias = Callable[[], Awaitable[Sequence[Demand] | None]]
+
+
+async def _unknown() -> None:
+    """Nobody knows which tools demand what."""
 
 
 def _may_decide(session: Session, named: tuple[str, ...]) -> bool:
@@ -128,8 +135,10 @@ class Desk:
         tools: ToolDesk | None = None,
         trust: TrustDesk | None = None,
         rooms: Rooms | None = None,
+        demands: Demands = _unknown,
     ) -> None:
         self.approvals = approvals
+        self.demands = demands
         self.rooms = rooms
         self.tools = tools
         self.trust = trust

@@ -13,7 +13,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\.txt")
 
 LANDLORD: Final = "DE89 3704 0044 0532 0130 00"
 WELCOME: Final = {
-    "rent.txt": f"Rent: 850.00 EUR, on the first of the month.\nTo: Linde Homes\nIBAN: {LANDLORD}\n",
+    "rent.txt": f"Rent: 850.00 EUR\nDue: on the first of the month\nTo: Linde Homes\nIBAN: {LANDLORD}\n",
     "todo.txt": "Pay the rent.\nWater the plants.\nAnswer Lena about the concert.\n",
 }
 

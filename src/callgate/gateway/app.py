@@ -270,7 +270,7 @@ class App:
             await self._pass_on(site, upstream, exchange, entry)
 
     async def _pass_on(self, site: Site, upstream: Upstream, exchange: Exchange, entry: Entry) -> None:
-        site.door.last_look(entry, exchange.barred)
+        await site.door.last_look(entry, exchange.barred)
         endless = isinstance(entry.message, Message) and entry.message.method == _SUBSCRIBE
         try:
             if endless:

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from callgate.approval import Approvals, Attestation, Bounds, RelyingParty, Request, Settings
+from callgate.approval.reach import TAKES_ANY, Demand
 from callgate.config import Approval, Config, ServerApproval
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.gateway.approving import Approving, Times
-from callgate.gateway.catalogue import FRESH_SECONDS, FRESH_SECONDS_HTTP, Catalogue
+from callgate.gateway.asked import Options
+from callgate.gateway.catalogue import (
+    FRESH_SECONDS,
+    FRESH_SECONDS_HTTP,
+    Catalogue,
+    decode_leniently,
+    read_tools,
+)
 from callgate.gateway.desk import ApprovalDesk
 from callgate.gateway.gating import Deployment, Gating
 from callgate.gateway.guard import origin_of
@@ -24,6 +32,7 @@ from callgate.store import SqlShelf, Store
 
 if TYPE_CHECKING:
     from callgate.audit import AuditLog
+    from callgate.pinning.storage import PinShelf
 
 _ANY_LOCAL_PORT: Final = "http://localhost:*"
 # Beyond the waiting itself: the server is asked, the store answers.
@@ -50,6 +59,8 @@ class Office:
         self.address: Callable[[], Awaitable[str]] = _nowhere
         # Told of each call that begins to wait, with its page.
         self.opened: Callable[[Request, str], None] = lambda _request, _page: None
+        # What commands in its texts end with.
+        self.options: Callable[[], Options] = Options
         self._store = store
         self._audit = audit
         self._closed = closed
@@ -81,6 +92,7 @@ class Office:
             decisions=Decisions(self._shelf, approvals.now, self._store.watch),
             times=times,
             opened=self.opened,
+            options=self.options,
         )
         desk = ApprovalDesk(
             approvals,
@@ -92,6 +104,7 @@ class Office:
             rounds=self._rounds,
             lobby=self._lobby,
             ask_seconds=times.ask,
+            options=self.options,
         )
         return Furnished(approvals, check, desk, section.request_seconds + times.ask + _MARGIN_SECONDS)
 
@@ -133,6 +146,35 @@ class Gatings:
         return made
 
 
+async def demands(config: Config, pins: PinShelf) -> list[Demand] | None:
+    """The tools on record that do not take every passkey, decided as for a call of theirs now; None where nobody is
+    asked about any call.
+    """
+    if not config.approves:
+        return None
+    names = {one.server_id: one.called for one in await pins.servers()}
+    gating = Gatings(config, {}, Deployment(config.approval.server_id, _no_identity))
+    found: dict[tuple[str, str], Demand] = {}
+    for seen in await pins.tools():
+        # Without the bytes of a text that nobody decided on: then only what the operator says is known.
+        entry = read_tools({"tools": [decode_leniently(seen.raw)]}).get(seen.tool)
+        for server in () if seen.gone else names.get(seen.server_id, ()):
+            policy = gating(server).policy_of(seen.tool, entry)
+            if policy != TAKES_ANY:
+                found[server, seen.tool] = Demand(server, seen.tool, policy, named_for(config, server))
+    return [found[one] for one in sorted(found)]
+
+
+async def _no_identity(_made: str) -> str:
+    raise AssertionError("what a passkey approves needs no identity")
+
+
+def named_for(config: Config, server: str) -> str | None:
+    """Whom the operator names to be asked about a server's calls, enrolled or not."""
+    configured = config.servers.get(server)
+    return (configured.approval.user if configured is not None else None) or config.approval.user
+
+
 class Approver:
     """Who is asked: the person named for the server, or for all of them, or the only one there is."""
 
@@ -141,9 +183,7 @@ class Approver:
         self._approvals = approvals
 
     def named(self, server: str) -> str | None:
-        """Whom the operator names, enrolled or not."""
-        configured = self._config.servers.get(server)
-        return (configured.approval.user if configured is not None else None) or self._config.approval.user
+        return named_for(self._config, server)
 
     async def __call__(self, server: str) -> str | None:
         named = self.named(server)
@@ -188,6 +228,7 @@ def settings(section: Approval) -> Settings:
             requests_per_user=section.pending_per_user,
         ),
         first_use=section.first_use,
+        recovery_codes=section.recovery_codes,
         locale=section.locale,
         attestation=Attestation(section.attestation, _roots(section), frozenset(section.aaguids)),
     )

@@ -25,6 +25,7 @@ from callgate.gateway.asked import (
     GATEWAY,
     INPUT,
     Asked,
+    Options,
     PassAsIs,
     changed,
     declined,
@@ -32,6 +33,7 @@ from callgate.gateway.asked import (
     message_of,
     needed,
     nobody,
+    with_options,
 )
 from callgate.gateway.catalogue import decode_leniently
 from callgate.gateway.entering import Instead
@@ -80,7 +82,9 @@ class Approving:
         decisions: Decisions,
         times: Times,
         opened: Callable[[Request, str], None] = lambda _request, _page: None,
+        options: Callable[[], Options] = Options,
     ) -> None:
+        self._options = options
         self._approvals = approvals
         self._gating = gating
         self._deployment = deployment
@@ -117,7 +121,8 @@ class Approving:
                 return _PASS_AS_IS if gating.relays else _PASS
             return await self._judge(call, gating, ruling, asks, state)
         except Refused as refused:
-            return Refuse(refused.reason, refused.message, data=refused.data, advice=refused.advice)
+            advice = with_options(refused.advice, self._options().told)
+            return Refuse(refused.reason, refused.message, data=refused.data, advice=advice)
 
     async def _rule(self, call: Call, gating: Gating) -> Ruling:
         return gating.known(call.tool) or await self._ask_server(call, gating)
@@ -189,9 +194,8 @@ class Approving:
         user = await self._approver(gated.server)
         if user is None:
             named = self._named(gated.server)
-            if named is not None:
-                raise nobody(f"there is no {named} yet, who would be asked", named, why)
-            raise nobody("nobody is enrolled who could give it", "NAME", why)
+            who = f"there is no {named} yet, who would be asked" if named else "nobody is enrolled who could give it"
+            raise self._nobody(gated, who, why, named or "NAME")
         for _ in range(_TRIES):
             began = self._approvals.now()
             try:
@@ -208,7 +212,7 @@ class Approving:
             except Refused as refused:
                 if refused.reason is not Reason.NO_ELIGIBLE_CREDENTIAL:
                     raise
-                raise nobody(f"{user} has no passkey that this tool takes", user, why) from None
+                raise self._nobody(gated, refused.message, why, user, refused.advice) from None
             if not changed(request, gated, user):
                 page = await self._page(request.id)
                 fields = {"user": user, "server": gated.server, "tool": gated.tool, "page": page}
@@ -218,6 +222,16 @@ class Approving:
                 return request
             await self._withdraw(asked, request)
         raise Refused(Reason.APPROVAL_EXPIRED, "the tool changes faster than a person can be asked about it")
+
+    def _nobody(self, gated: Gated, problem: str, why: str, name: str, advice: str = "") -> Refused:
+        """Nobody can approve. The operator's log has the command with the path of the configuration, which a caller
+        is told only on the same machine.
+        """
+        advice = advice or f"The operator enrols a passkey with `callgate enroll {name}`."
+        fields = {"user": name, "server": gated.server, "tool": gated.tool, "problem": problem}
+        typed = with_options(advice, self._options().logged)
+        log.warning("nobody can approve a call", extra={"fields": fields | {"advice": typed}})
+        return nobody(problem, why, advice)
 
     def _why(self, gated: Gated) -> str:
         listed = self._gating(gated.server).listed(gated.tool)

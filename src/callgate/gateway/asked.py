@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from callgate.approval import Gated, Request, escape
 from callgate.approval.ceremony import action_hash_of
@@ -15,6 +16,7 @@ from callgate.jsonrpc import RequestId
 INPUT: Final = "callgate-approval"
 # Who takes back a question that is out of date. No person can have this name.
 GATEWAY: Final = "the gateway"
+_COMMAND: Final = re.compile(r"`(callgate [^`]*)`")
 
 
 class PassAsIs(Pass, frozen=True):
@@ -57,12 +59,24 @@ def needed(why: str) -> str:
     return f"the call needs a person's approval ({sentence})" if sentence else "the call needs a person's approval"
 
 
-def nobody(problem: str, name: str, why: str) -> Refused:
+def nobody(problem: str, why: str, advice: str) -> Refused:
+    """Whoever would be asked cannot approve; `advice` is what the operator does about it."""
     return Refused(
-        Reason.APPROVAL_UNAVAILABLE,
-        f"{needed(why)}, and {problem}",
-        advice=f"The operator enrols a passkey with `callgate enroll {name}`; then send the call again.",
+        Reason.APPROVAL_UNAVAILABLE, f"{needed(why)}, and {problem}", advice=f"{advice} Then send the call again."
     )
+
+
+class Options(NamedTuple):
+    """What names this configuration behind a command that is to be typed: as callers are told it, who may be anywhere,
+    and as the operator's log has it."""
+
+    told: str = ""
+    logged: str = ""
+
+
+def with_options(advice: str, options: str) -> str:
+    """The advice with options at the end of each command in it, so that it is about the same store when it is typed."""
+    return _COMMAND.sub(lambda found: f"`{found[1]}{options}`", advice)
 
 
 def declined(params: Mapping[str, Any]) -> bool:

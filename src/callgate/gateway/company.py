@@ -147,6 +147,12 @@ class Company:
             made = self._fresh = book, book.version, self.version, found
         return made[3]
 
+    async def catch_up(self, server_id: str, tool: str, book: Book) -> bool:
+        """Wait for a look where a tool waits for nothing else; whether somebody has looked since."""
+        if tool in self._looked.held.get(server_id, {}) or tool not in self._decided_since(book).get(server_id, {}):
+            return False
+        return await self.look_quietly()
+
     def distrust(self) -> None:
         """Other rules hold: what was worked out says nothing any more."""
         self._looked = Looked({}, {})

@@ -17,7 +17,7 @@ from callgate.errors import INVALID_PARAMS, MessageError, Reason, Refused, Spent
 from callgate.gate import Call, Context, Decision, Pass, Verdict
 from callgate.gateway.amending import Amends, add_capability, mark_tools
 from callgate.gateway.approving import QUESTION
-from callgate.gateway.asked import PassAsIs
+from callgate.gateway.asked import Options, PassAsIs, with_options
 from callgate.gateway.catalogue import declares, decode_leniently, read_tools
 from callgate.gateway.enrolling import is_ours
 from callgate.gateway.entering import After, Amend, Decided
@@ -51,7 +51,9 @@ class ApprovalDesk:
         rounds: Rounds,
         lobby: Lobby,
         ask_seconds: float,
+        options: Callable[[], Options] = Options,
     ) -> None:
+        self._options = options
         self._approvals = approvals
         self._gating = gating
         self._deployment = deployment
@@ -112,7 +114,13 @@ class ApprovalDesk:
         if ruling.gated is None:
             raise self._approvals.localise(Refused(Reason.TOOL_NOT_APPROVED_REQUIRED))
         user = await self._approver(gating.name)
-        return (await self._approvals.challenge(ruling.gated, arguments, text, user)).result
+        try:
+            return (await self._approvals.challenge(ruling.gated, arguments, text, user)).result
+        except Refused as refused:
+            advice = with_options(refused.advice, self._options().told)
+            raise Refused(
+                refused.reason, refused.message, code=refused.code, advice=advice, data=refused.data
+            ) from None
 
     async def _ruling(self, tool: str, message: Message, context: Context, gating: Gating) -> Ruling:
         if not self._deployment.known:
@@ -141,6 +149,10 @@ class ApprovalDesk:
 
     async def look_anew(self, _call: Call) -> Refused | None:
         """The tool was looked at again when its person had decided."""
+        return None
+
+    async def settle(self, _call: Call) -> Refused | None:
+        """The list is not held against anything here."""
         return None
 
     def last_look(self, _call: Call) -> Refused | None:

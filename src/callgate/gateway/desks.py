@@ -57,6 +57,9 @@ class Desks:
     async def look_anew(self, call: Call) -> Refused | None:
         return None if self._pins is None else await self._pins.look_anew(call)
 
+    async def settle(self, call: Call) -> Refused | None:
+        return None if self._pins is None else await self._pins.settle(call)
+
     def going_on(self, message: Message, call: Call, decision: Decision) -> tuple[Message, Amend | None, After | None]:
         outgoing, after = message, None
         amend = None if self._pins is None else self._pins.screen(call.context)

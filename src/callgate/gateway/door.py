@@ -6,6 +6,7 @@ The door knows nothing of HTTP or pipes. A transport hands it bytes and a Contex
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import os
@@ -32,6 +33,7 @@ from callgate.gateway.entering import (
     Turned,
 )
 from callgate.gateway.line import Visit
+from callgate.gateway.patience import pauses
 from callgate.gateway.refusals import form_for, refusal_result
 from callgate.jsonrpc import (
     TOOLS_CALL,
@@ -49,6 +51,8 @@ from callgate.jsonrpc import (
 log = logging.getLogger("callgate.door")
 
 _encode: Final = msgspec.json.Encoder().encode
+# What may be over in a moment: a list has changed, a server has come to those that are seen together.
+_MAY_PASS: Final = frozenset({Reason.TOOLSET_UNVERIFIED, Reason.SET_NOT_REVIEWED})
 
 
 class Door:
@@ -149,12 +153,15 @@ class Door:
         if result is not None:
             raise Answered(_reply(message, result))
 
-    def last_look(self, entry: Entry, barred: Refused | None = None) -> None:
-        """Before a message leaves: what it was decided by may have changed since; raises Turned."""
-        closed = barred or self.gate.closed()
-        if closed is None and self.desk is not None:
-            for flight in entry.calls:
-                closed = closed or self.desk.last_look(flight.call)
+    async def last_look(self, entry: Entry, barred: Refused | None = None) -> None:
+        """Before a message leaves: what it was decided by may have changed since; raises Turned.
+
+        Where a list has to be read again, or servers have to be looked at together, it waits for as long as a check may
+        take.
+        """
+        closed = self._objection(entry, barred)
+        if closed is not None and closed.reason in _MAY_PASS and self.desk is not None:
+            closed = await self._settle(entry, barred, self.desk)
         if closed is None or all(message.kind is not Kind.REQUEST for message in entry.messages):
             return
         for flight in entry.calls:
@@ -162,6 +169,30 @@ class Door:
         if isinstance(entry.message, Message) and entry.calls:
             raise self._turned(entry.message, entry.calls[0].call, closed)
         raise Turned(closed, refuse_all(entry.message, closed))
+
+    def _objection(self, entry: Entry, barred: Refused | None) -> Refused | None:
+        closed = barred or self.gate.closed()
+        if closed is None and self.desk is not None:
+            for flight in entry.calls:
+                closed = closed or self.desk.last_look(flight.call)
+        return closed
+
+    async def _settle(self, entry: Entry, barred: Refused | None, desk: Desk) -> Refused | None:
+        """Look again until the servers rest; why the message does not leave, None where it does."""
+        found: Refused | None = Refused(Reason.TOOLSET_UNVERIFIED)
+        try:
+            async with asyncio.timeout(self.gate.limit):
+                for pause in pauses(self.gate.limit):
+                    await asyncio.sleep(pause)
+                    for flight in entry.calls:
+                        if (found := await desk.settle(flight.call)) is not None:
+                            return found
+                    found = self._objection(entry, barred)
+                    if found is None or found.reason not in _MAY_PASS:
+                        return found
+        except TimeoutError:
+            log.warning("the tools were not looked at in time", extra={"fields": {"calls": len(entry.calls)}})
+        return found or Refused(Reason.TOOLSET_UNVERIFIED)
 
     async def _admit_batch(self, batch: Batch, context: Context, closed: Refused | None) -> Entry:
         """All or nothing: one refused call refuses the batch, so that nothing is half done."""

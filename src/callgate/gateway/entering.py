@@ -155,6 +155,9 @@ class Desk(Protocol):
     async def look_anew(self, call: Call) -> Refused | None:
         """The same for a call that has waited for a person: what it was let through by may be out of date."""
 
+    async def settle(self, call: Call) -> Refused | None:
+        """Tools or servers changed after the call was decided: look again. None where the tool is as it was."""
+
     def last_look(self, call: Call) -> Refused | None:
         """Why a call that was let through must not leave after all."""
 

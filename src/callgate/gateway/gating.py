@@ -16,11 +16,11 @@ from callgate.approval.schema import defaults_in
 from callgate.config import ServerApproval
 from callgate.errors import Reason, UpstreamError
 from callgate.gateway.catalogue import Ask, Catalogue, Tool, ask_for_tools, declares, result_of
+from callgate.gateway.patience import pauses
 
 log = logging.getLogger("callgate.approval")
 
 _REMEMBERED: Final = 10_000
-_TRIES: Final = 3
 
 
 class Ruling(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ class Gating:
         return known
 
     def operators_policy(self, tool: str) -> Policy | None:
-        return self._policy(self.catalogue.tool(tool)) if self.listed(tool) else None
+        return self.policy_of(tool, self.catalogue.tool(tool)) if self.listed(tool) else None
 
     def known(self, name: str) -> Ruling | None:
         """The ruling on a tool, from what is known; None if the server has to be asked first."""
@@ -112,14 +112,15 @@ class Gating:
 
     def _ruling(self, name: str, tool: Tool | None) -> Ruling:
         if tool is None or not tool.marked:
-            return self._gated(name, tool, self.policy) if self.listed(name) else FREE
+            return self._gated(name, tool) if self.listed(name) else FREE
         return self._marked(name, tool)
 
     async def ask(self, name: str, ask: Ask, limit: float, *, modern: bool) -> Ruling:
         """The same, after asking the server; UpstreamError where it does not say."""
         try:
             async with asyncio.timeout(limit), self.catalogue.asking:
-                for _ in range(_TRIES):
+                for pause in pauses(limit):
+                    await asyncio.sleep(pause)
                     # Whoever had the turn before may have asked for all.
                     if (found := self.known(name)) is not None:
                         return found
@@ -146,39 +147,43 @@ class Gating:
 
     def asked_for(self, name: str) -> Gated:
         """The tool as gated by another check's wish."""
-        tool = self.catalogue.tool(name)
-        return self._gate(name, tool, self._policy(tool))
+        return self._gate(name, self.catalogue.tool(name))
 
-    def _policy(self, tool: Tool | None, *, operators: bool = True) -> Policy:
-        """What an approval takes: by the operator's wish what the operator says, else what the server's mark says."""
-        says = operators and self.section.authenticator_class is not None
-        if not says and tool is not None and tool.policy is not None:
-            return Policy(tool.policy.authenticator_class, self.section.require_counter)
-        return self.policy
+    def policy_of(self, name: str, tool: Tool | None) -> Policy:
+        """What an approval of this tool takes that is verified here.
+
+        By the operator's wish it is what the operator says, else what the server's mark says. Of a marked tool it is
+        the operator's wish if they list it, or if the server verifies its own approvals and the policy asks all the
+        same.
+        """
+        if tool is None or tool.policy is None:
+            return self.policy
+        if self.section.authenticator_class is not None and (self.listed(name) or self.relays):
+            return self.policy
+        return Policy(tool.policy.authenticator_class, self.section.require_counter)
 
     def _marked(self, name: str, tool: Tool) -> Ruling:
         """A mark of the server's own; one that nobody can read closes the tool (SEP-2672 §4.2)."""
-        operators = self.listed(name)
         if self.relays:
-            if not operators:
+            if not self.listed(name):
                 return _RELAYED
             self._warn(name, "the server wants to verify approvals of a tool that approval.tools lists as well")
         if tool.problem:
             return Ruling(problem=f"the server marks this tool in a way that is not known here: {tool.problem}")
-        return self._gated(name, tool, self._policy(tool, operators=operators))
+        return self._gated(name, tool)
 
-    def _gated(self, name: str, tool: Tool | None, policy: Policy) -> Ruling:
+    def _gated(self, name: str, tool: Tool | None) -> Ruling:
         """Worked out once for an entry: a long one is hashed and walked through."""
-        kept = self._rulings.get(name)
+        kept, policy = self._rulings.get(name), self.policy_of(name, tool)
         if kept is not None and kept[0] is tool and kept[1] == policy:
             return kept[2]
-        ruling = self._work_out(name, tool, policy)
+        ruling = self._work_out(name, tool)
         if tool is not None and (name in self._rulings or len(self._rulings) < _REMEMBERED):
             self._rulings[name] = tool, policy, ruling
         return ruling
 
-    def _work_out(self, name: str, tool: Tool | None, policy: Policy) -> Ruling:
-        gated = self._gate(name, tool, policy)
+    def _work_out(self, name: str, tool: Tool | None) -> Ruling:
+        gated = self._gate(name, tool)
         defaults = next(defaults_in(gated.input_schema), None)
         if defaults is not None:
             text = f"its input schema has a default for {defaults}, which nobody would see or sign"
@@ -187,8 +192,8 @@ class Gating:
             self._warn(name, text)
         return Ruling(gated)
 
-    def _gate(self, name: str, tool: Tool | None, policy: Policy) -> Gated:
-        server_id = self._deployment.server_id(self.name)
+    def _gate(self, name: str, tool: Tool | None) -> Gated:
+        server_id, policy = self._deployment.server_id(self.name), self.policy_of(name, tool)
         if tool is None:
             return Gated(self.name, server_id, name, policy)
         schema: Any = tool.entry.get("inputSchema")

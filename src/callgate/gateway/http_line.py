@@ -12,7 +12,7 @@ import msgspec
 from callgate.gateway.door import session_digest
 from callgate.gateway.exchange import Exchange
 from callgate.gateway.known_lines import Line as ToolLine
-from callgate.gateway.line import NOBODY_KNOWN, Client, Clients, Listening, Opening, Visit, greeting_client
+from callgate.gateway.line import NOBODY_KNOWN, Client, Clients, Entry, Listening, Opening, Visit, greeting_client
 from callgate.gateway.sse import encode_event
 from callgate.jsonrpc import Batch, Message
 
@@ -42,6 +42,7 @@ class HttpLine(msgspec.Struct, eq=False):
     waited: float = 0.0
     caller: str | None = None
     held: ToolLine | None = None
+    judged: dict[str, Entry] = {}
 
     @property
     def stopping(self) -> bool:

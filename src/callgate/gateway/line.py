@@ -6,7 +6,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,7 @@ _TEXT_CHARS: Final = 120
 _PROOF_CHARS: Final = 2048
 _ENVELOPE: Final = (VERSION_META, CAPABILITIES_META, CLIENT_INFO_META)
 _encode: Final = msgspec.json.Encoder().encode
+Entry: TypeAlias = tuple[str, Mapping[str, str]]
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -106,6 +107,8 @@ class Line(Protocol):
     caller: str | None
     # The tools that calls on it were held against last, where none of them had to wait for that.
     held: ToolLine | None
+    # What the list said then of each tool that was called: the hash that is approved, and the digests beside it.
+    judged: dict[str, Entry]
 
     @property
     def can_say(self) -> bool:

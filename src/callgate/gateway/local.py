@@ -12,6 +12,7 @@ import errno
 import fcntl
 import logging
 import os
+import re
 import secrets
 import signal
 import socket
@@ -34,7 +35,7 @@ from callgate.gateway.wrap_command import WrappedCommand
 from callgate.gateway.wrap_url import WrappedUrl
 from callgate.gateway.wrapping import Order, listen, order_place, wrapped_server
 from callgate.local import wire
-from callgate.local.place import Place, address, peer
+from callgate.local.place import LocalError, Place, address, peer
 from callgate.prompts.listener import Ear, PromptListener
 from callgate.prompts.processes import Process, snapshot
 
@@ -102,15 +103,21 @@ class LocalListener:
         self._listener = listener
         self._accepting = asyncio.create_task(self._accept(listener), name="callgate-local")
 
+    def _end(self) -> None:
+        """Whoever comes from now on starts the next gateway, which waits until this one has ended."""
+        if not self._closing:
+            self._closing = True
+            with contextlib.suppress(OSError, LocalError):
+                handle = self._at.enter()
+                try:
+                    os.unlink(self._at.address, dir_fd=handle)
+                finally:
+                    os.close(handle)
+            self._stop()
+
     async def close(self) -> None:
         """Take no new ones, and end those that are there."""
-        self._closing = True
-        with contextlib.suppress(OSError):
-            handle = self._at.enter()
-            try:
-                os.unlink(self._at.address, dir_fd=handle)
-            finally:
-                os.close(handle)
+        self._end()
         tasks = [*self._waiting, *self._serving]
         for task in [*tasks, *([] if self._accepting is None else [self._accepting])]:
             task.cancel()
@@ -171,7 +178,9 @@ class LocalListener:
                 "they do not understand each other",
                 advice="Type `callgate restart`.",
             )
-        if self._closing:
+        if self._closing or (not self._serving and _is_newer(message.get("version"))):
+            # After an upgrade the next one is that of the new version.
+            self._end()
             await link.send({"again": True})
         elif message.get("do") == "status":
             if isinstance(seconds := message.get("expect"), int | float):
@@ -179,8 +188,8 @@ class LocalListener:
                 self.expected_until = max(self.expected_until, until)
             await link.send(self._status())
         elif message.get("do") == "stop":
+            self._end()
             await link.send({"stopping": True, "pid": os.getpid()})
-            self._stop()
         elif message.get("do") == "wrap":
             if len(self._serving) >= WRAPPED_MAX:
                 text = f"{WRAPPED_MAX} servers are wrapped already, which is as many as one gateway takes"
@@ -261,6 +270,8 @@ class Connection:
             finally:
                 heard.cancel()
                 await asyncio.gather(heard, return_exceptions=True)
+                if child is not None:
+                    child.close()
         finally:
             if self._prompts is not None and ear is not None:
                 self._prompts.remove(ear)
@@ -322,18 +333,22 @@ class Handed:
         self.stdin: asyncio.StreamWriter | None = None
         self.stdout: asyncio.StreamReader | None = None
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._closed = contextlib.ExitStack()
 
     async def open(self) -> Handed:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
-        await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self._ends[1], "rb", buffering=0)
-        )
-        transport, protocol = await loop.connect_write_pipe(
-            asyncio.streams.FlowControlMixin, os.fdopen(self._ends[0], "wb", buffering=0)
-        )
-        self.stdin, self.stdout = asyncio.StreamWriter(transport, protocol, None, loop), reader
+        said, sent = (os.fdopen(self._ends[1], "rb", buffering=0), os.fdopen(self._ends[0], "wb", buffering=0))
+        reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), said)
+        self._closed.callback(reading.close)
+        writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sent)
+        self._closed.callback(writing.close)
+        self.stdin, self.stdout = asyncio.StreamWriter(writing, protocol, None, loop), reader
         return self
+
+    def close(self) -> None:
+        """Let go of the pipes."""
+        self._closed.close()
 
     def ended(self, status: int) -> None:
         if not self._ended.done():
@@ -350,6 +365,15 @@ class Handed:
 
     async def wait(self) -> int:
         return await asyncio.shield(self._ended)
+
+
+def _is_newer(version: object) -> bool:
+    """Whether a version is a later one than ours."""
+    return isinstance(version, str) and _numbers(version) > _numbers(__version__)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"[0-9]{1,9}", version[:40])]
 
 
 def _checked(given: list[int], count: int) -> list[int]:

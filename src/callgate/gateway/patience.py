@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, Self
 
 from callgate.errors import Reason, Refused, UpstreamError
 
 # Most calls are over sooner; only a slow one pays for a task that watches the client's side of the connection.
 _WATCH_AFTER: Final = 0.05
+# Between tries at something that has not come to rest.
+_PAUSE_SECONDS: Final = 0.02
+_PAUSE_MOST: Final = 1.0
+
+
+def pauses(seconds: float) -> Iterator[float]:
+    """How long to wait ahead of each try: not at all, then longer and longer; they end well within that time."""
+    end, pause = time.monotonic() + seconds, _PAUSE_SECONDS
+    yield 0.0
+    # The last try has as long as the pause ahead of it, or longer.
+    while time.monotonic() + 2 * pause < end:
+        yield pause
+        pause = min(2 * pause, _PAUSE_MOST)
 
 
 class Deadline:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -11,7 +13,7 @@ import msgspec
 from callgate.errors import Reason, Refused, place
 from callgate.gate import Call, Context, Pass, Refuse, Verdict
 from callgate.gateway.known_lines import Line
-from callgate.gateway.line import Visit
+from callgate.gateway.line import Entry, Visit
 from callgate.gateway.toolsets import Toolsets
 from callgate.pinning.arguments import odd as odd_arguments
 from callgate.pinning.judging import Toolset
@@ -32,6 +34,7 @@ class Pinning:
         *,
         stale: Callable[[], bool],
         settle_in: Callable[[str], Awaitable[None]],
+        looked: Callable[[Toolset, str], Awaitable[bool]],
         place: Callable[[str], str],
         odd: Callable[[Call, tuple[str, ...]], None] = lambda _call, _found: None,
         review: Callable[[], Awaitable[str]] | None = None,
@@ -41,6 +44,8 @@ class Pinning:
         self._stale = stale
         # Takes a server's place among those that are seen together; raises Refused where there is none.
         self._settle_in = settle_in
+        # Waits where nobody has looked yet at a tool among those of other servers; whether somebody has since.
+        self._looked = looked
         # Why a server may not be used at all; empty where it may.
         self._place = place
         # Told what is unusual about the arguments of a call that passes.
@@ -78,6 +83,7 @@ class Pinning:
             self._odd(call, found)
         if isinstance(context, Visit):
             context.line.held = line
+            context.line.judged.setdefault(call.tool, _entry(toolset, call.tool))
         return verdict
 
     async def __call__(self, call: Call) -> Verdict:
@@ -97,12 +103,13 @@ class Pinning:
     async def _judge(self, call: Call) -> Verdict:
         if self._stale():
             raise Refused(Reason.STORE_UNAVAILABLE)
-        toolset = self._toolsets.current(call.context)
+        visit = call.context
+        assert isinstance(visit, Visit)
+        toolset = self._toolsets.current(visit)
         if toolset is None:
-            visit = call.context
-            assert isinstance(visit, Visit)
             await self._settle_in(visit.server)
             toolset = await self._toolsets.verify(visit, call.meta)
+        toolset = await self._among_others(visit, call, toolset)
         if over := self._place(call.context.server):
             return Refuse(Reason.SERVER_LIMIT, over)
         standing, facts = toolset.standing(call.tool), toolset.facts(call.tool)
@@ -111,7 +118,18 @@ class Pinning:
         shown = self._toolsets.line(call.context).shown
         if (outdated := _outdated(call, toolset, shown)) is not None:
             return Refuse(Reason.TOOLSET_OUTDATED, outdated, facts)
+        visit.line.judged.setdefault(call.tool, _entry(toolset, call.tool))
         return Pass(facts)
+
+    async def _among_others(self, visit: Visit, call: Call, toolset: Toolset) -> Toolset:
+        """The tools after the look that the call has to wait for, where there is one and it ends in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._toolsets.ask_seconds):
+                while toolset.standing(call.tool).reason is Reason.SET_NOT_REVIEWED:
+                    if not await self._looked(toolset, call.tool):
+                        break
+                    toolset = self._toolsets.current(visit) or await self._toolsets.verify(visit, call.meta)
+        return toolset
 
     async def _advice(self, reason: Reason) -> str:
         """Where a reviewer finds the tool; empty where the reason's own advice says all there is."""
@@ -123,15 +141,36 @@ class Pinning:
         """After a person has taken their time: the list is read again where it has grown old meanwhile."""
         if self._toolsets.settings.mode == "observe" or not isinstance(call.context, Visit):
             return None
+        visit = call.context
         try:
-            if self._toolsets.current(call.context) is None:
-                await self._toolsets.verify(call.context, call.meta)
-        except Refused as refused:
-            return refused
+            toolset = self._toolsets.current(visit) or await self._toolsets.verify(visit, call.meta)
+            toolset = await self._among_others(visit, call, toolset)
+        except Refused as problem:
+            return problem
         except Exception as error:  # noqa: BLE001 - not knowing is no reason to let it pass, whatever broke
             log.error("call not looked at again", extra={"fields": {"call": call.id, "error": place(error)}})
             return Refused(Reason.TOOLSET_UNVERIFIED)
-        return self.last_look(call)
+        if (refused := self.last_look(call)) is not None:
+            return refused
+        if (outdated := _outdated(call, toolset, self._toolsets.line(visit).shown)) is not None:
+            return Refused(Reason.TOOLSET_OUTDATED, outdated)
+        visit.line.judged[call.tool] = _entry(toolset, call.tool)
+        return None
+
+    async def settle(self, call: Call) -> Refused | None:
+        """The list changed after the call was decided, or other servers came: looked at again, the tool has to be open,
+        and to have the same entry.
+
+        The other checks went by that entry too: it may say by now that a person has to approve.
+        """
+        visit = call.context
+        assert isinstance(visit, Visit)
+        before = visit.line.judged.get(call.tool)
+        if (refused := await self.look_anew(call)) is not None:
+            return refused
+        if before is None or before != visit.line.judged[call.tool]:
+            return Refused(Reason.TOOLSET_UNVERIFIED, "the server changed the tool while the call was decided")
+        return None
 
     def last_look(self, call: Call) -> Refused | None:
         """Before a call leaves: what it was let through by may have ended since."""
@@ -150,6 +189,12 @@ class Pinning:
             return None
         standing = line.toolset.standing(call.tool)
         return None if standing.reason is None else Refused(standing.reason, standing.detail)
+
+
+def _entry(toolset: Toolset, tool: str) -> Entry:
+    """What the list says of a tool, as short as it can be told: a call may wait for a person and keep it as long."""
+    listed = toolset.listing.tools[tool]
+    return listed.approval_hash, listed.beside
 
 
 def _let_pass(line: Line, toolset: Toolset, tool: str) -> Pass | None:

@@ -86,6 +86,9 @@ class PinDesk:
     async def look_anew(self, call: Call) -> Refused | None:
         return await self._check.look_anew(call)
 
+    async def settle(self, call: Call) -> Refused | None:
+        return await self._check.settle(call)
+
     # ---- what passes ----
 
     def amend(self, message: Message | Batch, context: Context) -> Amend:

@@ -26,6 +26,8 @@ from callgate.gateway.registrar import Registrar
 from callgate.gateway.toolsets import Meeting, Toolsets
 from callgate.gateway.webhook import Webhook
 from callgate.keyring import Keyring
+from callgate.pinning.judging import Toolset
+from callgate.pinning.model import Identity
 from callgate.pinning.service import Pins
 from callgate.pinning.settings import Settings
 from callgate.pinning.views import Labelling
@@ -75,9 +77,9 @@ class PinOffice:
 
         self.watch = PinWatch(self.shelf, keys, store.watch)
         self.pins = Pins(self.shelf, keys, settings=self.settings, witness=audit.admin, labelling=LABELLING)
-        # What was learnt of the servers in use, and what they said of themselves to an earlier gateway.
+        # What was learnt of the servers in use, and who they were to an earlier gateway, by name, the last first.
         self._learnt: set[Learnt] = set()
-        self._recalled: dict[str, str] = {}
+        self._recalled: list[tuple[str, Identity]] = []
         self.company = Company(self.shelf, gateway, most=lambda: self.settings.servers, hold=self._hold)
         self._tell = tell
         self._webhook: Webhook | None = None
@@ -103,7 +105,9 @@ class PinOffice:
         self.watch.decided = self._decided
         for seen in await self.shelf.servers():
             for name in seen.called:
-                self._recalled.setdefault(name, seen.reported)
+                self._recalled.append((name, seen.identity))
+                for toolsets in self._toolsets():
+                    toolsets.recall(name, seen.identity)
         await self.registrar.start()
         await self.company.start()
         self._started = True
@@ -139,6 +143,7 @@ class PinOffice:
             toolsets,
             stale=self.watch.is_stale,
             settle_in=settle_in,
+            looked=self._looked,
             place=lambda server: self.company.refused(toolsets.places[server]) if server in toolsets.places else "",
             odd=self._odd,
             review=self._where,
@@ -150,8 +155,8 @@ class PinOffice:
         toolsets = learnt.toolsets = Toolsets(self.watch, self.settings, met=partial(self._met, learnt))
         toolsets.altered = self.bell.ring
         toolsets.sets = self.company
-        for name, reported in self._recalled.items():
-            toolsets.recall(name, reported)
+        for name, identity in self._recalled:
+            toolsets.recall(name, identity)
         self._learnt.add(learnt)
         return toolsets
 
@@ -190,6 +195,9 @@ class PinOffice:
         # A tool that is met for the first time waits for its review; that is no news for an alarm.
         if self._webhook is not None and what != "new":
             self._webhook.send({"event": f"tool_{what}" if what != "text" else "tool_changed", **detail})
+
+    async def _looked(self, toolset: Toolset, tool: str) -> bool:
+        return await self.company.catch_up(toolset.identity.server_id, tool, self.watch.book)
 
     def _met(self, learnt: Learnt, meeting: Meeting) -> None:
         self.registrar.met(meeting)

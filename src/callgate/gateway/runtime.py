@@ -35,6 +35,7 @@ from callgate.telemetry.spans import Tracer, tracer
 if TYPE_CHECKING:
     from callgate.approval import Approvals
     from callgate.gateway.approval_setup import Office
+    from callgate.gateway.asked import Options
     from callgate.gateway.pin_setup import PinOffice
     from callgate.gateway.trust_setup import TrustOffice
 
@@ -273,9 +274,17 @@ class Runtime:
 
             self.office = Office(self.store, self.audit, self._keyring, self.closed)
             self.office.opened = self.notices.approval_waiting
+            self.office.options = self._options
             if self.console_address is not None:
                 self.office.address = self.console_address
         return self.office
+
+    def _options(self) -> Options:
+        """What stands behind the command to review tools."""
+        from callgate.gateway.asked import Options
+
+        command = "callgate review"
+        return Options(self.told_command.removeprefix(command), self.review_command.removeprefix(command))
 
     def site(self, config: Config, old: Site | None = None) -> Site:
         """The site of a configuration; upstreams that did not change are taken over from the old one."""

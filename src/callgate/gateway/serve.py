@@ -170,7 +170,7 @@ async def serve(
             server.opened = local.open
             server.closing = local.close
             if idle is not None:
-                tasks.append(asyncio.create_task(_end_when_idle(idle, local, app, server)))
+                tasks.append(asyncio.create_task(_end_when_idle(idle, runtime, local, app, server)))
         try:
             async with watch:
                 await server.run_until_stopped()
@@ -188,10 +188,15 @@ def _there(path: Path | None) -> Path | None:
     return path if path is not None and path.exists() else None
 
 
-async def _end_when_idle(seconds: float, local: LocalListener, app: App, server: HttpServer) -> None:
-    """Stop when no server is wrapped and nobody looks at the console or is expected there, for so long."""
+async def _end_when_idle(seconds: float, runtime: Runtime, local: LocalListener, app: App, server: HttpServer) -> None:
+    """Stop when no server is wrapped and nobody looks at the console or is expected there, for so long; at once where
+    another Callgate has taken the store over: the next start brings that one."""
     while True:
-        await asyncio.sleep(min(seconds / 4, 5.0))
+        await asyncio.sleep(min(seconds / 4, 1.0))
+        if runtime.switch.outdated:
+            log.error("ending: the store is that of another Callgate now")
+            server.stop()
+            return
         since = None if local.idle_since is None or app.busy_with_pages else max(local.idle_since, app.last_page)
         if since is not None and time.monotonic() - max(since, local.expected_until) >= seconds:
             log.info("ending: no server is wrapped any more")

@@ -20,10 +20,11 @@ from callgate.gate import Context
 from callgate.gateway.catalogue import CHANGED, decode_leniently, result_of
 from callgate.gateway.known_lines import UNREAD, Line, Lines, Partial, caller, is_shared
 from callgate.gateway.line import Visit, own_request
+from callgate.gateway.patience import pauses
 from callgate.gateway.pin_sources import Decisions, NoSets, Sets
 from callgate.gateway.places import Place
 from callgate.jsonrpc import parts, peek
-from callgate.pinning.identity import reported_as
+from callgate.pinning.identity import is_named, reported_as
 from callgate.pinning.judging import Toolset, judge
 from callgate.pinning.listing import Listing, Measure, Page, Reader, read_page
 from callgate.pinning.model import Identity, Listed
@@ -35,7 +36,7 @@ _DISCOVER_SECONDS: Final = 8.0
 SERVER_INFO_META: Final = "io.modelcontextprotocol/serverInfo"
 _PAGES_MAX: Final = 200
 _READ_BYTES: Final = 64 * 1024 * 1024
-_TRIES: Final = 3
+_RECALLED_MAX: Final = 64
 
 
 class Meeting(msgspec.Struct, frozen=True):
@@ -71,6 +72,8 @@ class Toolsets:
         self._lines = Lines()
         self._generations: dict[str, int] = {}
         self._reported: dict[str, str] = {}
+        # By configured name, then by server_id: the last one first.
+        self._recalled: dict[str, dict[str, Identity]] = {}
         # Servers that need not be asked who they are: their last list said it, or they do not say it when asked.
         self._stamping: set[str] = set()
         self._anonymous: set[str] = set()
@@ -90,9 +93,15 @@ class Toolsets:
         # Other bounds may make another list of the same bytes.
         self._latest.clear()
 
-    def recall(self, server: str, reported: str) -> None:
-        """What a server said of itself to an earlier gateway: for sessions that go on without a new greeting."""
-        self._reported.setdefault(server, reported)
+    def recall(self, server: str, identity: Identity) -> None:
+        """Who a server was when it was met last: for sessions that go on without a new greeting.
+
+        They may have begun before this gateway did, or under another configuration. To be told from the last to the
+        first; the one that was met just now comes first by itself.
+        """
+        known = self._recalled.setdefault(server, {})
+        if len(known) < _RECALLED_MAX:
+            known.setdefault(identity.server_id, identity)
 
     # ---- lines ----
 
@@ -266,13 +275,17 @@ class Toolsets:
     # ---- reading a list ----
 
     async def verify(self, visit: Visit, meta: Mapping[str, Any]) -> Toolset:
-        """Read the whole list on this line, and hold it against the book; Refused where that is not possible."""
+        """Read the whole list on this line, and hold it against the book; Refused where that is not possible.
+
+        Servers that register their tools one by one say after each that the list changed: it is read until it rests.
+        """
         # Before the turn at asking: whoever has that must not wait for a message behind another who wants it.
         await visit.line.turn()
         line = self.line(visit)
         try:
             async with asyncio.timeout(self.ask_seconds), line.asking:
-                for _ in range(_TRIES):
+                for pause in pauses(self.ask_seconds):
+                    await asyncio.sleep(pause)
                     # Whoever had the turn before may have read it.
                     if (found := self.current(visit)) is not None:
                         return found
@@ -329,12 +342,23 @@ class Toolsets:
 
     async def warm(self, context: Context) -> None:
         """Read a server's program where that has to be read, on a thread: from then on its identity is at hand."""
-        place, reported = self.place(context.server), self.line(context).reported
-        await asyncio.to_thread(place.identify, reported or self._reported.get(context.server, ""))
+        await asyncio.to_thread(self._identify, context.server, self.line(context).reported)
 
     def expected(self, server: str) -> Identity:
         """Who the server was when it was heard last."""
-        return self.place(server).identify(self._reported.get(server, ""))
+        return self._identify(server, None)
+
+    def _identify(self, server: str, reported: str | None) -> Identity:
+        """By its word on this line, by the last one that was heard, or as it was met last."""
+        place = self.place(server)
+        if reported is None:
+            reported = self._reported.get(server)
+        if reported is not None:
+            return place.identify(reported)
+        unnamed = place.identify("")
+        # Another server may have had the name: elsewhere, or on this store by another command.
+        met = (one for one in self._recalled.get(server, {}).values() if is_named(one, unnamed))
+        return next(met, unnamed)
 
     def place(self, server: str) -> Place:
         found = self.places.get(server)
@@ -349,10 +373,9 @@ class Toolsets:
             reported = reported_as(stamp.get("name"), stamp.get("version"))
             self._reported[server] = reported
             self._stamping.add(server)
-        else:
-            self._stamping.discard(server)
-            reported = line.reported if line.reported is not None else self._reported.get(server, "")
-        return self.place(server).identify(reported)
+            return self.place(server).identify(reported)
+        self._stamping.discard(server)
+        return self._identify(server, line.reported)
 
     def _listed(self, line: Line, identity: Identity, page: Page) -> list[Listed]:
         listing = line.listing if line.identity == identity else self._latest.get(identity.server_id)
@@ -366,11 +389,18 @@ class Toolsets:
         fresh = line.identity is None
         line.identity, line.listing, line.partial = whole.identity, listing, None
         line.checked, line.generation = self._clock(), whole.generation
+        self._remember(context.server, whole.identity)
         toolset = self._compile(line, whole.identity, listing)
         key = self._key(context)
         self._tell(*key, line, toolset)
         self._met(Meeting(self.place(context.server), whole.identity, toolset, key[1], fresh))
         return toolset
+
+    def _remember(self, server: str, identity: Identity) -> None:
+        known = self._recalled.get(server, {})
+        if next(iter(known), None) != identity.server_id:
+            others = [one for one in known.values() if one.server_id != identity.server_id]
+            self._recalled[server] = {one.server_id: one for one in [identity, *others][:_RECALLED_MAX]}
 
     def _listing(self, whole: Partial, line: Line) -> Listing:
         identity, measure = whole.identity, whole.measure

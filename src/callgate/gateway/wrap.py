@@ -204,7 +204,7 @@ class Wrap:
 
     async def _may_leave(self, entry: Entry) -> bool:
         try:
-            self._door.last_look(entry)
+            await self._door.last_look(entry)
         except Turned as turned:
             self._under_way.difference_update(flight.rpc_id for flight in entry.calls)
             await self._turned(turned)

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 
 from callgate.gateway.known_lines import Line as ToolLine
+from callgate.gateway.line import Entry
 from callgate.jsonrpc import Message
 
 
@@ -56,6 +57,7 @@ class WrapLine:
         self.waited = 0.0
         self.caller: str | None = None
         self.held: ToolLine | None = None
+        self.judged: dict[str, Entry] = {}
 
     async def turn(self) -> None:
         await self._turn.wait_reached()

@@ -20,8 +20,7 @@ class Taken(Exception):
 @contextlib.contextmanager
 def holding(at: Place, seconds: float = _LOCK_SECONDS) -> Iterator[None]:
     """Be the gateway of a place for as long as the block lasts; Taken where another one is."""
-    os.close(at.enter())
-    lock = os.open(at.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    lock = at.open("lock")
     try:
         deadline = time.monotonic() + seconds
         while True:

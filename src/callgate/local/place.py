@@ -67,15 +67,18 @@ class Place:
         named = [] if self.config == os.path.realpath(own) else [self.config]
         self.name = "gateway" + (f"-{_digest([*named, *settings])}" if named or settings else "")
 
-    @property
-    def lock(self) -> str:
-        """Held by the gateway for as long as it runs."""
-        return os.path.join(self.folder, f"{self.name}.lock")
-
-    @property
-    def starting(self) -> str:
-        """Held by whoever starts one."""
-        return os.path.join(self.folder, f"{self.name}.starting")
+    def open(self, kind: str, flags: int = os.O_RDWR) -> int:
+        """A file beside the socket, made where there is none: the `lock` that the gateway holds for as long as it runs,
+        `starting` for whoever starts one, its `log`. A link there is not followed."""
+        handle = self.enter()
+        try:
+            name = f"{self.name}.{kind}"
+            return os.open(name, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=handle)
+        except OSError as error:
+            text = f"{self.folder}/{name} cannot be used: {error.strerror}"
+            raise LocalError(text, "Remove it: it has to be a file of your own, and no link.") from None
+        finally:
+            os.close(handle)
 
     @property
     def address(self) -> str:
@@ -87,10 +90,10 @@ class Place:
 
     def enter(self) -> int:
         """A handle on the folder, made where there is none; LocalError where it is another's, or a link."""
-        os.makedirs(os.path.dirname(self.folder), mode=_FOLDER_MODE, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(self.folder, _FOLDER_MODE)
         try:
+            os.makedirs(os.path.dirname(self.folder), mode=_FOLDER_MODE, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self.folder, _FOLDER_MODE)
             handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             raise LocalError(
@@ -106,10 +109,7 @@ class Place:
 
     def connect(self, seconds: float = 5.0) -> socket.socket | None:
         """A link to the gateway that runs; None where none does."""
-        try:
-            handle = self.enter()
-        except OSError as error:
-            raise LocalError(f"{self.folder} cannot be used: {error.strerror}") from None
+        handle = self.enter()
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             link.settimeout(seconds)

@@ -23,8 +23,7 @@ def reach(place: Place) -> socket.socket:
 
 
 def _start(place: Place) -> socket.socket:
-    os.close(place.enter())
-    turn = os.open(place.starting, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    turn = place.open("starting")
     try:
         _take(turn)
         # Whoever had the turn before has started it.
@@ -52,6 +51,7 @@ _LOOK = "Type `callgate logs` to see what it says."
 
 def _spawn(place: Place) -> int:
     """Start it as a process of nobody: it outlives the client, its terminal and its process group."""
+    log = place.open("log", os.O_WRONLY | os.O_APPEND)
     told, tell = os.pipe()
     if (first := os.fork()) == 0:
         try:
@@ -59,16 +59,16 @@ def _spawn(place: Place) -> int:
             if os.fork() == 0:
                 os.close(told)
                 os.set_inheritable(tell, True)  # noqa: FBT003
-                _become(place, tell)
+                _become(place, tell, log)
         finally:
             os._exit(1)
     os.waitpid(first, 0)
     os.close(tell)
+    os.close(log)
     return told
 
 
-def _become(place: Place, tell: int) -> None:
-    log = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+def _become(place: Place, tell: int, log: int) -> None:
     if os.fstat(log).st_size > _LOG_BYTES:
         os.ftruncate(log, 0)
     nothing = os.open(os.devnull, os.O_RDWR)

@@ -116,6 +116,8 @@ def run(options: Options) -> int:
     order = _order(options)
     link, incoming, answer = _agreed(Place(options.config or os.environ.get("CALLGATE_CONFIG") or None), order)
     start = answer.get("start")
+    # From here on a signal is one for the server.
+    signals = _hear_signals()
     child = Child.start(start) if isinstance(start, dict) else None
     ends = [0, 1] if child is None else [0, 1, child.stdin, child.stdout]
     # On a terminal, Ctrl-C reaches the whole foreground group: the command has it already.
@@ -124,7 +126,7 @@ def run(options: Options) -> int:
     with contextlib.suppress(OSError):
         wire.send(link, {"started": None if child is None else child.pid}, ends)
     _let_go(ends)
-    return Waiting(link, incoming, child, on_terminal=on_terminal).run()
+    return Waiting(link, incoming, child, on_terminal=on_terminal).run(signals)
 
 
 def _keep_three() -> None:
@@ -252,6 +254,18 @@ def _parent_death() -> Any:
     return end_with
 
 
+def _hear_signals() -> int:
+    """Where the numbers of the signals arrive that come from now on."""
+    wake, woken = os.pipe()
+    for end in (wake, woken):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    for name in (*FORWARDED, "SIGCHLD"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda *_: None)
+    return wake
+
+
 class Waiting:
     """Waits for the gateway's last word, for the server's end, and for signals."""
 
@@ -267,14 +281,7 @@ class Waiting:
         self._gone = False
         self._poll = select.poll()
 
-    def run(self) -> int:
-        wake, woken = os.pipe()
-        for end in (wake, woken):
-            os.set_blocking(end, False)
-        signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-        for name in (*FORWARDED, "SIGCHLD"):
-            if hasattr(signal, name):
-                signal.signal(getattr(signal, name), lambda *_: None)
+    def run(self, wake: int) -> int:
         self._poll.register(wake, select.POLLIN)
         self._poll.register(self._link, select.POLLIN)
         self._reap()

@@ -34,6 +34,12 @@ class Present(msgspec.Struct, frozen=True):
     tools: tuple[ToolSeen, ...]
     connected: bool = False
     joined: bool = True
+    # Configured names that it was ever met under; some may stand for another server now.
+    earlier: frozenset[str] = frozenset()
+
+    @property
+    def every_name(self) -> frozenset[str]:
+        return self.earlier.union(self.seen.called)
 
     @property
     def member(self) -> Member:

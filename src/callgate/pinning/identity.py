@@ -98,6 +98,13 @@ def reported_as(name: object, version: object) -> str:
     return f"{left} {right.replace('%', '%25').replace(' ', '%20')}" if left or right else ""
 
 
+def is_named(one: Identity, unnamed: Identity) -> bool:
+    """Whether a server is the same as one that has not said its name, or may be it under the name that it has."""
+    return one.server_id == unnamed.server_id or (
+        not unnamed.chosen and one.server_id.startswith(f"{unnamed.server_id} (") and one.server_id.endswith(")")
+    )
+
+
 def shown(text: str) -> str:
     """A peer's text for people: one line, cut, with nothing in it that does not print."""
     clean = "".join(letter if letter.isprintable() else "\ufffd" for letter in text[: _SHOWN + 1]).strip()

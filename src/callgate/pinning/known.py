@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from callgate.pinning.book import Book
 from callgate.pinning.model import Pin
@@ -25,9 +25,14 @@ class Known:
                 of_lineage[pin.server_id] = max(of_lineage.get(pin.server_id, 0), pin.seq)
                 self._names.setdefault(pin.server, {})[pin.lineage] = (pin.seq, pin.server_id)
 
-    def former_identity(self, lineage: str, server_id: str) -> str:
-        """The identity of the same lineage that was approved last, other than this one; empty if there is none."""
-        others = {one: seq for one, seq in self._identities.get(lineage, {}).items() if one != server_id}
+    def former_identity(self, lineage: str, server_id: str, beside: Collection[str] = ()) -> str:
+        """The identity of the same lineage that was approved last, other than this one; empty if there is none.
+
+        Those `beside` it are other servers that the same program starts.
+        """
+        others = {
+            one: seq for one, seq in self._identities.get(lineage, {}).items() if one != server_id and one not in beside
+        }
         return max(others, key=others.__getitem__) if others else ""
 
     def namesakes(self, name: str, lineage: str) -> list[str]:

@@ -127,6 +127,10 @@ class ServerSeen(msgspec.Struct, frozen=True, kw_only=True):
         """All of its names, the one that it was met under last first."""
         return (self.name, *sorted(self.names.keys() - {self.name}))
 
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.server_id, self.lineage, self.kind, self.chosen, self.reported, self.warnings)
+
 
 class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
     """One text of one tool, as it was met; `changes` counts how often the newest text was another than before."""

@@ -50,7 +50,9 @@ def current(
             group = place.group if place is not None else (configured or {}).get(first, seen.group)
             also = {name: seen.names.get(name, seen.last_seen) for name in names}
             one = msgspec.structs.replace(seen, name=first, names=also)
-            made[seen.server_id] = Present(one, group, (), connected=bool(places), joined=joined)
+            made[seen.server_id] = Present(
+                one, group, (), connected=bool(places), joined=joined, earlier=frozenset(seen.called)
+            )
     return list(made.values())
 
 

@@ -100,13 +100,22 @@ class Sitting:
             yield f"None of its tools can be used: {seen.problem}."
         if not any(view.needs_review for view in views):
             return
-        if former := self.known.former_identity(seen.lineage, seen.server_id):
+        if former := self.known.former_identity(seen.lineage, seen.server_id, self._beside(one)):
             yield (
                 f"A known server has a new identity. It was {former} and is {seen.server_id} now; "
                 "no approval was carried over."
             )
         for other in self.known.namesakes(seen.name, seen.lineage):
             yield f"Another server had the name {seen.name} before: {other}. None of its approvals hold for this one."
+
+    def _beside(self, one: Present) -> set[str]:
+        """Identities that are there now and never shared a configured name with this server: one program may start
+        several servers. What had one of its names before is what it was before."""
+        return {
+            other.seen.server_id
+            for other in self.combined.present.values()
+            if other.joined and not other.every_name & one.every_name
+        }
 
     # ---- tools ----
 

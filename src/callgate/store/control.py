@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, insert, select, text
 
 from callgate.audit.rows import AuditRow
-from callgate.errors import StoreError
+from callgate.errors import StoreError, StoreTooNew, StoreTooOld
+from callgate.store import migrate
 from callgate.store.following import Follower
 from callgate.store.front import Store
 from callgate.store.schema import control
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 VARIABLE: Final = "CALLGATE_BLOCK_ALL"
 STALE_SECONDS: Final = 3.0
 _NAME: Final = "block_all"
+_VERSION: Final = text("SELECT version_num FROM alembic_version")
 _ON: Final = {"1", "true", "on", "yes"}
 _OFF: Final = {"", "0", "false", "off", "no"}
 
@@ -70,6 +72,11 @@ def _put(store: Store, conn: Connection, state: Block, row: AuditRow | None) -> 
     store.backend.announce(conn)
 
 
+def _read(conn: Connection) -> Block:
+    migrate.require_current(str(conn.execute(_VERSION).scalar()))
+    return read_block(conn)
+
+
 def forced_by_environment(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether the environment holds the switch on; a value that cannot be read holds it on too."""
     value = environ.get(VARIABLE, "").strip().lower()
@@ -99,6 +106,8 @@ class KillSwitch:
         self.turned: Callable[[Block], None] = lambda _state: None
         self._state = Block()
         self._read_at: float | None = None
+        # Whether the store has another schema than the one that was opened.
+        self.outdated = False
         self._follower = Follower(self._watch, self.refresh, "callgate-kill-switch")
 
     @property
@@ -153,7 +162,13 @@ class KillSwitch:
         """Read the state now."""
         before = self._clock()
         try:
-            state = await self._store.read(read_block)
+            state = await self._store.read(_read)
+        except (StoreTooNew, StoreTooOld) as error:
+            # Another Callgate has changed it under this one, which must not write to it any more.
+            if not self.outdated:
+                log.error("the store is another one now: %s", error)
+            self.outdated, self._read_at = True, None
+            return
         except StoreError as error:
             log.warning("the kill switch could not be read: %s", error)
             return
@@ -166,4 +181,4 @@ class KillSwitch:
             if self._read_at is not None:
                 self.turned(state)
         self._state = state
-        self._read_at = before
+        self._read_at, self.outdated = before, False

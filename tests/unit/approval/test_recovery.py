@@ -2,6 +2,7 @@
 
 import pytest
 
+from callgate.approval import Settings
 from callgate.approval.enrolment import code_hash
 from callgate.errors import Reason, Refused
 from support.ceremonies import Scene, authenticator, evidence
@@ -111,3 +112,10 @@ async def test_nothing_is_said_of_whether_a_person_is_known():
     told = [await refusal(scene.approvals.recover(user, "A" * 24)) for user in ("ann", "nobody")]
     assert told[0].message == told[1].message
     assert told[0].advice == told[1].advice
+
+
+async def test_where_they_are_off_nobody_gets_any():
+    scene = Scene(Settings(recovery_codes=False))
+    found = await scene.approvals.finish_enrolment(authenticator().create(await scene.options()), codes=True)
+    assert found.codes == ()
+    assert await scene.shelf.recovery_codes("ann") == 0

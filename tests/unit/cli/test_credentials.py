@@ -22,12 +22,12 @@ def test_what_the_list_shows_of_each(people):
     first, _ = people.enrolled(name="my phone", authenticator=synced)
     people.enrolled("bob", name="blue key [b]")
     lines = people("credentials", "list").out.splitlines()
-    headings = ("id", "user", "name", "transports", "backed", "up", "created", "last", "used")
+    headings = ("id", "user", "name", "transports", "backed", "up", "created", "last", "used", "approves")
     assert lines[0].split() == list(headings)
     assert lines[1].startswith(first.credential.id.lstrip("-")[:10])
     assert "alice  my phone      hybrid, internal  yes" in lines[1]
     assert "bob    blue key [b]  usb               no" in lines[2]
-    assert lines[2].rstrip().endswith("-")
+    assert lines[2].split()[-2:] == ["-", "all"]
     row = people.json("credentials", "list", "alice")[0]
     assert (row["id"], row["name"], row["transports"]) == (first.credential.id, "my phone", ["hybrid", "internal"])
     assert row["kind"] == "Phone or computer, also from others"

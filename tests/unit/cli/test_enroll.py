@@ -237,6 +237,7 @@ def test_a_page_of_its_own_where_no_gateway_runs(people):
         codes = make_passkey(origin, made["ticket"])
         # The codes are on the page: it stays.
         assert b"is enrolled" in command.stderr.readline()
+        assert b"approves every call that Callgate asks alice about." in command.stderr.readline()
         assert b"Ctrl-C stops it" in command.stderr.readline()
         with urllib.request.urlopen(f"{origin}/recover", timeout=30) as other:
             assert other.status == 200

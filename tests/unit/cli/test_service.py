@@ -5,6 +5,7 @@ import plistlib
 import shlex
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 
 import pytest
@@ -44,6 +45,15 @@ def started(text, environ):
             process.kill()
 
 
+@contextmanager
+def reaping(process):
+    """As the system does for a service that has ended."""
+    waiting = threading.Thread(target=process.wait)
+    waiting.start()
+    yield
+    waiting.join()
+
+
 def test_a_dry_run_shows_the_file_and_writes_nothing(home, capsys):
     before = sorted(home.rglob("*"))
     assert run(["service", "install", "--dry-run"]) == 0
@@ -67,7 +77,8 @@ def test_what_the_file_starts_is_the_gateway_and_it_stays(home, capsys):
         assert asked(place_of(None), "status")["pid"] == service.pid
         # One that comes later waits for its turn.
         with started(text, environ) as second:
-            assert run(["stop"]) == 0
+            with reaping(service):
+                assert run(["stop"]) == 0
             assert "`callgate service uninstall`" in capsys.readouterr().out
             assert service.wait(60) == 0
             assert any("listening" in line for line in second.stderr)

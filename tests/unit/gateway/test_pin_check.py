@@ -32,6 +32,9 @@ class Wire:
     held = None
     reply = LIST
 
+    def __init__(self):
+        self.judged = {}
+
     def meanwhile(self):
         """While the server is asked."""
 
@@ -87,7 +90,11 @@ class Desk:
         self.place = Place("files", "", URL, lambda _reported: IDENTITY)
         self.configure(Settings())
         self.check = Pinning(
-            self.toolsets, stale=lambda: self.stale, settle_in=self.settle_in, place=lambda _server: self.over
+            self.toolsets,
+            stale=lambda: self.stale,
+            settle_in=self.settle_in,
+            looked=self.looked,
+            place=lambda _server: self.over,
         )
 
     def configure(self, settings):
@@ -95,6 +102,9 @@ class Desk:
 
     async def settle_in(self, _server):
         pass
+
+    async def looked(self, _toolset, _tool):
+        return False
 
     def decide(self, action, book=None):
         sealed, self.head = self.book.link(pins(action))(self.head)

@@ -144,6 +144,49 @@ async def test_a_known_server_in_another_version_is_pointed_out_and_gets_nothing
     assert len(review.servers) == 1
 
 
+def started_by_one_program(reported):
+    """The identity of a server that a program starts, which can be several."""
+    return http_identity("https://apps.example/mcp", reported=reported)
+
+
+@requirement("TP-051")
+async def test_two_servers_of_one_program_are_no_new_identity_of_each_other(room):
+    bank, mail = started_by_one_program("bank 1"), started_by_one_program("mail 1")
+    assert bank.lineage == mail.lineage
+    await room.meet("bank", entry("pay"), identity=bank)
+    await room.approve("bank", "pay")
+    await room.meet("mail", entry("read"), identity=mail)
+    assert notices(await room.pins.review(), "mail") == []
+    await room.approve("mail", "read")
+    await room.meet("mail", entry("read", "Reads two records."), identity=mail)
+    assert notices(await room.pins.review(), "mail") == []
+    # The one of the same name that it was before is told, also beside the other.
+    await room.meet("mail", entry("read"), identity=started_by_one_program("mail 2"))
+    (notice,) = notices(await room.pins.review(), "mail")
+    assert f"It was {mail.server_id}" in notice
+
+
+@requirement("TP-051")
+async def test_a_server_of_two_names_that_changes_under_one_of_them_is_told(room):
+    before, after = started_by_one_program("mail 1"), started_by_one_program("mail 2")
+    await room.meet("work", entry("read"), identity=before)
+    await room.meet("home", entry("read"), identity=before)
+    await room.approve("home", "read")
+    await room.meet("home", entry("read"), identity=after)
+    assert any("A known server has a new identity" in one for one in notices(await room.pins.review(), "home"))
+
+
+@requirement("TP-051")
+async def test_a_server_that_comes_back_under_another_name_and_identity_is_told(room):
+    before, after = started_by_one_program("mail 1"), started_by_one_program("mail 2")
+    await room.meet("mail", entry("read"), identity=before)
+    await room.approve("mail", "read")
+    await room.shelf.disconnect("g")
+    renamed = room.service(configured={"post": ""})
+    await room.meet("post", entry("read"), identity=after)
+    assert any("A known server has a new identity" in one for one in notices(await renamed.review(), "post"))
+
+
 @requirement("TP-049", "TP-072")
 async def test_another_server_under_a_known_name_is_pointed_out_and_gets_nothing(room):
     await room.meet("mail", entry("read"))

@@ -16,6 +16,7 @@ from starlette.routing import Route
 from callgate.approval.model import WITHDRAWN, Session, reaches
 from callgate.approval.model import Request as Asked
 from callgate.approval.overview import asker, phase
+from callgate.approval.reach import how_to_add, kind_of
 from callgate.console.bodies import Body, Note, Signed
 from callgate.console.cards import Card
 from callgate.console.desk import Desk
@@ -41,6 +42,7 @@ _SEEN: Final = {
 }
 # Tools that one call is asked about for.
 _SOURCES: Final = 4
+_ADD: Final = "Add another device on the page of your passkeys"
 
 
 class _Refuse(Body, frozen=True):
@@ -59,10 +61,15 @@ class Approve:
             return self._desk.sign_in_page(onward=f"/approve/{quote(request.path_params['id'])}", status=401)
         asked = await self._own(request, session)
         now = self._desk.now()
+        held = await self._desk.approvals.shelf.credentials(session.user)
+        taken = [one.name for one in held if asked.policy.takes(one)]
         return await self._desk.show(
             "approve",
             session,
             asked=asked,
+            kind="" if len(taken) == len(held) else kind_of(asked.policy),
+            taken=taken,
+            add=how_to_add(asked.policy, _ADD),
             phase=phase(asked, now),
             may_decide=reaches(session.role, "approver"),
             left=max(0, asked.expires_at - now),
@@ -102,7 +109,14 @@ class Approve:
 
     async def options(self, request: Request) -> Response:
         session, _ = await self._desk.change(request, Body)
-        issued = await self._desk.approvals.page_challenge(await self._open(request, session))
+        asked = await self._open(request, session)
+        try:
+            issued = await self._desk.approvals.page_challenge(asked)
+        except Refused as refused:
+            if refused.reason is not Reason.NO_ELIGIBLE_CREDENTIAL:
+                raise
+            text = f"None of your passkeys is of the kind that this tool demands: {kind_of(asked.policy)}."
+            raise Refused(refused.reason, text, advice=how_to_add(asked.policy, _ADD)) from None
         return JSONResponse(issued.result)
 
     async def approve(self, request: Request) -> Response:
@@ -142,7 +156,8 @@ class Approve:
 
 def _happened(asked: Asked, now: int) -> list[dict[str, Any]]:
     """The story of a decided request, for the timeline."""
-    why = Shown("\n".join(lines_of(asked.why)))
+    # The rest stands beside it.
+    why = Shown("".join(lines_of(asked.why)[:1]))
     story: list[dict[str, Any]] = [{"head": f"{asker(asked)} asked", "at": asked.created_at, "text": why}]
     if asked.decided_at is not None:
         refused = asked.state == "refused"

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from callgate.approval.encoding import to_iso
+from callgate.approval.reach import choice, reach
 from callgate.console.bodies import Body, Name, Secret
 from callgate.console.desk import Desk
 from callgate.errors import Reason, Refused
@@ -42,13 +43,14 @@ class Enrol:
                 "This link was used before, or its time is over.",
                 advice="Ask for a new one; whoever runs the gateway makes it with `callgate enroll USER`.",
             )
-        user = await self._desk.approvals.shelf.user(ticket.user)
+        user, demands = await self._desk.approvals.shelf.user(ticket.user), await self._desk.demands()
         return JSONResponse(
             {
                 "user": ticket.user,
                 "displayName": user.display_name if user else "",
                 "purpose": ticket.purpose,
                 "expiresAt": to_iso(ticket.expires_at),
+                "choice": "" if user is None or demands is None else choice(user, demands, whom="you"),
             }
         )
 
@@ -62,7 +64,9 @@ class Enrol:
         # The passkey was made this very moment, with the person verified: that is what signing in would ask for.
         session, secret = await self._desk.approvals.session_for(enrolled.credential)
         await self._desk.leave(request)
-        response = JSONResponse({"user": session.user, "codes": list(enrolled.codes)})
+        demands = await self._desk.demands()
+        told = "" if demands is None else reach(enrolled.user, enrolled.credential, demands, whom="you")
+        response = JSONResponse({"user": session.user, "codes": list(enrolled.codes), "reach": told})
         self._desk.enter(response, session, secret)
         return response
 

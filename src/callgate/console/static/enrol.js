@@ -42,6 +42,7 @@ async function look() {
   place("for-whom").textContent = whole ? `${found.displayName} (${found.user})` : found.user;
   const other = place("other-user");
   if (other) other.hidden = other.dataset.user === found.user;
+  place("choice").textContent = found.choice;
   form.elements.name.value = guessName();
   show("create");
 }
@@ -58,7 +59,8 @@ async function enrol() {
   }
 }
 
-function finished({ user, codes }) {
+function finished({ user, codes, reach }) {
+  for (const told of document.querySelectorAll("[data-reach]")) told.textContent = reach;
   if (codes.length === 0) {
     show("done");
     return;

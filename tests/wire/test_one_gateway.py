@@ -1,0 +1,226 @@
+"""One gateway for all wrapped servers of a person: one process, one console, and servers that know nothing of it."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import psutil
+import pytest
+
+from callgate.cli import run
+from callgate.cli.gateway import asked, end
+from support.gateway import approve_listed
+from support.raw import SECONDS
+from support.sessions import gone, teller_argv, until
+from support.shared import Client, shared
+from support.table import rows
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="descriptors cannot be handed over there")
+
+
+@pytest.fixture(scope="module")
+def person(tmp_path_factory):
+    with shared(tmp_path_factory.mktemp("person")) as made:
+        made.approve()
+        yield made
+
+
+def test_all_wrapped_servers_have_one_gateway_and_one_console(person):
+    with person.wrapped() as one, person.wrapped("other") as other:
+        status = person.status()
+        assert one.works
+        assert "result" in other.ask("tools/list")
+        assert [server["name"] for server in status["servers"]] == ["teller", "other"]
+        assert {server["process"] for server in status["servers"]} == {one.process.pid, other.process.pid}
+        with urllib.request.urlopen(f"{status['address']}/healthz", timeout=SECONDS) as page:
+            assert page.status == 200
+    assert person.status()["pid"] == status["pid"], "it outlives its clients"
+
+
+def test_the_servers_are_children_of_their_own_wraps(person):
+    """With the environment, the folder and the process group that they would have without it."""
+    with person.wrapped() as client:
+        server = psutil.Process(client.call()["result"]["pid"])
+        assert server.ppid() == client.process.pid
+        assert os.getpgid(server.pid) == os.getpgid(client.process.pid)
+        assert server.cwd() == psutil.Process(client.process.pid).cwd()
+
+
+def test_two_servers_of_one_name_do_not_mix(person, tmp_path):
+    """As two editors have them that call two servers the same."""
+    with person.wrapped() as one, person.wrapped("teller", teller_argv(tmp_path)) as other:
+        assert one.works
+        assert other.works, "the same program: its tools are approved"
+        assert one.call()["result"] != other.call()["result"]
+        # A list that changes is another's affair.
+        other.call("emit", after=['{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'])
+        assert one.works
+    assert not list(tmp_path.glob("held-*"))
+
+
+def test_a_changed_configuration_is_followed_by_servers_that_run(tmp_path):
+    with shared(tmp_path) as person:
+        person.approve()
+        with person.wrapped() as client:
+            assert client.works
+            text = person.config.read_text()
+            person.config.write_text(text + "\n[policy]\nblock_all = true\n")
+            until(lambda: "error" in client.call())
+            person.config.write_text(text)
+            until(lambda: client.works)
+
+
+def test_it_ends_by_itself_without_servers(tmp_path):
+    with shared(tmp_path) as person:
+        listens, tell = os.pipe()
+        argv = [sys.executable, "-m", "callgate.cli.gateway", str(person.config), str(tell), "0.3"]
+        with subprocess.Popen(argv, pass_fds=[tell]) as gateway:
+            os.close(tell)
+            assert os.read(listens, 100) == b"ready"
+            os.close(listens)
+            with person.wrapped() as client:
+                time.sleep(0.6)
+                assert "result" in client.ask("tools/list"), "not while a server is wrapped"
+                assert person.status()["pid"] == gateway.pid
+            assert gateway.wait(SECONDS) == 0
+        assert asked(person.place, "status") is None
+        with person.wrapped() as client:
+            assert "result" in client.ask("tools/list"), "the next one starts it again"
+
+
+def test_a_port_that_is_taken_is_no_trouble(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with shared(tmp_path, gateway={"listen": f"127.0.0.1:{port}"}) as person, person.wrapped():
+            address = person.status()["address"]
+            assert address != f"http://localhost:{port}"
+            with urllib.request.urlopen(f"{address}/healthz", timeout=SECONDS) as page:
+                assert page.status == 200
+
+
+def test_configured_servers_are_not_served_by_http_unasked(tmp_path):
+    with shared(tmp_path) as person:
+        person.config.write_text(
+            person.config.read_text() + f"\n[servers.teller]\ncommand = {teller_argv(tmp_path)!r}\n".replace("'", '"')
+        )
+        with person.wrapped():
+            request = urllib.request.Request(f"{person.status()['address']}/servers/teller/mcp", b"{}")
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=SECONDS)
+            refused.value.close()
+            assert refused.value.code in (404, 415)
+
+
+# ---- ends, each of them without warning ----
+
+
+def test_a_gateway_that_is_killed_takes_its_servers_along_and_the_next_start_brings_it_back(person):
+    with Client(person.argv()) as client:
+        client.greet()
+        server = client.call()["result"]["pid"]
+        before = person.status()["pid"]
+        os.kill(before, signal.SIGKILL)
+        assert client.process.wait(SECONDS) == 69
+        assert b"gateway has ended" in client.process.stderr.read()
+        assert gone(server)
+    with person.wrapped() as client:
+        assert client.works
+        assert person.status()["pid"] != before
+
+
+def test_a_wrap_that_is_killed_leaves_no_server_and_no_place(person):
+    with Client(person.argv()) as client:
+        client.greet()
+        server = client.call()["result"]["pid"]
+        client.process.kill()
+        until(lambda: gone(server))
+    until(lambda: not person.status()["servers"])
+
+
+def test_a_client_that_is_killed_leaves_no_server_that_ignores_its_input(person, tmp_path):
+    deaf = [sys.executable, "-I", "-S", "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(600)"]
+    source = (
+        "import subprocess, sys, time\n"
+        f"wrap = subprocess.Popen({person.argv('deaf', deaf)!r}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "print(wrap.pid, wrap.stdout.readline().decode(), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE) as client:
+        wrap, server = map(int, client.stdout.readline().split() + client.stdout.readline().split())
+        client.kill()
+    until(lambda: gone(server) and gone(wrap))
+
+
+@rows("name", ["TERM", "INT"])
+def test_a_server_that_ignores_a_signal_is_ended_in_bounded_time(person, name):
+    deaf = ["sh", "-c", f"trap '' {name}; echo $$; while :; do sleep 1; done"]
+    with Client(person.argv("deaf", deaf)) as client:
+        server = int(client.process.stdout.readline())
+        client.process.send_signal(getattr(signal, f"SIG{name}"))
+        until(lambda: gone(server))
+        assert client.process.wait(SECONDS) == -signal.SIGKILL
+
+
+# ---- the command line ----
+
+
+def test_status_stop_restart_and_logs(tmp_path, capsys):
+    with shared(tmp_path) as person:
+        config = ["-c", str(person.config)]
+
+        def said(*words):
+            code = run([*words, *config])
+            return code, capsys.readouterr().out
+
+        assert said("status")[0] == 1
+        assert said("stop") == (0, "Your gateway does not run.\n")
+        code, text = said("restart")
+        assert code == 0
+        address = person.status()["address"]
+        assert address in text
+        with person.wrapped():
+            code, text = said("status")
+            assert code == 0
+            assert address in text
+            assert "teller:" in text
+        assert "listening" in said("logs")[1]
+        first = person.status()["pid"]
+        assert said("restart")[0] == 0
+        assert person.status()["pid"] != first
+        assert said("stop")[0] == 0
+        assert asked(person.place, "status") is None
+
+
+def test_several_clients_that_start_at_once_get_one_gateway(tmp_path):
+    with shared(tmp_path) as person, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(Client(person.argv(f"s{number}"))) for number in range(12)]
+        for client in clients:
+            client.greet()
+        assert len(person.status()["servers"]) == len(clients)
+        mine = [one for one in psutil.process_iter(["cmdline"]) if str(person.config) in (one.info["cmdline"] or [])]
+        gateways = [one for one in mine if "callgate.cli.gateway" in one.info["cmdline"]]
+        assert len(gateways) == 1
+
+
+def test_one_that_cannot_start_says_why(tmp_path):
+    with shared(tmp_path) as person:
+        person.config.write_text("[gateway]\nlisten = 7\n")
+        with Client(person.argv()) as client:
+            assert client.process.wait(SECONDS) == 1
+            said = client.process.stderr.read().decode()
+        assert "gateway.listen" in said
+        assert "Traceback" not in said
+        assert end(person.place) is False
+
+
+def test_tools_reviewed_while_the_server_runs_can_be_called_at_once(tmp_path):
+    with shared(tmp_path) as person, person.wrapped() as client:
+        client.ask("tools/list")
+        assert not client.works
+        approve_listed(person.config)
+        until(lambda: client.works)
