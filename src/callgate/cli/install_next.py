@@ -99,8 +99,11 @@ class Next:
         if not found:
             return
         self._say()
-        with working("starting the servers once, to read their tools"), hearing(2) as heard:
-            problems = asyncio.run(_meet_all(found))
+        try:
+            with working("starting the servers once, to read their tools; Ctrl-C leaves that"), hearing(2) as heard:
+                problems = asyncio.run(_meet_all(found))
+        except KeyboardInterrupt:
+            return
         width = max(map(len, found))
         for name, problem in problems.items():
             last = without_secrets(heard.get(name, ""), found[name])

@@ -41,6 +41,7 @@ def made(tmp_path_factory):
         assert tools_of(home, entry(path)) == []
         waiting = home.write("tools.json", home.type("tools", "list", "--json"))
         home.type("tools", "approve", "--from", str(waiting), "--with-findings")
+        home.type("stop")
         shutil.copytree(home.path, folder / "as it was")
         yield registry, home, folder / "as it was"
 
@@ -58,7 +59,8 @@ def home(made, registry):
     shutil.rmtree(home.path)
     shutil.copytree(before, home.path)
     home.environ |= {"npm_config_registry": registry.url}
-    return home
+    yield home
+    home.type("stop")
 
 
 @pytest.fixture
