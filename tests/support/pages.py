@@ -19,8 +19,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from callgate.cli.gateway import end
 from callgate.config import parse
 from callgate.errors import ConfigError
+from callgate.local.place import Place
 from callgate.trust.policy import Policy
 from callgate.trust.policy.cases import read_cases
 from support.nursery import on_path
@@ -216,6 +218,10 @@ class Page:
     def close(self) -> None:
         """End what runs in the background; each has to end well."""
         ended = [(block, _interrupt(process)) for block, process in self._running]
+        for socket in self.work.parent.rglob("run/gateway*.sock"):
+            shared = Place()
+            shared.folder, shared.name = str(socket.parent), socket.stem
+            end(shared)
         for block, status in ended:
             if status != 0:
                 raise Broken(f"{block.place}: ended with {status}")

@@ -28,6 +28,7 @@ VERBS: Final = {
     "stop": "gateway",
     "restart": "gateway",
     "logs": "gateway",
+    "service": "service",
     "prompt": "prompt",
     "call": "call",
     "check": "check",

@@ -60,6 +60,12 @@ def connect(config: Config, *, create: bool = False) -> Store:
     return Store.connect(config.store.url.reveal(), busy_seconds=config.store.busy_seconds, create=create)
 
 
+def store_file(config: Config) -> Path | None:
+    """The file of the configured store, whether it is there or not; None of a store elsewhere."""
+    url = config.store.url.reveal()
+    return Path(url.removeprefix("sqlite:///").partition("?")[0]) if url.startswith("sqlite:///") else None
+
+
 @contextmanager
 def open_store(path: Path | None, url: str | None, *, create: bool = False) -> Iterator[tuple[Config, Store]]:
     """The configuration and the store in force."""

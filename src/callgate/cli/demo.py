@@ -14,13 +14,12 @@ from callgate.cli.demo_place import (
     Asked,
     configure,
     ending_calmly,
-    has_display,
     leave_user_settings,
-    open_page,
     setting,
     state_in,
     stop,
 )
+from callgate.cli.people import has_display, open_page
 
 if TYPE_CHECKING:
     from callgate.cli.demo_keys import Listening

@@ -1,4 +1,4 @@
-"""What the demo needs around it: a folder, a configuration, a way to be stopped, and a browser if there is one."""
+"""What the demo needs around it: a folder, a configuration and a way to be stopped."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -151,7 +150,7 @@ def _check(path: Path) -> None:
             )
 
 
-# -- the terminal and the browser ------------------------------------------------------------------------------
+# -- the terminal ------------------------------------------------------------------------------------------
 
 
 def setting(config: Path, listen: str, usual: str) -> list[str]:
@@ -166,22 +165,3 @@ def setting(config: Path, listen: str, usual: str) -> list[str]:
     if found is None or Path(found).absolute().parent != own.parent:
         lines.append(f"export PATH={shlex.quote(str(own.parent))}:$PATH")
     return lines
-
-
-def has_display() -> bool:
-    """Whether a browser would open before whoever reads this terminal."""
-    if not sys.stdout.isatty() or "SSH_CONNECTION" in os.environ:
-        return False
-    return os.name == "nt" or sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
-
-
-def open_page(url: str) -> None:
-    """Show a page in the user's browser; what that prints stays out of the story."""
-    with suppress(OSError):
-        subprocess.Popen(
-            [sys.executable, "-m", "webbrowser", "-t", url],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )

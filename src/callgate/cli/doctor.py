@@ -34,7 +34,8 @@ def doctor(
 ) -> None:
     """Check the whole set-up, and say what to do about each finding. Changes nothing.
 
-    Looks at versions, configuration, store, keys, clock, servers, addresses, browser, people, tools and clients.
+    Looks at versions, configuration, store, keys, clock, servers, gateway, addresses, browser, people, tools and
+    clients.
     Exits with 1 if a finding is a problem; notes and warnings do not count.
     """
     from callgate.cli.doctor_findings import Setup
@@ -65,11 +66,12 @@ def checks() -> tuple[Check, ...]:
         Check("switch", "config", doctor_store.switch),
         Check("servers", "config", doctor_servers.servers),
         Check("tools", "store", doctor_people.tools),
+        Check("gateway", "config", doctor_console.gateway),
         Check("address", "config", doctor_console.address),
         Check("exposure", "config", doctor_console.exposure),
         Check("console", "config", doctor_console.console),
         Check("browser", "config", doctor_console.browser),
-        Check("people", "store", doctor_people.people),
+        Check("people", "store or none", doctor_people.people),
         Check("clients", "nothing", doctor_clients.clients),
         # The last: it also compares how far both clocks went meanwhile.
         Check("clock", "config", doctor_store.clock),

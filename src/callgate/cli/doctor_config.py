@@ -100,7 +100,7 @@ def configuration(setup: Setup) -> Iterator[Finding]:
         yield Finding(
             "note",
             "There is no callgate.toml; the defaults hold.",
-            "`callgate wrap NAME -- COMMAND` needs none; `callgate serve` needs one with a table [servers.NAME].",
+            "Wrapped servers need none; a gateway for many clients has its servers there, as [servers.NAME].",
         )
     else:
         servers = count(len(loaded.servers), "server")

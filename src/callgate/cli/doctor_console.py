@@ -1,4 +1,4 @@
-"""`callgate doctor` on the way in: the gateway's address, the console's, browsers and passkeys."""
+"""`callgate doctor` on the way in: the gateway that runs, its address, the console's, browsers and passkeys."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from callgate.cli.doctor_findings import Finding, Setup, ok, sentence
-from callgate.cli.people import console_url, is_listening
+from callgate.cli.doctor_findings import Finding, Setup, ok, sentence, some
+from callgate.cli.people import is_listening
 
 if TYPE_CHECKING:
     from callgate.config import Address
@@ -22,10 +22,40 @@ _TEXT_BROWSERS: Final = frozenset({"www-browser", "links", "elinks", "lynx", "w3
 _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - told apart, not listened on
 
 
+def gateway(setup: Setup) -> Iterator[Finding]:
+    """Does the gateway run that wrapped servers share, and where is its console?"""
+    from callgate._version import __version__
+    from callgate.cli.gateway import asked, place_of
+    from callgate.local.wrap import is_possible
+
+    if setup.url is not None or not is_possible():
+        return
+    found = asked(place_of(setup.file), "status")
+    if found is None:
+        # Where servers are configured, people may use `callgate serve` alone.
+        if not setup.settings.servers:
+            text = "Your gateway does not run, so nobody shows the console."
+            yield Finding("note", text, "Both come with the first wrapped server, or now:", (setup.command("restart"),))
+        return
+    if setup.settings.has_console:
+        setup.console = str(found["address"])
+    if found["version"] != __version__:
+        text = f"Your gateway is still Callgate {found['version']}, and this is {__version__}."
+        yield Finding("warning", text, "", (setup.command("restart"),))
+        return
+    names = [str(server["name"]) for server in found["servers"]]
+    wrapped = f"wrapped servers: {some(names)}" if names else "no server is wrapped at the moment"
+    yield ok(f"Your gateway runs (process {found['pid']}); {wrapped}.")
+
+
 def address(setup: Setup) -> Iterator[Finding]:
     """Is a gateway there, is the port free, or has something else taken it?"""
     config = setup.settings
     where = config.gateway.address
+    if not config.servers:
+        # Nothing is served by HTTP, and the gateway for wrapped servers takes the next port where this one is taken.
+        yield from _free(setup, where._replace(port=0))
+        return
     if not where.port:
         yield ok("The gateway takes any free port and names it when it starts.")
         return
@@ -44,6 +74,8 @@ def address(setup: Setup) -> Iterator[Finding]:
         return
     status, body = _get(near, where.port, "/readyz")
     if status == 200:
+        if config.has_console and config.approval.url is None:
+            setup.console = setup.console or f"http://localhost:{where.port}"
         yield ok(f"A gateway listens at {config.gateway.listen} and is ready.")
     else:
         text = f"The gateway at {config.gateway.listen} is not ready: {body.strip() or f'HTTP status {status}'}"
@@ -68,23 +100,17 @@ def _free(setup: Setup, where: Address) -> Iterator[Finding]:
         text = f"The gateway cannot listen at {setup.settings.gateway.listen}: {error.strerror or error}."
         yield Finding("problem", text, "Write another `listen` under [gateway]; above port 1024, anybody may.")
         return
-    text = f"No gateway listens at {setup.settings.gateway.listen}; the port is free."
     if setup.settings.servers:
-        yield Finding(
-            "note",
-            text,
-            "Clients that use `callgate wrap` need none; for the others, and the console:",
-            (setup.serve(),),
-        )
-    else:
-        yield ok(text)
+        text = f"No gateway listens at {setup.settings.gateway.listen}; the port is free."
+        advice = "Clients that use `callgate wrap` need none; for the others:"
+        yield Finding("note", text, advice, (setup.serve(),))
 
 
 def exposure(setup: Setup) -> Iterator[Finding]:
     """Who can reach the gateway, and do they have to say who they are?"""
     gateway, agents = setup.settings.gateway, setup.settings.agents
     if gateway.address.is_loopback:
-        yield ok(f"Only programs of this machine reach {gateway.listen}.")
+        yield ok("Only programs of this machine reach the gateway.")
         return
     if not agents.kinds:
         text = f"{gateway.listen} can be reached from other machines, and nothing tells who calls."
@@ -103,11 +129,11 @@ def console(setup: Setup) -> Iterator[Finding]:
     if not config.has_console:
         yield Finding("note", "The console is off: nothing here needs a person.")
         return
-    url = console_url(config)
+    url = config.approval.url
     if url is None:
-        yield ok("The console is at http://localhost, on the port that the gateway names when it starts.")
-    elif config.approval.url is None:
-        yield ok(f"The console is at {url}. Open it by this name: a browser takes no passkey for 127.0.0.1.")
+        if setup.console is not None:
+            text = f"The console is at {setup.console}. Open it by this name: a browser takes no passkey for 127.0.0.1."
+            yield ok(text)
         yield from _only_here(setup)
     elif is_listening(url):
         yield ok(f"The console's address {url} answers; passkeys are for {config.approval.rp_id}.")
@@ -129,7 +155,7 @@ def browser(setup: Setup) -> Iterator[Finding]:
     """Is there a browser to open pages with?"""
     if not setup.settings.has_console:
         return
-    url = console_url(setup.settings)
+    url = setup.settings.approval.url or setup.console
     try:
         name = str(getattr(webbrowser.get(), "name", "") or "the system's own")
     except webbrowser.Error:
@@ -142,5 +168,7 @@ def browser(setup: Setup) -> Iterator[Finding]:
     if setup.settings.approval.url is None and port is not None:
         advice = f"On the machine in front of you, lead its port here, then open http://localhost:{port}/ there:"
         yield Finding("note", text, advice, (f"ssh -L {port}:localhost:{port} {socket.gethostname()}",))
-    else:
+    elif url is not None:
         yield Finding("note", text, "Open them on the machine in front of you.")
+    else:
+        yield Finding("note", text, "Start the gateway, and look again: then this says how to reach them.")

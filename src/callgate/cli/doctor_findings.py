@@ -56,6 +56,10 @@ class Setup:
         self.file: Path | None = None
         self.config: Config | None = None
         self.store: Store | None = None
+        # There is no store yet, so nobody is known either.
+        self.is_new = False
+        # Where the console answers now.
+        self.console: str | None = None
         # Both clocks, as they stood when the look began.
         self.began = (wall(), time.monotonic())
 
@@ -93,12 +97,14 @@ class Check(NamedTuple):
     """A small look at one thing; `needs` is what has to be there before it makes sense."""
 
     id: str
-    needs: Literal["nothing", "config", "store"]
+    needs: Literal["nothing", "config", "store", "store or none"]
     look: Callable[[Setup], Iterable[Finding]]
 
     def possible(self, setup: Setup) -> bool:
         if self.needs == "config":
             return setup.config is not None
+        if self.needs == "store or none" and setup.is_new:
+            return True
         return self.needs == "nothing" or (setup.config is not None and setup.store is not None)
 
     def run(self, setup: Setup) -> list[Finding]:

@@ -58,9 +58,11 @@ def people(setup: Setup) -> Iterator[Finding]:
     config = setup.settings
     if not config.has_console:
         return
-    shelf = SqlShelf(setup.opened)
 
     async def look() -> tuple[dict[str, User], dict[str, list[Credential]], list[Demand] | None]:
+        if setup.store is None:
+            return {}, {}, None
+        shelf = SqlShelf(setup.store)
         users = {user.name: user for user in await shelf.users()}
         keys: dict[str, list[Credential]] = {}
         for held in await shelf.credentials():
@@ -72,7 +74,7 @@ def people(setup: Setup) -> Iterator[Finding]:
     if not able:
         name = first_name(config)
         can = "approve calls" if config.approves else "sign in to the console"
-        advice = f"Type this and open the link that it prints, or start `{setup.serve()}` on a terminal:"
+        advice = "Type this, and open the link that it prints:"
         level: Level = "warning" if config.approves else "note"
         yield Finding(level, f"Nobody has a passkey, so nobody can {can}.", advice, (setup.command("enroll", name),))
         return

@@ -140,15 +140,18 @@ def _about(greeting: dict[str, Any]) -> str:
 
 
 @contextmanager
-def hearing() -> Iterator[dict[str, str]]:
-    """The last line that each server writes on stderr, which otherwise goes to the gateway's log."""
+def hearing(lines: int = 1) -> Iterator[dict[str, str]]:
+    """The last line, or lines, that each server writes on stderr, which otherwise goes to the gateway's log."""
     heard: dict[str, str] = {}
+    last: dict[str, list[str]] = {}
 
     class Ear(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             said = getattr(record, "fields", {})
-            if str(said.get("stderr", "")).strip():
-                heard[str(said.get("server"))] = str(said["stderr"])
+            if line := str(said.get("stderr", "")).strip():
+                name = str(said.get("server"))
+                last[name] = [*last.get(name, []), line][-lines:]
+                heard[name] = " ".join(last[name])
 
     log, ear = logging.getLogger("callgate.process"), Ear()
     before = log.level, log.propagate

@@ -23,14 +23,15 @@ _EPOCH: Final = 1_767_225_600
 
 def store(setup: Setup) -> Iterator[Finding]:
     """Does the store open, is its schema ours, is it whole, private, and is there room?"""
-    from callgate.cli.common import connect
+    from callgate.cli.common import connect, store_file
     from callgate.errors import StoreError
     from callgate.store import inspect
 
-    file = _file(setup)
+    file = store_file(setup.settings)
     if file is not None:
         yield from _room(file)
         if not file.exists():
+            setup.is_new = True
             yield from _none_yet(setup, file)
             return
     try:
@@ -49,18 +50,15 @@ def store(setup: Setup) -> Iterator[Finding]:
     yield ok(f"{report.place} can be used: schema {report.schema}, {count(report.records, 'record')}, {megabytes} MiB.")
 
 
-def _file(setup: Setup) -> Path | None:
-    url = setup.settings.store.url.reveal()
-    return Path(url.removeprefix("sqlite:///").partition("?")[0]) if url.startswith("sqlite:///") else None
-
-
 def _none_yet(setup: Setup, file: Path) -> Iterator[Finding]:
     folder = next(one for one in file.parents if one.exists())
     if not os.access(folder, os.W_OK):
         text = f"There is no store at {file} yet, and it cannot be made: {folder} cannot be written."
         yield Finding("problem", text, "Write another place as `url` under [store] in callgate.toml.")
         return
-    yield Finding("note", f"There is no store at {file} yet; the first gateway makes it.", "", (setup.serve(),))
+    # `callgate serve` refuses to serve nothing; the gateway for wrapped servers knows no other store.
+    makes = setup.serve() if setup.settings.servers or setup.url is not None else setup.command("restart")
+    yield Finding("note", f"There is no store at {file} yet; the first gateway makes it.", "", (makes,))
 
 
 def _damage(setup: Setup, problem: str) -> Finding:

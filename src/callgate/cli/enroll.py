@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
 
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say
-from callgate.cli.people import Opened, changing, console_url, enrolment_link, how_to_serve, moment, plain
+from callgate.cli.people import (
+    Opened,
+    changing,
+    console_url,
+    enrolment_link,
+    has_display,
+    how_to_serve,
+    moment,
+    open_page,
+    plain,
+)
 
 if TYPE_CHECKING:
     from callgate.approval import Approvals, Credential
@@ -39,6 +51,8 @@ class Issued(msgspec.Struct, frozen=True):
     expires_at: int
     # Somebody who was here before and has nearly the same name.
     twin: str | None = None
+    # The passkeys that they had before.
+    held: tuple[str, ...] = ()
     # What a passkey of each kind approves.
     approves: str = ""
 
@@ -57,30 +71,117 @@ def enroll(
         bool,
         typer.Option("--here", help="Show the page from this command until it is done; then no gateway has to run."),
     ] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Open no browser; only print the link.")] = False,
     config: ConfigOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a link that lets one person enrol one passkey, once.
 
+    Your gateway shows the page, and is started for it. On a terminal the page opens in your browser, and the command
+    waits until the passkey is there; Ctrl-C leaves the link valid.
+
     Whoever has the link becomes able to approve calls in that person's name: give it to nobody else.
     """
+    from callgate.local.wrap import is_possible
+
     with changing(config, store, create=True) as opened:
+        _check_console(opened.config)
+        # Where no gateway can be shared, this command shows the page itself.
+        here = here or (not is_possible() and store is None and opened.config.approval.url is None)
         if here:
             _check_here(opened.config)
+        url = None if here else console_address(opened, config, store, minutes)
         issued = opened.wait(_issue(opened, user, display_name, minutes))
         if display_name and not issued.new:
             say(f"{user} was known before: the name shown stays {issued.display_name!r}.")
         if here:
             _show_page(opened, issued, as_json=as_json)
             return
-        url = console_url(opened.config)
-        _print(issued, url, as_json=as_json)
+        waits = not as_json and waits_here(opened.config, store)
+        _print(issued, url, as_json=as_json, waits=waits)
+        if waits and wait_for_passkey(opened, issued, None if no_open else url) is None:
+            raise typer.Exit(130)
         people = len(opened.wait(opened.approvals.shelf.users()))
-        served = how_to_serve(opened.config, config, store, url)
+        served = "" if waits else how_to_serve(opened.config, config, store, url)
         hints = (served, served and _without_gateway(opened.config), _who_is_asked(opened.config, people))
     for hint in filter(None, hints):
         say(hint)
+
+
+def _check_console(config: Config) -> None:
+    """Nobody opens a link to a console that is off."""
+    from callgate.errors import ConfigError
+
+    if not config.has_console:
+        raise ConfigError(
+            "the console is off here, so nobody can enrol",
+            advice="Write `enabled = true` under [approval] in callgate.toml, then type this again.",
+        )
+
+
+# -- where the link leads --------------------------------------------------------------------------------------
+
+
+def console_address(opened: Opened, path: Path | None, store: str | None, minutes: float | None = None) -> str | None:
+    """Where the link opens. The gateway of the configuration is started for it, where no other one shows the console:
+    a store that the command line names belongs to a gateway that runs elsewhere."""
+    from callgate.cli.gateway import asked, place_of, running
+    from callgate.config import find
+
+    config = opened.config
+    url = console_url(config)
+    if config.approval.url is not None or store is not None:
+        return url
+    at = place_of(find(path))
+    if config.servers and url is not None and asked(at, "status") is None and _is_callgate(url):
+        # `callgate serve` runs.
+        return url
+    seconds = opened.approvals.settings.ticket_ms / 1000 if minutes is None else minutes * 60
+    return str(running(at, expect=seconds)["address"])
+
+
+def _is_callgate(url: str) -> bool:
+    from urllib.request import urlopen
+
+    try:
+        with urlopen(f"{url}/healthz", timeout=2) as answer:  # noqa: S310 - an address of this machine
+            return bool(answer.read(100).strip() == b"ok")
+    except OSError:
+        return False
+
+
+# -- waiting for the passkey -----------------------------------------------------------------------------------
+
+
+def waits_here(config: Config, store: str | None) -> bool:
+    """Whether whoever reads this terminal is the one who opens the link."""
+    return store is None and config.approval.url is None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def wait_for_passkey(opened: Opened, issued: Issued, url: str | None) -> Credential | None:
+    """The passkey that is made with the link, which is opened if there is an address to open it at and a browser.
+    None after Ctrl-C."""
+    try:
+        if url is not None and has_display():
+            open_page(enrolment_link(url, issued.ticket))
+            typer.echo("Your browser opens it. ", nl=False, err=True)
+        say("This waits until the passkey is there; Ctrl-C leaves the link valid.")
+        held = opened.wait(_new_passkey(opened.approvals, issued))
+    except KeyboardInterrupt:
+        say(f"\nThe link stays valid until {moment(issued.expires_at)}.")
+        return None
+    opened.wait(tell_enrolled(opened, held))
+    return held
+
+
+async def tell_enrolled(opened: Opened, held: Credential) -> None:
+    """Who has enrolled what, and what they can do with it."""
+    from callgate.approval.overview import kind
+
+    say(f"{held.user}'s passkey {plain(held.name)!r} is enrolled: {kind(held).lower()}.")
+    if told := await _what_it_approves(opened, held):
+        say(told)
 
 
 async def _issue(opened: Opened, user: str, display_name: str, minutes: float | None) -> Issued:
@@ -94,16 +195,18 @@ async def _issue(opened: Opened, user: str, display_name: str, minutes: float | 
     issued = await approvals.look_at_ticket(ticket)
     assert issued is not None
     twin = next((one for one in others if one.casefold() == user.casefold()), None)
+    held = tuple(one.id for one in await approvals.shelf.credentials(user))
     told = "" if demands is None else choice(person, demands)
-    return Issued(user, person.display_name, known is None, ticket, issued.expires_at, twin, told)
+    return Issued(user, person.display_name, known is None, ticket, issued.expires_at, twin, held, told)
 
 
-def _print(issued: Issued, url: str | None, *, as_json: bool, here: bool = False) -> None:
+def _print(issued: Issued, url: str | None, *, as_json: bool, here: bool = False, waits: bool = False) -> None:
     from callgate.approval.names import TICKET
 
     link = enrolment_link(url or "http://localhost:PORT", issued.ticket)
     if as_json:
         shown: dict[str, Any] = msgspec.to_builtins(issued)
+        del shown["held"]
         print_json({**shown, "link": None if url is None else link})
         return
     if issued.new:
@@ -115,6 +218,7 @@ def _print(issued: Issued, url: str | None, *, as_json: bool, here: bool = False
         typer.echo(f"{issued.approves}\n")
     if here:
         say("This page is served until it is done; Ctrl-C stops it.")
+    if here or waits:
         return
     typer.echo(f'Or an MCP client calls approval/enroll/begin with params._meta["{TICKET}"]:\n')
     typer.echo(f"  {issued.ticket}\n")
@@ -158,9 +262,7 @@ def _show_page(opened: Opened, issued: Issued, *, as_json: bool) -> None:
 
     async def enrolled(held: Credential) -> None:
         made.append(held)
-        say(f"{issued.user}'s passkey {plain(held.name)!r} is enrolled.")
-        if told := await _what_it_approves(opened, held):
-            say(told)
+        await tell_enrolled(opened, held)
         codes = " from the recovery codes" if opened.config.approval.recovery_codes else ""
         say(f"The page is waiting for you to go on{codes}; Ctrl-C stops it.")
 
@@ -182,7 +284,6 @@ async def _serve(
     from callgate.gateway.loopback import Loopback
 
     approvals = opened.approvals
-    before = {one.id for one in await approvals.shelf.credentials(issued.user)}
     home = asyncio.Event()
 
     def made(origin: str) -> Asgi:
@@ -191,7 +292,7 @@ async def _serve(
     pages = Loopback(made, opened.config)
     try:
         listening(await pages.address())
-        await enrolled(await _new_passkey(approvals, issued, before))
+        await enrolled(await _new_passkey(approvals, issued))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STAY_SECONDS):
                 await home.wait()
@@ -200,16 +301,16 @@ async def _serve(
         await pages.close()
 
 
-async def _new_passkey(approvals: Approvals, issued: Issued, before: set[str]) -> Credential:
+async def _new_passkey(approvals: Approvals, issued: Issued) -> Credential:
     from callgate.errors import CallgateError
 
     # What was begun in the ticket's last moment may still be finished.
     while approvals.now() < issued.expires_at + approvals.settings.registration_ms:
         for held in await approvals.shelf.credentials(issued.user):
-            if held.id not in before:
+            if held.id not in issued.held:
                 return held
         await asyncio.sleep(_LOOK_SECONDS)
-    raise CallgateError("nobody enrolled in time", advice=f"`callgate enroll {issued.user} --here` begins again.")
+    raise CallgateError("nobody enrolled in time", advice=f"`callgate enroll {issued.user}` begins again.")
 
 
 def _noticing(console: Asgi, home: asyncio.Event) -> Asgi:

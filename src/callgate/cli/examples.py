@@ -24,6 +24,9 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "stop": ("stop",),
     "restart": ("restart",),
     "logs": ("logs", "logs --follow"),
+    "service install": ("service install --dry-run", "service install"),
+    "service uninstall": ("service uninstall",),
+    "service status": ("service status",),
     "prompt": ("prompt < hook-input.json",),
     "call": (
         "call files read_file path=notes.txt",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 _STOP_SECONDS: Final = 30.0
 _TAIL_LINES: Final = 200
+_TURN_SECONDS: Final = 2.0
 
 ConfigOption = Annotated[
     Path | None,
@@ -41,7 +44,7 @@ def status(
     """Show your gateway: where its console is, and which servers it stands before."""
     from callgate.cli.when import show_when
 
-    found = asked(_place(config), "status")
+    found = asked(place_of(config), "status")
     if as_json:
         typer.echo(json.dumps(found))
         raise typer.Exit(found is None)
@@ -59,18 +62,24 @@ def status(
 
 def stop(config: ConfigOption = None) -> None:
     """End your gateway, and the wrapped servers with it; the next start of a client brings it back."""
-    if not end(_place(config)):
+    from callgate.cli.service import restarts
+
+    at = place_of(config)
+    if not end(at):
         typer.echo("Your gateway does not run.")
-        return
-    typer.echo("Your gateway has ended. A client starts it again with its next server.")
+    elif restarts(at):
+        typer.echo("Your gateway has ended. Your service starts it again; to end that: `callgate service uninstall`")
+    else:
+        typer.echo("Your gateway has ended. A client starts it again with its next server.")
 
 
 def restart(config: ConfigOption = None) -> None:
     """End your gateway and start it anew, after an upgrade or where it does not answer."""
-    at = _place(config)
-    end(at)
+    at = place_of(config)
+    ended = end(at)
     typer.echo(f"Your gateway runs. Console: {running(at)['address']}")
-    typer.echo("Restart your clients: the servers that they had started ended with the old one.")
+    if ended:
+        typer.echo("Restart your clients: the servers that they had started ended with the old one.")
 
 
 def logs(
@@ -78,7 +87,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written from now on.")] = False,
 ) -> None:
     """Show what your gateway has logged last."""
-    path = Path(_place(config).log)
+    path = Path(place_of(config).log)
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             for line in file.readlines()[-_TAIL_LINES:]:
@@ -89,38 +98,49 @@ def logs(
         typer.echo("Your gateway has logged nothing yet.")
 
 
-def main(config: str, ready: str, idle: str = "600") -> None:
-    """Be the gateway of this user, as `callgate wrap` starts it: the configuration, which need not be there, the
-    descriptor to say on that it listens, and the seconds without wrapped servers after which it ends."""
+def main(config: str, ready: str | None = None, idle: str = "600") -> None:
+    """Be the gateway of this user. `config` is its configuration, which need not be there.
+
+    `callgate wrap` starts it with the descriptor to say on that it listens, and the seconds without wrapped servers
+    after which it ends. A service starts it without either: it stays until it is stopped.
+    """
     from callgate.errors import CallgateError
     from callgate.local.place import LocalError
     from callgate.local.starting import READY
 
     def say(text: bytes) -> None:
-        with contextlib.suppress(OSError):
-            os.write(int(ready), text)
-            os.close(int(ready))
+        if ready is not None:
+            with contextlib.suppress(OSError):
+                os.write(int(ready), text)
+                os.close(int(ready))
 
     try:
-        _run(Path(config), float(idle), lambda: say(READY))
+        if ready is None:
+            while not _run(Path(config), math.inf, lambda: None):
+                # One that was started for a wrapped server is there; this one comes after it.
+                time.sleep(_TURN_SECONDS)
+        elif not _run(Path(config), float(idle), lambda: say(READY)):
+            # It listens already, or will in a moment.
+            say(READY)
     except (CallgateError, LocalError) as error:
         say(f"{error.message}\n{error.advice}".encode())
         sys.exit(f"callgate: {error.message}")
 
 
-def _run(path: Path, idle: float, listens: Callable[[], None]) -> None:
+def _run(path: Path, idle: float, listens: Callable[[], None]) -> bool:
+    """Be the gateway until the end; False where another one is."""
     from callgate.local.holding import Taken, holding
     from callgate.prompts.hook import SHARED
     from callgate.prompts.listener import listening
 
-    at = _place(path)
+    at = place_of(path)
     try:
         # Before the rest is loaded, which takes a while: the user may have sent a prompt already.
         with holding(at), listening(SHARED) as prompts:
             _serve(at, path, idle, listens, prompts)
     except Taken:
-        # It listens already, or will in a moment.
-        listens()
+        return False
+    return True
 
 
 def _serve(at: Place, path: Path, idle: float, listens: Callable[[], None], prompts: PromptListener | None) -> None:
@@ -143,7 +163,8 @@ def _serve(at: Place, path: Path, idle: float, listens: Callable[[], None], prom
     log.info("stopped")
 
 
-def _place(config: Path | None) -> Place:
+def place_of(config: Path | None) -> Place:
+    """The gateway of this file, or of the user's own."""
     from callgate.errors import ConfigError
     from callgate.local.place import LocalError, Place
 
@@ -153,7 +174,7 @@ def _place(config: Path | None) -> Place:
         raise ConfigError(error.message, advice=error.advice) from None
 
 
-def asked(at: Place, what: str) -> dict[str, Any] | None:
+def asked(at: Place, what: str, **more: float) -> dict[str, Any] | None:
     """What the gateway that runs answers; None where none runs."""
     from callgate._version import __version__
     from callgate.errors import ConfigError
@@ -161,11 +182,12 @@ def asked(at: Place, what: str) -> dict[str, Any] | None:
     from callgate.local.place import LocalError
 
     try:
-        link = at.connect()
+        # Asking makes nothing: where there is no folder, nobody listens in it.
+        link = at.connect() if os.path.lexists(at.folder) else None
         if link is None:
             return None
         with link:
-            wire.send(link, {"protocol": wire.PROTOCOL, "version": __version__, "do": what})
+            wire.send(link, {"protocol": wire.PROTOCOL, "version": __version__, "do": what, **more})
             answer = wire.receive(link, wire.Incoming())
     except LocalError as error:
         raise ConfigError(error.message, advice=error.advice) from None
@@ -176,8 +198,8 @@ def asked(at: Place, what: str) -> dict[str, Any] | None:
     return answer
 
 
-def running(at: Place) -> dict[str, Any]:
-    """The gateway, started where none runs."""
+def running(at: Place, expect: float = 0.0) -> dict[str, Any]:
+    """The gateway, started where none runs. It stays for so many seconds in which somebody may open a link."""
     from callgate.errors import ConfigError
     from callgate.local.place import LocalError
     from callgate.local.starting import reach
@@ -186,7 +208,7 @@ def running(at: Place) -> dict[str, Any]:
         reach(at).close()
     except LocalError as error:
         raise ConfigError(error.message, advice=error.advice) from None
-    found = asked(at, "status")
+    found = asked(at, "status", expect=expect)
     if found is None:
         raise ConfigError("your gateway ended at once", advice="Type `callgate logs` to see why.")
     return found
@@ -196,7 +218,8 @@ def end(at: Place) -> bool:
     """End the gateway that runs, and wait until it has; False where none does."""
     import fcntl
 
-    if asked(at, "stop") is None:
+    process = _told_to_end(at)
+    if process is None:
         return False
     lock = at.open("lock")
     try:
@@ -205,12 +228,60 @@ def end(at: Place) -> bool:
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 return True
+            if _has_gone(process):
+                # The next one, such as that of a service, has the lock already.
+                return True
             time.sleep(0.05)
     finally:
         os.close(lock)
     from callgate.errors import ConfigError
 
     raise ConfigError("your gateway does not end", advice="Type `callgate logs` to see what it waits for.")
+
+
+def _has_gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def end_all() -> int:
+    """End every gateway of this user; how many there were."""
+    own = place_of(None)
+    ended = 0
+    for socket in sorted(Path(own.folder).glob("gateway*.sock")):
+        own.name = socket.stem
+        ended += end(own)
+    return ended
+
+
+def _told_to_end(at: Place) -> int | None:
+    """Ask it to end; one that does not understand us, as after an upgrade, gets a signal. Its process; None where none
+    runs."""
+    from callgate.errors import ConfigError
+    from callgate.local.place import LocalError, peer
+
+    try:
+        answer = asked(at, "stop")
+        return None if answer is None else int(answer.get("pid", 0))
+    except ConfigError:
+        try:
+            link = at.connect()
+        except LocalError as error:
+            raise ConfigError(error.message, advice="End its process by hand; `callgate logs` names it.") from None
+        if link is None:
+            return None
+        with link:
+            process, _ = peer(link)
+        if process <= 0:
+            raise
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGTERM)
+        return process
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -101,10 +101,13 @@ def install(
     VS Code, Windsurf, Zed. Where a client has hooks, one is added that runs `callgate prompt`: it tells the gate what
     you write. Each change is shown first; `callgate uninstall` takes it back.
 
+    On a terminal it then leads on: it starts the servers once to read their tools, and after a question enrols your
+    passkey and reviews the tools. Otherwise it says what to type.
+
     With --json nothing is asked, and nothing is changed without --yes.
     """
     check_clients(client or [])
-    gate, hears = _gate(config)
+    gate, path, hears = _gate(config)
     records = the_records()
     works = _found(gate, client or [], config_file or [], server or [])
     check_servers(works, server or [])
@@ -119,12 +122,18 @@ def install(
         print_json(listing(works))
         raise typer.Exit(status(works))
     _show_and_ask(works, gate, records, dry_run=dry_run, yes=yes)
+    if not dry_run:
+        from callgate.cli.install_next import Next
+
+        now = _found(gate, client or [], config_file or [], server or [])
+        done = [work for work in works if work.done]
+        Next(console(), gate, path, now, done).lead_on(asks=asks and sys.stdout.isatty())
     raise typer.Exit(status(works))
 
 
-def _gate(config: Path | None) -> tuple[Gate, bool]:
-    """What the clients are to start, and whether it hears prompts. They start it in whatever folder is open: a
-    callgate.toml there must not count."""
+def _gate(config: Path | None) -> tuple[Gate, Path | None, bool]:
+    """What the clients are to start, the configuration it has, and whether it hears prompts. They start it in whatever
+    folder is open: a callgate.toml there must not count."""
     import platformdirs
 
     from callgate.clients import Gate
@@ -132,9 +141,10 @@ def _gate(config: Path | None) -> tuple[Gate, bool]:
 
     own = platformdirs.user_config_path("callgate", appauthor=False) / FILE_NAME
     # A mistake in it would keep every server from starting.
-    settings = load(config or own) if config is not None or own.exists() else parse("", source="defaults")
+    path = config or (own if own.exists() else None)
+    settings = parse("", source="defaults") if path is None else load(path)
     hears = settings.trust.mode != "off" and settings.trust.prompt_hooks
-    return Gate(_program(), () if config is None else ("-c", str(config.absolute()))), hears
+    return Gate(_program(), () if config is None else ("-c", str(config.absolute()))), path, hears
 
 
 def _program() -> tuple[str, ...]:
@@ -211,12 +221,12 @@ def _hooks(gate: Gate, works: list[Work], clients: list[str]) -> list[Work]:
     return look_at_hooks(wanted, prepare)
 
 
-def _has_use(work: Work, works: list[Work]) -> bool:
-    """A hook is of no use to a client whose servers all stayed as they were."""
+def _has_use(work: Work, works: list[Work], asked: Sequence[Work] = ()) -> bool:
+    """A hook is of no use to a client whose servers all stayed as they were; `asked` are yet to be decided on."""
     if work.spot.hook is None or work.spot.client not in {one.spot.client for one in works if one.spot.hook is None}:
         return True
     return any(
-        one.done or any(finding.state == "wrapped" for finding in one.findings)
+        one.done or (one in asked and one.changes) or any(finding.state == "wrapped" for finding in one.findings)
         for one in works
         if one.spot.hook is None and one.spot.client == work.spot.client
     )
@@ -230,28 +240,44 @@ def _show_and_ask(works: list[Work], gate: Gate, records: Records, *, dry_run: b
         out.print("No MCP client on this machine has servers where Callgate looks for them.", soft_wrap=True)
         out.print("If yours keeps them elsewhere: callgate install --config-file PATH", soft_wrap=True)
         return
-    for work in works:
-        if not (dry_run or _has_use(work, works)):
+    for group in _by_client(works):
+        shown = [work for work in group if dry_run or _has_use(work, works, group)]
+        for work in shown:
+            print_file(out, work)
+            if work.changes:
+                print_diff(out, work)
+        asked = [work for work in shown if work.changes]
+        if dry_run or not asked or not agreed(*asked, yes=yes):
             continue
-        print_file(out, work)
-        if not work.changes:
-            continue
-        print_diff(out, work)
-        if dry_run or not agreed(work, yes=yes):
-            continue
-        carry_out(work, records)
-        print_outcome(out, work, "Backup")
+        for work in asked:
+            if _has_use(work, works):
+                carry_out(work, records)
+                print_outcome(out, work, "Backup")
     _conclude(out, works, gate, dry_run=dry_run)
 
 
-def agreed(work: Work, *, yes: bool) -> bool:
-    """Whether this file is to be changed; without a terminal to ask on, only --yes says so."""
+def _by_client(works: list[Work]) -> list[list[Work]]:
+    """The files of a client together, with its hook; those of a project apart, as others may get the change too."""
+    found: dict[tuple[str, bool], list[Work]] = {}
+    for work in works:
+        name = str(work.spot.path) if work.spot.client == "file" else work.spot.client
+        found.setdefault((name, work.spot.project is not None), []).append(work)
+    return list(found.values())
+
+
+def agreed(*works: Work, yes: bool) -> bool:
+    """Whether these files are to be changed; without a terminal to ask on, only --yes says so."""
     typer.echo()
     if yes:
         return True
     if not sys.stdin.isatty():
-        work.fail(CallgateError("nobody is here to be asked", advice="Add --yes to change it, --dry-run to look only."))
+        error = CallgateError("nobody is here to be asked", advice="Add --yes to change it, --dry-run to look only.")
+        for work in works:
+            work.fail(error)
         return True
+    if len(works) > 1:
+        return typer.confirm(f"  Change these {len(works)} files?")
+    (work,) = works
     return typer.confirm(f"  {'Make' if work.source is None else 'Change' if work.data else 'Remove'} this file?")
 
 
@@ -352,22 +378,13 @@ def _conclude(out: Console, works: list[Work], gate: Gate, *, dry_run: bool) -> 
         say(f"{clients_of(hooked)}: with each prompt, a hook now tells the gate what you wrote. It keeps hashes only.")
         if any(work.spot.client == "codex" for work in hooked):
             say("Codex runs a new hook once you have trusted it: type /hooks there.")
-    if not wrapped:
-        say(f"Restart {clients_of(done)}. To take it back: {program} uninstall")
-        print_failures(out, works)
-        return
-    files = len(done) - len(hooked)
-    say(f"{counted(len(wrapped), 'server')} in {counted(files, 'file')} now behind the gate. Next:\n")
+    if wrapped:
+        files = len(done) - len(hooked)
+        say(f"{counted(len(wrapped), 'server')} in {counted(files, 'file')} now behind the gate.")
     options = f" -c {shlex.quote(gate.options[1])}" if gate.options else ""
-    say(f"  1. Restart {clients_of(done)}. From then on the servers start through the gate,")
-    say("     and none of their tools can be seen until somebody has reviewed it.")
-    say("  2. Read what the tools say, and approve those that you want:\n")
-    out.print(f"       {program} review{options}", style="green", soft_wrap=True, markup=False)
-    say("\n     Clients get the approved ones at once, or after one more restart.")
-    say(f"\nTo take it all back: {program} uninstall")
     if later := [plain(one.gate, 60) for one in unpinned(done)]:
         say(f"\nNo version is named in the command of: {', '.join(later)}. What runs can change at any start.")
-        say(f"To hold it to one, once its tools were reviewed: {program} upgrade{options} {shlex.quote(later[0])}")
+        say(f"To hold it to one, once its tools were reviewed: `{program} upgrade{options} {shlex.quote(later[0])}`")
     signing = [one.entry.name for one in wrapped if one.reason == "may_sign_in"]
     if signing:
         _about_signing_in(out, signing, program)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from callgate.clients.edits import Hunk
 
 _LINE: Final = 300
+# Editors whose window can be loaded anew, and programs of the terminal.
+_WINDOWS: Final = frozenset({"cursor", "vscode", "windsurf"})
+_SESSIONS: Final = frozenset({"claude-code", "gemini-cli", "codex"})
 _STATES: Final = {
     "wrap": ("put behind the gate", "green"),
     "unwrap": ("take out from behind the gate", "green"),
@@ -145,6 +148,21 @@ def clients_of(works: Iterable[Work]) -> str:
     """The clients to restart, as a sentence has them."""
     names = list(dict.fromkeys("the client" if work.spot.client == "file" else work.spot.title for work in works))
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def how_to_restart(works: Iterable[Work]) -> list[str]:
+    """How each client is brought to start its servers anew, a line each."""
+    found = {"" if work.spot.client == "file" else work.spot.client: work.spot.title for work in works}
+    lines = []
+    for client, title in found.items():
+        named = title if client else "The client that reads the file"
+        if client in _WINDOWS:
+            lines.append(f'{named}: "Developer: Reload Window" in the command palette (Ctrl+Shift+P, Cmd+Shift+P).')
+        elif client in _SESSIONS:
+            lines.append(f"{named}: leave the session and start it again.")
+        else:
+            lines.append(f"{named}: quit it and open it again.")
+    return lines
 
 
 def print_outcome(out: Console, work: Work, about_backup: str) -> None:

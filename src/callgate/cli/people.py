@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import socket
+import subprocess
 import sys
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
@@ -133,6 +135,25 @@ def how_to_serve(config: Config, path: Path | None, store: str | None, url: str 
         # It may hold a password, which is not repeated.
         where = " on this store, which CALLGATE_STORE_URL has to name,"
     return f"Nothing answers at {url} yet: start the gateway{where} with `{command}`."
+
+
+def has_display() -> bool:
+    """Whether a browser would open before whoever reads this terminal."""
+    if not sys.stdout.isatty() or "SSH_CONNECTION" in os.environ:
+        return False
+    return os.name == "nt" or sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+
+
+def open_page(url: str) -> None:
+    """Show a page in the user's browser; what that prints stays out of this terminal."""
+    with suppress(OSError):
+        subprocess.Popen(
+            [sys.executable, "-m", "webbrowser", "-t", url],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
 
 # -- choosing --------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from callgate.cli.common import configuration, keys_of, log_of, open_store, say
+from callgate.cli.common import configuration, keys_of, log_of, open_store, say, store_file
 from callgate.cli.people import plain
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 KEY: Final = "pinning"
 HOW_TOOLS_COME: Final = (
-    "Put Callgate in front of a server, with `callgate wrap NAME -- COMMAND` in a client's configuration or with "
-    "`callgate serve`, and let a client connect: its tools wait for review then."
+    "Tools wait for review once a client has listed them through the gate; `callgate install` puts the gate in front "
+    "of the servers of your clients."
 )
 _SHOWN: Final = 5
 _DIGITS: Final = 16
@@ -82,9 +82,8 @@ def changing(path: Path | None, url: str | None) -> Iterator[Opened]:
 def _store(path: Path | None, url: str | None) -> Iterator[tuple[Config, Store]]:
     from callgate.errors import StoreError
 
-    place = configuration(path, url).store.url.reveal()
-    file = Path(place.removeprefix("sqlite:///").partition("?")[0])
-    if place.startswith("sqlite:///") and not file.exists():
+    file = store_file(configuration(path, url))
+    if file is not None and not file.exists():
         raise StoreError(
             f"there is no store at {file}, so no server's tools were met yet",
             advice=f"{HOW_TOOLS_COME} If the store is elsewhere, name it with --store or with -c.",

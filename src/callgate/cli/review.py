@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, print_json, say
+from callgate.cli.common import (
+    ConfigOption,
+    JsonOption,
+    StoreOption,
+    configuration,
+    console,
+    print_json,
+    say,
+    store_file,
+)
 from callgate.cli.pinned import HOW_TOOLS_COME, Opened, changing, reading, shown
 
 if TYPE_CHECKING:
@@ -32,6 +41,11 @@ def review(
     On a terminal it asks for a decision on each tool, and stores all decisions in one step at the end. Without a
     terminal it prints the same and the commands that decide, and exits with 1 if anything waits.
     """
+    file = store_file(configuration(config, store))
+    if store is None and file is not None and not file.exists() and not (check or as_json):
+        # A script that looks for what waits has to hear that it looked in the wrong place.
+        say(f"Nothing waits for review: no server's tools were met yet. {HOW_TOOLS_COME}")
+        return
     if check or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         with reading(config, store) as opened:
             found = opened.wait(opened.pins.review())

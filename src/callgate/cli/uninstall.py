@@ -49,7 +49,8 @@ def uninstall(
     left it becomes what it was, byte for byte; in one that was edited since, only the servers' entries and the hook
     change.
 
-    What Callgate recorded stays. With --json nothing is asked, and nothing is changed without --yes.
+    Once no server is left behind the gate, your gateway ends, and its service goes. What Callgate recorded stays. With
+    --json nothing is asked, and nothing is changed without --yes.
     """
     check_clients(client or [])
     records = the_records()
@@ -63,7 +64,34 @@ def uninstall(
         print_json(listing(works))
     else:
         _show_and_ask(works, records, dry_run=dry_run, yes=yes)
+    if not (dry_run or client or server or config_file) and (yes or not as_json):
+        _end_gateways(records, works, quiet=as_json)
     raise typer.Exit(status(works))
+
+
+def _end_gateways(records: Records, works: list[Work], *, quiet: bool) -> None:
+    """End what runs for wrapped servers, once none is left."""
+    from callgate.cli.gateway import asked, end_all, place_of
+    from callgate.cli.install_lines import at_home
+    from callgate.cli.service import remove_all
+    from callgate.local.wrap import is_possible
+
+    left = _found(records, [], [], [])
+    if any(work.error or any(one.state in ("unwrap", "left") for one in work.findings) for work in left):
+        return
+    if not is_possible():
+        return
+    found = asked(place_of(None), "status")
+    if found is not None and found["servers"] and not any(work.done for work in works):
+        # Somebody else has put the gate in front of these.
+        return
+    removed, ended = remove_all(), end_all()
+    if quiet:
+        return
+    for path in removed:
+        typer.echo(f"The service is gone: {at_home(path)}")
+    if ended:
+        typer.echo("Your gateway has ended.")
 
 
 def _found(records: Records, clients: list[str], files: list[Path], servers: list[str]) -> list[Work]:

@@ -188,10 +188,10 @@ def _in_entry(config: Config, work: Work, finding: Finding, command: Command) ->
     at, words = inner
     entry, name = finding.entry, finding.gate
     cwd = entry.node.get("cwd")
-    folder = None if cwd is None or cwd.value.kind != "string" else Path(_expanded(cwd.value.string)).expanduser()
+    folder = None if cwd is None or cwd.value.kind != "string" else Path(expanded(cwd.value.string)).expanduser()
     server = Server(
-        command=tuple(Secret(_expanded(word)) for word in words),
-        env={key: Secret(_expanded(value)) for key, value in command.env.items()},
+        command=tuple(Secret(expanded(word)) for word in words),
+        env={key: Secret(expanded(value)) for key, value in command.env.items()},
         inherit_env=("*",),
         cwd=folder,
     )
@@ -210,7 +210,7 @@ def _in_entry(config: Config, work: Work, finding: Finding, command: Command) ->
     return Target(name, tuple(words), launched(words), server, place, work, entry.pointer, at, work.spot.path)
 
 
-def _expanded(text: str) -> str:
+def expanded(text: str) -> str:
     """With the variables that clients fill in from the environment; what they ask for otherwise stays as it is."""
     return _VARIABLE.sub(lambda found: os.environ.get(found[1], found[0]), text)
 

@@ -49,6 +49,8 @@ _WAITING_MAX: Final = 256
 WRAPPED_MAX: Final = 1000
 _ACCEPT_PAUSE: Final = 0.2
 _CLOSE_SECONDS: Final = 2.0
+# As long as a link may be good for that somebody was given.
+_EXPECTED_SECONDS_MAX: Final = 604_800.0
 
 
 class LocalListener:
@@ -79,6 +81,8 @@ class LocalListener:
         self._closing = False
         # Since when no server is wrapped.
         self.idle_since: float | None = time.monotonic()
+        # Until when somebody may open a link that they were given.
+        self.expected_until = 0.0
 
     def open(self) -> None:
         """Listen, in the place of whatever was left there."""
@@ -182,6 +186,9 @@ class LocalListener:
             self._end()
             await link.send({"again": True})
         elif message.get("do") == "status":
+            if isinstance(seconds := message.get("expect"), int | float):
+                until = time.monotonic() + min(float(seconds), _EXPECTED_SECONDS_MAX)
+                self.expected_until = max(self.expected_until, until)
             await link.send(self._status())
         elif message.get("do") == "stop":
             self._end()

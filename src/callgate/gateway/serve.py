@@ -190,8 +190,8 @@ def _there(path: Path | None) -> Path | None:
 
 
 async def _end_when_idle(seconds: float, runtime: Runtime, local: LocalListener, app: App, server: HttpServer) -> None:
-    """Stop when no server is wrapped and nobody looks at the console, for so long; at once where another Callgate has
-    taken the store over: the next start brings that one."""
+    """Stop when no server is wrapped and nobody looks at the console or is expected there, for so long; at once where
+    another Callgate has taken the store over: the next start brings that one."""
     while True:
         await asyncio.sleep(min(seconds / 4, 1.0))
         if runtime.switch.outdated:
@@ -199,7 +199,7 @@ async def _end_when_idle(seconds: float, runtime: Runtime, local: LocalListener,
             server.stop()
             return
         since = None if local.idle_since is None or app.busy_with_pages else max(local.idle_since, app.last_page)
-        if since is not None and time.monotonic() - since >= seconds:
+        if since is not None and time.monotonic() - max(since, local.expected_until) >= seconds:
             log.info("ending: no server is wrapped any more")
             server.stop()
             return

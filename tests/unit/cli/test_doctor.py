@@ -8,6 +8,7 @@ import sqlite3
 import sys
 import threading
 import time
+import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -16,6 +17,7 @@ from callgate.cli import run
 from callgate.cli.doctor import checks, examine
 from callgate.cli.doctor_findings import LEVELS, Check, Finding, Setup
 from callgate.cli.doctor_store import clock
+from callgate.cli.gateway import end, place_of, running
 from callgate.store import Store
 from support.table import rows
 from support.terminal import Terminal
@@ -26,6 +28,7 @@ listen = "127.0.0.1:{port}"
 [store]
 url = "sqlite:///store.db"
 """
+SERVER = f"[servers.notes]\ncommand = [{sys.executable!r}]\n"
 ONE_STORE = pytest.mark.parametrize("people", ["sqlite"], indirect=True)
 OWNER_ONLY = pytest.mark.skipif(os.name == "nt", reason="modes of files")
 
@@ -94,9 +97,11 @@ def made(*words):
 def test_a_machine_with_nothing_has_no_problem(doctor):
     report = doctor()
     assert report.one("config", "note").text.startswith("There is no callgate.toml")
-    assert report.one("store", "note").commands == ("callgate serve",)
+    assert report.one("store", "note").commands == ("callgate restart",)
+    assert report.one("gateway", "note").commands == ("callgate restart",)
+    assert report.one("people", "warning").commands[0].startswith("callgate enroll ")
     assert report.one("clients", "note").text == "No MCP client with servers was found on this machine."
-    assert report.skipped == ["tools", "people"]
+    assert report.skipped == ["tools"]
     assert not (report.at("store", "ok"))
 
 
@@ -338,8 +343,10 @@ class Stranger(BaseHTTPRequestHandler):
 def test_a_port_that_something_else_has_is_a_problem(doctor, write, home):
     with HTTPServer(("127.0.0.1", 0), Stranger) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        write(base=f'[gateway]\nlisten = "127.0.0.1:{server.server_port}"\n[store]\nurl = "sqlite:///store.db"\n')
-        found = doctor(code=1).one("address", "problem")
+        write(
+            base=f'[gateway]\nlisten = "127.0.0.1:{server.server_port}"\n[store]\nurl = "sqlite:///store.db"\n{SERVER}'
+        )
+        found = doctor("--no-start", code=1).one("address", "problem")
         server.shutdown()
     assert "Something else than Callgate answers" in found.text
     assert found.commands == ("callgate serve --listen 127.0.0.1:0",)
@@ -361,7 +368,7 @@ def test_a_console_that_nobody_reaches_is_warned_of(doctor, write, port):
 
 
 @rows(("name", "level"), [("/usr/bin/firefox", "ok"), ("/usr/bin/w3m", "note"), (None, "note")])
-def test_a_browser_that_knows_passkeys_is_looked_for(doctor, write, monkeypatch, name, level):
+def test_a_browser_that_knows_passkeys_is_looked_for(doctor, write, home, monkeypatch, name, level):
     import webbrowser
 
     def get():
@@ -372,7 +379,40 @@ def test_a_browser_that_knows_passkeys_is_looked_for(doctor, write, monkeypatch,
     monkeypatch.setattr(webbrowser, "get", get)
     write()
     found = doctor().one("browser", level)
-    assert level == "ok" or found.commands[0].startswith("ssh -L ")
+    assert level == "ok" or "look again" in found.advice
+    with gateway(home):
+        found = doctor().one("browser", level)
+        assert level == "ok" or found.commands[0].startswith("ssh -L ")
+
+
+# -- the gateway of wrapped servers ----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def gateway(home):
+    at = place_of(home / "callgate.toml")
+    try:
+        yield running(at)["address"]
+    finally:
+        end(at)
+
+
+def test_the_gateway_that_runs_says_where_the_console_is(doctor, write, home):
+    write(base='[gateway]\nlisten = "127.0.0.1:0"\n[store]\nurl = "sqlite:///store.db"\n')
+    assert "does not run" in doctor().one("gateway", "note").text
+    assert not doctor().at("console")
+    with gateway(home) as address:
+        report = doctor()
+        assert report.one("gateway", "ok").text.startswith("Your gateway runs")
+        assert address in report.one("console", "ok").text
+        with urllib.request.urlopen(address, timeout=30) as page:
+            assert page.status == 200
+    assert "does not run" in doctor().one("gateway", "note").text
+
+
+def test_no_address_is_named_where_nothing_listens(doctor, write, port):
+    write()
+    assert not [one for one in doctor().findings if "http://" in one.text + one.advice or str(port) in one.text]
 
 
 # -- clients ---------------------------------------------------------------------------------------------------

@@ -10,12 +10,17 @@ from contextlib import contextmanager
 
 import pytest
 
+from callgate.cli import run
 from callgate.cli.common import operator
+from callgate.cli.gateway import end, place_of
 from callgate.errors import Reason, Refused
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.enrolling import enrol
+from support.gateway import serving
+from support.nursery import CALLGATE
 from support.registry import requirement
 from support.table import rows
+from support.terminal import Terminal
 
 
 @pytest.fixture
@@ -106,7 +111,8 @@ def test_it_says_how_to_start_the_gateway_if_none_answers(people, here, listenin
 
 def test_it_says_that_the_console_is_off(people, here):
     (here / "callgate.toml").write_text('[pinning]\nmode = "off"\n[trust]\nmode = "off"\n')
-    assert "write `enabled = true` under [approval]" in people("enroll", "alice").err
+    assert "Write `enabled = true` under [approval]" in people("enroll", "alice", code=1).err
+    assert people.json("users", "list") == []
 
 
 def test_a_console_that_is_there_to_review_tools_is_not_called_off(people, here, listening):
@@ -136,6 +142,71 @@ def test_a_name_that_is_none_is_refused(people, name):
     assert "1 to 64 letters" in said.err
     assert "\x1b[31m" not in said.err
     assert people("users", "list").out == ""
+
+
+# -- the gateway that shows the page ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shared(here):
+    """A user whose gateway, if any is started, ends with the test."""
+    yield here
+    for config in (None, here / "callgate.toml"):
+        end(place_of(config))
+
+
+def enrolled(capsys):
+    run(["credentials", "list", "--json"])
+    return [row["user"] for row in json.loads(capsys.readouterr().out)]
+
+
+def link_of(text):
+    return next(line.strip() for line in text.splitlines() if "/enrol#" in line).partition("/enrol#")
+
+
+def test_the_link_opens_at_the_gateway_that_is_started_for_it(shared, capsys):
+    (shared / "callgate.toml").write_text('[gateway]\nlisten = "127.0.0.1:0"\n')
+    assert run(["enroll", "alice"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    origin, _, ticket = link_of(said.out)
+    make_passkey(origin, ticket)
+    assert enrolled(capsys) == ["alice"]
+    assert run(["status", "-c", "callgate.toml"]) == 0
+    assert f"Console: {origin}\n" in capsys.readouterr().out
+    assert run(["enroll", "bob", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["link"].startswith(f"{origin}/enrol#")
+
+
+def test_a_gateway_that_serves_shows_the_page_itself(shared, capsys):
+    server = {"command": [sys.executable, "-c", "0"]}
+    with serving(shared, {"files": server}, reviewed=False) as gateway:
+        port = gateway.address.rpartition(":")[2]
+        text = (shared / "callgate.toml").read_text()
+        (shared / "callgate.toml").write_text(text.replace("127.0.0.1:0", f"127.0.0.1:{port}"))
+        assert run(["enroll", "alice"]) == 0
+        origin, _, ticket = link_of(capsys.readouterr().out)
+        assert origin == f"http://localhost:{port}"
+        make_passkey(origin, ticket)
+    assert run(["status", "-c", "callgate.toml"]) == 1
+
+
+def test_on_a_terminal_it_waits_for_the_passkey(shared, capsys):
+    with Terminal([CALLGATE, "enroll", "alice"]) as screen:
+        origin, _, ticket = link_of(screen.expect("Ctrl-C leaves the link valid."))
+        make_passkey(origin, ticket)
+        screen.expect("alice's passkey 'my key' is enrolled: security key.")
+        assert screen.end() == 0
+    assert "enrolment-ticket" not in screen.text
+    with Terminal([CALLGATE, "enroll", "bob"]) as screen:
+        origin, _, ticket = link_of(screen.expect("Ctrl-C leaves the link valid."))
+        assert screen.interrupt() == 130
+        screen.expect("The link stays valid until")
+    make_passkey(origin, ticket)
+    assert enrolled(capsys) == ["alice", "bob"]
+
+
+# -- a page of its own -----------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -187,7 +258,7 @@ def test_the_page_can_be_stopped_once_the_passkey_is_there(people):
         assert b"Ctrl-C stops it" in command.stderr.readline()
         origin, _, ticket = link.partition("/enrol#")
         make_passkey(origin, ticket)
-        assert b"alice's passkey 'my key' is enrolled." in command.stderr.readline()
+        assert b"alice's passkey 'my key' is enrolled: security key." in command.stderr.readline()
         command.send_signal(signal.SIGINT)
         out, _ = command.communicate(timeout=60)
     assert command.returncode == 0

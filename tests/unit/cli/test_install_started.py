@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import subprocess
 
 import pytest
 
@@ -79,23 +80,29 @@ def test_a_server_at_an_address_gets_its_headers_and_no_secret_is_on_the_command
     ],
 )
 def test_what_wrap_cannot_take_from_the_environment_is_told_without_it(home, words, environ, told):
-    before, home.environ = home.environ, home.environ | environ
-    try:
-        said = home.type("wrap", "web", *words, code=1)
-    finally:
-        home.environ = before
+    done = subprocess.run(
+        [CALLGATE, "wrap", "web", *words],
+        check=False,
+        env=home.environ | environ,
+        cwd=home.project,
+        text=True,
+        capture_output=True,
+    )
+    assert done.returncode == 1
+    said = done.stdout + done.stderr
     assert told in said
     assert "s3cret" not in said
 
 
-def test_a_person_is_asked_for_each_file_and_shown_what_comes_next(home):
+def test_a_person_is_asked_for_each_client_and_shown_what_comes_next(home):
     cursor = home.write(".cursor/mcp.json", '{\n  "mcpServers": {\n    "a": {"command": "x"}\n  }\n}\n')
     zed = home.write(".config/zed/settings.json", '{"context_servers": {"b": {"command": "y"}}}')
     before = zed.read_bytes()
     environ = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CLAUDE_CONFIG_DIR"), "") | home.environ
     with Terminal([CALLGATE, "install", "--client", "cursor", "--client", "zed"], env=environ) as screen:
-        shown = screen.expect("Change this file? [y/N]:")
+        shown = screen.expect("Change these 2 files? [y/N]:")
         assert "Cursor  ~/.cursor/mcp.json" in shown
+        assert "hooks.json  (a new file)" in shown
         assert '-     "a": {"command": "x"}' in shown
         assert f'+     "a": {{"command": "{CALLGATE}", "args": ["wrap", "a"' in shown
         assert "\x1b[31m" in screen.raw
@@ -104,12 +111,18 @@ def test_a_person_is_asked_for_each_file_and_shown_what_comes_next(home):
         screen.expect("Changed. Backup: ~/.cursor/mcp.json.callgate-backup")
         screen.expect("Change this file? [y/N]:")
         screen.press("n\n")
-        assert "hooks.json  (a new file)" in screen.expect("Make this file? [y/N]:")
-        screen.press("y\n")
         screen.expect("Cursor: with each prompt, a hook now tells the gate what you wrote.")
         screen.expect("1 server in 1 file now behind the gate.")
-        screen.expect("Restart Cursor.")
+        screen.expect("a  its command ended before it answered")
+        # Nothing can be reviewed yet, but somebody can enrol.
+        screen.expect("Next: a passkey, with which you approve calls.")
+        screen.expect("Go on? [Y/n]:")
+        screen.press("n\n")
+        screen.expect("callgate enroll")
+        screen.expect('Cursor: "Developer: Reload Window"')
+        screen.expect("callgate review")
         assert screen.end() == 0
+    assert screen.text.count("Restart") == 1
     assert CALLGATE in cursor.read_text()
     assert zed.read_bytes() == before
 

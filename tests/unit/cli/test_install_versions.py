@@ -8,7 +8,7 @@ import pytest
 from callgate.pinning.commands import launched, with_version
 from support.installed import Home
 from support.npm_registry import npm_registry
-from support.nursery import CALLGATE
+from support.nursery import CALLGATE, run
 from support.table import rows
 from support.terminal import Terminal
 
@@ -283,11 +283,15 @@ def test_an_answer_that_is_no_version_is_not_written(home):
 def test_a_person_is_asked_once_and_yes_is_the_answer_of_who_only_presses_enter(home, answer, now):
     path = home.write(".cursor/mcp.json", servers(plain=npx("plain")))
     words_typed = [CALLGATE, "install", "--no-hooks", "--config-file", str(path)]
-    with Terminal(words_typed, env={**home.environ, "XDG_STATE_HOME": str(home.path / "state")}) as seen:
+    environ = {**home.environ, "XDG_STATE_HOME": str(home.path / "state")}
+    with Terminal(words_typed, env=environ) as seen:
         seen.expect("No version is named in the command of: plain.")
         seen.expect("Write the version that would run now into each command? [Y/n]")
         seen.press(answer)
         seen.expect("Change this file? [y/N]")
         seen.press("y\n")
+        seen.expect("Go on? [Y/n]")
+        seen.press("n\n")
         assert seen.end() == 0
+    run([CALLGATE, "stop"], env=environ)
     assert words(path, "plain") == ["npx", now]

@@ -331,14 +331,21 @@ def test_without_a_store_it_says_how_tools_come(here, capsys, words):
     assert run([*words, "--store", f"sqlite:///{here / 'none.db'}"]) == 1
     said = capsys.readouterr().err
     assert "there is no store at" in said
-    assert "`callgate wrap NAME -- COMMAND`" in said
+    assert "`callgate install`" in said
     assert not (here / "none.db").exists()
+
+
+def test_a_review_where_there_is_nothing_yet_says_so(here, capsys):
+    assert run(["review"]) == 0
+    assert "Nothing waits for review" in capsys.readouterr().err
+    assert run(["review", "--check"]) == 1
+    assert list(here.iterdir()) == []
 
 
 @rows("words", [("tools", "list"), ("review",), ("tools", "servers"), ("tools", "history")])
 def test_an_empty_store_says_how_tools_come(small, words):
     said = small(*words).err
-    assert "`callgate wrap NAME -- COMMAND`" in said or "`callgate review" in said
+    assert "`callgate install`" in said or "`callgate review" in said
 
 
 def test_suggestions_keep_the_configuration_and_the_store(here, capsys):
