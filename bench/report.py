@@ -16,6 +16,11 @@ BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
 CPU_LIMIT = 1.6
 THROUGHPUT_LIMIT = 10.0
+WRAPPED_CPU_LIMIT = 250
+WRAPPED_LIMIT = 3.0
+MEMORY_LIMIT = 200
+WARM_LIMIT = 0.3
+COLD_LIMIT = 1.5
 APPROVAL_LIMIT = 0.6
 RECALL_LIMIT = 0.85
 FALSE_LIMIT = 0.02
@@ -88,6 +93,22 @@ def _sessions(sessions: dict[str, Any]) -> Grid:
         else:
             rows.append((row["label"], row["reason"], "", "", ""))
     return Grid("Resident memory with sessions held", ("", "1", "100", "10,000", "each"), tuple(rows))
+
+
+def _wrapped(found: dict[str, Any]) -> Grid:
+    title = "Five real servers of one client behind `callgate wrap`"
+    if found["status"] != "ok":
+        return Grid(title, ("",), ((found["reason"],),))
+    memory = found["memory"]
+    rows = (
+        ("gateway, resident", f"{memory['gateway']:.0f} MB"),
+        ("each wrap, resident", f"{memory['each_wrap']:.0f} MB"),
+        ("all together, resident", f"{memory['all']:.0f} MB"),
+        ("all together, shared pages counted once", f"{memory['shared']:.0f} MB"),
+        ("first answer later, gateway warm", f"{found['warm_later']:.2f} s"),
+        ("first answer later, gateway cold", f"{found['cold_later']:.2f} s"),
+    )
+    return Grid(title, ("", ""), rows)
 
 
 def _audit(audit: dict[str, Any]) -> Grid:
@@ -274,6 +295,8 @@ def grids(results: dict[str, Any]) -> Iterator[Grid]:
             yield Grid(title, COLUMNS, tuple(_transport_row(row) for row in results[key].values()))
     if results.get("sessions"):
         yield _sessions(results["sessions"])
+    if results.get("wrapped"):
+        yield _wrapped(results["wrapped"])
     if results.get("audit"):
         yield _audit(results["audit"])
     if results.get("approval"):
@@ -307,6 +330,13 @@ def targets(results: dict[str, Any]) -> dict[str, Any]:
     return {
         "cpu_vs_relay": _at_most(CPU_LIMIT, cpu),
         "throughput_vs_fastmcp": _at_least(THROUGHPUT_LIMIT, speed),
+        "wrapped_cpu_us": _at_most(
+            WRAPPED_CPU_LIMIT, results.get("stdio", {}).get("callgate-sqlite", {}).get("cpu_us")
+        ),
+        "wrapped_vs_fastmcp": _at_least(WRAPPED_LIMIT, _wrapped_speed(results)),
+        "wrapped_memory_mb": _at_most(MEMORY_LIMIT, results.get("wrapped", {}).get("memory", {}).get("all")),
+        "wrapped_warm_seconds": _at_most(WARM_LIMIT, results.get("wrapped", {}).get("warm_later")),
+        "wrapped_cold_seconds": _at_most(COLD_LIMIT, results.get("wrapped", {}).get("cold_later")),
         "approval_vs_p256": _at_least(APPROVAL_LIMIT, steps),
         "inspection_recall": _at_least(RECALL_LIMIT, shared.get("recall")),
         "inspection_false_positives": _at_most(FALSE_LIMIT, shared.get("false_positives")),
@@ -325,6 +355,12 @@ def targets(results: dict[str, Any]) -> dict[str, Any]:
         "sessions_attacks": _at_most(ATTACKS_LIMIT, _passed(results)),
         "console_page_ms": _at_most(CONSOLE_LIMIT, _slowest_page(results)),
     }
+
+
+def _wrapped_speed(results: dict[str, Any]) -> float | None:
+    row = results.get("stdio", {}).get("callgate-sqlite", {})
+    speeds = [row.get("throughput_vs_fastmcp"), row.get("throughput_vs_fastmcp_shared")]
+    return min((value for value in speeds if value is not None), default=None)
 
 
 def _slowest_page(results: dict[str, Any]) -> float | None:

@@ -31,6 +31,7 @@ import pinning
 import report
 import stdio_bench
 import trust
+import wrapped
 from agentdojo import run as agentdojo
 from environments import CONTEXTFORGE, FASTMCP, Say, ensure
 from processes import HERE, Unavailable
@@ -49,6 +50,7 @@ PARTS = (
     "modern",
     "sessions",
     "stdio",
+    "wrapped",
     "audit",
     "approval",
     "inspection",
@@ -193,6 +195,8 @@ def measure(plan: Plan, console: Console) -> dict[str, Any]:
             subjects = list(plan.stdio_subjects)
             rows = stdio_bench.measure(subjects, scratch, plan.stdio_rounds, plan.stdio_seconds, steps.say, steps.step)
             results["stdio"] = summaries(rows)
+        if "wrapped" in plan.parts:
+            results["wrapped"] = wrapped.measure(steps.say, quick=plan.quick)
         if "audit" in plan.parts:
             results["audit"] = audit.measure(scratch, steps.say, quick=plan.quick)
         if "approval" in plan.parts:

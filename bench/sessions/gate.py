@@ -244,6 +244,8 @@ def connected(home: Home, world: World, names: Iterable[str]) -> Iterator[dict[s
     known = install.commands()
     with ExitStack() as stack:
         log = stack.enter_context((home.folder / "wrap.log").open("ab"))
+        # Each person has a gateway of their own, which would stay a while without servers.
+        stack.callback(home.callgate, "stop")
         servers: dict[str, Wrapped] = {}
         for name in names:
             words, more = known[name].at(world.places)
