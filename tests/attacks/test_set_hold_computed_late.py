@@ -12,7 +12,9 @@ import pytest
 from callgate.config import parse
 from callgate.errors import Reason, StoreError
 from callgate.gate import Call, Pass
+from callgate.gateway.learnt import Learnt
 from callgate.gateway.line import Visit
+from callgate.gateway.places import places
 from callgate.gateway.runtime import Runtime
 from callgate.pinning.service import Choice
 from support.meeting import entry
@@ -59,7 +61,9 @@ class House:
 
     def __init__(self, runtime, config):
         self.office = runtime.pinning
-        self.check = self.office.furnish(config, runtime._places(config)).check
+        self.learnt = learnt = Learnt()
+        self.check = self.office.furnish(config, places(config), learnt).check
+        self.toolsets = learnt.toolsets
         self.visits = {name: Visit(name, "http", session="s", line=Wire(name)) for name in LISTS}
         self.work = self.office.pins.held
         self.go = asyncio.Event()
@@ -77,8 +81,8 @@ class House:
 
     async def meet(self):
         for name, visit in self.visits.items():
-            await self.office._settle_in(name)
-            await self.office.toolsets.verify(visit, {})
+            await self.settle_in(name)
+            await self.toolsets.verify(visit, {})
             await until(lambda name=name: not self.office.registrar._waiting)
         await until(self.all_met)
 
@@ -103,13 +107,14 @@ class House:
         assert passes == (last is None)
         return None if passes else last.reason
 
+    async def settle_in(self, server):
+        await self.office.company.join(self.toolsets.place(server), self.toolsets.expected(server).server_id)
+
     async def leave(self, server):
-        company = self.office.company
-        await self.office.shelf.disconnect(company._gateway, server)
-        company._seats.pop(server)
+        await self.office.company.leave(self.toolsets.place(server))
 
     def come(self, server):
-        return asyncio.create_task(self.office._settle_in(server))
+        return asyncio.create_task(self.settle_in(server))
 
     async def turns(self):
         """Everybody who need not wait for the work gets on: the loop goes round, and the store is asked."""
@@ -189,14 +194,14 @@ async def test_a_call_waits_while_that_is_worked_out(house):
 async def test_a_call_does_not_wait_for_ever_for_that(house):
     house.go.clear()
     await house.decide("weather", "moon")
-    house.office.toolsets.ask_seconds = 0.05
+    house.toolsets.ask_seconds = 0.05
     assert (await house.check(house.call("weather", "moon"))).reason is Reason.SET_NOT_REVIEWED
 
 
 async def test_the_list_does_not_show_it_meanwhile(house):
     house.go.clear()
     await house.decide("weather", "forecast")
-    toolsets = house.office.toolsets
+    toolsets = house.toolsets
     page = toolsets.page(await Wire("weather").ask(b""))
     assert [json.loads(raw)["name"] for raw in toolsets.passing(house.visits["weather"], page, None)] == ["tides"]
 
@@ -238,11 +243,11 @@ async def test_a_server_does_not_join_where_that_cannot_be_worked_out(house):
     house.error = StoreError("disk I/O error")
     for _ in range(2):
         with pytest.raises(StoreError):
-            await house.office._settle_in("weather")
+            await house.settle_in("weather")
     assert house.reason("weather", "tides") is Reason.SET_NOT_REVIEWED
     assert house.reason("mail", "send_email") is None
     house.error = None
-    await house.office._settle_in("weather")
+    await house.settle_in("weather")
     assert house.reason("weather", "tides") is None
 
 
@@ -340,12 +345,12 @@ async def test_a_server_that_was_looked_at_waits_only_when_that_was_long_ago(hou
     with pytest.raises(StoreError):
         await company.look_again()
     assert company.behind
-    await house.office._settle_in("mail")
+    await house.settle_in("mail")
     monkeypatch.setattr(company, "_clock", lambda: time.time() + 100)
     with pytest.raises(StoreError):
-        await house.office._settle_in("mail")
+        await house.settle_in("mail")
     house.error = None
-    await house.office._settle_in("mail")
+    await house.settle_in("mail")
     assert not company.behind
 
 
@@ -389,7 +394,7 @@ async def test_a_stricter_configuration_holds_at_once(house, tmp_path):
     await until(lambda: house.reason("weather", "forecast") is None)
     house.go.clear()
     config = configured(tmp_path, "shadowing")
-    house.check = house.office.furnish(config, house.office.toolsets.places).check
+    house.check = house.office.furnish(config, house.toolsets.places, house.learnt).check
     assert house.reason("weather", "forecast") is Reason.SET_NOT_REVIEWED
     house.go.set()
     await until(lambda: house.reason("weather", "tides") is None)

@@ -65,7 +65,9 @@ class Way:
 def serving(folder, **approval):
     """A gateway as a person starts it; yields the link that it prints for the first one."""
     lines = ["[gateway]", 'listen = "127.0.0.1:0"', "[store]", 'url = "sqlite:///callgate.db"', "[approval]"]
-    lines += [f"{key} = {json.dumps(value)}" for key, value in {"user": "anna", **approval}.items()]
+    # Browsers are slow on a busy machine: the call waits for its person all the same.
+    settings = {"user": "anna", "park_seconds": 120, **approval}
+    lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
     command = json.dumps([sys.executable, "-I", "-S", str(VAULT), "stdio", str(folder)])
     lines += ["[servers.vault]", f"command = {command}", 'approval = { tools = ["wipe*"] }']
     (folder / "callgate.toml").write_text("\n".join(lines))

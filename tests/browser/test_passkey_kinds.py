@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 KIND = "a passkey that works from another device (a security key, a phone or a synced passkey)"
 CHOOSE = "and choose a security key or a phone when the browser asks where to save it."
-ONLY_PAY = f"except those of 1 tool. 1 tool demands {KIND}: bank/pay."
+ONLY_PAY = f"except those of bank/pay, which demands {KIND}."
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -159,7 +159,7 @@ async def test_each_kind_approves_what_it_can_and_the_other_is_told_what_is_miss
     await box.wait_for()
     text = await box.inner_text()
     assert f"None of your passkeys is of the kind that this tool demands: {KIND}." in text
-    assert f"Add one with Add another device on the page of your passkeys, {CHOOSE}" in text
+    assert f"Add one with “Add another device” on the page of your passkeys, {CHOOSE}" in text
     await laptop.reload()
     assert "You have none." in await laptop.locator("#kind").inner_text()
     going.cancel()

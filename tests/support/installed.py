@@ -50,6 +50,10 @@ class Home:
         assert status == code, said.getvalue()
         return said.getvalue()
 
+    def close(self) -> None:
+        """End the gateway that servers of this home have started."""
+        self.type("stop")
+
     @contextlib.contextmanager
     def started(self, entry: Mapping[str, Any]) -> Iterator[Pipe]:
         """The server of an entry, as a client starts it: in the project, with the entry's variables beside its own."""

@@ -316,7 +316,7 @@ class WrapAgent:
 
     def _at(self, server: str) -> subprocess.Popen[bytes]:
         if server not in self._running:
-            argv = [*self._through, CALLGATE, "wrap", "--alone", "-c", str(self._site.gateway.config), server]
+            argv = [*self._through, CALLGATE, "wrap", "-c", str(self._site.gateway.config), server]
             self._running[server] = self._start(
                 argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=self._env
             )

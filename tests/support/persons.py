@@ -216,7 +216,7 @@ class ApprovalSite:
         return [record for record in map(json.loads, rows) if record["kind"] == "decision"]
 
     def wrap_argv(self, server: str) -> list[str]:
-        return [CALLGATE, "wrap", "--alone", "-c", str(self.gateway.config), server]
+        return [CALLGATE, "wrap", "-c", str(self.gateway.config), server]
 
 
 @contextlib.contextmanager

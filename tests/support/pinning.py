@@ -90,7 +90,7 @@ class Site:
         return self.gateway.url(server)
 
     def wrap_argv(self, server: str) -> list[str]:
-        return [CALLGATE, "wrap", "--alone", "-c", str(self.gateway.config), server]
+        return [CALLGATE, "wrap", "-c", str(self.gateway.config), server]
 
     def transport(self, way: Way) -> Any:
         """What an SDK client connects to."""

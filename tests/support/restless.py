@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from typing import Any
 
 NAME, NUMBER, _FOLDER, *ARGV = sys.argv[1:]
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "restless", "version": "1"}}
 
 
-def ask(process, number, method, params):
+def ask(process: Any, number: int, method: str, params: Any) -> Any:
     message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
     process.stdin.write(json.dumps(message).encode() + b"\n")
     process.stdin.flush()
@@ -24,7 +25,7 @@ def ask(process, number, method, params):
     return json.loads(line)
 
 
-def work(process, numbers):
+def work(process: Any, numbers: Any) -> None:
     ask(process, 0, "initialize", HELLO)
     process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
     for number in numbers:
@@ -32,13 +33,13 @@ def work(process, numbers):
         time.sleep(0.01)
 
 
-def main():
+def main() -> None:
     numbers = itertools.count(1)
     while True:
         process = subprocess.Popen(ARGV, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         with suppress(OSError, EOFError, ValueError):
             work(process, numbers)
-        for end in (process.stdin, process.stdout):
+        for end in filter(None, (process.stdin, process.stdout)):
             with suppress(OSError):
                 end.close()
         process.wait()

@@ -47,7 +47,10 @@ _NOT_THIS_MACHINE: Final = r"""() => {
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
     const node = texts.currentNode;
-    const told = node.data.replace(/\/\S*\/callgate-demo-\w+/g, "/home/me/demo").replace(/\/\S*\/(python[\d.]*)\b/g, "/usr/bin/$1");
+    const told = node.data
+      .replace(/\/\S*\/callgate-demo-\w+/g, "/home/me/demo")
+      .replace(/\/\S*\/callgate\/demo\//g, "/opt/callgate/demo/")
+      .replace(/\/\S*\/(python[\d.]*)\b/g, "/usr/bin/$1");
     if (told !== node.data) node.data = told;
   }
 }"""

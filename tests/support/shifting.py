@@ -33,13 +33,13 @@ def tool(name: str, description: str | None = None, **more: Any) -> dict[str, An
 class Shifty:
     """One server; `state` is what it is now.
 
-    Keys: name, version, tools, page (tools a page), endless (same|empty|new), delay and hold (by method), answers
+    Keys: name, version, tools, page (tools a page), endless (same|empty|new), delay and hold (by method, or `tools/call NAME`), answers
     (method → raw messages; `"$ID"` in them stands for the request's id, `"$META"` for what the server says of itself),
     asides (raw messages ahead of the reply),
     errors (method → code), faces (`own`, `relayed` or a connection's number → tools), on_call (tool → changes of
     itself), results (tool → text), events (answers as streams), stampless (no word of itself in modern results, or in those to these methods),
     capabilities, restless (behind which lists of a process, by number, it says that they changed), later (a number → its
-    tools from that list of a process on).
+    tools from that list of a process on), linger (how long a process takes to end).
     """
 
     def __init__(self, directory: Path) -> None:

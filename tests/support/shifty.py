@@ -70,7 +70,8 @@ class Shop:
             self.note("calls", call)
         if "id" not in message or method is None:
             return []
-        self._wait(method)
+        for what in self._slow(message):
+            self._wait(what)
         raw = self.state.get("answers", {}).get(method)
         if raw is not None:
             return [self._filled(text, rpc_id) for text in raw]
@@ -96,8 +97,15 @@ class Shop:
     def _info(self) -> dict[str, str]:
         return {"name": self.state["name"], "version": self.state["version"]}
 
-    def slow(self, method: object) -> bool:
-        return method in self.state.get("hold", []) or method in self.state.get("delay", {})
+    def slow(self, message: dict[str, Any]) -> bool:
+        known = (*self.state.get("hold", []), *self.state.get("delay", {}))
+        return any(what in known for what in self._slow(message))
+
+    @staticmethod
+    def _slow(message: dict[str, Any]) -> list[str]:
+        """What a message may be held back by: its method, and the tool that it calls."""
+        method = str(message.get("method"))
+        return [method, f"{method} {message['params'].get('name')}"] if method == "tools/call" else [method]
 
     def _wait(self, method: str) -> None:
         time.sleep(self.state.get("delay", {}).get(method, 0))
@@ -213,10 +221,11 @@ def serve_stdio(shop: Shop) -> None:
             if one.get("method") == "subscriptions/listen":
                 listeners.append(one["id"])
                 write([acknowledged(one)])
-            elif shop.slow(one.get("method")):
+            elif shop.slow(one):
                 threading.Thread(target=reply, args=(one,), daemon=True).start()
             else:
                 reply(one)
+    time.sleep(shop.state.get("linger", 0))
 
 
 def acknowledged(message: dict[str, Any]) -> bytes:

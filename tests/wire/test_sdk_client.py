@@ -48,7 +48,7 @@ async def connections(way, everything, gateway, tmp_path_factory):
     errors = tmp_path_factory.mktemp("client") / "stderr"
 
     def wrapped(name):
-        return over_stdio([CALLGATE, "wrap", "--alone", "-c", str(gateway.config), name], errors)
+        return over_stdio([CALLGATE, "wrap", "-c", str(gateway.config), name], errors)
 
     server = {
         "direct-http": lambda: everything.url,

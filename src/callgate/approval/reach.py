@@ -57,7 +57,7 @@ def reach(user: User, held: Credential, demands: Sequence[Demand], *, whom: str 
         return f"{user.name} is a viewer, who may look and not approve."
     every = f"This passkey approves every call that Callgate asks {whom or user.name} about"
     if without := lacking([held], demands, user.name):
-        return f"{every}, except those of {_count(without)}. {demanded(without)}"
+        return f"{every}, except those of {_but(without)}"
     taken = [one for one in demands if one.concerns(user.name)]
     return f"{every}, also where a tool does not take every kind: {tools_of(taken)}." if taken else f"{every}."
 
@@ -74,7 +74,14 @@ def choice(user: User, demands: Sequence[Demand], *, whom: str = "") -> str:
         return f"{user.name} is a viewer, who may look and not approve."
     every = f"Any passkey, also that of the device, approves the calls that Callgate asks {whom or user.name} about"
     picky = [one for one in demands if one.concerns(user.name)]
-    return f"{every}, except those of {_count(picky)}. {demanded(picky)}" if picky else f"{every}."
+    return f"{every}, except those of {_but(picky)}" if picky else f"{every}."
+
+
+def _but(demands: Sequence[Demand]) -> str:
+    kinds = {kind_of(one.policy) for one in demands}
+    if len(kinds) > 1:
+        return f"{_count(demands)}. {demanded(demands)}"
+    return f"{tools_of(demands)}, which {'demands' if len(demands) == 1 else 'demand'} {kinds.pop()}."
 
 
 def demanded(demands: Sequence[Demand]) -> str:

@@ -28,8 +28,7 @@ from callgate.cli.people import (
 if TYPE_CHECKING:
     from callgate.approval import Approvals, Credential
     from callgate.config import Config
-    from callgate.gateway.app import Asgi
-    from callgate.gateway.exchange import Receive, Scope, Send
+    from callgate.gateway.exchange import Asgi, Receive, Scope, Send
 
 _LOOK_SECONDS: Final = 0.3
 # Recovery codes are on the page: it stays until the person has gone on.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from callgate.gateway.app import Asgi
+    from callgate.gateway.exchange import Asgi
     from callgate.gateway.shown import Shown
 
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from callgate.local.wrap import Options, end_as, is_possible, main
+from callgate.errors import ConfigError
+from callgate.local.place import LocalError
+from callgate.local.wrap import Options, end_as, is_possible, run
 
 if TYPE_CHECKING:
     from callgate.config import Config
@@ -71,10 +73,14 @@ def wrap(
     options.config = None if config is None else str(config)
     if alone or not is_possible():
         status = _alone(options, config)
-        if status >= 0:
-            raise SystemExit(status)
-        end_as(status)
-    main(options)
+    else:
+        try:
+            status = run(options)
+        except LocalError as error:
+            raise ConfigError(error.message, advice=error.advice) from None
+    if status >= 0:
+        raise SystemExit(status)
+    end_as(status)
 
 
 def _alone(options: Options, config: Path | None) -> int:

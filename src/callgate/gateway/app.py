@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
@@ -16,7 +16,7 @@ from callgate.gate import Context
 from callgate.gateway.bell import onto, wants_changes
 from callgate.gateway.door import called_tools, refuse_all
 from callgate.gateway.entering import Answered, Entry, Turned
-from callgate.gateway.exchange import JSON, AsgiMessage, ClientGone, Exchange, Receive, Scope, Send
+from callgate.gateway.exchange import JSON, Asgi, ClientGone, Exchange, Receive, Scope, Send, Streams
 from callgate.gateway.guard import check_media_type, check_nominated
 from callgate.gateway.http_line import HttpLine, listening, visit
 from callgate.gateway.line import Clients
@@ -51,7 +51,6 @@ class Watched(Protocol):
     def spans(self) -> Tracer: ...
 
 
-Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 # Makes the console's application from what a gateway has to show.
 MakeConsole: TypeAlias = "Callable[[Shown], Asgi]"
 
@@ -73,21 +72,18 @@ class App:
         self._console = console
         self._busy = 0
         self._held = 0
-        self._streams: set[asyncio.Task[object]] = set()
-        self._stopping = False
+        self._streams = Streams()
         # When a page was last asked for, and how many are being shown.
         self.last_page = float("-inf")
         self.busy_with_pages = 0
 
     def begin_shutdown(self) -> None:
         """End the streams that would never end by themselves; calls under way are left to finish."""
-        self._stopping = True
-        for task in self._streams:
-            task.cancel()
+        self._streams.stop()
 
     @property
     def stopping(self) -> bool:
-        return self._stopping
+        return self._streams.stopping
 
     @property
     def busy(self) -> int:
@@ -117,7 +113,12 @@ class App:
             if not exchange.path.endswith(SUFFIX):
                 console = None if exchange.path in _OPERATORS else self._console()
                 if console is not None:
-                    await self._show(console, exchange, scope, receive, send)
+                    self.busy_with_pages += 1
+                    try:
+                        await self._streams.show(console, exchange, scope, receive, send)
+                    finally:
+                        self.busy_with_pages -= 1
+                        self.last_page = time.monotonic()
                 else:
                     await self._watch(exchange)
                 return
@@ -130,7 +131,7 @@ class App:
             log.error("request failed", extra={"fields": {"error": place(error)}})
             await self._refuse(exchange, Refused(Reason.INTERNAL_ERROR))
         except asyncio.CancelledError:
-            if not self._stopping:
+            if not self._streams.stopping:
                 raise
             # The time for calls under way is over: say so instead of breaking off without a word.
             if not exchange.started or exchange.parked:
@@ -144,7 +145,7 @@ class App:
         upstream = site.upstream(exchange.path)
         if self._busy >= site.in_flight and exchange.method != "GET":
             raise Refused(Reason.OVERLOADED)
-        if self._stopping:
+        if self._streams.stopping:
             raise Refused(Reason.SHUTTING_DOWN)
         if exchange.method != "POST" and (closed := site.door.gate.closed()) is not None:
             raise closed
@@ -275,7 +276,7 @@ class App:
         try:
             if endless:
                 with self._heard(exchange, entry.message):
-                    await self._until_stopping(upstream.post(exchange, entry))
+                    await self._streams.follow(upstream.post(exchange, entry))
             else:
                 await upstream.post(exchange, entry)
         except Refused as refused:
@@ -285,7 +286,7 @@ class App:
                 raise
             await exchange.refuse(refused, reply=refuse_all(entry.message, refused))
         except asyncio.CancelledError:
-            if self._stopping and exchange.streaming:
+            if self._streams.stopping and exchange.streaming:
                 # The time for calls under way is over: a stream ends with the reason, not in the middle.
                 cut = Refused(Reason.SHUTTING_DOWN)
                 await exchange.end(b"" if endless else encode_event(error_reply(_id_of(entry.message), cut)))
@@ -298,48 +299,16 @@ class App:
             return contextlib.nullcontext()
         return exchange.hearing(onto(exchange))
 
-    async def _show(self, console: Asgi, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
-        """A page of the console; a stream of its own ends when the gateway is asked to stop."""
-
-        async def noticing(message: AsgiMessage) -> None:
-            if message["type"] == "http.response.start":
-                exchange.started = True
-                exchange.status = message["status"]
-            await send(message)
-
-        if self._stopping:
-            raise Refused(Reason.SHUTTING_DOWN)
-        self.busy_with_pages += 1
-        try:
-            await self._until_stopping(console(scope, receive, noticing))
-        finally:
-            self.busy_with_pages -= 1
-            self.last_page = time.monotonic()
-
     async def _stream(self, upstream: Upstream, exchange: Exchange) -> None:
         try:
-            await self._until_stopping(upstream.get(exchange))
+            await self._streams.follow(upstream.get(exchange))
         except asyncio.CancelledError:
-            if not self._stopping:
+            if not self._streams.stopping:
                 raise
             if exchange.started:
                 await exchange.end()
             else:
                 raise Refused(Reason.SHUTTING_DOWN) from None
-
-    async def _until_stopping(self, work: Awaitable[None]) -> None:
-        """Work that would never end by itself: it is cancelled as soon as the gateway is asked to stop."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._streams.add(task)
-        try:
-            await work
-        except asyncio.CancelledError:
-            if self._stopping:
-                task.uncancel()
-            raise
-        finally:
-            self._streams.discard(task)
 
     async def _refuse(self, exchange: Exchange, refused: Refused) -> None:
         if exchange.started and not exchange.parked:
@@ -358,7 +327,7 @@ class App:
         if exchange.path == "/healthz":
             await exchange.respond(200, b"ok\n", [text])
         elif exchange.path == "/readyz":
-            problem = "shutting down" if self._stopping else self._watched.ready()
+            problem = "shutting down" if self._streams.stopping else self._watched.ready()
             await exchange.respond(200 if problem is None else 503, (problem or "ready").encode() + b"\n", [text])
         elif exchange.path == "/metrics" and (metrics := self._metrics()) is not None:
             await exchange.respond(200, metrics, [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")])

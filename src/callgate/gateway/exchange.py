@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeAlias
@@ -17,6 +18,7 @@ Scope: TypeAlias = MutableMapping[str, Any]
 AsgiMessage: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
 Send: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
+Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 JSON: Final = (b"content-type", b"application/json")
 EVENT_STREAM: Final = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform"))
@@ -214,3 +216,52 @@ class Exchange:
         """Wait until the client has closed the connection."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+class Streams:
+    """Answers that would never end by themselves: they end as soon as whoever listens is asked to stop."""
+
+    def __init__(self) -> None:
+        self.stopping = False
+        self._tasks: set[asyncio.Task[object]] = set()
+
+    def stop(self) -> None:
+        self.stopping = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def follow(self, work: Awaitable[None]) -> None:
+        """Do this until then: from then on it is cancelled."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await work
+        except asyncio.CancelledError:
+            if self.stopping:
+                task.uncancel()
+            raise
+        finally:
+            self._tasks.discard(task)
+
+    async def show(self, app: Asgi, exchange: Exchange, scope: Scope, receive: Receive, send: Send) -> None:
+        """A page of an application. An answer that has begun ends there, and is whole: a page follows what happens."""
+
+        async def noticing(message: AsgiMessage) -> None:
+            await send(message)
+            if message["type"] == "http.response.start":
+                exchange.started = exchange.streaming = True
+                exchange.status = message["status"]
+            elif not message.get("more_body", False):
+                exchange.streaming = False
+
+        try:
+            if not self.stopping:
+                await self.follow(app(scope, receive, noticing))
+        except asyncio.CancelledError:
+            if not self.stopping:
+                raise
+        if self.stopping and not exchange.started:
+            raise Refused(Reason.SHUTTING_DOWN)
+        if self.stopping and exchange.streaming:
+            await exchange.end()

@@ -48,6 +48,7 @@ _START_SECONDS: Final = 30.0
 _WAITING_MAX: Final = 256
 WRAPPED_MAX: Final = 1000
 _ACCEPT_PAUSE: Final = 0.2
+_CLOSE_SECONDS: Final = 2.0
 # As long as a link may be good for that somebody was given.
 _EXPECTED_SECONDS_MAX: Final = 604_800.0
 
@@ -121,7 +122,9 @@ class LocalListener:
         tasks = [*self._waiting, *self._serving]
         for task in [*tasks, *([] if self._accepting is None else [self._accepting])]:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            # A client that reads nothing any more must not hold it up.
+            await asyncio.wait(tasks, timeout=_CLOSE_SECONDS)
         if self._listener is not None:
             self._listener.close()
 
@@ -257,13 +260,15 @@ class Connection:
         ear: Ear | None = None
         try:
             door = runtime.door(config, learnt)
+            if runtime.pinning is not None:
+                await runtime.pinning.enter(learnt)
             if self._prompts is not None and learnt.prompts is not None:
                 # Also where the configuration does not want them: it may change.
                 ear = listen(self._prompts, self._process, order.folder, learnt.prompts)
             behind, ends, child = await self._take_over(server, config.limits.message_bytes)
             front = StdioFront(config.limits.message_bytes, ends)
             self._wrap = Wrap(order.name, door, behind, front, runtime.spans, hear=learnt.hear)
-            heard = asyncio.create_task(self._listen(child, self._wrap))
+            heard = asyncio.create_task(self._listen(child or behind, self._wrap))
             try:
                 status = await self._wrap.run()
                 await self._link.send({"done": status})
@@ -303,17 +308,19 @@ class Connection:
         async with asyncio.timeout(_START_SECONDS):
             return await self._link.receive_with()
 
-    async def _listen(self, child: Handed | None, wrap: Wrap) -> None:
+    async def _listen(self, server: Handed | Behind, wrap: Wrap) -> None:
         """What the `wrap` still has to say: that the server has ended. Without it, nobody holds the server."""
         left = asyncio.create_task(self._tell_left(wrap))
         try:
             while True:
                 message = await self._link.receive()
-                if child is not None and isinstance(status := message.get("exited"), int):
-                    child.ended(status)
+                if isinstance(server, Handed) and isinstance(status := message.get("exited"), int):
+                    server.ended(status)
         except (OSError, wire.WireError, EOFError):
-            if child is not None:
-                child.kill()
+            if isinstance(server, Handed):
+                server.kill()
+            elif isinstance(server, WrappedUrl):
+                server.stop(-signal.SIGKILL)
             wrap.abandon()
         finally:
             left.cancel()

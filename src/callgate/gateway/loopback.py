@@ -12,9 +12,8 @@ import uvicorn
 
 from callgate.config import Config
 from callgate.errors import Refused
-from callgate.gateway.app import Asgi
 from callgate.gateway.connection import bounded
-from callgate.gateway.exchange import Exchange, Receive, Scope, Send
+from callgate.gateway.exchange import Asgi, Exchange, Receive, Scope, Send, Streams
 from callgate.gateway.guard import Guard
 from callgate.gateway.server import quiet
 
@@ -63,6 +62,7 @@ class _Guarded:
     def __init__(self, console: Asgi) -> None:
         self._console = console
         self._guard = Guard(_HOST, (), ())
+        self.streams = Streams()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -70,19 +70,19 @@ class _Guarded:
         exchange = Exchange(scope, receive, send)
         try:
             self._guard.check(exchange)
+            await self.streams.show(self._console, exchange, scope, receive, send)
         except Refused as refused:
             await exchange.refuse(refused)
-            return
-        await self._console(scope, receive, send)
 
 
 class _Quiet(uvicorn.Server):
-    """uvicorn that leaves signals to the wrapped command, and says when it listens."""
+    """uvicorn that leaves signals to the wrapped command, says when it listens, and ends the streams of open pages."""
 
-    def __init__(self, app: Asgi, config: Config) -> None:
+    def __init__(self, app: _Guarded, config: Config) -> None:
         http = bounded(_CONNECTIONS, config.limits.header_seconds)
         super().__init__(quiet(app, http, timeout_graceful_shutdown=1))
         self.ready = asyncio.Event()
+        self._streams = app.streams
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -91,3 +91,7 @@ class _Quiet(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._streams.stop()
+        await super().shutdown(sockets)

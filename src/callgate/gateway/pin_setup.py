@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -103,11 +103,7 @@ class PinOffice:
             await asyncio.to_thread(self._keyring.make, KEY)
         await self.watch.start()
         self.watch.decided = self._decided
-        for seen in await self.shelf.servers():
-            for name in seen.called:
-                self._recalled.append((name, seen.identity))
-                for toolsets in self._toolsets():
-                    toolsets.recall(name, seen.identity)
+        await self._recall(self._toolsets())
         await self.registrar.start()
         await self.company.start()
         self._started = True
@@ -159,6 +155,18 @@ class PinOffice:
             toolsets.recall(name, identity)
         self._learnt.add(learnt)
         return toolsets
+
+    async def _recall(self, all_toolsets: Iterable[Toolsets]) -> None:
+        """Who servers of a name were to this or another gateway."""
+        self._recalled = [(name, seen.identity) for seen in await self.shelf.servers() for name in seen.called]
+        for toolsets in all_toolsets:
+            for name, identity in self._recalled:
+                toolsets.recall(name, identity)
+
+    async def enter(self, learnt: Learnt) -> None:
+        """A wrapped server begins: others may have met it since this process began."""
+        if learnt.toolsets is not None:
+            await self._recall([learnt.toolsets])
 
     async def leave(self, learnt: Learnt) -> None:
         """A wrapped server has ended: its place is free."""

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from callgate.config import Config
 from callgate.config.watch import ConfigWatch
-from callgate.gateway.app import App, Asgi, MakeConsole
+from callgate.gateway.app import App, MakeConsole
+from callgate.gateway.exchange import Asgi
 from callgate.gateway.extracts import review_command
 from callgate.gateway.guard import origin_of
 from callgate.gateway.local import LocalListener

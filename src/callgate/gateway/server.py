@@ -15,8 +15,9 @@ import uvicorn
 
 from callgate.config import Config
 from callgate.errors import ConfigError
-from callgate.gateway.app import App, Asgi
+from callgate.gateway.app import App
 from callgate.gateway.connection import bounded
+from callgate.gateway.exchange import Asgi
 
 log = logging.getLogger("callgate.http")
 

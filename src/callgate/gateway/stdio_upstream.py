@@ -340,15 +340,19 @@ class StdioUpstream:
         server = self._server
         return await Process.start(self.name, server.argv, server.environment(os.environ), server.cwd, self._max)
 
-    async def _shared_link(self, message: Message) -> Link:
+    async def _shared_link(self, message: Message, *, decided: bool = False) -> Link:
         async with self._shared_lock:
             link = self._shared
-            # Log messages name no request: whoever asks for them gets a process that owes nobody else an answer.
-            unfit = link is not None and link.haunted and not link.busy and LOG_LEVEL_META in message.meta
+            # Log messages name no request: whoever asks for them gets a process that owes nobody else an answer. Not a
+            # call that was let through to this one: it goes without them where somebody has left meanwhile.
+            wanted = LOG_LEVEL_META in message.meta and not decided
+            unfit = link is not None and link.haunted and not link.busy and wanted
             if link is not None and link.alive and not unfit:
                 return link
             self._shared = None
             if link is not None:
+                # From now on no call leaves by what the old one listed: it waits for the list of the next.
+                self._renewed(self.name)
                 ending = self._retire(link)
                 if self._processes > self._limits.processes:
                     await asyncio.shield(ending)
@@ -389,7 +393,7 @@ class StdioUpstream:
             await exchange.respond(202)
             return
         before = self._shared
-        link = await self._shared_link(message)
+        link = await self._shared_link(message, decided=bool(entry.calls))
         if entry.calls and link is not before and self._renewed(self.name):
             raise Refused(Reason.TOOLSET_UNVERIFIED, "the server was started anew after the call was let through")
         if message.method == TOOLS_CALL:

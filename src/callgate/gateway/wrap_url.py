@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import re
-import signal
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -61,10 +60,6 @@ class WrappedUrl:
     async def start(self, deliver: Deliver) -> None:
         self._deliver = deliver
         self._client = HttpClient(self._server, self._max)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with contextlib.suppress(NotImplementedError):
-                loop.add_signal_handler(number, self._stop, -number)
 
     async def send(self, entry: Entry) -> None:
         message = entry.message
@@ -93,11 +88,13 @@ class WrappedUrl:
         self._ended.set()
 
     async def finish(self) -> int:
-        await self._ended.wait()
         assert self._client is not None
-        tasks = [*self._posts.values(), *([self._stream] if self._stream else [])]
-        for task in tasks:
-            task.cancel()
+        try:
+            await self._ended.wait()
+        finally:
+            tasks = [*self._posts.values(), *([self._stream] if self._stream else [])]
+            for task in tasks:
+                task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._session is not None:
             with contextlib.suppress(UpstreamError, TimeoutError):
@@ -106,7 +103,8 @@ class WrappedUrl:
         self._client.close()
         return self._status
 
-    def _stop(self, status: int) -> None:
+    def stop(self, status: int) -> None:
+        """End it, with this status."""
         self._status = status
         self._ended.set()
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import shlex
+import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,8 @@ from callgate.config import Config, Secret, Server
 from callgate.config.rules import header_name, header_value, http_url
 from callgate.config.secret import mask_url
 from callgate.errors import ConfigError
-from callgate.gateway.app import Asgi, MakeConsole
+from callgate.gateway.app import MakeConsole
+from callgate.gateway.exchange import Asgi
 from callgate.gateway.extracts import review_command
 from callgate.gateway.learnt import Learnt
 from callgate.gateway.places import Place, command_place, place
@@ -136,7 +138,10 @@ async def run_wrap(
     server, most = wrapped_server(config, order), config.limits.message_bytes
     behind: Behind
     if server is not None and server.kind == "http":
-        behind = WrappedUrl(server, most)
+        behind = at = WrappedUrl(server, most)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError):
+                asyncio.get_running_loop().add_signal_handler(number, at.stop, -number)
     else:
         argv: Sequence[str] = order.command if server is None else server.argv
         behind = WrappedCommand(partial(start_command, argv, server), most)

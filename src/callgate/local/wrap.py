@@ -93,16 +93,11 @@ def main(options: Options) -> NoReturn:
     try:
         status = run(options)
     except LocalError as error:
-        complain(error)
+        _say("\n".join(filter(None, (f"callgate: {error.message}", error.advice))))
         status = 1
     except KeyboardInterrupt:
         status = 130
     end_as(status)
-
-
-def complain(error: LocalError) -> None:
-    lines = [f"callgate: {error.message}", *([error.advice] if error.advice else [])]
-    _say("\n".join(lines))
 
 
 def _say(text: str) -> None:
@@ -165,11 +160,13 @@ def _agreed(place: Place, order: dict[str, Any]) -> tuple[socket.socket, wire.In
             wire.send(link, order)
             answer = wire.receive(link, incoming)
         except TimeoutError:
+            link.close()
             raise LocalError("your gateway does not answer", "Type `callgate restart`.") from None
         except (OSError, wire.WireError):
             answer = None
         if answer is not None and not answer.get("again"):
             if isinstance(text := answer.get("refused"), str):
+                link.close()
                 raise LocalError(text, str(answer.get("advice", "")))
             link.settimeout(None)
             return link, incoming, answer

@@ -1,5 +1,6 @@
 """What `callgate install` writes is what a client starts: the written command answers through the gate."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -15,9 +16,8 @@ from support.terminal import Terminal
 
 @pytest.fixture
 def home(tmp_path):
-    made = Home(tmp_path / "a home")
-    yield made
-    made.type("stop")
+    with contextlib.closing(Home(tmp_path / "a home")) as made:
+        yield made
 
 
 def entry(path, name):

@@ -41,7 +41,7 @@ def made(tmp_path_factory):
         assert tools_of(home, entry(path)) == []
         waiting = home.write("tools.json", home.type("tools", "list", "--json"))
         home.type("tools", "approve", "--from", str(waiting), "--with-findings")
-        home.type("stop")
+        home.close()
         shutil.copytree(home.path, folder / "as it was")
         yield registry, home, folder / "as it was"
 
@@ -60,7 +60,7 @@ def home(made, registry):
     shutil.copytree(before, home.path)
     home.environ |= {"npm_config_registry": registry.url}
     yield home
-    home.type("stop")
+    home.close()
 
 
 @pytest.fixture

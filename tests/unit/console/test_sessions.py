@@ -270,7 +270,7 @@ async def test_why_is_shown_line_by_line_on_the_approval_page(console):
     ]
     await console.approvals.refuse(asked.id, by="anna")
     decided = await page(console, f"/approve/{asked.id}")
-    assert "stranger-decides)\nto =" in html.unescape(decided)
+    assert "(rule: stranger-decides)" in html.unescape(decided)
 
 
 async def test_why_is_bounded(console):

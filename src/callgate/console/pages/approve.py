@@ -42,7 +42,7 @@ _SEEN: Final = {
 }
 # Tools that one call is asked about for.
 _SOURCES: Final = 4
-_ADD: Final = "Add another device on the page of your passkeys"
+_ADD: Final = "“Add another device” on the page of your passkeys"
 
 
 class _Refuse(Body, frozen=True):

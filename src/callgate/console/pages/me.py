@@ -33,7 +33,7 @@ class Me:
             passkeys=[passkey_row(one) for one in held],
             approves={one.id: except_for(one, demands) for one in held} if demands else {},
             lacks=demanded(without),
-            how=how_to_add(without[0].policy, "Add another device") if without else "",
+            how=how_to_add(without[0].policy, "“Add another device”") if without else "",
             codes=codes,
             brings_codes=self._desk.approvals.settings.recovery_codes,
         )

@@ -33,6 +33,14 @@ function guessName() {
   return known.find(([pattern]) => pattern.test(`${platform} ${navigator.userAgent}`))?.[1] ?? "Passkey";
 }
 
+// What a passkey approves, where that is known.
+function write(places, text) {
+  for (const one of places) {
+    one.textContent = text;
+    one.hidden = !text;
+  }
+}
+
 async function look() {
   if (!ticket) {
     throw new Failure("no_ticket", "This page is opened by a link, and the link was not complete.", "Open the link again, whole; it works once.");
@@ -42,7 +50,7 @@ async function look() {
   place("for-whom").textContent = whole ? `${found.displayName} (${found.user})` : found.user;
   const other = place("other-user");
   if (other) other.hidden = other.dataset.user === found.user;
-  place("choice").textContent = found.choice;
+  write([place("choice")], found.choice);
   form.elements.name.value = guessName();
   show("create");
 }
@@ -60,7 +68,7 @@ async function enrol() {
 }
 
 function finished({ user, codes, reach }) {
-  for (const told of document.querySelectorAll("[data-reach]")) told.textContent = reach;
+  write(document.querySelectorAll("[data-reach]"), reach);
   if (codes.length === 0) {
     show("done");
     return;
