@@ -211,7 +211,8 @@ def _carry_out(verb: partial[None]) -> bool:
 
 
 def _servers(works: Iterable[Work]) -> Iterable[tuple[str, Server]]:
-    """The wrapped servers, as their clients start them; not those for which a client asks its user something."""
+    """The wrapped servers, as their clients start them. Not those of a project: whether that is trusted, the client
+    asks its user. And not those for which a client asks for a value."""
     from callgate.cli.upgrade_targets import expanded
     from callgate.clients.entries import Command, look
     from callgate.config import Secret, Server
@@ -219,7 +220,8 @@ def _servers(works: Iterable[Work]) -> Iterable[tuple[str, Server]]:
     for work in works:
         for one in work.findings:
             command = look(one.entry.node)
-            if one.state != "wrapped" or one.text or not isinstance(command, Command):
+            ours = one.state == "wrapped" and not one.text and work.spot.project is None
+            if not ours or not isinstance(command, Command):
                 continue
             words, env = map(expanded, command.words), {key: expanded(text) for key, text in command.env.items()}
             argv = tuple(words)
