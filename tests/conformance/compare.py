@@ -22,6 +22,8 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 # Run as a script, this file is not inside a package: the folder above has to be found first.
+from callgate.cli.gateway import end  # noqa: E402
+from callgate.local.place import Place  # noqa: E402
 from conformance.forking import starter  # noqa: E402
 from conformance.run import (  # noqa: E402
     EXPECTED_PASSES,
@@ -44,6 +46,8 @@ COMBINATIONS: Mapping[str, str] = {
     BRIDGE: DIRECT,
     "wrap-stdio": BRIDGE,
     "wrap-http": BRIDGE,
+    "alone-stdio": BRIDGE,
+    "alone-http": BRIDGE,
 }
 ONLY_A_BRIDGE = "it is only the bridge from HTTP to stdio, the gateway under test is behind it"
 OFF = {"pinning": ONLY_A_BRIDGE, "trust": ONLY_A_BRIDGE}
@@ -112,7 +116,7 @@ def _endpoint(combination: str, folder: Path, start: Sequence[str]) -> Iterator[
     """Where the suite finds this combination; nothing of it is shared, as one run may change another's lists."""
     stdio = [*start, str(HERE / "server.py"), "--stdio"]
     with ExitStack() as stack:
-        if combination in (DIRECT, "http-http", "wrap-http"):
+        if combination in (DIRECT, "http-http", "wrap-http", "alone-http"):
             direct = stack.enter_context(fixture_server())
         if combination == DIRECT:
             yield direct
@@ -126,8 +130,12 @@ def _endpoint(combination: str, folder: Path, start: Sequence[str]) -> Iterator[
         else:
             inner = folder / "inner"
             inner.mkdir()
-            behind = {"command": stdio} if combination == "wrap-stdio" else {"url": direct}
-            wrap = [*start, *wrap_argv(inner, "fixture", store=STORE, **behind)]
+            behind = {"command": stdio} if combination.endswith("-stdio") else {"url": direct}
+            argv = wrap_argv(inner, "fixture", store=STORE, **behind)
+            if combination.startswith("wrap-"):
+                argv.remove("--alone")
+                stack.callback(end, Place(str(inner / "callgate.toml")))
+            wrap = [*start, *argv]
             bridge = serving(folder, {"fixture": {"command": wrap}}, off=OFF, store=STORE)
             url = stack.enter_context(bridge).url("fixture")
             review([url], inner / "callgate.toml")

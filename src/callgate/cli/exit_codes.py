@@ -40,7 +40,8 @@ EXIT_CODES: Final = (
 
 # What each of these verbs adds to the table.
 SPECIAL: Final = {
-    "callgate wrap": "Ends as the wrapped command ends: with its exit code, or by the signal that ended it.",
+    "callgate wrap": "Ends as the wrapped command ends: with its exit code, or by the signal that ended it; with 69 if "
+    "its gateway ended.",
     "callgate serve": "Ends with 0 when it is asked to stop (Ctrl-C, SIGTERM), after the calls under way.",
     "callgate demo": "Ends with 0 when it is asked to stop; with `--auto`, only if every step happened.",
     "callgate doctor": "Ends with 1 if any finding is a problem; warnings and notes do not count.",

@@ -77,9 +77,8 @@ class StdioFront:
 
     async def close(self) -> None:
         """Write out what is left and give the pipes back as they were."""
-        if self._writer is not None:
-            transport = self._writer.transport
-            transport.set_write_buffer_limits(high=0)
+        if self._writer is not None and not self._writer.transport.is_closing():
+            self._writer.transport.set_write_buffer_limits(high=0)
             await self._drain(self._writer)
         for descriptor in self._blocking:
             # The flag belongs to the open file, which a shell or a sibling may share.
