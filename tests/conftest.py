@@ -60,6 +60,9 @@ def _own_directories(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("CALLGATE_", "OTEL_"))]:
             patch.delenv(name)
+        # No page opens before whoever runs the tests.
+        for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION"):
+            patch.delenv(name, raising=False)
         for name in ("CONFIG", "STATE", "CACHE", "DATA"):
             patch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
         yield

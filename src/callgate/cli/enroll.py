@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 import typer
@@ -166,6 +169,9 @@ def wait_for_passkey(opened: Opened, issued: Issued, url: str | None) -> Credent
         if url is not None and has_display():
             open_page(enrolment_link(url, issued.ticket))
             typer.echo("Your browser opens it. ", nl=False, err=True)
+        elif url is not None and "SSH_CONNECTION" in os.environ:
+            forward = "{0}:localhost:{0}".format(urlsplit(url).port)
+            say(f"If your browser is on another machine, type there first: ssh -L {forward} {gethostname()}")
         say("This waits until the passkey is there; Ctrl-C leaves the link valid.")
         held = opened.wait(_new_passkey(opened.approvals, issued))
     except KeyboardInterrupt:

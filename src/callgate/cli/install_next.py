@@ -63,7 +63,7 @@ class Next:
             missing = self._missing(config)
         if asks and (missing.person or missing.tools):
             missing = self._go_on(config, missing)
-        self._conclude(missing)
+        self._conclude(config, missing)
 
     def _missing(self, config: Config) -> Missing:
         from callgate.cli.common import store_file
@@ -148,7 +148,7 @@ class Next:
 
     # -- what is left ------------------------------------------------------------------------------------------
 
-    def _conclude(self, missing: Missing) -> None:
+    def _conclude(self, config: Config, missing: Missing) -> None:
         left: list[tuple[str, tuple[str, ...]]] = []
         if missing.person:
             left.append(("Enrol a passkey, with which you approve calls:", ("enroll", missing.person)))
@@ -169,8 +169,18 @@ class Next:
                 self._say(f"  {line}")
         if missing.unmet and not missing.tools:
             self._command(*review)
+        if config.has_console and (console := self._console()):
+            self._say(f"\nThe console, where calls wait for you: {console}")
         if self._done:
             self._say(f"\nTo take it all back: `{self._program} uninstall`")
+
+    def _console(self) -> str:
+        """Where the console is now; empty where nobody shows it."""
+        from callgate.cli.gateway import asked, place_of
+        from callgate.local.wrap import is_possible
+
+        found = asked(place_of(self._path), "status") if is_possible() and self._done else None
+        return "" if found is None else str(found["address"])
 
     def _command(self, text: str, words: Iterable[str]) -> None:
         import shlex
@@ -211,7 +221,8 @@ def _carry_out(verb: partial[None]) -> bool:
 
 
 def _servers(works: Iterable[Work]) -> Iterable[tuple[str, Server]]:
-    """The wrapped servers, as their clients start them; not those for which a client asks its user something."""
+    """The wrapped servers, as their clients start them. Not those of a project: whether that is trusted, the client
+    asks its user. And not those for which a client asks for a value."""
     from callgate.cli.upgrade_targets import expanded
     from callgate.clients.entries import Command, look
     from callgate.config import Secret, Server
@@ -219,7 +230,8 @@ def _servers(works: Iterable[Work]) -> Iterable[tuple[str, Server]]:
     for work in works:
         for one in work.findings:
             command = look(one.entry.node)
-            if one.state != "wrapped" or one.text or not isinstance(command, Command):
+            ours = one.state == "wrapped" and not one.text and work.spot.project is None
+            if not ours or not isinstance(command, Command):
                 continue
             words, env = map(expanded, command.words), {key: expanded(text) for key, text in command.env.items()}
             argv = tuple(words)

@@ -206,6 +206,27 @@ def test_on_a_terminal_it_waits_for_the_passkey(shared, capsys):
     assert enrolled(capsys) == ["alice", "bob"]
 
 
+def test_on_a_desktop_the_page_opens_by_itself(shared):
+    """With a browser that keeps what it was to show."""
+    shown = shared / "shown"
+    (shared / "browser").write_text(f'#!/bin/sh\necho "$1" > {shown}.new && mv {shown}.new {shown}\n')
+    (shared / "browser").chmod(0o755)
+    desktop = {"DISPLAY": ":1", "BROWSER": str(shared / "browser")}
+    with Terminal([CALLGATE, "enroll", "alice"], env=desktop) as screen:
+        said = screen.expect("Your browser opens it.")
+        while not shown.exists():
+            time.sleep(0.02)
+        assert shown.read_text() == "".join(link_of(said)) + "\n"
+        screen.expect("Ctrl-C leaves the link valid.")
+    shown.unlink()
+    for words, more in ((["--no-open"], {}), ([], {"SSH_CONNECTION": "192.0.2.1 1 192.0.2.2 22"})):
+        with Terminal([CALLGATE, "enroll", "alice", *words], env=desktop | more, columns=200) as screen:
+            said = screen.expect("Ctrl-C leaves the link valid.")
+            assert "opens it" not in said
+            assert ("ssh -L " in said) == bool(more)
+    assert not shown.exists()
+
+
 # -- a page of its own -----------------------------------------------------------------------------------------
 
 
