@@ -331,7 +331,7 @@ def targets(results: dict[str, Any]) -> dict[str, Any]:
         "cpu_vs_relay": _at_most(CPU_LIMIT, cpu),
         "throughput_vs_fastmcp": _at_least(THROUGHPUT_LIMIT, speed),
         "wrapped_cpu_us": _at_most(
-            WRAPPED_CPU_LIMIT, results.get("stdio", {}).get("callgate-sqlite", {}).get("cpu_us")
+            WRAPPED_CPU_LIMIT, results.get("stdio", {}).get("callgate-sqlite", {}).get("cpu_us_per_request")
         ),
         "wrapped_vs_fastmcp": _at_least(WRAPPED_LIMIT, _wrapped_speed(results)),
         "wrapped_memory_mb": _at_most(MEMORY_LIMIT, results.get("wrapped", {}).get("memory", {}).get("all")),
@@ -419,6 +419,10 @@ def _at_most(limit: float, measured: float | None) -> dict[str, Any]:
 _AT_MOST = frozenset(
     {
         "cpu_vs_relay",
+        "wrapped_cpu_us",
+        "wrapped_memory_mb",
+        "wrapped_warm_seconds",
+        "wrapped_cold_seconds",
         "inspection_false_positives",
         "inspection_hard_false_positives",
         "pinning_recheck_ms",
@@ -441,7 +445,7 @@ def _verdicts(results: dict[str, Any]) -> Iterator[str]:
         sign = "≤" if name in _AT_MOST else "≥"
         if name.startswith("inspection") or name == "sessions_asked":
             shown = (_percent(limit), _percent(measured))
-        elif name.endswith(("_ms", "_us")):
+        elif name.endswith(("_ms", "_us", "_mb", "_seconds")):
             shown = (f"{limit:g}", _number(measured, 2))
         elif name.startswith("agentdojo") or name in ("trust_decisions", "sessions_attacks"):
             shown = (_number(limit, 0), _number(measured, 0))
