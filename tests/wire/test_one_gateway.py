@@ -224,3 +224,39 @@ def test_tools_reviewed_while_the_server_runs_can_be_called_at_once(tmp_path):
         assert not client.works
         approve_listed(person.config)
         until(lambda: client.works)
+
+
+OLDER = """
+import json, os, sys, fcntl
+from callgate.local import wire
+from callgate.local.holding import holding
+from callgate.local.place import Place, address
+import socket
+at = Place(sys.argv[1])
+with holding(at):
+    handle, link = at.enter(), socket.socket(socket.AF_UNIX)
+    link.bind(address(at.folder, at.address, handle))
+    link.listen()
+    print("ready", flush=True)
+    while True:
+        one, _ = link.accept()
+        wire.send(one, {"refused": "they do not understand each other", "advice": "Type `callgate restart`."})
+        one.close()
+"""
+
+
+def test_a_gateway_of_another_version_is_named_and_restarted(tmp_path, capsys):
+    """One that understands nothing of what it is asked, not even to end."""
+    with shared(tmp_path) as person:
+        with subprocess.Popen(
+            [sys.executable, "-c", OLDER, str(person.config)], stdout=subprocess.PIPE, text=True
+        ) as older:
+            assert older.stdout.readline() == "ready\n"
+            with Client(person.argv()) as client:
+                assert client.process.wait(SECONDS) == 1
+                assert b"Type `callgate restart`." in client.process.stderr.read()
+            assert run(["restart", "-c", str(person.config)]) == 0
+            assert older.wait(SECONDS) == -signal.SIGTERM
+        assert person.status()["address"] in capsys.readouterr().out
+        with person.wrapped() as client:
+            assert "result" in client.ask("tools/list")

@@ -167,7 +167,11 @@ def place_of(config: Path | None) -> Place:
     """The gateway of this file, or of the user's own."""
     from callgate.errors import ConfigError
     from callgate.local.place import LocalError, Place
+    from callgate.local.wrap import is_possible
 
+    if not is_possible():
+        text = "on this system each wrapped server is a gateway of its own"
+        raise ConfigError(text, advice="Type `callgate serve` for a gateway with a console.")
     try:
         return Place(None if config is None else str(config))
     except LocalError as error:
