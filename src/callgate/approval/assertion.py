@@ -19,13 +19,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
-from webauthn.helpers import (
-    decode_credential_public_key,
-    decoded_public_key_to_cryptography,
-    parse_authenticator_data,
-    parse_cbor,
-)
-from webauthn.helpers.exceptions import WebAuthnException
 
 from callgate.approval.encoding import from_base64url, to_base64url
 from callgate.approval.model import Credential
@@ -223,6 +216,10 @@ def _check_rest(data: bytes, flags: int) -> None:
         if len(data) != _DATA_BYTES:
             raise NotVerified("authenticator data has bytes that nothing announces")
         return
+    # Loaded when a person first signs: it takes as long as much of a gateway's start.
+    from webauthn.helpers import parse_authenticator_data, parse_cbor
+    from webauthn.helpers.exceptions import WebAuthnException
+
     try:
         extensions = parse_cbor(parse_authenticator_data(data).extensions or b"")
     except WebAuthnException:
@@ -248,6 +245,9 @@ def check_public_key(cose: bytes) -> None:
 @lru_cache(maxsize=4096)
 def _verifier(cose: bytes) -> Verify:
     """What verifies signatures of a stored key; kept, because reading a key costs as much as verifying with it."""
+    from webauthn.helpers import decode_credential_public_key, decoded_public_key_to_cryptography
+    from webauthn.helpers.exceptions import WebAuthnException
+
     try:
         decoded = decode_credential_public_key(cose)
         key = decoded_public_key_to_cryptography(decoded)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from webauthn import verify_registration_response
-from webauthn.helpers import parse_cbor, validate_certificate_chain
-from webauthn.helpers.cose import COSEAlgorithmIdentifier
-from webauthn.helpers.structs import AttestationFormat
-from webauthn.registration.verify_registration_response import VerifiedRegistration
 
 from callgate.approval.assertion import (
     ALGORITHMS,
@@ -29,11 +24,13 @@ from callgate.approval.encoding import from_base64url, to_base64url
 from callgate.approval.party import RelyingParty
 from callgate.approval.settings import Attestation
 
+if TYPE_CHECKING:
+    from webauthn.registration.verify_registration_response import VerifiedRegistration
+
 _OBJECT_CHARS: Final = 65_536
 _CLIENT_CHARS: Final = 16_384
 _ID_BYTES: Final = 1_023
 _TRANSPORTS: Final = frozenset({"usb", "nfc", "ble", "hybrid", "internal", "smart-card", "cable"})
-_SUPPORTED: Final = [COSEAlgorithmIdentifier(number) for number in ALGORITHMS]
 # WebAuthn §8.2.1: where a maker's certificate says which model it is for, as an OCTET STRING of 16 bytes.
 _MODEL: Final = x509.ObjectIdentifier("1.3.6.1.4.1.45724.1.1.4")
 _OCTETS_16: Final = b"\x04\x10"
@@ -95,6 +92,12 @@ def _bytes(holder: Mapping[str, Any], name: str, most: int) -> bytes:
 
 def check_registration(answer: Answer, challenge: bytes, party: RelyingParty, policy: Attestation) -> Registered:
     """Verify a new passkey against the challenge that it was asked for with; NotVerified says which part fails."""
+    # Loaded when somebody first enrols: it takes as long as much of a gateway's start.
+    from webauthn import verify_registration_response
+    from webauthn.helpers import parse_cbor
+    from webauthn.helpers.cose import COSEAlgorithmIdentifier
+    from webauthn.helpers.structs import AttestationFormat
+
     client = read_client_data(answer.client_data)
     check_origin(client, party)
     try:
@@ -104,7 +107,7 @@ def check_registration(answer: Answer, challenge: bytes, party: RelyingParty, po
             expected_rp_id=party.id,
             expected_origin=client.origin,
             require_user_verification=True,
-            supported_pub_key_algs=_SUPPORTED,
+            supported_pub_key_algs=[COSEAlgorithmIdentifier(number) for number in ALGORITHMS],
             pem_root_certs_bytes_by_fmt={fmt: list(_single(policy.roots)) for fmt in AttestationFormat},
         )
         made = parse_cbor(answer.attestation_object)
@@ -143,6 +146,9 @@ def _plain(answer: Answer) -> dict[str, Any]:
 
 def _check_attestation(found: VerifiedRegistration, statement: object, policy: Attestation) -> None:
     """What the package leaves out: it reads no unknown members, trusts some makers by itself, and any without roots."""
+    from webauthn.helpers import validate_certificate_chain
+    from webauthn.helpers.structs import AttestationFormat
+
     if not isinstance(statement, dict) or (found.fmt == AttestationFormat.NONE and statement):
         raise NotVerified("the attestation statement is not what its format has")
     if policy.aaguids and found.aaguid not in policy.aaguids:
