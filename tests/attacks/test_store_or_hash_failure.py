@@ -10,6 +10,8 @@ import sqlite3
 
 import pytest
 
+from callgate.cli.gateway import end
+from callgate.local.place import Place
 from support.gateway import Gateway
 from support.pinning import pinned_site
 from support.registry import requirement
@@ -170,6 +172,8 @@ def test_no_tool_is_callable_under_a_store_that_was_tampered_with(decided, tampe
     assert site.command("tools", "verify", status=1).strip()
     for way in WRAPPED if tamper in WRAPPED_TOO else ():
         assert_closed(site, way)
+        site.leave()
+        end(Place(str(site.gateway.config)))
     with contextlib.suppress(AssertionError):
         # A gateway that does not start at all lets nothing through either.
         site.gateway = Gateway(site.gateway.config)

@@ -260,3 +260,14 @@ def test_a_gateway_of_another_version_is_named_and_restarted(tmp_path, capsys):
         assert person.status()["address"] in capsys.readouterr().out
         with person.wrapped() as client:
             assert "result" in client.ask("tools/list")
+
+
+def test_every_request_is_answered_where_the_store_is_gone(tmp_path):
+    with shared(tmp_path) as person:
+        with person.wrapped() as client:
+            client.ask("tools/list")
+        for path in tmp_path.glob("callgate.db*"):
+            path.unlink()
+        with person.wrapped() as client:
+            for answer in (client.call(), client.ask("tools/list")):
+                assert answer["error"]["data"]["reason"] in ("store_unavailable", "audit_unavailable")

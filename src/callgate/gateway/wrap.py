@@ -14,10 +14,10 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeAlias
 
-from callgate.errors import Reason, Refused, place
+from callgate.errors import Reason, Refused, StoreError, place
 from callgate.gate import Context
 from callgate.gateway.bell import changed, wants_changes
-from callgate.gateway.door import Door, session_digest
+from callgate.gateway.door import Door, refuse_all, session_digest
 from callgate.gateway.entering import Answered, Entry, InFlight, Turned
 from callgate.gateway.line import NOBODY_KNOWN, Listening, Visit, greeting_client
 from callgate.gateway.lines import one_line
@@ -262,6 +262,15 @@ class Wrap:
                 self._under_way -= calls
                 span.allowed()
                 await self._front.write(answered.reply)
+                return None
+            except Exception as error:  # noqa: BLE001 - fail closed, with an answer: the client waits for one
+                self._under_way -= calls
+                log.error("request failed", extra={"fields": {"error": place(error)}})
+                gone = isinstance(error, StoreError)
+                refused = Refused(Reason.STORE_UNAVAILABLE if gone else Reason.INTERNAL_ERROR)
+                span.refused(refused.reason)
+                if (reply := refuse_all(message, refused)) is not None:
+                    await self._front.write(reply)
                 return None
             span.allowed()
             return entry
