@@ -1,6 +1,7 @@
 """One gateway for all wrapped servers of a person: one process, one console, and servers that know nothing of it."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ import pytest
 
 from callgate.cli import run
 from callgate.cli.gateway import asked, end
+from callgate.local import wire
 from support.gateway import approve_listed
 from support.raw import SECONDS
 from support.sessions import gone, teller_argv, until
@@ -73,6 +75,37 @@ def test_a_changed_configuration_is_followed_by_servers_that_run(tmp_path):
             until(lambda: "error" in client.call())
             person.config.write_text(text)
             until(lambda: client.works)
+
+
+def test_a_configuration_that_changes_while_a_server_starts_is_followed_by_it(tmp_path):
+    with shared(tmp_path, pinning={"mode": "off"}) as person, contextlib.ExitStack() as stack:
+        with person.wrapped() as client:
+            assert client.works
+        link, incoming = stack.enter_context(person.link()), wire.Incoming()
+        wire.send(link, person.order())
+        assert "start" in wire.receive(link, incoming)
+        text = person.config.read_text()
+        assert 'mode = "off"' in text
+        person.config.write_text(text.replace('mode = "off"', 'mode = "enforce"'))
+        # Whoever comes next is answered after the new one was taken.
+        with person.wrapped() as client:
+            assert not client.works
+        pipe = subprocess.PIPE
+        server = stack.enter_context(subprocess.Popen(person.teller, stdin=pipe, stdout=pipe))
+        ours, theirs = socket.socketpair()
+        stack.enter_context(ours)
+        ends = [theirs.fileno(), theirs.fileno(), server.stdin.fileno(), server.stdout.fileno()]
+        wire.send(link, {"started": server.pid}, ends)
+        theirs.close()
+        server.stdin.close()
+        server.stdout.close()
+        with ours.makefile("rw") as lines:
+            call = {"name": "pid", "arguments": {}}
+            lines.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}) + "\n")
+            lines.flush()
+            assert json.loads(lines.readline())["error"]["data"]["reason"] == "tool_not_approved"
+        ours.shutdown(socket.SHUT_RDWR)
+        link.close()
 
 
 def test_it_ends_by_itself_without_servers(tmp_path):

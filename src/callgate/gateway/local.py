@@ -130,8 +130,13 @@ class LocalListener:
 
     def reload(self, config: Config) -> None:
         """Follow a new configuration on the connections that are there."""
-        for connection in self._serving.values():
-            connection.follow(config)
+        for task, connection in self._serving.items():
+            try:
+                connection.follow(config)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others follow
+                # What cannot follow must not go on under what was in force before.
+                log.error("server ended: it cannot follow the configuration", extra={"fields": {"error": place(error)}})
+                task.cancel()
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -267,6 +272,9 @@ class Connection:
                 ear = listen(self._prompts, self._process, order.folder, learnt.prompts)
             behind, ends, child = await self._take_over(server, config.limits.message_bytes)
             front = StdioFront(config.limits.message_bytes, ends)
+            if runtime.config is not config:
+                # It changed while the server was started.
+                door = runtime.door(runtime.config, learnt)
             self._wrap = Wrap(order.name, door, behind, front, runtime.spans, hear=learnt.hear)
             heard = asyncio.create_task(self._listen(child or behind, self._wrap))
             try:
