@@ -83,6 +83,8 @@ class TrustOffice:
         # Where held results are looked at, in words or as an address; set by whoever listens.
         self.where: Callable[[str], Awaitable[str]] = _in_a_terminal
         self._task: asyncio.Task[None] | None = None
+        # The rules of a configuration are read once, however many servers are wrapped under it.
+        self._policy: tuple[Config, Policy] | None = None
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._prune(), name="callgate-trust")
@@ -100,7 +102,9 @@ class TrustOffice:
         labels that tools were approved with."""
         trust = config.trust
         labels = make_labels(config)
-        policy = make_policy(config)
+        if self._policy is None or self._policy[0] is not config:
+            self._policy = config, make_policy(config)
+        policy = self._policy[1]
         vocabulary = Vocabulary(trust.labels)
         self._idle_ms = round(trust.idle_seconds * 1000)
         self._most = trust.max_sessions
