@@ -5,11 +5,14 @@ import sys
 
 import pytest
 
+from callgate.cli.gateway import asked
 from callgate.config import load
 from callgate.local import wire
+from callgate.local.place import Place
 from callgate.store import Store
+from support.gateway import serving
 from support.raw import SECONDS
-from support.sessions import until
+from support.sessions import teller_argv, until
 from support.shared import shared
 from support.table import rows
 
@@ -95,3 +98,27 @@ def test_a_newer_wrap_replaces_a_gateway_that_nobody_uses(tmp_path):
         with person.wrapped() as client:
             assert "result" in client.ask("tools/list")
             assert person.status()["pid"] != before
+
+
+def test_a_newer_status_only_asks(tmp_path):
+    with shared(tmp_path) as person:
+        with person.wrapped():
+            before = person.status()["pid"]
+        until(lambda: not person.status()["servers"])
+        with person.link() as link:
+            wire.send(link, person.order(version="999.0", do="status"))
+            assert wire.receive(link, wire.Incoming())["pid"] == before
+        assert person.status()["pid"] == before
+
+
+def test_a_newer_wrap_does_not_end_what_serves_others(tmp_path):
+    """`callgate serve` takes wrapped servers too, and has clients of its own."""
+    argv = teller_argv(tmp_path)
+    with serving(tmp_path, {"teller": {"command": argv}}, reviewed=False) as served:
+        at = Place(str(served.config))
+        until(lambda: asked(at, "status") is not None)
+        order = {"protocol": wire.PROTOCOL, "version": "999.0", "do": "wrap", "name": "teller", "command": argv}
+        with at.connect(SECONDS) as link:
+            wire.send(link, order)
+            assert "start" in wire.receive(link, wire.Incoming())
+        assert asked(at, "status") is not None

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _STOP_SECONDS: Final = 30.0
 _TAIL_LINES: Final = 200
 _TURN_SECONDS: Final = 2.0
+_TRIES: Final = 5
+_TRY_SECONDS: Final = 0.1
 
 ConfigOption = Annotated[
     Path | None,
@@ -199,7 +201,8 @@ def asked(at: Place, what: str, **more: float) -> dict[str, Any] | None:
         raise ConfigError("your gateway does not answer", advice="Type `callgate restart`.") from None
     if answer is not None and "refused" in answer:
         raise ConfigError(str(answer["refused"]), advice=str(answer.get("advice", "")))
-    return answer
+    # One that is about to end says so with `again`.
+    return None if answer is not None and answer.get("again") else answer
 
 
 def running(at: Place, expect: float = 0.0) -> dict[str, Any]:
@@ -208,14 +211,16 @@ def running(at: Place, expect: float = 0.0) -> dict[str, Any]:
     from callgate.local.place import LocalError
     from callgate.local.starting import reach
 
-    try:
-        reach(at).close()
-    except LocalError as error:
-        raise ConfigError(error.message, advice=error.advice) from None
-    found = asked(at, "status", expect=expect)
-    if found is None:
-        raise ConfigError("your gateway ended at once", advice="Type `callgate logs` to see why.")
-    return found
+    for _ in range(_TRIES):
+        try:
+            reach(at).close()
+        except LocalError as error:
+            raise ConfigError(error.message, advice=error.advice) from None
+        # One that is about to end takes nothing on: the next one does.
+        if (found := asked(at, "status", expect=expect)) is not None:
+            return found
+        time.sleep(_TRY_SECONDS)
+    raise ConfigError("your gateway ended at once", advice="Type `callgate logs` to see why.")
 
 
 def end(at: Place) -> bool:

@@ -13,6 +13,7 @@ import fcntl
 import logging
 import os
 import re
+import resource
 import secrets
 import signal
 import socket
@@ -42,11 +43,15 @@ from callgate.prompts.processes import Process, snapshot
 log = logging.getLogger("callgate.local")
 
 _BACKLOG: Final = 1024
-_ORDER_SECONDS: Final = 10.0
-_START_SECONDS: Final = 30.0
-# Connections that have not said yet what they want; the oldest is dropped for a new one.
-_WAITING_MAX: Final = 256
+# On a machine where a hundred servers start at once, each of them takes a while to say its next word.
+_ORDER_SECONDS: Final = 60.0
+_START_SECONDS: Final = 120.0
+# Connections that have not said yet what they want; the oldest is dropped for a new one, and tries again.
+_WAITING_MAX: Final = 512
 WRAPPED_MAX: Final = 1000
+# Each wrapped server takes up to so many descriptors here; the store and the console need theirs as well.
+_DESCRIPTORS_EACH: Final = 8
+_DESCRIPTORS_SPARE: Final = 256
 _ACCEPT_PAUSE: Final = 0.2
 _CLOSE_SECONDS: Final = 2.0
 # As long as a link may be good for that somebody was given.
@@ -65,11 +70,14 @@ class LocalListener:
         stop: Callable[[], None],
         fresh: Callable[[], Awaitable[None]],
         prompts: PromptListener | None = None,
+        gives_way: bool = False,
     ) -> None:
         self._runtime = runtime
         # Takes the configuration as it is written now.
         self._fresh = fresh
         self._prompts = prompts
+        # Whether it ends for a `wrap` of a newer version: not where it serves others as well.
+        self._gives_way = gives_way
         self._at = at
         self._where = where
         self._stop = stop
@@ -79,6 +87,12 @@ class LocalListener:
         self._serving: dict[asyncio.Task[None], Connection] = {}
         self._began = time.time()
         self._closing = False
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        has_limit = limit != resource.RLIM_INFINITY
+        # Beyond this, one more server would take the descriptor that the record of a call needs.
+        fitting = max(1, (limit - _DESCRIPTORS_SPARE) // _DESCRIPTORS_EACH) if has_limit else WRAPPED_MAX
+        self._most = min(WRAPPED_MAX, fitting)
+        self._waiting_most = min(_WAITING_MAX, max(16, limit // 8)) if has_limit else _WAITING_MAX
         # Since when no server is wrapped.
         self.idle_since: float | None = time.monotonic()
         # Until when somebody may open a link that they were given.
@@ -104,7 +118,7 @@ class LocalListener:
         self._listener = listener
         self._accepting = asyncio.create_task(self._accept(listener), name="callgate-local")
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Whoever comes from now on starts the next gateway, which waits until this one has ended."""
         if not self._closing:
             self._closing = True
@@ -118,7 +132,7 @@ class LocalListener:
 
     async def close(self) -> None:
         """Take no new ones, and end those that are there."""
-        self._end()
+        self.end()
         tasks = [*self._waiting, *self._serving]
         for task in [*tasks, *([] if self._accepting is None else [self._accepting])]:
             task.cancel()
@@ -148,7 +162,7 @@ class LocalListener:
                 log.warning("connection not taken", extra={"fields": {"error": error.strerror}})
                 await asyncio.sleep(_ACCEPT_PAUSE)
                 continue
-            while len(self._waiting) >= _WAITING_MAX:
+            while len(self._waiting) >= self._waiting_most:
                 oldest = next(iter(self._waiting))
                 del self._waiting[oldest]
                 oldest.cancel()
@@ -186,26 +200,29 @@ class LocalListener:
                 "they do not understand each other",
                 advice="Type `callgate restart`.",
             )
-        if self._closing or (not self._serving and _is_newer(message.get("version"))):
-            # After an upgrade the next one is that of the new version.
-            self._end()
+        if message.get("do") == "wrap":
+            # Before anything else: what follows must not be interrupted.
+            await self._fresh()
+            if self._gives_way and not self._serving and _is_newer(message.get("version")):
+                # After an upgrade the next one is that of the new version.
+                self.end()
+        if message.get("do") == "stop":
+            self.end()
+            await link.send({"stopping": True, "pid": os.getpid()})
+        elif self._closing:
             await link.send({"again": True})
         elif message.get("do") == "status":
             if isinstance(seconds := message.get("expect"), int | float):
                 until = time.monotonic() + min(float(seconds), _EXPECTED_SECONDS_MAX)
                 self.expected_until = max(self.expected_until, until)
             await link.send(self._status())
-        elif message.get("do") == "stop":
-            self._end()
-            await link.send({"stopping": True, "pid": os.getpid()})
         elif message.get("do") == "wrap":
-            if len(self._serving) >= WRAPPED_MAX:
-                text = f"{WRAPPED_MAX} servers are wrapped already, which is as many as one gateway takes"
+            if len(self._serving) >= self._most:
+                text = f"{self._most} servers are wrapped already, which is as many as one gateway takes here"
                 raise ConfigError(text, advice="End some clients, or use `callgate wrap --alone`.")
             task = asyncio.current_task()
             assert task is not None
             order = msgspec.convert(message, Order)
-            await self._fresh()
             connection = Connection(self._runtime, link, process, order, self._prompts)
             self._waiting.pop(task, None)
             self._serving[task] = connection

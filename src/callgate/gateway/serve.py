@@ -19,7 +19,6 @@ from callgate.gateway.app import App, MakeConsole
 from callgate.gateway.exchange import Asgi
 from callgate.gateway.extracts import review_command
 from callgate.gateway.guard import origin_of
-from callgate.gateway.local import LocalListener
 from callgate.gateway.runtime import Runtime
 from callgate.gateway.server import HttpServer, raise_descriptor_limit
 from callgate.gateway.site import Site, Upstream
@@ -29,6 +28,7 @@ from callgate.telemetry.logs import configure
 
 if TYPE_CHECKING:
     from callgate.approval import Approvals
+    from callgate.gateway.local import LocalListener
 
 log = logging.getLogger("callgate.gateway")
 
@@ -159,6 +159,9 @@ async def serve(
         watch = _watch(path, current, config)
         _calm_collector()
         if at is not None:
+            # Not for Windows, which has no such place.
+            from callgate.gateway.local import LocalListener
+
             local = LocalListener(
                 runtime,
                 at,
@@ -166,12 +169,13 @@ async def serve(
                 stop=server.stop,
                 fresh=watch.catch_up if isinstance(watch, ConfigWatch) else _nothing,
                 prompts=prompts,
+                gives_way=idle is not None,
             )
             current.taken = local.reload
             server.opened = local.open
             server.closing = local.close
             if idle is not None:
-                tasks.append(asyncio.create_task(_end_when_idle(idle, runtime, local, app, server)))
+                tasks.append(asyncio.create_task(_end_when_idle(idle, runtime, local, app)))
         try:
             async with watch:
                 await server.run_until_stopped()
@@ -189,19 +193,19 @@ def _there(path: Path | None) -> Path | None:
     return path if path is not None and path.exists() else None
 
 
-async def _end_when_idle(seconds: float, runtime: Runtime, local: LocalListener, app: App, server: HttpServer) -> None:
+async def _end_when_idle(seconds: float, runtime: Runtime, local: LocalListener, app: App) -> None:
     """Stop when no server is wrapped and nobody looks at the console or is expected there, for so long; at once where
     another Callgate has taken the store over: the next start brings that one."""
     while True:
         await asyncio.sleep(min(seconds / 4, 1.0))
         if runtime.switch.outdated:
             log.error("ending: the store is that of another Callgate now")
-            server.stop()
+            local.end()
             return
         since = None if local.idle_since is None or app.busy_with_pages else max(local.idle_since, app.last_page)
         if since is not None and time.monotonic() - max(since, local.expected_until) >= seconds:
             log.info("ending: no server is wrapped any more")
-            server.stop()
+            local.end()
             return
 
 

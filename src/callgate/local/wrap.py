@@ -18,7 +18,7 @@ import time
 from callgate._version import __version__
 from callgate.local import wire
 from callgate.local.place import LocalError, Place
-from callgate.local.starting import reach
+from callgate.local.starting import START_SECONDS, reach
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,6 +156,7 @@ def _agreed(place: Place, order: dict[str, Any]) -> tuple[socket.socket, wire.In
     """A link to the gateway, and what it answered; LocalError where it refuses."""
     for _ in range(_TRIES):
         link, incoming = reach(place), wire.Incoming()
+        link.settimeout(START_SECONDS)
         try:
             wire.send(link, order)
             answer = wire.receive(link, incoming)
@@ -345,6 +346,10 @@ class Waiting:
                 if message.get("left") and os.getppid() != self._parent:
                     # Its client is dead: nobody else asks the server to end.
                     self._end(GRACE_SECONDS, signal.SIGTERM, signal.SIGKILL)
+                if isinstance(text := message.get("refused"), str):
+                    _say("\n".join(filter(None, (f"callgate: {text}", str(message.get("advice", ""))))))
+                    self._lost(told=True)
+                    return None
                 if "done" in message:
                     status = self._status if self._child is not None else message["done"]
                     if status is not None:
@@ -354,11 +359,11 @@ class Waiting:
             self._lost()
         return None
 
-    def _lost(self) -> None:
+    def _lost(self, *, told: bool = False) -> None:
         """Without its gateway the server has nobody to speak to."""
         self._gone = True
         self._poll.unregister(self._link)
-        if self._status is None:
+        if self._status is None and not told:
             _say("callgate: your gateway has ended, and this server with it; start the server again in your client")
         if self._child is not None:
             self._end(GRACE_SECONDS, signal.SIGTERM, signal.SIGKILL)
