@@ -3,12 +3,14 @@
 import contextlib
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
+from pathlib import Path
 
 import psutil
 import pytest
@@ -187,6 +189,51 @@ def test_a_client_that_is_killed_leaves_no_server_that_ignores_its_input(person,
         wrap, server = map(int, client.stdout.readline().split() + client.stdout.readline().split())
         client.kill()
     until(lambda: gone(server) and gone(wrap))
+
+
+def test_a_client_that_is_killed_while_its_server_starts_leaves_nothing(tmp_path):
+    """With the whole gateway to be started first, and a server that heeds no end of its input."""
+    with shared(tmp_path) as person:
+        marked = [sys.executable, "-c", "import time; time.sleep(600)", str(tmp_path)]
+        source = (
+            "import os, subprocess, sys\n"
+            "subprocess.Popen(sys.argv[2:], stdin=-1, stdout=-1)\n"
+            "while not os.path.exists(sys.argv[1]): pass\n"
+            "os.kill(os.getpid(), 9)\n"
+        )
+        begun = Path(person.place.folder) / f"{person.place.name}.starting"
+        words = [str(begun), *person.argv("lonely", marked)]
+        subprocess.run([sys.executable, "-c", source, *words], check=False)
+        until(lambda: not of(tmp_path))
+
+
+def of(folder):
+    return [one for one in psutil.process_iter(["cmdline"]) if str(folder) in (one.info["cmdline"] or [])]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@rows("before", ["trap '' CHLD", "exec 2>&-", "exec 0<&-", "mkdir gone; cd gone; rmdir ../gone", "trap '' HUP INT"])
+def test_whatever_a_client_leaves_it_with_a_wrap_starts_its_server_or_says_why(tmp_path, before):
+    with shared(tmp_path) as person:
+        server = ["sh", "-c", "grep SigIgn /proc/$$/status > signals; ls -l /proc/$$/fd/2 > errors; exit 5"]
+        line = f"{before}; " + shlex.join(person.argv("odd", server))
+        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, input="", text=True, check=False)
+        if "gone" in before:
+            assert "Start it in a folder that is there." in done.stderr
+            return
+        assert done.returncode == 5, done.stderr
+        assert (tmp_path / "errors").read_text().strip()
+        ignored = int((tmp_path / "signals").read_text().split()[1], 16)
+        assert ignored & 0b111 == (0b011 if "HUP" in before else 0)
+        assert "Traceback" not in done.stderr
+
+
+def test_status_tells_of_servers_with_endless_command_lines(person):
+    long = ["sh", "-c", "cat > /dev/null", *("x" * 120_000 for _ in range(10))]
+    with contextlib.ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(Client(person.argv("long", long), fork=False))
+        until(lambda: len(person.status()["servers"]) == 4)
 
 
 @rows("name", ["TERM", "INT"])

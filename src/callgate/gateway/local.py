@@ -54,6 +54,7 @@ _DESCRIPTORS_EACH: Final = 8
 _DESCRIPTORS_SPARE: Final = 256
 _ACCEPT_PAUSE: Final = 0.2
 _CLOSE_SECONDS: Final = 2.0
+_TARGET_CHARS: Final = 500
 # As long as a link may be good for that somebody was given.
 _EXPECTED_SECONDS_MAX: Final = 604_800.0
 
@@ -262,7 +263,7 @@ class Connection:
     def about(self) -> dict[str, Any]:
         return {
             "name": self._order.name,
-            "target": "" if self._learnt is None or self._learnt.place is None else self._learnt.place.target,
+            "target": "" if self._learnt is None or self._learnt.place is None else _short(self._learnt.place.target),
             "process": self._process,
             "client": self._client,
             "began": self._began,
@@ -399,6 +400,11 @@ class Handed:
         return await asyncio.shield(self._ended)
 
 
+def _short(target: str) -> str:
+    """All of them have to fit into one message."""
+    return target if len(target) <= _TARGET_CHARS else f"{target[:_TARGET_CHARS]}…"
+
+
 def _is_newer(version: object) -> bool:
     """Whether a version is a later one than ours."""
     return isinstance(version, str) and _numbers(version) > _numbers(__version__)
@@ -477,6 +483,10 @@ class Link:
             text, advice = error.message, error.advice
         elif isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ECONNRESET):
             return
+        elif isinstance(error, TimeoutError):
+            text, advice = "your gateway was told nothing for a long time", "Start the server again in your client."
+        elif isinstance(error, OSError):
+            text, advice = f"a pipe of this server cannot be used: {error.strerror}", "Look at what it writes to."
         else:
             text, advice = "your gateway could not read what it was asked", "Type `callgate restart`."
         log.warning(

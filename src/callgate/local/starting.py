@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -9,30 +10,34 @@ import time
 
 from callgate.local.place import LocalError, Place
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 START_SECONDS = 60.0
 _LOG_BYTES = 4 * 2**20
 # What a gateway that listens tells whoever started it.
 READY = b"ready"
 
 
-def reach(place: Place) -> socket.socket:
-    """A link to the gateway, started where it has to be."""
+def reach(place: Place, wanted: Callable[[], bool] = lambda: True) -> socket.socket:
+    """A link to the gateway, started where it has to be; LocalError where nobody wants it any more meanwhile."""
     link = place.connect()
-    return link if link is not None else _start(place)
+    return link if link is not None else _start(place, wanted)
 
 
-def _start(place: Place) -> socket.socket:
+def _start(place: Place, wanted: Callable[[], bool]) -> socket.socket:
     turn = place.open("starting")
     try:
-        _take(turn)
+        _take(turn, wanted)
         # Whoever had the turn before has started it.
         link = place.connect()
-        return link if link is not None else _wait(place, _spawn(place))
+        return link if link is not None else _wait(place, _spawn(place), wanted)
     finally:
         os.close(turn)
 
 
-def _take(turn: int) -> None:
+def _take(turn: int, wanted: Callable[[], bool]) -> None:
     # Windows, which has none, gets as far as loading this file.
     import fcntl
 
@@ -43,9 +48,15 @@ def _take(turn: int) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise LocalError("another program is starting your gateway, and does not finish", _LOOK) from None
+            _check(wanted)
             time.sleep(0.02)
         else:
             return
+
+
+def _check(wanted: Callable[[], bool]) -> None:
+    if not wanted():
+        raise LocalError("the client that started this server has ended")
 
 
 _LOOK = "Type `callgate logs` to see what it says."
@@ -64,7 +75,9 @@ def _spawn(place: Place) -> int:
                 _become(place, tell, log)
         finally:
             os._exit(1)
-    os.waitpid(first, 0)
+    with contextlib.suppress(ChildProcessError):
+        # Whoever started us may ignore how its children end; then so do we, and there is nothing to wait for.
+        os.waitpid(first, 0)
     os.close(tell)
     os.close(log)
     return told
@@ -85,14 +98,17 @@ def _become(place: Place, tell: int, log: int) -> None:
     os.execve(sys.executable, argv, {**os.environ, "CALLGATE_CONFIG": ""})  # noqa: S606
 
 
-def _wait(place: Place, told: int) -> socket.socket:
+def _wait(place: Place, told: int, wanted: Callable[[], bool]) -> socket.socket:
     """It says that it listens, or why it cannot; what ends without a word has said it in its log."""
     import select
 
     said = b""
     deadline = time.monotonic() + START_SECONDS
     try:
-        while (left := deadline - time.monotonic()) > 0 and select.select([told], [], [], left)[0]:
+        while (left := deadline - time.monotonic()) > 0:
+            if not select.select([told], [], [], min(left, 0.5))[0]:
+                _check(wanted)
+                continue
             chunk = os.read(told, 4096)
             said += chunk
             if not chunk:

@@ -22,6 +22,7 @@ from callgate.local.starting import START_SECONDS, reach
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn
 
 # After a signal that asks it to end, and after its gateway or its client is gone, the server has so much time.
@@ -107,9 +108,12 @@ def _say(text: str) -> None:
 
 def run(options: Options) -> int:
     """The server's exit status; negative for the signal that ended it."""
+    # Whoever started this may be gone before the server is there.
+    client = os.getppid()
     _keep_three()
     order = _order(options)
-    link, incoming, answer = _agreed(Place(options.config or os.environ.get("CALLGATE_CONFIG") or None), order)
+    place = Place(options.config or os.environ.get("CALLGATE_CONFIG") or None)
+    link, incoming, answer = _agreed(place, order, lambda: os.getppid() == client)
     start = answer.get("start")
     # From here on a signal is one for the server.
     signals = _hear_signals()
@@ -121,7 +125,7 @@ def run(options: Options) -> int:
     with contextlib.suppress(OSError):
         wire.send(link, {"started": None if child is None else child.pid}, ends)
     _let_go(ends)
-    return Waiting(link, incoming, child, on_terminal=on_terminal).run(signals)
+    return Waiting(link, incoming, child, client, on_terminal=on_terminal).run(signals)
 
 
 def _keep_three() -> None:
@@ -130,7 +134,7 @@ def _keep_three() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003
 
 
 def _order(options: Options) -> dict[str, Any]:
@@ -148,14 +152,24 @@ def _order(options: Options) -> dict[str, Any]:
         "url_env": options.url_env,
         "header_env": options.header_env,
         "environ": {name: value for name, value in os.environ.items() if configured or name in wanted},
-        "folder": os.getcwd(),
+        "folder": _folder(),
     }
 
 
-def _agreed(place: Place, order: dict[str, Any]) -> tuple[socket.socket, wire.Incoming, dict[str, Any]]:
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError as error:
+        text = f"the folder that this was started in cannot be used: {error.strerror}"
+        raise LocalError(text, "Start it in a folder that is there.") from None
+
+
+def _agreed(
+    place: Place, order: dict[str, Any], wanted: Callable[[], bool]
+) -> tuple[socket.socket, wire.Incoming, dict[str, Any]]:
     """A link to the gateway, and what it answered; LocalError where it refuses."""
     for _ in range(_TRIES):
-        link, incoming = reach(place), wire.Incoming()
+        link, incoming = reach(place, wanted), wire.Incoming()
         link.settimeout(START_SECONDS)
         try:
             wire.send(link, order)
@@ -209,8 +223,9 @@ class Child:
             try:
                 os.dup2(theirs_in, 0)
                 os.dup2(theirs_out, 1)
-                # Python ignores it for itself.
+                # Python ignores them for itself.
                 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+                signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
                 end_with_us(parent)
                 if folder is not None:
                     os.chdir(folder)
@@ -259,20 +274,24 @@ def _hear_signals() -> int:
         os.set_blocking(end, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     for name in (*FORWARDED, "SIGCHLD"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), lambda *_: None)
+        number = getattr(signal, name, None)
+        # What the client ignores, as nohup does, is not for the server either.
+        if number is not None and (name == "SIGCHLD" or signal.getsignal(number) is not signal.SIG_IGN):
+            signal.signal(number, lambda *_: None)
     return wake
 
 
 class Waiting:
     """Waits for the gateway's last word, for the server's end, and for signals."""
 
-    def __init__(self, link: socket.socket, incoming: wire.Incoming, child: Child | None, *, on_terminal: bool) -> None:
+    def __init__(
+        self, link: socket.socket, incoming: wire.Incoming, child: Child | None, client: int, *, on_terminal: bool
+    ) -> None:
         self._link = link
         self._incoming = incoming
         self._child = child
         self._on_terminal = on_terminal
-        self._parent = os.getppid()
+        self._parent = client
         self._status: int | None = None
         # When the next step of ending the server is due, and which signal that is.
         self._due: list[tuple[float, int]] = []
