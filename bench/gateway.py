@@ -128,6 +128,14 @@ def wrap_command(folder: Path) -> list[str]:
     return command
 
 
+def shared_process(stack: ExitStack, folder: Path) -> int:
+    """The process that every `wrap` of this folder hands its pipes to; it is stopped with the stack."""
+    options = ("--config", str(folder / "callgate.toml"))
+    stack.callback(_run, [*CALLGATE, "stop", *options])
+    pid: int = json.loads(_run([*CALLGATE, "status", "--json", *options]))["pid"]
+    return pid
+
+
 # -- the review ------------------------------------------------------------------------------------------------
 
 

@@ -36,6 +36,8 @@ class StdioSubject:
     label: str
     command: Callable[[Path, Say], list[str]]
     in_the_middle: bool = True
+    # A process in the middle that is not the subject's child, once the subject runs; it ends with the stack.
+    beside: Callable[[ExitStack, Path], int] | None = None
 
 
 def _fastmcp(*arguments: str) -> Callable[[Path, Say], list[str]]:
@@ -51,7 +53,12 @@ STDIO_SUBJECTS = (
     StdioSubject(
         "relay", "bare pipe relay", lambda _folder, _say: [sys.executable, str(HERE / "pipe_relay.py"), *ECHO_COMMAND]
     ),
-    StdioSubject("callgate-sqlite", "callgate wrap", lambda folder, _say: gateway.wrap_command(folder)),
+    StdioSubject(
+        "callgate-sqlite",
+        "callgate wrap",
+        lambda folder, _say: gateway.wrap_command(folder),
+        beside=gateway.shared_process,
+    ),
     StdioSubject("fastmcp", "FastMCP proxy, default", _fastmcp()),
     StdioSubject("fastmcp-shared", "FastMCP proxy, shared client", _fastmcp("--shared")),
 )
@@ -74,6 +81,7 @@ class StdioClient:
         self._rest = b""
         self._count = 0
         self._shake_hands()
+        self._beside = subject.beside(stack, log.parent) if subject.beside is not None else None
 
     def _shake_hands(self) -> None:
         client = {"name": "bench", "version": "1"}
@@ -101,7 +109,7 @@ class StdioClient:
         return [reply for reply in map(_decode, lines) if reply.id is not None]
 
     def _cpu(self) -> float:
-        return cpu_seconds(self._process.pid, leave_out=ECHO)
+        return cpu_seconds(self._process.pid, leave_out=ECHO) + cpu_seconds(self._beside, leave_out=ECHO)
 
     def round(self, seconds: float) -> Sample:
         sent: dict[int, float] = {}
