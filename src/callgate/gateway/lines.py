@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 from typing import Final
 
@@ -21,6 +23,8 @@ _LAST_ID: Final = re.compile(
     rb'[,{]B"id"B:B(T|-?[0-9]+)B(?:,B"jsonrpc"B:B"2\.0"B)?\}B\Z'.replace(b"B", _BLANK).replace(b"T", _TEXT)
 )
 _decode: Final = msgspec.json.Decoder(int | str).decode
+# Bytes that may wait for the end of a turn.
+_GATHERED: Final = 64 * 1024
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -123,3 +127,31 @@ def one_line(raw: bytes) -> bytes:
     if b"\n" in raw or b"\r" in raw:
         raw = raw.replace(b"\r", b" ").replace(b"\n", b" ")
     return raw + b"\n"
+
+
+class LineWriter:
+    """Writes lines to a pipe. Those of one turn of the event loop leave together: each write wakes the reader, which
+    would answer them one by one. A reader that is gone is not an error here."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self._lines: list[bytes] = []
+        self._size = 0
+
+    async def write(self, line: bytes) -> None:
+        """Write one line, which has its newline; waits while nobody reads."""
+        if not self._lines:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._lines.append(line)
+        self._size += len(line)
+        if self._size > _GATHERED:
+            self.flush()
+        with contextlib.suppress(ConnectionError):
+            await self._writer.drain()
+
+    def flush(self) -> None:
+        """Hand everything to the pipe."""
+        lines, self._lines, self._size = self._lines, [], 0
+        if lines:
+            with contextlib.suppress(ConnectionError, RuntimeError):
+                self._writer.write(b"".join(lines))

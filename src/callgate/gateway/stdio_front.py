@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
 import sys
@@ -11,7 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from callgate.errors import Refused
-from callgate.gateway.lines import LineCutter
+from callgate.gateway.lines import LineCutter, LineWriter
 
 _CHUNK: Final = 256 * 1024
 # A client that writes a thousand requests before it reads a reply must not bring everything to a stop.
@@ -27,6 +28,7 @@ class StdioFront:
         self._cutter = LineCutter(max_bytes)
         self._reader: asyncio.StreamReader | Pump | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._lines: LineWriter | None = None
         self._reading: asyncio.ReadTransport | None = None
         self._writing = asyncio.Lock()
         self._blocking: list[int] = []
@@ -56,6 +58,7 @@ class StdioFront:
             )
             transport.set_write_buffer_limits(high=_PATIENT_BUFFER)
             self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
+            self._lines = LineWriter(self._writer)
 
     async def lines(self) -> AsyncIterator[bytes | Refused]:
         """The client's lines until it closes its end."""
@@ -68,18 +71,20 @@ class StdioFront:
 
     async def write(self, line: bytes) -> None:
         """Write one line; waits while the client does not read. A client that is gone is not an error here."""
-        if self._writer is None:
-            async with self._writing:
-                await asyncio.to_thread(_write_all, self._out, line + b"\n")
+        if self._lines is not None:
+            await self._lines.write(line + b"\n")
             return
-        self._writer.write(line + b"\n")
-        await self._drain(self._writer)
+        async with self._writing:
+            await asyncio.to_thread(_write_all, self._out, line + b"\n")
 
     async def close(self) -> None:
         """Write out what is left and give the pipes back as they were."""
+        if self._lines is not None:
+            self._lines.flush()
         if self._writer is not None and not self._writer.transport.is_closing():
             self._writer.transport.set_write_buffer_limits(high=0)
-            await self._drain(self._writer)
+            with contextlib.suppress(ConnectionError):
+                await self._writer.drain()
         for descriptor in self._blocking:
             # The flag belongs to the open file, which a shell or a sibling may share.
             os.set_blocking(descriptor, True)
@@ -91,13 +96,6 @@ class StdioFront:
                 self._writer.close()
             for descriptor in self._ends:
                 os.close(descriptor)
-
-    @staticmethod
-    async def _drain(writer: asyncio.StreamWriter) -> None:
-        try:
-            await writer.drain()
-        except ConnectionError:
-            return
 
 
 def _can_wait_for(descriptor: int) -> bool:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from callgate.config import Server
 from callgate.errors import Reason, UpstreamError
 from callgate.gateway.entering import Entry
-from callgate.gateway.lines import LineCutter, TooLarge, one_line
+from callgate.gateway.lines import LineCutter, LineWriter, TooLarge, one_line
 from callgate.gateway.process import die_with_parent
 from callgate.jsonrpc import Kind, Message, RequestId, error_reply, parts, peek
 from callgate.local.wrap import FORWARDED
@@ -44,6 +44,7 @@ class WrappedCommand:
         self._start = start
         self._max = max_bytes
         self._process: Child | None = None
+        self._stdin: LineWriter | None = None
         self._reading: asyncio.Task[None] | None = None
         self._waiting: set[RequestId] = set()
         self._chunks = 0
@@ -51,16 +52,22 @@ class WrappedCommand:
 
     async def start(self, deliver: Callable[[bytes], Awaitable[None]]) -> None:
         self._process = await self._start()
+        assert self._process.stdin is not None
+        self._stdin = LineWriter(self._process.stdin)
         self._reading = asyncio.create_task(self._read(deliver))
 
     async def send(self, entry: Entry) -> None:
+        assert self._stdin is not None
         for message in entry.messages:
             self._note(message)
-        await self._write(one_line(entry.raw))
+        # A command that no longer reads is about to end; its exit status tells the client.
+        await self._stdin.write(one_line(entry.raw))
 
     async def send_eof(self) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
+        assert self._stdin is not None
+        self._stdin.flush()
         self._process.stdin.close()
 
     async def finish(self) -> int:
@@ -83,14 +90,6 @@ class WrappedCommand:
             if self._listening and self._chunks == before:
                 return False
         return True
-
-    async def _write(self, line: bytes) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        # A command that no longer reads is about to end; its exit status tells the client.
-        with contextlib.suppress(ConnectionError, RuntimeError):
-            self._process.stdin.write(line)
-            await self._process.stdin.drain()
 
     async def _read(self, deliver: Callable[[bytes], Awaitable[None]]) -> None:
         assert self._process is not None
