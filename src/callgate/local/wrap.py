@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # After a signal that asks it to end, and after its gateway or its client is gone, the server has so much time.
 GRACE_SECONDS = 2.0
 SIGNAL_SECONDS = 5.0
+_LOOK_SECONDS = 0.2
 # A gateway that is about to end takes no new server: it is tried again with the next one.
 _TRIES = 5
 GATEWAY_GONE = 69
@@ -296,6 +297,8 @@ class Waiting:
         # When the next step of ending the server is due, and which signal that is.
         self._due: list[tuple[float, int]] = []
         self._gone = False
+        # Whether the client has closed its end.
+        self._left = False
         self._poll = select.poll()
 
     def run(self, wake: int) -> int:
@@ -309,12 +312,19 @@ class Waiting:
                         self._take(signalled)
                 elif (done := self._hear()) is not None:
                     return done
+            if self._left and os.getppid() != self._parent:
+                # Its client is dead: nobody else asks the server to end.
+                self._left = False
+                self._end(GRACE_SECONDS, signal.SIGTERM, signal.SIGKILL)
             self._escalate()
             if self._gone and (self._child is None or self._status is not None):
                 return GATEWAY_GONE
 
     def _patience(self) -> float | None:
-        return None if not self._due else max(0.0, self._due[0][0] - time.monotonic()) * 1000 + 1
+        if self._due:
+            return max(0.0, self._due[0][0] - time.monotonic()) * 1000 + 1
+        # A client that dies closes its end first, and has not died yet.
+        return _LOOK_SECONDS * 1000 if self._left else None
 
     def _take(self, number: int) -> None:
         if number == signal.SIGCHLD:
@@ -362,9 +372,7 @@ class Waiting:
                 return None
             while (found := self._incoming.take()) is not None:
                 message = found[0]
-                if message.get("left") and os.getppid() != self._parent:
-                    # Its client is dead: nobody else asks the server to end.
-                    self._end(GRACE_SECONDS, signal.SIGTERM, signal.SIGKILL)
+                self._left = self._left or bool(message.get("left"))
                 if isinstance(text := message.get("refused"), str):
                     _say("\n".join(filter(None, (f"callgate: {text}", str(message.get("advice", ""))))))
                     self._lost(told=True)
