@@ -141,13 +141,13 @@ class LineWriter:
     async def write(self, line: bytes) -> None:
         """Write one line, which has its newline; waits while nobody reads."""
         if not self._lines:
+            with contextlib.suppress(ConnectionError):
+                await self._writer.drain()
             asyncio.get_running_loop().call_soon(self.flush)
         self._lines.append(line)
         self._size += len(line)
         if self._size > _GATHERED:
             self.flush()
-        with contextlib.suppress(ConnectionError):
-            await self._writer.drain()
 
     def flush(self) -> None:
         """Hand everything to the pipe."""

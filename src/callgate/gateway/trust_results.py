@@ -323,8 +323,9 @@ class Results:
         """The values as they are written down: what the log does not keep is not kept here."""
         if not provenance.values and not provenance.foreign_links:
             return provenance
-        paths = {one.path for one in (*provenance.values, *provenance.foreign_links)}
-        hidden = {path for path in paths if self._hides(call.context.server, call.tool, path)}
+        server, tool = call.context.server, call.tool
+        every = (*provenance.values, *provenance.foreign_links)
+        hidden = {one.path for one in every if self._hides(server, tool, one.path)}
         if not hidden:
             return provenance
 

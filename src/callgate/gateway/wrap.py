@@ -145,8 +145,6 @@ class Wrap:
                     continue
                 turn = None if self._door.desk is None else Turn()
                 task = asyncio.create_task(self._admit(line, turn))
-                if turn is not None:
-                    task.add_done_callback(turn.end)
                 await queue.put((turn, task))
             self._client_left.set()
             await queue.put(None)
@@ -159,7 +157,9 @@ class Wrap:
             turn, task = item
             if turn is not None:
                 turn.reach()
-                await turn.over
+                if not task.done():
+                    task.add_done_callback(turn.end)
+                    await turn.wait_over()
             if turn is None or task.done():
                 await self._send(await task)
             else:

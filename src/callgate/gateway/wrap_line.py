@@ -15,25 +15,22 @@ class Turn:
     """One message's place in the order in which messages are handed on."""
 
     def __init__(self) -> None:
-        loop = asyncio.get_running_loop()
         # Everything before it has been handed on.
-        self._reached: asyncio.Future[None] = loop.create_future()
+        self._reached = asyncio.Event()
         # It is decided, or stands aside: what is behind it may go on.
-        self.over: asyncio.Future[None] = loop.create_future()
+        self._over = asyncio.Event()
 
     def reach(self) -> None:
-        _settle(self._reached)
+        self._reached.set()
 
     async def wait_reached(self) -> None:
-        await asyncio.shield(self._reached)
+        await self._reached.wait()
 
     def end(self, _task: object = None) -> None:
-        _settle(self.over)
+        self._over.set()
 
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+    async def wait_over(self) -> None:
+        await self._over.wait()
 
 
 class WrapLine:

@@ -171,6 +171,7 @@ def is_address(name: str) -> bool:
     return not _ADDRESSES.isdisjoint(_words(name))
 
 
+@remembered
 def is_carried(path: str) -> bool:
     """Whether what stands at a path goes to the address that its tool reads from."""
     return not _CARRIED.isdisjoint(_words(path))

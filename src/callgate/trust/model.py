@@ -116,6 +116,8 @@ class ToolLabel(msgspec.Struct, frozen=True):
         """The gravest outcome; unknown counts as consequential, and `may_be_irreversible` says the rest."""
         if "outcomes" in self.unknown:
             return "consequential"
+        if len(self.outcomes) == 1:
+            return next(iter(self.outcomes))
         return max(self.outcomes, key=_outcome_rank, default="consequential")
 
     @property

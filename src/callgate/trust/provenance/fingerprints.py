@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -27,19 +27,26 @@ _NOTHING: Final = bytes(8)
 
 
 class _Words(dict[str, bytes]):
-    """From a word to its digests, packed; made when first asked."""
+    """From a word to the digests of its parts, packed; made when first asked. `known` has some words already, taken
+    apart in another way."""
 
-    def __init__(self, fingerprints: Fingerprints, *, whole: bool) -> None:
+    def __init__(
+        self, fingerprints: Fingerprints, parts: Callable[[str], list[str]], known: Mapping[str, bytes]
+    ) -> None:
         super().__init__()
         self._fingerprints = fingerprints
-        self._parts = normalise.atoms if whole else normalise.pieces
+        self._parts = parts
+        self._known = known
 
     def __missing__(self, word: str) -> bytes:
         if word == BREAK:
             return _NOTHING
         digest = self._fingerprints.raw
-        # A word of letters is one part, whatever it is taken apart for.
-        packed = digest(word) if word.isalpha() else b"".join([digest(part) for part in self._parts(word)])
+        if normalise.is_plain(word):
+            # It is one part, whatever it is taken apart for.
+            packed = self._known.get(word) or digest(word)
+        else:
+            packed = b"".join([digest(part) for part in self._parts(word)])
         if len(word) <= CACHED_LENGTH:
             if len(self) >= CACHED:
                 self.clear()
@@ -82,9 +89,10 @@ class _Spellings(dict[str, Spelling]):
         self._fingerprints = fingerprints
 
     def __missing__(self, text: str) -> Spelling:
-        fingerprints, spelt = self._fingerprints, normalise.sequence(text)
+        fingerprints, folded = self._fingerprints, normalise.fold(text)
+        spelt = normalise.sequence_of(folded)
         pieces = apart = fingerprints.parts(text, spelt)
-        if normalise.may_be_grouped(folded := normalise.fold(text)):
+        if normalise.may_be_grouped(folded):
             apart = fingerprints.parts(text, normalise.words(folded))
         found = Spelling(tuple(spelt), fingerprints.words(spelt), pieces, apart)
         if len(self) >= _SPELLINGS:
@@ -106,8 +114,8 @@ class Fingerprints:
         self._names = blake2b(key=key[:64], digest_size=16, person=b"callgate/object")
         # Which key it is, for who meets digests of another.
         self.id = blake2b(key=key[:64], digest_size=8, person=b"callgate/key-id").digest()
-        self.atoms = _Words(self, whole=True)
-        self.pieces = _Words(self, whole=False)
+        self.pieces = _Words(self, normalise.pieces, {})
+        self.atoms = _Words(self, normalise.atoms, self.pieces)
         # Of pieces of at most 64 characters.
         self.beginnings = _Beginnings(self)
         self.spellings = _Spellings(self)

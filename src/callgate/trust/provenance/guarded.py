@@ -17,6 +17,9 @@ _CARDS: Final = (b"0" * 14, b"0000 0000 0000", b"0000 000000 0000")
 _ACCOUNTS: Final = (b" aa00",)
 _CARD: Final = re.compile(r"(?<![\w.,/-])\d(?:[ -]?\d){13,18}(?![\w/-]|[.,]\d)|(?<=[=/])\d{14,19}(?![\w/-]|[.,]\d)")
 _IBAN: Final = re.compile(r"[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]{4}){2,7}(?: ?[A-Za-z0-9]{1,3})?(?![A-Za-z0-9])")
+# A card number has 14 digits, `pwd:` and a password ten signs; what is shorter holds none.
+_SHORTEST_NUMBER: Final = 14
+_SHORTEST_PASSWORD: Final = 10
 # Places of one kind in one text that are looked at.
 _PLACES: Final = 4_096
 # Issuers by how their numbers begin, and how many digits those have.
@@ -40,6 +43,8 @@ _STANDS_FOR_ONE: Final = re.compile(r"\$|%\w|\*\*|xxx|\.\.\.|your|example|://", 
 
 def numbers(text: str) -> set[str]:
     """The card numbers and accounts in a text, each in its one spelling."""
+    if len(text) < _SHORTEST_NUMBER:
+        return set()
     shape = b" " + text.encode("ascii", "replace").translate(_SHAPE)
     matched = (_CARD.match(text, at - 1) for at in _places(shape, _CARDS))
     cards = (re.sub("[ -]", "", card[0]) for card in matched if card is not None)
@@ -51,6 +56,8 @@ def numbers(text: str) -> set[str]:
 
 def passwords(text: str) -> set[str]:
     """What stands behind `password:` and the like, and cannot be a word."""
+    if len(text) < _SHORTEST_PASSWORD:
+        return set()
     plain = text.lower()
     if len(plain) != len(text):
         plain = "".join([char.lower() if char.isascii() else char for char in text])

@@ -322,6 +322,8 @@ _STEPS_BACK: Final = re.compile(r"^(?:\.{0,2}/)+")
 
 def written_links(text: str) -> Iterator[str]:
     """The links in a text as `has_new_link` looks for them: whole, and those that lead on from the text's address."""
+    if "://" not in text and "&" not in text and "=" not in text and "#" not in text and "](" not in text:
+        return
     if "&" in text:
         text = f"{text} {html.unescape(text)}" if len(text) < 1_000_000 else text
     # A host that is only spoken of is no link yet.

@@ -180,7 +180,11 @@ def _dated(near: list[str]) -> list[str]:
 
 def sequence(text: str) -> list[str]:
     """The words of a text that may vouch for a value; an account number in groups is one word."""
-    folded = fold(text)
+    return sequence_of(fold(text))
+
+
+def sequence_of(folded: str) -> list[str]:
+    """The same of a folded text."""
     found = words(folded)
     if len(found) < 3 or not may_be_grouped(folded):
         return found
@@ -205,6 +209,11 @@ def opening(text: str) -> list[str]:
 def may_be_grouped(folded: str) -> bool:
     """Whether a folded text may hold an account number in groups."""
     return not folded.isascii() or _GROUPED_SHAPE.search(folded.encode("ascii").translate(_SHAPE)) is not None
+
+
+def is_plain(word: str) -> bool:
+    """Whether a word is one part, its atom and its piece alike."""
+    return word.isalpha() or _PLAIN_WORD.fullmatch(word) is not None
 
 
 def atoms(word: str) -> list[str]:
