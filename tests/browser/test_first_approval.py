@@ -80,7 +80,11 @@ def review(screen):
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_install_leads_to_the_first_call_that_a_person_approves(home, browser):
+@pytest.mark.parametrize(
+    ("transport", "kind"),
+    [("internal", "this phone or computer"), pytest.param("usb", "security key", marks=pytest.mark.verify)],
+)
+async def test_install_leads_to_the_first_call_that_a_person_approves(home, browser, transport, kind):
     done = []  # by the person, besides the review
 
     def press(screen, keys):
@@ -90,7 +94,7 @@ async def test_install_leads_to_the_first_call_that_a_person_approves(home, brow
     context = await browser.new_context(locale="en-GB")
     page = await context.new_page()
     page.set_default_timeout(PATIENCE_MS)
-    await add_authenticator(page, transport="internal")
+    await add_authenticator(page, transport=transport)
     done.append("callgate install")
     with Terminal([CALLGATE, "install"], env=home.environ, columns=200, rows=150) as screen:
 
@@ -107,7 +111,7 @@ async def test_install_leads_to_the_first_call_that_a_person_approves(home, brow
             done.append(step)
             role = "checkbox" if step == "I have saved them" else "button"
             await page.get_by_role(role, name=step).click()
-        await expect("is enrolled: this phone or computer.")
+        await expect(f"is enrolled: {kind}.")
         await asyncio.to_thread(review, screen)
         await expect('Cursor: "Developer: Reload Window"')
         assert await asyncio.to_thread(screen.end) == 0
