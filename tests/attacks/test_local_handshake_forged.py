@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -144,6 +145,18 @@ def test_descriptors_that_are_no_pipes_are_refused(person, unharmed, tmp_path, n
         answer = answered(link)
         assert "descriptor" in answer["refused"] or "could not read" in answer["refused"]
         assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_file_that_nobody_reads_to_its_end_leaves_nothing_behind(person, unharmed, tmp_path):
+    """A thread reads it, as the loop cannot wait for files: it has to end with the server, and with it its descriptor."""
+    gateway = psutil.Process(person.status()["pid"])
+    (tmp_path / "long").write_bytes(b"x" * 20_000_000)
+    before = gateway.num_threads()
+    for _ in range(4):
+        with (tmp_path / "long").open("rb") as source:
+            argv = person.argv("reader", ["sh", "-c", "exit 3"])
+            assert subprocess.run(argv, stdin=source, stdout=subprocess.DEVNULL, check=False).returncode == 3
+    until(lambda: gateway.num_threads() <= before)
 
 
 def test_descriptors_that_nobody_asked_for_are_closed(person, unharmed):

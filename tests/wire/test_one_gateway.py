@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import select
 import shlex
 import signal
 import socket
@@ -94,8 +95,9 @@ def test_a_configuration_that_changes_while_a_server_starts_is_followed_by_it(tm
             assert not client.works
         pipe = subprocess.PIPE
         server = stack.enter_context(subprocess.Popen(person.teller, stdin=pipe, stdout=pipe))
+        stack.callback(server.kill)
         ours, theirs = socket.socketpair()
-        stack.enter_context(ours)
+        stack.enter_context(ours).settimeout(SECONDS)
         ends = [theirs.fileno(), theirs.fileno(), server.stdin.fileno(), server.stdout.fileno()]
         wire.send(link, {"started": server.pid}, ends)
         theirs.close()
@@ -151,6 +153,30 @@ def test_configured_servers_are_not_served_by_http_unasked(tmp_path):
             assert refused.value.code in (404, 415)
 
 
+@rows("kind", ["socket", "terminal"])
+@rows("alone", ["", "--alone"])
+def test_a_client_may_read_and_write_at_one_end(person, kind, alone):
+    """As socat hands it on, or a person at a terminal: every line has to arrive."""
+    argv = person.argv("echo", ["cat"])
+    argv[2:2] = [alone] if alone else []
+    if kind == "socket":
+        ours, theirs = (end.detach() for end in socket.socketpair())
+    else:
+        import tty
+
+        ours, theirs = os.openpty()
+        tty.setraw(theirs)
+    with subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL) as process:
+        os.close(theirs)
+        for number in range(20):
+            line = json.dumps({"jsonrpc": "2.0", "method": f"notifications/{number}"}).encode() + b"\n"
+            os.write(ours, line)
+            assert select.select([ours], [], [], SECONDS)[0]
+            assert os.read(ours, 4096) == line
+        process.kill()
+    os.close(ours)
+
+
 # ---- ends, each of them without warning ----
 
 
@@ -198,13 +224,15 @@ def test_a_client_that_is_killed_while_its_server_starts_leaves_nothing(tmp_path
         source = (
             "import os, subprocess, sys\n"
             "subprocess.Popen(sys.argv[2:], stdin=-1, stdout=-1)\n"
-            "while not os.path.exists(sys.argv[1]): pass\n"
+            "while sys.argv[1] and not os.path.exists(sys.argv[1]): pass\n"
             "os.kill(os.getpid(), 9)\n"
         )
         begun = Path(person.place.folder) / f"{person.place.name}.starting"
-        words = [str(begun), *person.argv("lonely", marked)]
-        subprocess.run([sys.executable, "-c", source, *words], check=False)
-        until(lambda: not of(tmp_path))
+        # In the middle of it, and before the wrap has got anywhere.
+        for awaited in (str(begun), ""):
+            words = [awaited, *person.argv("lonely", marked)]
+            subprocess.run([sys.executable, "-c", source, *words], check=False)
+            until(lambda: not of(tmp_path))
 
 
 def of(folder):

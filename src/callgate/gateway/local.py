@@ -292,7 +292,13 @@ class Connection:
             front = StdioFront(config.limits.message_bytes, ends)
             if runtime.config is not config:
                 # It changed while the server was started.
-                door = runtime.door(runtime.config, learnt)
+                try:
+                    door = runtime.door(runtime.config, learnt)
+                except BaseException:
+                    await front.close()
+                    if child is not None:
+                        child.close()
+                    raise
             self._wrap = Wrap(order.name, door, behind, front, runtime.spans, hear=learnt.hear)
             heard = asyncio.create_task(self._listen(child or behind, self._wrap))
             try:
@@ -361,7 +367,7 @@ class Handed:
     """The process of a server that a `wrap` has started: our ends of its pipes, and its end when that is told."""
 
     def __init__(self, stdin: int, stdout: int, process: Process | None) -> None:
-        self._ends = stdin, stdout
+        self._ends: tuple[int, ...] = stdin, stdout
         self._process = process
         self.stdin: asyncio.StreamWriter | None = None
         self.stdout: asyncio.StreamReader | None = None
@@ -371,7 +377,8 @@ class Handed:
     async def open(self) -> Handed:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
-        said, sent = (os.fdopen(self._ends[1], "rb", buffering=0), os.fdopen(self._ends[0], "wb", buffering=0))
+        (stdin, stdout), self._ends = self._ends, ()
+        said, sent = os.fdopen(stdout, "rb", buffering=0), os.fdopen(stdin, "wb", buffering=0)
         reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), said)
         self._closed.callback(reading.close)
         writing, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sent)
@@ -381,6 +388,9 @@ class Handed:
 
     def close(self) -> None:
         """Let go of the pipes."""
+        for descriptor in self._ends:
+            os.close(descriptor)
+        self._ends = ()
         self._closed.close()
 
     def ended(self, status: int) -> None:

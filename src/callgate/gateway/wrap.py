@@ -104,6 +104,7 @@ class Wrap:
 
     def abandon(self) -> None:
         """Nobody holds the server any more: it gets nothing from here on."""
+        self._front.abandoned = True
         if self._upward is not None:
             self._upward.cancel()
 

@@ -114,7 +114,9 @@ def run(options: Options) -> int:
     _keep_three()
     order = _order(options)
     place = Place(options.config or os.environ.get("CALLGATE_CONFIG") or None)
-    link, incoming, answer = _agreed(place, order, lambda: os.getppid() == client)
+    link, incoming, answer = _agreed(place, order, lambda: _is_there(client))
+    if not _is_there(client):
+        raise LocalError("the client that started this server has ended")
     start = answer.get("start")
     # From here on a signal is one for the server.
     signals = _hear_signals()
@@ -127,6 +129,20 @@ def run(options: Options) -> int:
         wire.send(link, {"started": None if child is None else child.pid}, ends)
     _let_go(ends)
     return Waiting(link, incoming, child, client, on_terminal=on_terminal).run(signals)
+
+
+def _is_there(client: int) -> bool:
+    """Whether a client may still want the server: it has not ended, nor closed both pipes before it said a word."""
+    if os.getppid() != client:
+        return False
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    poll.register(1, 0)
+    seen = dict(poll.poll(0))
+    if not seen.get(0, 0) & select.POLLHUP or not seen.get(1, 0) & (select.POLLHUP | select.POLLERR):
+        return True
+    # A client that was gone before we looked may have left a message; whoever takes over orphans is no client then.
+    return bool(seen[0] & select.POLLIN) and client != 1
 
 
 def _keep_three() -> None:
