@@ -115,13 +115,13 @@ def test_a_configuration_that_changes_while_a_server_starts_is_followed_by_it(tm
 def test_it_ends_by_itself_without_servers(tmp_path):
     with shared(tmp_path) as person:
         listens, tell = os.pipe()
-        argv = [sys.executable, "-m", "callgate.cli.gateway", str(person.config), str(tell), "0.3"]
+        argv = [sys.executable, "-m", "callgate.cli.gateway", str(person.config), str(tell), "3"]
         with subprocess.Popen(argv, pass_fds=[tell]) as gateway:
             os.close(tell)
             assert os.read(listens, 100) == b"ready"
             os.close(listens)
             with person.wrapped() as client:
-                time.sleep(0.6)
+                time.sleep(3.5)
                 assert "result" in client.ask("tools/list"), "not while a server is wrapped"
                 assert person.status()["pid"] == gateway.pid
             assert gateway.wait(SECONDS) == 0
