@@ -315,6 +315,19 @@ def test_several_clients_that_start_at_once_get_one_gateway(tmp_path):
         assert len(gateways) == 1
 
 
+@pytest.mark.verify
+def test_many_clients_that_start_many_servers_at_once_are_all_answered(tmp_path):
+    """Tiny servers, and no gateway before: one is started, and nobody is turned away."""
+    hello = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"capabilities": {}}})
+    tiny = ["sh", "-c", f"read line; echo '{hello}'; cat > /dev/null"]
+    with shared(tmp_path) as person, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(Client(person.argv(f"s{number % 10}", tiny))) for number in range(50)]
+        for client in clients:
+            client.send("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}, number=1)
+        assert all("result" in client.read() for client in clients)
+        assert len(person.status()["servers"]) == len(clients)
+
+
 def test_one_that_cannot_start_says_why(tmp_path):
     with shared(tmp_path) as person:
         person.config.write_text("[gateway]\nlisten = 7\n")
