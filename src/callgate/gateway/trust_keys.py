@@ -94,6 +94,9 @@ class Naming:
         if context.transport == "stdio":
             # All that one client starts belongs to one agent.
             own = self._origin.session or (self._origin.client if self._by_agent else context.session or "")
+            if not own:
+                # Nobody can say which client it is, so not what that has read from other servers either.
+                return SessionName(_digest(caller, "unmet", context.session or ""), agent, idles=False, unmet=True)
             return SessionName(_digest(caller, "process", own), agent, idles=False)
         if self._by_agent and context.caller is not None:
             # Proved, so what the client calls itself makes no difference.
@@ -109,8 +112,10 @@ class Naming:
 
 
 def started_by(parent: int, environ: Mapping[str, str]) -> Origin:
-    """The origin of a server that a process of this number started, in this environment."""
-    return Origin(f"{parent}:{_start_of(parent)}", environ.get(SESSION_ENVIRON, "")[:_ID_CHARS])
+    """The origin of a server that a process of this number started, in this environment; no client for 0, as for one
+    in another container."""
+    client = f"{parent}:{_start_of(parent)}" if parent > 0 else ""
+    return Origin(client, environ.get(SESSION_ENVIRON, "")[:_ID_CHARS])
 
 
 def _start_of(process: int) -> str:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from callgate.local.place import address, peer
 from callgate.prompts.hook import PROMPT_CHARS, SUFFIX, folders
-from callgate.prompts.origin import Client, Said, Sender, client_of, refusal
+from callgate.prompts.origin import ANOTHER_CLIENT, Client, Said, Sender, client_of, refusal
 from callgate.prompts.processes import chain, snapshot, variables
 
 log = logging.getLogger("callgate.prompts")
@@ -138,6 +138,11 @@ class PromptListener:
     def _take(self, link: socket.socket) -> None:
         look = snapshot()
         line = chain(look, _peer(link))
+        with self._lock:
+            gateways = self._gateways() - {os.getpid()}
+        if any(process.pid in gateways for process in line):
+            # Not waited for: the prompts of all clients come here, one after the other.
+            raise PermissionError(1, "a wrapped server")
         heard, said = _read(json.loads(_received(link)))
         # The sender waits until this link is closed, so its processes are still there.
         known = {process.pid: variables(process.pid) for process in line}
@@ -154,7 +159,9 @@ class PromptListener:
     def _hand(self, brought: _Brought, ear: Ear) -> None:
         gateways = {*brought.sender.gateways, *self._gateways()}
         why = refusal(brought.sender._replace(gateways=gateways), ear.client, brought.said)
-        if why:
+        if why == ANOTHER_CLIENT:
+            log.debug("prompt of another client")
+        elif why:
             log.info("prompt not taken for the user's", extra={"fields": {"why": why}})
         else:
             ear.tell(brought.heard)

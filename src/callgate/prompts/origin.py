@@ -63,6 +63,10 @@ class Sender(NamedTuple):
     variables: Callable[[int], Collection[str]]
 
 
+# The usual case where one gateway hears for all clients.
+ANOTHER_CLIENT: Final = "another client sent it"
+
+
 def refusal(sender: Sender, client: Client, said: Said) -> str:
     """Why a prompt is not taken for the user's; empty where it is."""
     line = sender.line
@@ -71,7 +75,7 @@ def refusal(sender: Sender, client: Client, said: Said) -> str:
     at = next((at for at, process in enumerate(line) if process.is_same(client.top)), 0)
     now = sender.look(client.process.pid)
     if not at or now is None or not now.is_same(client.process):
-        return "another client sent it"
+        return ANOTHER_CLIENT
     if client.top.pid == 1:
         # Whatever loses its parent becomes a child of the first process.
         return "the client is the first process of its machine"

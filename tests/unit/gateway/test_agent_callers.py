@@ -1,5 +1,7 @@
 """A verified caller counts wherever it was the machine's address before: sessions of trust, approvals, records, facts."""
 
+import os
+
 import msgspec
 
 from callgate.agents.model import Caller
@@ -8,7 +10,7 @@ from callgate.gateway.known_lines import caller as line_of
 from callgate.gateway.learnt import Origin
 from callgate.gateway.line import agent_of, caller_of, whom
 from callgate.gateway.trust_check import agent_facts
-from callgate.gateway.trust_keys import Naming
+from callgate.gateway.trust_keys import Naming, started_by
 from support.table import rows
 
 ALICE = Caller("alice", "web-bot-auth", "key-a", "https://a.example", digest_verified=True, principal="carol")
@@ -29,6 +31,19 @@ def test_a_session_of_trust_is_the_agents_wherever_it_calls_from():
     assert key(ALICE) != key(BOB)
     assert key(ALICE) != key()
     assert key() != key(peer="10.0.0.2")
+
+
+def test_clients_that_cannot_be_told_apart_share_nothing():
+    """As those of another container, whose processes are not seen from here: what they have read is not known either."""
+
+    def name(parent, session):
+        given = context(transport="stdio", session=session)
+        return Naming(by_agent=True, origin=started_by(parent, {})).name(given, {})
+
+    assert name(0, "one").key != name(0, "two").key
+    assert name(0, "one").unmet
+    assert name(os.getppid(), "one") == name(os.getppid(), "two")
+    assert not name(os.getppid(), "one").unmet
 
 
 def test_an_id_that_another_agent_gives_names_another_session():
