@@ -46,7 +46,8 @@ def test_after_a_review_the_client_has_the_same_and_the_call_is_on_record(tmp_pa
     (_, only, refused), said = as_a_client_does("after.json", tmp_path / "notes", env)
     assert [tool["name"] for tool in json.loads(only)["result"]["tools"]] == ["callgate_pending"]
     assert json.loads(refused)["error"]["data"]["reason"] == "tool_not_approved"
-    assert b"callgate review" in said
+    assert b"callgate review" in refused
+    assert said == b""
 
     reviewed = tmp_path / "tools.json"
     reviewed.write_bytes(callgate(env, "tools", "list", "--json"))
@@ -61,6 +62,7 @@ def test_after_a_review_the_client_has_the_same_and_the_call_is_on_record(tmp_pa
     assert refused["decision"]["reason"] == "tool_not_approved"
     assert (allowed["decision"]["server"], allowed["decision"]["tool"]) == ("notes", "read_note")
     assert allowed["outcome"]["outcome"] == "result"
+    callgate(env, "stop")
 
 
 def test_the_page_shows_the_same_files():
