@@ -19,8 +19,7 @@ IN_MEMORY, ROOM = Path("/dev/shm"), 4 << 30
 
 
 def pytest_configure():
-    # Started in the background, a shell has Ctrl-C ignored, and every process of a test would ignore it as well.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _heed_signals()
     _files_in_memory()
     # What is collected stays until the end: nothing of it is garbage, and no test has to look through it.
     gc.disable()
@@ -29,6 +28,15 @@ def pytest_configure():
 def pytest_collection_finish():
     gc.enable()
     gc.freeze()
+
+
+def _heed_signals():
+    """Started in the background or by nohup, a shell has some ignored, and every process of a test would be the same."""
+    for name in ("SIGHUP", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _files_in_memory():

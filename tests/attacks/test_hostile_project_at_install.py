@@ -1,6 +1,7 @@
 """A project that somebody else wrote lies open in the editor: it must not switch the gate off, choose which files
 `callgate install` changes, keep it waiting, or steer the terminal."""
 
+import contextlib
 import json
 import os
 
@@ -13,7 +14,8 @@ from support.nursery import CALLGATE
 
 @pytest.fixture
 def home(tmp_path):
-    return Home(tmp_path / "home")
+    with contextlib.closing(Home(tmp_path / "home")) as made:
+        yield made
 
 
 def test_a_callgate_toml_in_the_project_does_not_switch_the_gate_off(home):
