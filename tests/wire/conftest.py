@@ -11,7 +11,7 @@ import pytest
 
 from support.everything import everything_argv
 from support.gateway import HARMLESS, Gateway, serving
-from support.pinning import _pinned, pinned  # noqa: F401 - fixtures
+from support.pinning import Site, _pinned, pinned, pinned_site  # noqa: F401 - fixtures too
 from support.trust_library import near, one_place, peers, shared, travel  # noqa: F401 - fixtures
 
 
@@ -45,3 +45,17 @@ def gateway(everything: Everything, tmp_path_factory: pytest.TempPathFactory) ->
     servers = {name: {**place, "trust": HARMLESS} for name, place in places.items()}
     with serving(tmp_path_factory.mktemp("gateway"), servers) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def _patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with pinned_site(tmp_path_factory.mktemp("patient"), pinning={"recheck_seconds": 3600}) as site:
+        site.lasting = True
+        yield site
+
+
+@pytest.fixture
+def patient(_patient: Site) -> Iterator[Site]:
+    """A gateway that believes a list for an hour; its servers are the same throughout."""
+    yield _patient
+    _patient.leave()

@@ -18,20 +18,6 @@ from support.visitors import FEW_SERVED, Way, all_ways, few_ways, over_ways, rea
 NOT_YET = ("toolset_unverified", "check_timeout", "upstream_timeout", "upstream_closed")
 
 
-@pytest.fixture(scope="module")
-def _patient(tmp_path_factory):
-    with pinned_site(tmp_path_factory.mktemp("patient"), pinning={"recheck_seconds": 3600}) as site:
-        site.lasting = True
-        yield site
-
-
-@pytest.fixture
-def patient(_patient):
-    """A gateway that believes a list for an hour; its servers are the same throughout."""
-    yield _patient
-    _patient.leave()
-
-
 def settled(site, way):
     server = site.server(way)
     server.be(tools=[tool("read")], hold=None)

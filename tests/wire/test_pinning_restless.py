@@ -1,27 +1,11 @@
 """A server that says at its start that its tools have changed, once or often: the first call waits until it rests."""
 
-import pytest
-
-from support.pinning import pinned_site
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
 from support.visitors import Way, over_ways
 
 PIPES = [Way("wrap", "legacy", "pipe"), Way("serve", "legacy", "pipe")]
-
-
-@pytest.fixture(scope="module")
-def _patient(tmp_path_factory):
-    with pinned_site(tmp_path_factory.mktemp("restless"), pinning={"recheck_seconds": 3600}) as site:
-        site.lasting = True
-        yield site
-
-
-@pytest.fixture
-def patient(_patient):
-    yield _patient
-    _patient.leave()
 
 
 def approved(site, way):
