@@ -34,7 +34,8 @@ def send(link: socket.socket, message: dict[str, Any], descriptors: list[int] | 
         held = array.array("i", descriptors)
         sent = link.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, held)])
         data = data[sent:]
-    link.sendall(data)
+    if data:  # sending nothing would fail on a peer that has read the message and hung up
+        link.sendall(data)
 
 
 class Incoming:
