@@ -66,11 +66,11 @@ class Door:
         clock: Clock = time.time,
         desk: Desk | None = None,
         *,
-        catch_up: Callable[[], Awaitable[None]] | None = None,
+        catch_up: Callable[[], Awaitable[None] | None] = lambda: None,
         refusals: Literal["auto", "error", "result"] = "auto",
     ) -> None:
         self.gate = gate
-        # Waits, within a bound, until what the gate knows of the store is not out of date.
+        # What waits, within a bound, until what the gate knows of the store is not out of date; None where it is not.
         self._catch_up = catch_up
         self.limits = limits
         self.desk = desk
@@ -87,8 +87,8 @@ class Door:
 
     async def admit(self, message: Message | Batch, context: Context) -> Entry:
         """Put each call of a message before the gate; raises Turned, or Answered where the gateway answers itself."""
-        if self._catch_up is not None:
-            await self._catch_up()
+        if (late := self._catch_up()) is not None:
+            await late
         if isinstance(message, Batch):
             return await self._admit_batch(message, context, self.gate.closed())
         if message.method == TOOLS_CALL:

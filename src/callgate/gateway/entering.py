@@ -53,15 +53,16 @@ class InFlight:
             return
         self.done = True
         now = self._clock()
-        digest = None if reply is None else "sha256:" + hashlib.sha256(reply).hexdigest()
-        size = None if reply is None else len(reply)
+        digest, size = None, None
+        if reply is not None:
+            digest, size = "sha256:" + hashlib.sha256(reply).hexdigest(), len(reply)
         spent = round((now - self._started) * 1000)
         self._ledger.completed(self.call, Outcome(outcome, round(now * 1000), spent, code, size, digest))
 
     def replied(self, reply: bytes) -> bool:
         """Finish with a server's message if it is the reply to this call."""
         seen = peek(reply)
-        if seen is None or not seen.is_reply or seen.outcome is None or not _same_id(seen.id, self.rpc_id):
+        if seen is None or seen.method is not None or seen.outcome is None or not _same_id(seen.id, self.rpc_id):
             return False
         self.finish(seen.outcome, code=seen.code, reply=reply)
         return True

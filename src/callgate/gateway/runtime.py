@@ -104,7 +104,7 @@ class Runtime:
                     await runtime._open_trust(config)
                     await runtime.agents.start()
                     # All of this may have taken longer than the first reading counts for.
-                    await runtime.catch_up()
+                    await runtime._catch_up()
                     yield runtime
                 finally:
                     await runtime.agents.stop()
@@ -126,15 +126,18 @@ class Runtime:
             return Refused(Reason.STORE_UNAVAILABLE)
         return None
 
-    async def catch_up(self) -> None:
-        """Wait for the next reading where the last one is too old.
+    def catch_up(self) -> Awaitable[None] | None:
+        """To be awaited where the last reading of the store is too old to decide by; None where it is not.
 
         A process that had no processor for seconds has not asked the store: that is no sign that the store does not
         answer. Where it really does not, the call is refused when this time is over.
         """
+        if self.switch.stale or (self.pinning is not None and self.pinning.watch.is_stale()):
+            return self._catch_up()
+        return None
+
+    async def _catch_up(self) -> None:
         watch = None if self.pinning is None else self.pinning.watch
-        if not self.switch.stale and (watch is None or not watch.stale):
-            return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_SECONDS):
                 await self.switch.catch_up()

@@ -11,8 +11,9 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, TypeAlias
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol, TypeAlias
 
 from callgate.errors import Reason, Refused, StoreError, place
 from callgate.gate import Context
@@ -75,6 +76,9 @@ class Wrap:
         self._asked: dict[RequestId, asyncio.Future[bytes]] = {}
         self._aside: set[asyncio.Task[None]] = set()
         self._client_left = asyncio.Event()
+        # What the client sent, in its order, until it is handed on; whether there is some, and whether there is room.
+        self._queue: deque[Queued | None] = deque()
+        self._queued, self._taken = asyncio.Event(), asyncio.Event()
         self._under_way: set[RequestId] = set()
         self._alone = Context(server, "stdio", self._session)
         self._hearing = contextlib.ExitStack()
@@ -138,23 +142,34 @@ class Wrap:
         task.add_done_callback(self._telling.discard)
 
     async def _relay_up(self) -> None:
-        queue: asyncio.Queue[Queued | None] = asyncio.Queue(_AHEAD)
-        sender = asyncio.create_task(self._send_in_order(queue))
+        create_task = asyncio.get_running_loop().create_task
+        sender = create_task(self._send_in_order())
         try:
             async for line in self._front.lines():
                 if isinstance(line, bytes) and not line.strip():
                     continue
                 turn = None if self._door.desk is None else Turn()
-                task = asyncio.create_task(self._admit(line, turn))
-                await queue.put((turn, task))
+                self._queue.append((turn, create_task(self._admit(line, turn))))
+                self._queued.set()
+                while len(self._queue) >= _AHEAD:
+                    self._taken.clear()
+                    await self._taken.wait()
             self._client_left.set()
-            await queue.put(None)
+            self._queue.append(None)
+            self._queued.set()
             await sender
         finally:
             sender.cancel()
 
-    async def _send_in_order(self, queue: asyncio.Queue[Queued | None]) -> None:
-        while (item := await queue.get()) is not None:
+    async def _next(self) -> Queued | None:
+        while not self._queue:
+            self._queued.clear()
+            await self._queued.wait()
+        self._taken.set()
+        return self._queue.popleft()
+
+    async def _send_in_order(self) -> None:
+        while (item := await self._next()) is not None:
             turn, task = item
             if turn is not None:
                 turn.reach()
@@ -183,10 +198,15 @@ class Wrap:
             return
         for flight in entry.calls:
             self._calls[flight.rpc_id] = flight
+        messages = entry.messages
         if entry.amend is not None or entry.after is not None:
-            self._entries |= {m.id: entry for m in entry.messages if m.kind is Kind.REQUEST and m.id is not None}
+            for one in messages:
+                if one.kind is Kind.REQUEST and one.id is not None:
+                    self._entries[one.id] = entry
         await self._behind.send(entry)
-        for message in entry.messages:
+        for message in messages:
+            if message.method == TOOLS_CALL:
+                continue
             if wants_changes(message):
                 self._subscription = message.id
             if message.method == "notifications/cancelled" and isinstance(message.params, dict):
@@ -240,13 +260,14 @@ class Wrap:
         try:
             message = self._door.read(line)
             context = self._context(message, turn)
-            if turn is not None and await self._takes(message, context, turn):
+            asks = isinstance(message, Message) and message.kind is Kind.REQUEST
+            if not asks and turn is not None and await self._takes(message, context, turn):
                 return None
         except Turned as turned:
             await self._turned(turned)
             return None
         calls = _call_ids(message)
-        if calls & self._under_way:
+        if not calls.isdisjoint(self._under_way):
             refused = Refused(Reason.INVALID_REQUEST, "a call with this id is under way")
             await self._front.write(error_reply(message.id if isinstance(message, Message) else None, refused))
             return None
@@ -302,15 +323,17 @@ class Wrap:
         """What the client gets of a message; None where it was an answer to us."""
         seen = peek(line) if self._calls or self._entries or self._asked else None
         if seen is not None and seen.is_reply and seen.id is not None:
-            question = self._asked.get(seen.id)
+            rpc_id = seen.id
+            question = self._asked.get(rpc_id)
             if question is not None:
                 if not question.done():
                     question.set_result(line)
                 return None
-            if seen.id in self._calls and self._calls[seen.id].replied(line):
-                del self._calls[seen.id]
-                self._under_way.discard(seen.id)
-            entry = self._entries.pop(seen.id, None)
+            flight = self._calls.get(rpc_id)
+            if flight is not None and flight.replied(line):
+                del self._calls[rpc_id]
+                self._under_way.discard(rpc_id)
+            entry = self._entries.pop(rpc_id, None)
             if entry is not None:
                 return await entry.passing(line)
         elif seen is None:
@@ -323,12 +346,14 @@ class Wrap:
 
     def _context(self, message: Message | Batch, turn: Turn | None) -> Context:
         protocol = self._protocol
+        meta: Mapping[str, Any] = {}
         if isinstance(message, Message):
+            meta = message.meta
             if message.method == "initialize" and isinstance(message.params, dict):
                 self._protocol = protocol = _text(message.params.get("protocolVersion"))
                 self._client = greeting_client(message)
-            protocol = _text(message.meta.get(VERSION_META)) or protocol
-        meta = message.meta if isinstance(message, Message) else {}
+            if meta:
+                protocol = _text(meta.get(VERSION_META)) or protocol
         if turn is None:
             return Listening(self._server, "stdio", self._session, protocol, greeted=self._client, meta=meta)
         return Visit(
@@ -344,8 +369,9 @@ class Wrap:
 
 
 def _call_ids(message: Message | Batch) -> set[RequestId]:
-    messages = message.messages if isinstance(message, Batch) else (message,)
-    return {m.id for m in messages if m.method == TOOLS_CALL and m.id is not None}
+    if isinstance(message, Message):
+        return {message.id} if message.method == TOOLS_CALL and message.id is not None else set()
+    return {m.id for m in message.messages if m.method == TOOLS_CALL and m.id is not None}
 
 
 def _text(value: object) -> str | None:

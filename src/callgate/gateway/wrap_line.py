@@ -14,23 +14,36 @@ from callgate.jsonrpc import Message
 class Turn:
     """One message's place in the order in which messages are handed on."""
 
+    __slots__ = ("_ended", "_over", "_reached", "_told")
+
     def __init__(self) -> None:
         # Everything before it has been handed on.
-        self._reached = asyncio.Event()
+        self._reached = False
         # It is decided, or stands aside: what is behind it may go on.
-        self._over = asyncio.Event()
+        self._over = False
+        # Made where somebody waits, which few messages have.
+        self._told: asyncio.Event | None = None
+        self._ended: asyncio.Event | None = None
 
     def reach(self) -> None:
-        self._reached.set()
+        self._reached = True
+        if self._told is not None:
+            self._told.set()
 
     async def wait_reached(self) -> None:
-        await self._reached.wait()
+        if not self._reached:
+            self._told = self._told or asyncio.Event()
+            await self._told.wait()
 
     def end(self, _task: object = None) -> None:
-        self._over.set()
+        self._over = True
+        if self._ended is not None:
+            self._ended.set()
 
     async def wait_over(self) -> None:
-        await self._over.wait()
+        if not self._over:
+            self._ended = self._ended or asyncio.Event()
+            await self._ended.wait()
 
 
 class WrapLine:
