@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -247,9 +248,9 @@ def test_a_configured_server_gets_its_own_environment_and_directory(place, tmp_p
     assert done.stdout.decode().split() == ["yes", "None", str(tmp_path)]
 
 
-def test_calls_through_wrap_are_on_record(place):
-    """The tool is reviewed between two clients."""
-    config = str(place / "callgate.toml")
+@contextlib.contextmanager
+def reviewed(place):
+    """A client whose server was reviewed before, between two clients."""
     argv = wrap_argv(place, "files", teller_argv(place))
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw"}}
     begin = message("initialize", hello, "a") + b"\n" + message("tools/list", {}, "b") + b"\n"
@@ -260,12 +261,33 @@ def test_calls_through_wrap_are_on_record(place):
             wrap.stdin.write(line)
             wrap.stdin.flush()
             wrap.stdout.readline()
+        yield wrap
+
+
+def test_what_a_server_says_at_once_arrives_in_its_order(place):
+    """Replies to several calls, with words that are new, and notifications between them."""
+    notes = [json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": n}}) for n in "abcd"]
+    replies = [
+        json.dumps({"jsonrpc": "2.0", "id": n, "result": {"content": [{"type": "text", "text": f"new words {n}"}]}})
+        for n in range(1, 5)
+    ]
+    said = [notes[0], replies[1], replies[0], notes[1], notes[2], replies[2], replies[3], notes[3]]
+    with reviewed(place) as wrap:
+        for line in (*(call("hang", number) for number in (1, 2, 3)), call("raw", 4, lines=said)):
+            wrap.stdin.write(line + b"\n")
+        wrap.stdin.flush()
+        assert [wrap.stdout.readline().decode().rstrip() for _ in said] == said
+
+
+def test_calls_through_wrap_are_on_record(place):
+    config = str(place / "callgate.toml")
+    with reviewed(place) as wrap:
         for number in (1, 2):
             wrap.stdin.write(call("pid", number) + b"\n")
             wrap.stdin.flush()
             assert "result" in json.loads(wrap.stdout.readline())
     listed = run([CALLGATE, "audit", "list", "--server", "files", "--json", "-c", config])
     records = [json.loads(line) for line in listed.stdout.splitlines()]
-    found = [(record["decision"]["tool"], record["decision"]["transport"]) for record in records]
-    assert found == [("pid", "stdio")] * 2
+    records = [record for record in records if record["decision"]["tool"] == "pid"]
+    assert [record["decision"]["transport"] for record in records] == ["stdio"] * 2
     assert [record["outcome"]["outcome"] for record in records] == ["result", "result"]

@@ -71,6 +71,8 @@ class InFlight:
 Amend: TypeAlias = Callable[[bytes], bytes]
 # The same where something has to be written down first.
 After: TypeAlias = Callable[[bytes], Awaitable[bytes]]
+# Takes what a server says: as many messages as have come.
+Deliver: TypeAlias = Callable[[Sequence[bytes]], Awaitable[None]]
 
 
 class Entry(msgspec.Struct, frozen=True):

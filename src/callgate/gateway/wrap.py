@@ -12,14 +12,14 @@ import contextlib
 import logging
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from callgate.errors import Reason, Refused, StoreError, place
 from callgate.gate import Context
 from callgate.gateway.bell import changed, wants_changes
 from callgate.gateway.door import Door, refuse_all, session_digest
-from callgate.gateway.entering import Answered, Entry, InFlight, Turned
+from callgate.gateway.entering import Answered, Deliver, Entry, InFlight, Turned
 from callgate.gateway.line import NOBODY_KNOWN, Listening, Visit, greeting_client
 from callgate.gateway.lines import one_line
 from callgate.gateway.routing import VERSION_META
@@ -40,7 +40,7 @@ _CANCEL_GRACE: Final = 5.0
 class Behind(Protocol):
     """The server as `wrap` sees it."""
 
-    async def start(self, deliver: Callable[[bytes], Awaitable[None]]) -> None: ...
+    async def start(self, deliver: Deliver) -> None: ...
 
     async def send(self, entry: Entry) -> None: ...
 
@@ -307,17 +307,33 @@ class Wrap:
         if turned.reply is not None:
             await self._front.write(turned.reply)
 
-    async def _deliver(self, line: bytes) -> None:
-        """A message of the server, on its way to the client."""
-        if b"\r" in line:
-            # To some readers of lines a CR ends one: what stands between two must not be a message of its own.
-            line = one_line(line.rstrip(b"\r"))[:-1] + b"\r" * line.endswith(b"\r")
-        passed = await self._passed(line)
-        if passed is None:
-            return
-        if self._hear is not None:
-            self._hear(self._server, passed)
-        await self._front.write(passed)
+    async def _deliver(self, lines: Sequence[bytes]) -> None:
+        """Messages of the server, on their way to the client, in their order. Replies to calls that follow each other
+        are looked at side by side; whatever else comes waits for those before it."""
+        replies: list[bytes] = []
+        for line in lines:
+            if b"\r" in line:
+                # To some readers of lines a CR ends one: what stands between two must not be a message of its own.
+                line = one_line(line.rstrip(b"\r"))[:-1] + b"\r" * line.endswith(b"\r")
+            seen = peek(line)
+            if seen is not None and seen.is_reply and seen.id in self._calls:
+                replies.append(line)
+                continue
+            await self._pass_on(replies)
+            await self._pass_on([line])
+            replies = []
+        await self._pass_on(replies)
+
+    async def _pass_on(self, lines: Sequence[bytes]) -> None:
+        if len(lines) == 1:
+            passed = [await self._passed(lines[0])]
+        else:
+            passed = await asyncio.gather(*map(self._passed, lines))
+        for line in passed:
+            if line is not None:
+                if self._hear is not None:
+                    self._hear(self._server, line)
+                await self._front.write(line)
 
     async def _passed(self, line: bytes) -> bytes | None:
         """What the client gets of a message; None where it was an answer to us."""

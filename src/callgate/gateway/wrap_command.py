@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from callgate.config import Server
 from callgate.errors import Reason, UpstreamError
-from callgate.gateway.entering import Entry
+from callgate.gateway.entering import Deliver, Entry
 from callgate.gateway.lines import LineCutter, LineWriter, TooLarge, one_line
 from callgate.gateway.process import die_with_parent
 from callgate.jsonrpc import Kind, Message, RequestId, error_reply, parts, peek
@@ -50,7 +50,7 @@ class WrappedCommand:
         self._chunks = 0
         self._listening = False
 
-    async def start(self, deliver: Callable[[bytes], Awaitable[None]]) -> None:
+    async def start(self, deliver: Deliver) -> None:
         self._process = await self._start()
         assert self._process.stdin is not None
         self._stdin = LineWriter(self._process.stdin)
@@ -91,29 +91,28 @@ class WrappedCommand:
                 return False
         return True
 
-    async def _read(self, deliver: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _read(self, deliver: Deliver) -> None:
         assert self._process is not None
         assert self._process.stdout is not None
         cutter = LineCutter(self._max)
         while chunk := await self._listen(self._process.stdout):
-            for line in cutter.feed(chunk):
-                await self._hand_on(line, deliver)
+            await deliver([said for line in cutter.feed(chunk) for said in self._noted(line)])
         if rest := cutter.rest():
-            await self._hand_on(rest, deliver)
+            await deliver(self._noted(rest))
 
-    async def _hand_on(self, line: bytes | TooLarge, deliver: Callable[[bytes], Awaitable[None]]) -> None:
+    def _noted(self, line: bytes | TooLarge) -> Sequence[bytes]:
+        """What the client is to get of a line; what was answered is waited for no more."""
         if isinstance(line, TooLarge):
             log.warning("message dropped: too large", extra={"fields": {"limit": self._max}})
-            for rpc_id in self._lost(line):
-                await deliver(error_reply(rpc_id, UpstreamError(Reason.UPSTREAM_TOO_LARGE)))
-            return
+            too_large = UpstreamError(Reason.UPSTREAM_TOO_LARGE)
+            return [error_reply(rpc_id, too_large) for rpc_id in self._lost(line)]
         if self._waiting:
             batch = parts(line)
             for part in [line] if batch is None else batch:
                 seen = peek(part)
                 if seen is not None and seen.is_reply and seen.id is not None:
                     self._waiting.discard(seen.id)
-        await deliver(line)
+        return (line,)
 
     def _lost(self, line: TooLarge) -> list[RequestId]:
         """The requests that a reply which was not kept leaves unanswered: all, if nobody can tell whose it was."""

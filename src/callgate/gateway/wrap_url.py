@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import msgspec
 
 from callgate.config import Server
 from callgate.errors import MessageError, Reason, Refused, UpstreamError
-from callgate.gateway.entering import Entry
+from callgate.gateway.entering import Deliver, Entry
 from callgate.gateway.http1 import Answer
 from callgate.gateway.http_client import HttpClient
 from callgate.gateway.lines import one_line
@@ -34,8 +34,6 @@ _END_SECONDS: Final = 5.0
 _decode: Final = msgspec.json.Decoder().decode
 # RFC 9110 §5.5: a field value holds no control characters but the tab.
 _UNFIT: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-
-Deliver = Callable[[bytes], Awaitable[None]]
 
 
 class WrappedUrl:
@@ -326,7 +324,7 @@ class WrappedUrl:
 
     async def _say(self, message: bytes) -> None:
         assert self._deliver is not None
-        await self._deliver(one_line(message)[:-1])
+        await self._deliver([one_line(message)[:-1]])
 
 
 class Place:

@@ -48,18 +48,30 @@ _decode_result: Final = msgspec.json.Decoder(_WireResult).decode
 _decode_error: Final = msgspec.json.Decoder(_WireError).decode
 
 
-# The one looked at last: on its way through the gateway a message is looked at from several desks.
-_latest: Final[list[tuple[bytes, Peek | None]]] = [(b"", None)]
+# Those looked at last: on its way through the gateway a message is looked at several times. Of long ones, one is kept.
+_SHORT: Final = 4096
+_KEPT: Final = 64
+_short: Final[dict[bytes, Peek | None]] = {}
+_long: Final[list[tuple[bytes, Peek | None]]] = [(b"", None)]
 
 
 def peek(raw: bytes) -> Peek | None:
     """A server's message in outline, or None if it is not a JSON-RPC object."""
-    before, seen = _latest[0]
-    if raw is before:
+    if type(raw) is not bytes:
+        return _peek(raw)
+    if len(raw) <= _SHORT:
+        try:
+            return _short[raw]
+        except KeyError:
+            pass
+        if len(_short) >= _KEPT:
+            _short.clear()
+        seen = _short[raw] = _peek(raw)
         return seen
-    seen = _peek(raw)
-    if type(raw) is bytes:
-        _latest[0] = raw, seen
+    before, seen = _long[0]
+    if raw is not before:
+        seen = _peek(raw)
+        _long[0] = raw, seen
     return seen
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -31,8 +32,8 @@ def said():
 
 @pytest.fixture
 def wrapped(said):
-    async def deliver(line: bytes) -> None:
-        said.append(json.loads(line))
+    async def deliver(lines: Sequence[bytes]) -> None:
+        said.extend(map(json.loads, lines))
 
     found = WrappedUrl(Server(), 1000)
     found._deliver = deliver
