@@ -90,11 +90,14 @@ class _Spellings(dict[str, Spelling]):
 
     def __missing__(self, text: str) -> Spelling:
         fingerprints, folded = self._fingerprints, normalise.fold(text)
-        spelt = normalise.sequence_of(folded)
-        pieces = apart = fingerprints.parts(text, spelt)
-        if normalise.may_be_grouped(folded):
-            apart = fingerprints.parts(text, normalise.words(folded))
-        found = Spelling(tuple(spelt), fingerprints.words(spelt), pieces, apart)
+        words = normalise.words(folded)
+        spelt = normalise.grouped(words, folded)
+        pieces = fingerprints.parts(text, spelt)
+        apart = pieces if spelt is words else fingerprints.parts(text, words)
+        together = "".join(spelt)
+        # What is nothing but letters and digits has one part a word, for whatever it is taken apart.
+        single = together.isalnum() and together.isascii() and text.isascii()
+        found = Spelling(tuple(spelt), pieces if single else fingerprints.words(spelt), pieces, apart)
         if len(self) >= _SPELLINGS:
             self.clear()
         self[text] = found

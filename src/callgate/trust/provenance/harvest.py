@@ -349,7 +349,8 @@ class Echoes:
 def leaves(value: Any, path: str = "", key: str = "", depth: int = 32) -> Iterator[tuple[str, str, Any]]:
     """Each single value among arguments: its path, the name it stands under, the value. Names that hold values
     themselves are one too. What is nested deeper than anybody nests arguments comes as one text."""
-    if isinstance(value, Mapping):
+    # Asking whether something is any kind of mapping takes a while, and nearly always it is a plain one.
+    if type(value) is dict or isinstance(value, Mapping):
         if depth <= 0:
             yield path, key, repr(value)
             return

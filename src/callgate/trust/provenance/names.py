@@ -362,6 +362,8 @@ def has_new_link(memory: Memory, text: str, *, address: bool = True) -> bool:
 def begins_as_link(text: str, *, address: bool = True) -> bool:
     """Whether programs that take an address would follow this one. What may as well be the name of a file is one only
     where an `address` is expected."""
+    if "." not in text and ":" not in text and "[" not in text:
+        return False
     if _LINK_BEGINS.match(text) is not None:
         return True
     named = _BARE_HOST.match(text)

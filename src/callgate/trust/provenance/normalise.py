@@ -185,7 +185,11 @@ def sequence(text: str) -> list[str]:
 
 def sequence_of(folded: str) -> list[str]:
     """The same of a folded text."""
-    found = words(folded)
+    return grouped(words(folded), folded)
+
+
+def grouped(found: list[str], folded: str) -> list[str]:
+    """The words of a folded text with each account number in groups as one word; the same list where it has none."""
     if len(found) < 3 or not may_be_grouped(folded):
         return found
     joined = " ".join(found)

@@ -56,6 +56,7 @@ def trace(
     """What a call's arguments are made of. `critical` are paths, those of the label where none are given."""
     paths = _deciding(label, arguments) if critical is None else critical
     stays = _stays(label, paths, arguments)
+    benign = label.outcome == "benign"
     values: list[Traced] = []
     links: list[Traced] = []
     new: list[str] = []
@@ -73,7 +74,7 @@ def trace(
             values.append(Traced(path, "text", "schema", covers(paths, path), shown(str(value))))
             continue
         matters = not stays and (
-            covers(paths, path) or (not label.critical_declared and looks_critical(label, key, value))
+            (bool(paths) and covers(paths, path)) or (not label.critical_declared and looks_critical(label, key, value))
         )
         if (
             type(value) is str
@@ -88,19 +89,22 @@ def trace(
                 continue
             traced, text, cut = one.traced(), one.text, one.cut
         budget.chars -= len(text)
-        if doubtful and traced.found not in OWN_WORDS and traced.kind not in ("time", "quantity"):
+        found = traced.found
+        if doubtful and found not in OWN_WORDS and traced.kind not in ("time", "quantity"):
             traced = _looked_into(memory, label, traced, text, budget)
             if not traced.critical:
                 links += _foreign(memory, role_of(label, path), path, text, budget)
                 if cut:
                     # What comes after is not looked at, so it may be anything.
                     links.append(Traced(path, "link", "untrusted", False, "a longer text than is traced"))  # noqa: FBT003
-        if traced.found not in OWN_WORDS and _leads_on(memory, label, traced, key, text):
-            new.append(path)
-        if traced.found == "untrusted" and traced.kind == "text" and not _decides_nothing(label, paths):
-            strange_texts.append(path)
+            found = traced.found
         values.append(traced)
-        own = own or (traced.found in OWN_WORDS and traced.kind not in ("time", "quantity"))
+        own = own or (found in OWN_WORDS and traced.kind not in ("time", "quantity"))
+        follows = benign or traced.critical or traced.kind == "link"
+        if follows and found not in OWN_WORDS and _leads_on(memory, traced, key, text):
+            new.append(path)
+        if found == "untrusted" and traced.kind == "text" and not _decides_nothing(label, paths):
+            strange_texts.append(path)
     if doubtful and [item for item in arguments.values() if isinstance(item, NESTED)]:
         values += _keys(memory, label, paths, arguments, budget)
     guarded = carries(memory, arguments, {one.path for one in values if one.critical}) if memory.details else ()
@@ -109,12 +113,12 @@ def trace(
         () if stays else tuple(links[:_LINKS]),
         own,
         memory.prompt_known,
-        tuple(sorted(guarded)),
-        tuple([*new, *_carried(memory, label, values)][:_LINKS]),
-        far_reaching=_far_reaching(label, arguments, values),
-        strange_texts=tuple(strange_texts[:_LINKS]),
-        texts_read=doubtful,
-        untraceable=not stays and _is_untraceable(memory, label, paths, values),
+        tuple(sorted(guarded)) if guarded else (),
+        tuple(([*new, *_carried(memory, values)] if benign else new)[:_LINKS]),
+        not stays and _is_untraceable(memory, label, paths, values),
+        () if benign or label.read_only else _far_reaching(arguments, values),
+        tuple(strange_texts[:_LINKS]),
+        doubtful,
     )
 
 
@@ -124,12 +128,10 @@ _STARTS: Final = re.compile(
 )
 
 
-def _far_reaching(label: ToolLabel, arguments: Mapping[str, Any], values: Sequence[Traced]) -> tuple[str, ...]:
+def _far_reaching(arguments: Mapping[str, Any], values: Sequence[Traced]) -> tuple[str, ...]:
     """The arguments with which a change does more than a change: it leaves something empty, or writes where programs
     start from. Not where the user named the place."""
-    if label.read_only or label.outcome == "benign":
-        return ()
-    if any(one.critical and one.found in _NAMED and one.kind != "quantity" for one in values):
+    if [one for one in values if one.critical and one.found in _NAMED and one.kind != "quantity"]:
         return ()
     found = [one.path for one in values if one.critical and _STARTS.search(one.shown)]
     found += [name for name, value in arguments.items() if isinstance(value, str) and not value.strip() and values]
@@ -151,29 +153,31 @@ def _picks_out(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip()) and not value.strip().isalpha()
 
 
-def _leads_on(memory: Memory, label: ToolLabel, traced: Traced, key: str, text: str) -> bool:
+def _leads_on(memory: Memory, traced: Traced, key: str, text: str) -> bool:
     """Whether a value is a link, or may be taken for one, that has more in it than any that was read."""
     address = is_address(key)
     follows = traced.kind == "link" or traced.critical
-    if not follows and not (label.outcome == "benign" and begins_as_link(text, address=address)):
-        return False
-    return has_new_link(memory, text, address=address)
+    return (follows or begins_as_link(text, address=address)) and has_new_link(memory, text, address=address)
 
 
-def _carried(memory: Memory, label: ToolLabel, values: Sequence[Traced]) -> list[str]:
+def _carried(memory: Memory, values: Sequence[Traced]) -> list[str]:
     """What goes along with a request to a host that is not the user's, where a tool only reads: a link that was read
     carries nothing out, and this may."""
-    if label.outcome != "benign":
-        return []
-    others = [one for one in values if one.found not in OWN_WORDS and one.found != "schema"]
-    along = [one.path for one in others if is_carried(one.path)]
+    along = [one.path for one in values if is_carried(one.path) and _is_others(one)]
     if not along or not [
         one
-        for one in others
-        if begins_as_link(one.shown, address=is_address(one.path)) and not vouches_for_host(memory, one.shown)
+        for one in values
+        if _is_others(one)
+        and begins_as_link(one.shown, address=is_address(one.path))
+        and not vouches_for_host(memory, one.shown)
     ]:
         return []
     return along
+
+
+def _is_others(traced: Traced) -> bool:
+    """Whether a value is neither the user's nor the tool's own."""
+    return traced.found not in OWN_WORDS and traced.found != "schema"
 
 
 def _stays(label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any]) -> bool:
@@ -192,19 +196,19 @@ def _decides_nothing(label: ToolLabel, paths: Sequence[str]) -> bool:
 def _is_untraceable(memory: Memory, label: ToolLabel, paths: Sequence[str], values: Sequence[Traced]) -> bool:
     """Whether no value tells whom or what a call affects, and the user's words do not ask for it. What only goes to
     those whom it names goes to nobody where it names none."""
-    # What a person approved here before tells it too, even where nobody expects that.
-    if any(value.found == "endorsed" for value in values):
+    if (paths and all(map(names_somebody, paths))) or _decides_nothing(label, paths):
         return False
     # Where only nobody knows what decides, a word of the user's may be one by chance.
     guessed = paths == EVERYTHING and not label.critical_declared and label.critical != EVERYTHING
-    if not guessed and any(value.critical and value.found != "schema" for value in values):
-        return False
-    if paths and all(names_somebody(path) for path in paths):
-        return False
-    if _decides_nothing(label, paths):
-        return False
-    told = [one for one in values if one.found != "schema" and one.kind not in ("time", "quantity")]
-    if all(one.found in _NAMED for one in told) and any(_picks_out(one.shown) for one in told):
+    named, picked_out = True, False
+    for one in values:
+        # What a person approved here before tells it too, even where nobody expects that.
+        if one.found == "endorsed" or (one.critical and not guessed and one.found != "schema"):
+            return False
+        if one.found != "schema" and one.kind not in ("time", "quantity"):
+            named = named and one.found in _NAMED
+            picked_out = picked_out or (named and _picks_out(one.shown))
+    if named and picked_out:
         # All of it is in the user's words.
         return False
     return not (memory.prompt_known and is_asked_for(label, memory.names_in_prompt))

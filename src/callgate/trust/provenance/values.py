@@ -24,6 +24,7 @@ _RANK: Final = {found: rank for rank, found in enumerate(FOUND)}
 _SHORT_NUMBER: Final = re.compile(r"\d{1,6}")
 _LONG_NUMBER: Final = 7
 _MOMENTS: Final = (normalise.DATE, normalise.TIME)
+_NUMBERS: Final = (int, float)
 _NUMERIC: Final = frozenset("0123456789$€£¥+-'#.\x01\x02")
 
 
@@ -65,7 +66,7 @@ class Value:
         self.memory, self.label, self.path, self.key, self.critical = memory, label, path, key, critical
         self.budget = Budget() if budget is None else budget
         self.number = not isinstance(value, str)
-        text = normalise.number(value) if isinstance(value, (int, float)) else str(value)
+        text = value if type(value) is str else normalise.number(value) if isinstance(value, _NUMBERS) else str(value)
         self.cut = len(text) > TEXT_CHARS
         self.text = text = text[:TEXT_CHARS] if self.cut else text
         self.spelt: Sequence[str]
@@ -81,7 +82,7 @@ class Value:
 
     def traced(self) -> Traced:
         found = self._found()
-        if found in ("own", "nowhere") and (self.memory.overflowed or self.cut) and self.critical:
+        if self.critical and (self.memory.overflowed or self.cut) and found in ("own", "nowhere"):
             found = "untrusted"
         steps: tuple[int, ...] = ()
         if found == "untrusted" and (self.critical or not (self.label.read_only or len(self.text) > CACHED_LENGTH)):
@@ -106,21 +107,21 @@ class Value:
         if self.number:
             named = is_id(self.key) or is_by_number(self.key, self.label.tool) or self._is_somebodys()
             return "identity" if named else "quantity"
-        text = self.text
-        if len(self.spelt) > PROSE_WORDS or "\n" in text:
+        text, spelt = self.text, self.spelt
+        if len(spelt) > PROSE_WORDS or "\n" in text:
             return "text"
-        if self.spelt and self.spelt[0][0] in _NUMERIC:
-            parts = [atom for word in self.spelt for atom in normalise.atoms(word)]
+        if spelt and spelt[0][0] in _NUMERIC:
+            parts = [atom for word in spelt for atom in normalise.atoms(word)]
             if parts and all(part[0] in _MOMENTS for part in parts):
                 return "time"
             if len(parts) == 1 and len(parts[0]) < 8 and normalise.is_number(parts[0]) and not is_id(self.key):
                 return "quantity"
-        if ("@" in text and normalise.ADDRESS.fullmatch(text)) or (
-            len(self.spelt) == 1 and not self.spelt[0].isalpha() and is_account(self.spelt[0])
-        ):
+        if "@" in text and normalise.ADDRESS.fullmatch(text):
+            return "identity"
+        if len(spelt) == 1 and not spelt[0].isalpha() and is_account(spelt[0]):
             return "identity"
         if (
-            len(self.spelt) == 1
+            len(spelt) == 1
             and (":" in text or "." in text)
             and (text.startswith(("http://", "https://", "www.")) or (self.critical and normalise.HOST.fullmatch(text)))
         ):
@@ -132,22 +133,22 @@ class Value:
         return len(self.text) >= _LONG_NUMBER and self.text.isdigit() and not is_measure(self.key)
 
     def _found(self) -> Found:
-        memory = self.memory
+        memory, words = self.memory, self.words
         if memory.endorsed and self.mark() in memory.endorsed:
             return "endorsed"
         if self.kind == "time":
             return self._time()
-        if memory.prompt.says(self.words):
+        if memory.prompt and memory.prompt.says(words):
             return "prompt"
-        if memory.clean.says(self.words):
+        if memory.clean and memory.clean.says(words):
             return "clean"
-        thing = self._thing()
+        thing = self._thing() if memory.records else None
         if thing is not None:
             if thing.asked_for or any(map(memory.users, thing.names)):
                 return "linked"
             if thing.vouched:
                 return "trusted"
-        elif memory.vouching.says(self.words) and not self._bare_id():
+        elif memory.vouching and memory.vouching.says(words) and not self._bare_id():
             return "trusted"
         return self._doubtful(thing)
 
@@ -156,7 +157,7 @@ class Value:
         if thing is not None and _SHORT_NUMBER.fullmatch(self.text):
             # Its server lists it, and numbers so short are in every text.
             return "own"
-        pieces = self._pieces()
+        pieces = self._pieces() if self.parts is None else self.parts
         if pieces and memory.strange.issuperset(pieces):
             return "untrusted"
         if thing is not None or (self.kind != "identity" and memory.own.issuperset(self.words)):

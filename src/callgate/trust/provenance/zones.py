@@ -41,7 +41,9 @@ class Phrases(dict[int, int]):
         # A value begins in a text with its first word, or does not occur there.
         if not self or not words or words[0] not in self:
             return False
-        return len(words) == 1 or all(map(self.__contains__, _rolling(words)))
+        if len(words) > SPAN:
+            return all(map(self.__contains__, _rolling(words)))
+        return _folded(words) in self
 
 
 class Pieces:
@@ -59,6 +61,9 @@ class Pieces:
 
     def __len__(self) -> int:
         return len(self._few) + sum(map(len, self._many))
+
+    def __bool__(self) -> bool:
+        return bool(self._few or self._many)
 
     def __iter__(self) -> Iterator[int]:
         return chain(self._few, *self._many)
@@ -124,10 +129,16 @@ def windows(digests: Sequence[int]) -> Sequence[int]:
     return digests if len(digests) < 2 else list(_rolling(digests))
 
 
-def _rolling(digests: Sequence[int]) -> Iterator[int]:
+def _folded(digests: Sequence[int]) -> int:
+    """The digest of a run of up to eight words; of a single one, its own."""
     folded = 0
-    for digest in digests[:SPAN]:
+    for digest in digests:
         folded = (folded * SPREAD + digest) & MASK
+    return folded
+
+
+def _rolling(digests: Sequence[int]) -> Iterator[int]:
+    folded = _folded(digests[:SPAN])
     yield folded
     for first, last in zip(digests, digests[SPAN:], strict=False):
         folded = ((folded - first * _HIGHEST) * SPREAD + last) & MASK
