@@ -37,7 +37,7 @@ class AtHand:
         """What the store has now, or will have as soon as the writer's transaction is through; None: one has to ask."""
         mark = self.changes.others()
         kept = self._kept.get(key)
-        return kept if mark is not None and kept is not None and kept.mark == mark else None
+        return kept if kept is not None and kept.mark == mark else None
 
     def before(self, key: str) -> tuple[Mark | None, Kept | None]:
         """For who asks: to be handed to `learn` with the answer."""

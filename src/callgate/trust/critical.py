@@ -139,7 +139,7 @@ def covers(paths: Sequence[str], path: str) -> bool:
 
 def without_places(path: str) -> str:
     """The path of an argument, whatever its place in a list: `to[0].address` is `to[].address`."""
-    return _INDEX.sub("[]", path)
+    return _INDEX.sub("[]", path) if "[" in path else path
 
 
 def looks_critical(label: ToolLabel, key: str, value: Any) -> bool:

@@ -72,6 +72,7 @@ _RUN: Final = b"a" * 18
 _SHAPE: Final = bytes(97 if chr(code).isalnum() and code < 128 else 32 for code in range(256))
 _JOINED: Final = bytes(97 if _SHAPE[code] == 97 or code in b"+/_-" else 32 for code in range(256))
 _FAR: Final = 4_096
+_KEY_BEGINS: Final = "-----BEGIN "
 _LONGEST_KEY: Final = 16_384
 _GIVEN: Final = frozenset(":=")
 # Behind each other, with at most a few letters between: an escape here and there is a letter of somebody's language.
@@ -128,7 +129,7 @@ class Scanner:
         self._steering(read, read.lower(), found)
         # One byte for each character, so that places in the one are places in the other.
         shape = text.encode("ascii", "replace").translate(_SHAPE)
-        if _RUN in shape:
+        if shape.find(_RUN) >= 0:
             runs = list(_runs(text, shape))
             _secrets(text, runs, found)
             self._encoded("\n".join(_readable(run for _, run in runs)), found)
@@ -327,13 +328,15 @@ def _secrets(text: str, runs: list[tuple[int, str]], found: set[str]) -> None:
 
 def _all_secrets(text: str) -> Iterator[tuple[str, str]]:
     """Each secret in a text as it is written there, and the words for what it is."""
-    for key in _private_keys(text):
-        yield key, "a private key"
+    if _KEY_BEGINS in text:
+        for key in _private_keys(text):
+            yield key, "a private key"
     if "\\" in text:
         # JSON in a text. What follows is made of signs that are never escaped.
         text = text.replace("\\n", "\n").replace('\\"', '"')
     shape = text.encode("ascii", "replace").translate(_SHAPE)
-    if _RUN in shape:
+    # `find`, because `in` asks first whether the bytes are a number.
+    if shape.find(_RUN) >= 0:
         yield from _tokens(text, _runs(text, shape))
     elif "sk_" in text:
         # Some of these have no long run in them.
@@ -355,9 +358,9 @@ def _all_secrets(text: str) -> Iterator[tuple[str, str]]:
 
 def _private_keys(text: str) -> Iterator[str]:
     """Private keys, to where they end."""
-    at = text.find("-----BEGIN ")
+    at = text.find(_KEY_BEGINS)
     while at >= 0:
-        following = text.find("-----BEGIN ", at + 1)
+        following = text.find(_KEY_BEGINS, at + 1)
         found = signs.PRIVATE_KEY.match(text, at)
         if found is not None:
             within = following if following >= 0 else len(text)

@@ -88,13 +88,16 @@ def to_record(facts: Facts) -> dict[str, Any]:
             _Request(bool(request.open_world), bool(request.malicious), request.attribution[:MAX_URIS])
         )
     if values := provenance.values:
-        record["values"] = [(one.path, one.kind, one.found, one.critical) for one in _worst_first(values)]
+        kept = values if len(values) <= MAX_VALUES else _worst_first(values)
+        record["values"] = [(one.path, one.kind, one.found, one.critical) for one in kept]
     if agent := _said(facts.agent):
         record["agent"] = agent
     if facts.carried is not None:
         record["carried"] = sorted(facts.carried)
     if facts.result is not None:
         record["result"] = msgspec.to_builtins(facts.result)
+    if facts.steps:
+        record["steps"] = facts.steps
     _add_marks(record, facts)
     if len(provenance.values) > MAX_VALUES or len(session.attribution) > MAX_URIS:
         record["cut"] = True
@@ -104,21 +107,24 @@ def to_record(facts: Facts) -> dict[str, Any]:
 def _add_marks(record: dict[str, Any], facts: Facts) -> None:
     """What most calls have little of."""
     provenance = facts.provenance
-    if facts.steps:
-        record["steps"] = facts.steps
     if provenance.foreign_links:
         record["links"] = [one.path for one in provenance.foreign_links[:MAX_VALUES]]
-    marks = {
-        "own_words": provenance.any_own_words,
-        "guarded": provenance.guarded,
-        "prompt": provenance.prompt_known,
-        "new_links": provenance.new_links[:MAX_VALUES],
-        "untraceable": provenance.untraceable,
-        "far_reaching": provenance.far_reaching[:MAX_VALUES],
-        "strange_texts": provenance.strange_texts[:MAX_VALUES],
-        "texts_read": provenance.texts_read,
-    }
-    record |= {name: marked for name, marked in marks.items() if marked}
+    if provenance.any_own_words:
+        record["own_words"] = True
+    if provenance.guarded:
+        record["guarded"] = provenance.guarded
+    if provenance.prompt_known:
+        record["prompt"] = True
+    if provenance.new_links:
+        record["new_links"] = provenance.new_links[:MAX_VALUES]
+    if provenance.untraceable:
+        record["untraceable"] = True
+    if provenance.far_reaching:
+        record["far_reaching"] = provenance.far_reaching[:MAX_VALUES]
+    if provenance.strange_texts:
+        record["strange_texts"] = provenance.strange_texts[:MAX_VALUES]
+    if provenance.texts_read:
+        record["texts_read"] = True
     if facts.args is None or facts.args:
         record["args"] = True
     if facts.secrets:
@@ -235,7 +241,5 @@ def from_record(record: object, args: Mapping[str, Any] | None = None) -> Facts:
 
 
 def _worst_first(values: tuple[Traced, ...]) -> tuple[Traced, ...]:
-    if len(values) <= MAX_VALUES:
-        return values
     order = sorted(values, key=lambda one: (one.found != "untrusted", one.found != "nowhere", not one.critical))
     return tuple(order[:MAX_VALUES])

@@ -98,15 +98,16 @@ def _plain_names(text: str) -> dict[str, None]:
     marks = ["@"] if "@" in text else []
     if "/" in text and "//" in text:
         marks.append("//")
-    numbered, dotted = b"0" in outline, "." in text and _DOT.search(text) is not None
+    dotted = "." in text
+    hosts = dotted and _DOT.search(text) is not None
     # A link without those two needs one of these at least.
-    if (marks or numbered or dotted) and _WWW.search(text) is not None:
+    if dotted and (marks or hosts or b"0" in outline) and _WWW.search(text) is not None:
         marks.append("www.")
     if marks:
         found = dict.fromkeys(normalise.links(text, marks))
-    if dotted and _DOTTED.search(text) is not None:
+    if hosts and _DOTTED.search(text) is not None:
         found |= dict.fromkeys(_hosts(text))
-    if numbered:
+    if outline.count(b"0") >= _ACCOUNT_DIGITS:
         found |= dict.fromkeys(_plain_accounts(text, outline))
     return found
 

@@ -288,6 +288,8 @@ def with_parts(text: str) -> set[str]:
     """The words of a text, and the parts of those that are links."""
     folded = fold(unquote(text)) if "%" in text else fold(text)
     found = set(folded.split())
+    if _PARTS.search(folded) is None:
+        return found
     return found.union(*(filter(None, _PARTS.split(word)) for word in found if _PARTS.search(word) is not None))
 
 

@@ -28,7 +28,6 @@ from callgate.trust.provenance.harvest import NESTED, keys, leaves
 from callgate.trust.provenance.joining import Budget
 from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import (
-    Role,
     begins_as_link,
     has_new_link,
     is_account,
@@ -93,7 +92,7 @@ def trace(
         if doubtful and found not in OWN_WORDS and traced.kind not in ("time", "quantity"):
             traced = _looked_into(memory, label, traced, text, budget)
             if not traced.critical:
-                links += _foreign(memory, role_of(label, path), path, text, budget)
+                links += _foreign(memory, label, path, text, budget)
                 if cut:
                     # What comes after is not looked at, so it may be anything.
                     links.append(Traced(path, "link", "untrusted", False, "a longer text than is traced"))  # noqa: FBT003
@@ -238,12 +237,14 @@ def _looked_into(memory: Memory, label: ToolLabel, traced: Traced, text: str, bu
     return replace(traced, found="untrusted", shown=shown(found[0]), steps=steps)
 
 
-def _foreign(memory: Memory, role: Role, path: str, text: str, budget: Budget) -> Iterator[Traced]:
+def _foreign(memory: Memory, label: ToolLabel, path: str, text: str, budget: Budget) -> list[Traced]:
     """Links, addresses and account numbers in a text that only a stranger's texts had."""
-    for name in budget.strangers(memory, text, role, critical=False)[:_LINKS]:
+    found: list[Traced] = []
+    for name in budget.strangers(memory, text, role_of(label, path), critical=False)[:_LINKS]:
         kind: ValueKind = "link" if "." in name and "@" not in name else "identity"
         steps = budget.came_with(memory, memory.pieces(name))
-        yield Traced(path, kind, "untrusted", critical=False, shown=shown(name), steps=steps)
+        found.append(Traced(path, kind, "untrusted", critical=False, shown=shown(name), steps=steps))
+    return found
 
 
 def _keys(
