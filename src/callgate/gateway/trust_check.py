@@ -116,16 +116,17 @@ class Trust:
             return Refuse(refused.reason, refused.message, data=refused.data, advice=refused.advice)
 
     def _judge(self, call: Call, name: SessionName, client: Client, live: Live, label: ToolLabel) -> Verdict:
-        meta = call.meta
+        meta, session = call.meta, live.session.label
         prompt = meta.get(PROMPT_META)
         if isinstance(prompt, str) and prompt:
             live.memory.remember_prompt(prompt[:_PROMPT_CHARS])
         if self._prompts is not None and call.context.transport == "stdio":
             self._prompts.give(live.memory, meta)
         request = self._vocabulary.of_meta(meta)
-        if request is not None and not self.consents(meta):
-            request = msgspec.structs.replace(request, attribution=())
-        session = honour(live.session.label, request)
+        if request is not None:
+            if not self.consents(meta):
+                request = msgspec.structs.replace(request, attribution=())
+            session = honour(session, request)
         if name.unmet:
             session = joined(session, _ANYTHING)
             live.memory.overflowed = True

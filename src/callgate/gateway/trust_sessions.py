@@ -114,7 +114,7 @@ class Sessions:
     def at_once(self, name: SessionName) -> Live | None:
         """A session that is known to be as the store has it; None where one has to look."""
         live = self._live.get(name.key)
-        if live is None or self._over(name, live) or not self._is_known(live):
+        if live is None or (name.idles and self._over(name, live)) or not self._is_known(live):
             return None
         live.seen = self._clock()
         return live
@@ -258,10 +258,8 @@ class Sessions:
                     await self._restore(live)
 
     def _over(self, name: SessionName, live: Live) -> bool:
-        if not name.idles:
-            return False
         idle = self._idle_ms()
-        return idle > 0 and (self._clock() - live.seen) * 1000 > idle
+        return name.idles and idle > 0 and (self._clock() - live.seen) * 1000 > idle
 
     async def _open(self, name: SessionName) -> Live:
         return await self._fetch(name.key, name.agent, self._idle_ms() if name.idles else 0)

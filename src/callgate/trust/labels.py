@@ -89,7 +89,9 @@ class Labels:
         self, server: str, tool: str, arguments: Mapping[str, Any] | None = None, approved: str | None = None
     ) -> ToolLabel:
         """The label of a call. `approved` is the one that a person approved with the tool, as its pin keeps it."""
-        found = self._found(server, tool, approved)
+        found = None if approved is None else self._tools.get((server, tool, approved))
+        if found is None:
+            found = self._found(server, tool, approved)
         if not found.rules:
             return found.plain
         matching = matched(found.rules, arguments or {})

@@ -6,6 +6,7 @@ Arguments are not among it: the record has them in the way that the operator cho
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ VERSION: Final = 1
 # A record is written for every call: lists that others can make long are cut, and say so.
 MAX_VALUES: Final = 200
 MAX_URIS: Final = 50
+_VALUE: Final = attrgetter("path", "kind", "found", "critical")
 
 
 class _Request(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -88,10 +90,11 @@ def to_record(facts: Facts) -> dict[str, Any]:
             _Request(bool(request.open_world), bool(request.malicious), request.attribution[:MAX_URIS])
         )
     if values := provenance.values:
-        kept = values if len(values) <= MAX_VALUES else _worst_first(values)
-        record["values"] = [(one.path, one.kind, one.found, one.critical) for one in kept]
-    if agent := _said(facts.agent):
-        record["agent"] = agent
+        record["values"] = list(map(_VALUE, values if len(values) <= MAX_VALUES else _worst_first(values)))
+    agent = facts.agent
+    # What is known of it.
+    if said := dict(agent) if all(agent.values()) else {name: value for name, value in agent.items() if value}:
+        record["agent"] = said
     if facts.carried is not None:
         record["carried"] = sorted(facts.carried)
     if facts.result is not None:
@@ -129,11 +132,6 @@ def _add_marks(record: dict[str, Any], facts: Facts) -> None:
         record["args"] = True
     if facts.secrets:
         record["secrets"] = True
-
-
-def _said(agent: Mapping[str, str]) -> dict[str, str]:
-    """What is known of the agent."""
-    return dict(agent) if all(agent.values()) else {name: value for name, value in agent.items() if value}
 
 
 def _taken(session: SessionLabel) -> dict[str, Any]:

@@ -6,10 +6,9 @@ import sys
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from callgate.trust.provenance import normalise
-from callgate.trust.provenance.packing import numbers
 
 # Words that come again cost one look. Beyond this many, and for long words, they are worked out anew.
 CACHED: Final = 65_536
@@ -34,19 +33,18 @@ class _Words(dict[str, bytes]):
         self, fingerprints: Fingerprints, parts: Callable[[str], list[str]], known: Mapping[str, bytes]
     ) -> None:
         super().__init__()
-        self._fingerprints = fingerprints
+        self._digest = fingerprints.raw
         self._parts = parts
         self._known = known
 
     def __missing__(self, word: str) -> bytes:
         if word == BREAK:
             return _NOTHING
-        digest = self._fingerprints.raw
         if normalise.is_plain(word):
             # It is one part, whatever it is taken apart for.
-            packed = self._known.get(word) or digest(word)
+            packed = self._known.get(word) or self._digest(word)
         else:
-            packed = b"".join([digest(part) for part in self._parts(word)])
+            packed = b"".join(map(self._digest, self._parts(word)))
         if len(word) <= CACHED_LENGTH:
             if len(self) >= CACHED:
                 self.clear()
@@ -71,14 +69,9 @@ class _Beginnings(dict[str, Sequence[int]]):
         return found
 
 
-class Spelling(NamedTuple):
-    """A value's words, their digests in their order, and those of all that it could be put together from; `apart` the
-    same with each group of an account number for itself."""
-
-    spelt: Sequence[str]
-    words: array[int]
-    pieces: array[int]
-    apart: array[int]
+# A value's words, their digests in their order, those of all that it could be put together from, and the same with each
+# group of an account number for itself.
+Spelling: TypeAlias = tuple[Sequence[str], "array[int]", "array[int]", "array[int]"]
 
 
 class _Spellings(dict[str, Spelling]):
@@ -91,13 +84,15 @@ class _Spellings(dict[str, Spelling]):
     def __missing__(self, text: str) -> Spelling:
         fingerprints, folded = self._fingerprints, normalise.fold(text)
         words = normalise.words(folded)
-        spelt = normalise.grouped(words, folded)
-        pieces = fingerprints.parts(text, spelt)
-        apart = pieces if spelt is words else fingerprints.parts(text, words)
+        spelt = words if len(words) < 3 else normalise.grouped(words, folded)
         together = "".join(spelt)
-        # What is nothing but letters and digits has one part a word, for whatever it is taken apart.
-        single = together.isalnum() and together.isascii() and text.isascii()
-        found = Spelling(tuple(spelt), pieces if single else fingerprints.words(spelt), pieces, apart)
+        if together.isalnum() and together.isascii() and text.isascii():
+            # Nothing but letters and digits: a word is one part, whatever it is taken apart for.
+            said = pieces = array("Q", b"".join(map(fingerprints.pieces.__getitem__, spelt)))
+        else:
+            said, pieces = fingerprints.words(spelt), fingerprints.parts(text, spelt)
+        apart = pieces if spelt is words else fingerprints.parts(text, words)
+        found = tuple(spelt), said, pieces, apart
         if len(self) >= _SPELLINGS:
             self.clear()
         self[text] = found
@@ -133,13 +128,13 @@ class Fingerprints:
 
     def words(self, spelt: Sequence[str]) -> array[int]:
         """The digests of words, in their order."""
-        return numbers(b"".join(map(self.atoms.__getitem__, spelt)))
+        return array("Q", b"".join(map(self.atoms.__getitem__, spelt)))
 
     def parts(self, text: str, spelt: Sequence[str]) -> array[int]:
         """The digests of all that a text with these words could be put together from."""
         plain = text.isascii() and "%" not in text and "\\" not in text
         found = spelt if plain else normalise.different(normalise.rough(text))
-        return numbers(b"".join(map(self.pieces.__getitem__, found)))
+        return array("Q", b"".join(map(self.pieces.__getitem__, found)))
 
     def named(self, *parts: str) -> str:
         """The digest of a thing with a name in several parts, for the store."""

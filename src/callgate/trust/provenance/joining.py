@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from callgate.trust.provenance import normalise
 from callgate.trust.provenance.names import Role, host, named, strangers
 
@@ -24,13 +26,13 @@ _TRIED_CHARS: Final = 256
 _TRIED_PARTS: Final = 32
 
 
-class Budget:
+class Budget(msgspec.Struct):
     """How much work a call may cause. What there is none left for counts as a stranger's."""
 
-    __slots__ = ("chars", "names", "sources", "steps")
-
-    def __init__(self) -> None:
-        self.chars, self.names, self.steps, self.sources = CHARS, NAMES, STEPS, SOURCES
+    chars: int = CHARS
+    names: int = NAMES
+    steps: int = STEPS
+    sources: int = SOURCES
 
     def spend(self, steps: int = 1) -> bool:
         self.steps -= steps

@@ -217,7 +217,10 @@ def may_be_grouped(folded: str) -> bool:
 
 def is_plain(word: str) -> bool:
     """Whether a word is one part, its atom and its piece alike."""
-    return word.isalpha() or _PLAIN_WORD.fullmatch(word) is not None
+    if word.isalpha():
+        return True
+    # Only what ends so may be a time of the day.
+    return word.isalnum() and word.isascii() and (word[-1] != "m" or _PLAIN_WORD.fullmatch(word) is not None)
 
 
 def atoms(word: str) -> list[str]:

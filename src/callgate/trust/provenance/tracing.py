@@ -54,7 +54,7 @@ def trace(
 ) -> Provenance:
     """What a call's arguments are made of. `critical` are paths, those of the label where none are given."""
     paths = _deciding(label, arguments) if critical is None else critical
-    stays = _stays(label, paths, arguments)
+    stays = "public" in label.destinations and _stays(label, paths, arguments)
     benign = label.outcome == "benign"
     values: list[Traced] = []
     links: list[Traced] = []
@@ -140,7 +140,7 @@ def _far_reaching(arguments: Mapping[str, Any], values: Sequence[Traced]) -> tup
 def _deciding(label: ToolLabel, arguments: Mapping[str, Any]) -> Sequence[str]:
     """The paths of what decides whom or what a call affects. Where it cannot be undone, and no argument is known to say
     that, each of them may."""
-    if not label.may_be_irreversible or label.critical_declared:
+    if label.critical_declared or not label.may_be_irreversible:
         return label.critical
     given = list(islice(leaves(arguments), _VALUES))
     known = [key for path, key, value in given if covers(label.critical, path) or looks_critical(label, key, value)]
@@ -180,8 +180,8 @@ def _is_others(traced: Traced) -> bool:
 
 
 def _stays(label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any]) -> bool:
-    """Whether a call of a tool that may stay with the user does: it names nobody to send to."""
-    if "public" not in label.destinations or not label.destinations & _USERS or label.may_be_irreversible:
+    """Whether a call of a tool that may reach anybody stays with the user: it names nobody to send to."""
+    if not label.destinations & _USERS or label.may_be_irreversible:
         return False
     to = [path for path in paths if names_somebody(path)]
     return bool(to) and not any(covers(to, path) for path, _, _ in leaves(arguments))
@@ -195,7 +195,7 @@ def _decides_nothing(label: ToolLabel, paths: Sequence[str]) -> bool:
 def _is_untraceable(memory: Memory, label: ToolLabel, paths: Sequence[str], values: Sequence[Traced]) -> bool:
     """Whether no value tells whom or what a call affects, and the user's words do not ask for it. What only goes to
     those whom it names goes to nobody where it names none."""
-    if (paths and all(map(names_somebody, paths))) or _decides_nothing(label, paths):
+    if all(map(names_somebody, paths)) if paths else _decides_nothing(label, paths):
         return False
     # Where only nobody knows what decides, a word of the user's may be one by chance.
     guessed = paths == EVERYTHING and not label.critical_declared and label.critical != EVERYTHING

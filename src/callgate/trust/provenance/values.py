@@ -91,7 +91,8 @@ class Value:
             thing = self._thing()
             step = self.memory.vouching.get(next(iter(windows(self.words)))) if thing is None else thing.step
             steps = () if step is None else (step,)
-        return Traced(self.path, self.kind, found, self.critical, shown(self.text), steps)
+        text = self.text if len(self.text) <= _SHOWN else shown(self.text)
+        return Traced(self.path, self.kind, found, self.critical, text, steps)
 
     def _pieces(self) -> Sequence[int]:
         if self.parts is None:

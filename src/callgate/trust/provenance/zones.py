@@ -43,7 +43,10 @@ class Phrases(dict[int, int]):
             return False
         if len(words) > SPAN:
             return all(map(self.__contains__, _rolling(words)))
-        return _folded(words) in self
+        folded = 0
+        for word in words:
+            folded = (folded * SPREAD + word) & MASK
+        return folded in self
 
 
 class Pieces:
@@ -129,16 +132,10 @@ def windows(digests: Sequence[int]) -> Sequence[int]:
     return digests if len(digests) < 2 else list(_rolling(digests))
 
 
-def _folded(digests: Sequence[int]) -> int:
-    """The digest of a run of up to eight words; of a single one, its own."""
-    folded = 0
-    for digest in digests:
-        folded = (folded * SPREAD + digest) & MASK
-    return folded
-
-
 def _rolling(digests: Sequence[int]) -> Iterator[int]:
-    folded = _folded(digests[:SPAN])
+    folded = 0
+    for digest in digests[:SPAN]:
+        folded = (folded * SPREAD + digest) & MASK
     yield folded
     for first, last in zip(digests, digests[SPAN:], strict=False):
         folded = ((folded - first * _HIGHEST) * SPREAD + last) & MASK
