@@ -161,7 +161,7 @@ class Company:
 
     def refused(self, place: Place) -> str:
         """Why a server has no place; empty where it has one, or was not met yet."""
-        return self._refused.get(place.key, "")
+        return self._refused.get(place.key, "") if self._refused else ""
 
     async def join(self, place: Place, server_id: str) -> None:
         """Take or keep a server's place; Refused(SERVER_LIMIT) where there is none.

@@ -409,10 +409,10 @@ class Memory:
                 if digest in self.details and digest not in named and not self.users((digest,)):
                     mask |= self.details[digest]
             # Each word once, and most of them are known already.
-            for word in normalise.with_parts(text):
-                for digest in packing.numbers(self.fingerprints.atoms[word]):
-                    if digest in self.details and digest not in named and not self.users((digest,)):
-                        mask |= self.details[digest]
+            words = b"".join(map(self.fingerprints.atoms.__getitem__, normalise.with_parts(text)))
+            for digest in filter(self.details.__contains__, packing.numbers(words)):
+                if digest not in named and not self.users((digest,)):
+                    mask |= self.details[digest]
         return frozenset(name for bit, name in enumerate(_GUARDED) if mask >> bit & 1)
 
     def _whole_number(self, text: str) -> int:
