@@ -143,7 +143,9 @@ class Trust:
         if ruling.effect != "allow":
             facts.provenance = live.memory.readings.located(facts.provenance)
         judged = Judged(call, name, live, facts, ruling, asked=self.enforcing and ruling.effect == "ask")
-        self._remember(judged)
+        self._judged[call.id] = judged
+        if len(self._judged) > _UNDER_WAY:
+            self._judged.popitem(last=False)
         record = {"trust": {"session": name.key, "effect": ruling.effect, "rule": ruling.rule, **to_record(facts)}}
         if ruling.effect == "allow" or not self.enforcing:
             return Pass(record)
@@ -159,11 +161,6 @@ class Trust:
     def consents(self, meta: Mapping[str, Any]) -> bool:
         """Whether the sources of a call's data may be kept."""
         return not self._consent or meta.get(CONSENT_META) is True
-
-    def _remember(self, judged: Judged) -> None:
-        self._judged[judged.call.id] = judged
-        while len(self._judged) > _UNDER_WAY:
-            self._judged.popitem(last=False)
 
     def take(self, call: Call) -> Judged | None:
         """What was thought of a call; once."""

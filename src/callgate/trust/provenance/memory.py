@@ -413,7 +413,7 @@ class Memory:
             for digest in filter(self.details.__contains__, packing.numbers(words)):
                 if digest not in named and not self.users((digest,)):
                     mask |= self.details[digest]
-        return frozenset(name for bit, name in enumerate(_GUARDED) if mask >> bit & 1)
+        return frozenset([name for bit, name in enumerate(_GUARDED) if mask >> bit & 1]) if mask else frozenset()
 
     def _whole_number(self, text: str) -> int:
         """A value that is a card number or an account and nothing else, as the digest of a detail that no label made

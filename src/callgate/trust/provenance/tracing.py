@@ -107,16 +107,17 @@ def trace(
     if doubtful and [item for item in arguments.values() if isinstance(item, NESTED)]:
         values += _keys(memory, label, paths, arguments, budget)
     guarded = carries(memory, arguments, {one.path for one in values if one.critical}) if memory.details else ()
+    new += _carried(memory, values) if benign else ()
     return Provenance(
         tuple(values),
-        () if stays else tuple(links[:_LINKS]),
+        tuple(links[:_LINKS]) if links and not stays else (),
         own,
         memory.prompt_known,
         tuple(sorted(guarded)) if guarded else (),
-        tuple(([*new, *_carried(memory, values)] if benign else new)[:_LINKS]),
+        tuple(new[:_LINKS]) if new else (),
         not stays and _is_untraceable(memory, label, paths, values),
         () if benign or label.read_only else _far_reaching(arguments, values),
-        tuple(strange_texts[:_LINKS]),
+        tuple(strange_texts[:_LINKS]) if strange_texts else (),
         doubtful,
     )
 
@@ -269,10 +270,14 @@ def carries(memory: Memory, arguments: Mapping[str, Any], deciding: Collection[s
     in the user's own words. `deciding` are the paths of what decides who or what is affected."""
     if not memory.details:
         return frozenset()
-    texts = [
-        (path, value if isinstance(value, str) else normalise.number(value)) for path, _, value in leaves(arguments)
-    ]
-    return memory.carries((text for _, text in texts), (text for path, text in texts if path in deciding))
+    texts: list[str] = []
+    decide: list[str] = []
+    for path, _, value in leaves(arguments):
+        text = value if isinstance(value, str) else normalise.number(value)
+        texts.append(text)
+        if path in deciding:
+            decide.append(text)
+    return memory.carries(texts, decide)
 
 
 def to_endorse(
