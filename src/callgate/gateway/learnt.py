@@ -47,6 +47,9 @@ class Learnt:
 
     def hear(self, server: str, message: bytes) -> None:
         """A message that a server sent of its own accord."""
+        # Letters may be written as escapes; what has neither the word nor an escape is not worth a closer look.
+        if b"list_changed" not in message and b"\\u" not in message:
+            return
         known = self.catalogues.get(server)
         if known is not None:
             known.hear(message)
