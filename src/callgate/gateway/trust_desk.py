@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -184,16 +184,17 @@ class TrustDesk:
     def after_others(self, context: Context) -> After | None:
         return partial(self._passing, None, context)
 
-    async def _passing(self, by_id: _Settles | None, context: Context, raw: bytes) -> bytes:
+    def _passing(self, by_id: _Settles | None, context: Context, raw: bytes) -> Awaitable[bytes]:
         """`by_id` has what was asked for; None where nothing was."""
         if raw[:1] == b"{":
-            return await self._one(by_id, context, raw)
+            return self._one(by_id, context, raw)
         try:
             several = elements(raw)
         except CallgateError:
             several = None
-        if several is None:
-            return await self._one(by_id, context, raw)
+        return self._one(by_id, context, raw) if several is None else self._each(by_id, context, raw, several)
+
+    async def _each(self, by_id: _Settles | None, context: Context, raw: bytes, several: list[bytes]) -> bytes:
         passed = [await self._one(by_id, context, part) for part in several]
         return raw if passed == several else b"[" + b",".join(passed) + b"]"
 

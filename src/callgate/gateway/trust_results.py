@@ -302,7 +302,8 @@ class Results:
         return of_result(
             label,
             said,
-            trusted=self._check.labels.trusted(label.server) and not result.ambiguous,
+            # Only of what it says is it asked whether its server is believed.
+            trusted=bool(said.kinds) and not result.ambiguous and self._check.labels.trusted(label.server),
             found=warnings,
             # What was not read whole, or reads in two ways, may hold anything.
             tainted=result.ambiguous or result.cut or bool(warnings),
@@ -345,14 +346,14 @@ class Results:
             log.error("objects not looked up", extra={"fields": {"error": str(error)}})
             raise Refused(Reason.RESULT_WITHHELD) from None
 
-    async def _write(
+    def _write(
         self,
         judged: Judged,
         data: DataLabel,
         result: Result,
         objects: tuple[str, ...],
         secrets: Collection[str],
-    ) -> None:
+    ) -> Awaitable[None]:
         call, live, facts = judged.call, judged.live, judged.facts
         label = judged.label
         now = round(self._clock() * 1000)
@@ -392,7 +393,7 @@ class Results:
                 to_endorse(live.memory, label, call.arguments, facts.provenance) if judged.asked else (),
             )
 
-        await self._add(live, make, call.context.server, now)
+        return self._add(live, make, call.context.server, now)
 
     def _adds(self, data: DataLabel) -> SessionLabel:
         """What a result adds; the same object for the same label, which is quickly known to add nothing more."""

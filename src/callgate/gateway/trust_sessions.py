@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from callgate.errors import CallgateError, StoreUnavailable
@@ -78,12 +77,13 @@ class Live:
 
     def came_back(self, session: Session) -> None:
         """A step of our own is in the store."""
+        mine = self.mine
         if session.version > self.known:
-            self.mine.add(session.version)
-        while self.known + 1 in self.mine:
+            mine.add(session.version)
+        while self.known + 1 in mine:
             self.known += 1
             self.known_steps += 1
-            self.mine.discard(self.known)
+            mine.discard(self.known)
         if session.version > self.session.version:
             # What is known of a label is known of the object.
             label = self.session.label
@@ -147,44 +147,50 @@ class Sessions:
         did not have before it. So where memory turns out to have had what the store has not, or has no more, the step
         is made once more, on what there is.
         """
-        write = _Write(keep, expires_at)
+        # Once it was written, the chain that it rested on.
+        rested: int | None = None
         for _ in range(_TRIES):
             if live.lost:
                 live = await self._fetch(live.session.key, live.session.agent, 0)
-            if await self._add(live, make, write):
+            if live.turn.locked():
+                async with live.turn:
+                    if live.lost:
+                        continue
+                    new = self._made(live, make)
+            else:
+                new = self._made(live, make)
+            teaches = _teaches(live, new)
+            if rested is not None and (not teaches or rests_on(new.step.memory) == rested):
+                # What it rested on is there still.
+                return
+            if not (teaches or new.objects or new.endorsed or live.teaching) and self._is_known(live):
+                # What it says is in the store already: this is for the picture of the session.
+                self._add_soon(live, new, keep, expires_at)
+                return
+            if await self._add(live, new, keep, expires_at):
+                return
+            rested = rests_on(new.step.memory)
+            if not rested:
                 return
         raise StoreUnavailable("a step of a session could not be written", advice="Run `callgate store check`.")
 
-    async def _add(self, live: Live, make: Callable[[Live], NewStep], write: _Write) -> bool:
-        """Whether the store has all of it now."""
-        if live.turn.locked():
-            async with live.turn:
-                if live.lost:
-                    return False
-                new = self._made(live, make)
-        else:
-            new = self._made(live, make)
-        teaches, rests = _teaches(live, new), rests_on(new.step.memory)
-        if write.rests is not None and (rests == write.rests or not teaches):
-            # What it rested on is there still.
-            return True
-        epoch, floor = live.epoch, live.known
-        soon = not (teaches or new.objects or new.endorsed or live.teaching) and self._is_known(live)
-        write.rests = rests
+    def _add_soon(self, live: Live, new: NewStep, keep: int, expires_at: int) -> None:
+        done = partial(self._came_late, live, live.epoch, live.known)
         live.flying += 1
-        if soon:
-            # What it says is in the store already: this is for the picture of the session.
-            done = partial(self._came_late, live, epoch, floor)
-            try:
-                self._shelf.add_soon(new, keep=write.keep, expires_at=write.expires_at, done=done)
-            except BaseException:
-                live.flying -= 1
-                raise
-            return True
+        try:
+            self._shelf.add_soon(new, keep=keep, expires_at=expires_at, done=done)
+        except BaseException:
+            live.flying -= 1
+            raise
+
+    async def _add(self, live: Live, new: NewStep, keep: int, expires_at: int) -> bool:
+        """Whether the store has it, behind nothing that memory does not have."""
+        epoch, floor = live.epoch, live.known
+        live.flying += 1
         live.teaching += 1
         try:
             # Several at a time: steps that come together are written together.
-            after = await self._shelf.add(new, keep=write.keep, expires_at=write.expires_at)
+            after = await self._shelf.add(new, keep=keep, expires_at=expires_at)
         except BaseException:
             self._lose(live)
             raise
@@ -200,7 +206,7 @@ class Sessions:
             elif not live.lost and (live.epoch != epoch or live.known < after.version):
                 latest = after if after.version > live.session.version else live.session
                 await self._load(live, latest, anew=live.epoch != epoch)
-        return not rests
+        return False
 
     def _made(self, live: Live, make: Callable[[Live], NewStep]) -> NewStep:
         try:
@@ -231,8 +237,10 @@ class Sessions:
         if live.epoch != epoch or _began_anew(live.session, after, floor):
             return False
         live.came_back(after)
-        live.memory.seq = max(live.memory.seq, after.steps)
-        live.memory.endorse(endorsed)
+        memory = live.memory
+        memory.seq = max(memory.seq, after.steps)
+        if endorsed:
+            memory.endorse(endorsed)
         return live.known >= after.version
 
     def _came_late(self, live: Live, epoch: int, floor: int, after: Session | None) -> None:
@@ -315,14 +323,6 @@ class Sessions:
                 memory.overhear(live.memory.overheard)
             live.memory = memory
             live.epoch += 1
-
-
-class _Write(msgspec.Struct):
-    """How a step is to be kept; and once it was written, the chain that it rested on."""
-
-    keep: int
-    expires_at: int
-    rests: int | None = None
 
 
 def _teaches(live: Live, new: NewStep) -> bool:

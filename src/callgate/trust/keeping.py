@@ -46,8 +46,9 @@ def fits(key: str) -> bool:
 
 def demand(*keys: str) -> None:
     """Refuse what no key can be."""
-    if not all(map(fits, keys)):
-        raise Refused(Reason.INVALID_PARAMS, f"a key has 1 to {KEY_CHARS} printable ASCII characters")
+    for key in keys:
+        if not fits(key):
+            raise Refused(Reason.INVALID_PARAMS, f"a key has 1 to {KEY_CHARS} printable ASCII characters")
 
 
 # -- sessions ------------------------------------------------------------------------------------------------------
