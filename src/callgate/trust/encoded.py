@@ -39,8 +39,12 @@ _SPACES: Final = dict.fromkeys(map(ord, "\n\r\t\f"), " ")
 
 def runs(text: str) -> Iterator[re.Match[str]]:
     """The places in a text that may be Base64."""
-    if _RUN in text.encode("ascii", "replace").translate(_SIGNS):
+    if _RUN in _shape(text):
         yield from _ENCODED.finditer(text)
+
+
+def _shape(text: str) -> bytes:
+    return text.encode("ascii", "replace").translate(_SIGNS)
 
 
 def may_hold(raw: bytes) -> bool:
@@ -52,7 +56,10 @@ def unpacked(texts: Iterable[str], value: Any = None, leaves: int = 0) -> tuple[
     """The texts that stand in others as Base64, over several lines or on one of them, and those that the members for
     bytes hold, anywhere in a decoded value; and whether there are other bytes, or more of it than can be looked at."""
     found, unread = _members(value, leaves) if value is not None else ([], False)
-    many = (one[0] for text in texts for one in runs(text))
+    holding = [text for text in texts if len(text) >= len(_RUN) and _RUN in _shape(text)]
+    if not holding:
+        return found, unread
+    many = (one[0] for text in holding for one in _ENCODED.finditer(text))
     for run in islice(many, _TRIED):
         whole = text_of(run)
         made = map(text_of, _BREAKS.split(run)[:_LINES]) if whole is None else [whole]

@@ -15,6 +15,8 @@ _SHAPE: Final = bytes(
 )
 _CARDS: Final = (b"0" * 14, b"0000 0000 0000", b"0000 000000 0000")
 _ACCOUNTS: Final = (b" aa00",)
+# Each of these has two digits together.
+_DIGITS: Final = b"00"
 _CARD: Final = re.compile(r"(?<![\w.,/-])\d(?:[ -]?\d){13,18}(?![\w/-]|[.,]\d)|(?<=[=/])\d{14,19}(?![\w/-]|[.,]\d)")
 _IBAN: Final = re.compile(r"[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]{4}){2,7}(?: ?[A-Za-z0-9]{1,3})?(?![A-Za-z0-9])")
 # A card number has 14 digits, `pwd:` and a password ten signs; what is shorter holds none.
@@ -46,6 +48,8 @@ def numbers(text: str) -> set[str]:
     if len(text) < _SHORTEST_NUMBER:
         return set()
     shape = b" " + text.encode("ascii", "replace").translate(_SHAPE)
+    if _DIGITS not in shape:
+        return set()
     matched = (_CARD.match(text, at - 1) for at in _places(shape, _CARDS))
     cards = (re.sub("[ -]", "", card[0]) for card in matched if card is not None)
     found = {card for card in cards if _is_card(card)}
@@ -56,7 +60,7 @@ def numbers(text: str) -> set[str]:
 
 def passwords(text: str) -> set[str]:
     """What stands behind `password:` and the like, and cannot be a word."""
-    if len(text) < _SHORTEST_PASSWORD:
+    if len(text) < _SHORTEST_PASSWORD or (":" not in text and "=" not in text):
         return set()
     plain = text.lower()
     if len(plain) != len(text):

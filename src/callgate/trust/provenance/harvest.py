@@ -77,6 +77,9 @@ class Harvest:
         """Take in text content, save what only repeats the structured content, as the protocol asks servers to."""
         if structured is None and not self._trusted:
             for text in texts:
+                if not text.startswith(_STRUCTURED):
+                    self._plain(text)
+                    continue
                 decoded = _decoded(text)
                 if isinstance(decoded, NESTED) and not _loses(text, decoded):
                     # Most servers send their structure as text, and nothing else.
@@ -327,6 +330,9 @@ class Echoes:
 
     def without(self, text: str, value: str) -> str:
         """A text with a blank in the place of a value, wherever that stands alone."""
+        if text == value and self._left > 0:
+            self._left -= 1
+            return " "
         at = text.find(value)
         kept, start, length = [], 0, len(value)
         while at >= 0 and self._left > 0:

@@ -180,12 +180,52 @@ class Memory:
         left, self._said = self._said, Left()
         left.unread = unread and data.open_world
         trusted = not data.open_world and not data.malicious
+        found = self._harvested(left, tool, data, structured, texts, arguments=arguments, trusted=trusted)
+        new: Collection[str] = ()
+        if found.strange:
+            new = self._told(found.strange, left)
+            left.strange += self._links(found.strange)
+            if left.strange:
+                # What adds nothing is not kept once more.
+                left.text = self.readings.sealed(tool, texts, structured, secrets)
+        if found.vouching:
+            vouching = within(found.vouching, self.bounds.vouching_chars)
+            left.vouching = self._vouching(vouching, tool, arguments, open_world=open_world)
+        if not tool.read_only:
+            left.written = self._written(arguments, left, open_world=open_world)
+        if found.own:
+            left.own = self._ordered(found.own)
+        if found.records:
+            left.records = self._records(found.records, tool, arguments, trusted=trusted)
+        if classes := _guarded(data.sensitivity):
+            left.details = self._details(classes, found)
+        left.details += self._shaped(found, secrets)
+        packed = packing.pack(left, self.fingerprints.id)
+        self.seq += 1
+        self.readings.add(self.seq, Reading(round(self._clock() * 1000), tool.server, tool.tool), left.text)
+        # What was said is there already.
+        self._take_met(left, self.seq, new)
+        return packed
+
+    def _harvested(
+        self,
+        left: Left,
+        tool: ToolLabel,
+        data: DataLabel,
+        structured: Any,
+        texts: Sequence[str],
+        *,
+        arguments: Mapping[str, Any],
+        trusted: bool,
+    ) -> Harvest:
+        """A result taken apart, as far as it can be kept; with what was overheard before it."""
+        bounds = self.bounds
         found = Harvest(
             trusted=trusted,
-            lines=data.sources <= _ALONE,
+            lines=trusted and data.sources <= _ALONE,
             fields={} if data.malicious else tool.fields,
-            leaves=self.bounds.leaves,
-            depth=self.bounds.depth,
+            leaves=bounds.leaves,
+            depth=bounds.depth,
         )
         try:
             if structured is not None:
@@ -198,34 +238,13 @@ class Memory:
             found.own, found.records = [], []
         elif found.strange and arguments and not self.overflowed:
             found.strange = self._without_echoes(found.strange, arguments)
-        found.strange += self.overheard
-        self.overheard = []
-        if sum(map(len, found.strange)) > self.bounds.result_chars:
+        if self.overheard:
+            found.strange += self.overheard
+            self.overheard = []
+        if sum(map(len, found.strange)) > bounds.result_chars:
             left.cut = True
-            found.strange = [_BETWEEN.join(found.strange)[: self.bounds.result_chars]]
-        new: Collection[str] = ()
-        if found.strange:
-            new = self._told(found.strange, left)
-            left.strange += self._links(found.strange)
-            # What adds nothing is not kept once more.
-            left.text = self.readings.sealed(tool, texts, structured, secrets) if left.strange else b""
-        if found.vouching:
-            vouching = within(found.vouching, self.bounds.vouching_chars)
-            left.vouching = self._vouching(vouching, tool, arguments, open_world=open_world)
-        left.written = b"" if tool.read_only else self._written(arguments, left, open_world=open_world)
-        if found.own:
-            left.own = self._ordered(found.own)
-        if found.records:
-            left.records = self._records(found.records, tool, arguments, trusted=trusted)
-        if classes := _guarded(data.sensitivity):
-            left.details = self._details(classes, found)
-        left.details += self._shaped(found, secrets)
-        packing.fit(left)
-        self.seq += 1
-        self.readings.add(self.seq, Reading(round(self._clock() * 1000), tool.server, tool.tool), left.text)
-        # What was said is there already.
-        self._take_met(left, self.seq, new)
-        return packing.pack(left, self.fingerprints.id)
+            found.strange = [_BETWEEN.join(found.strange)[: bounds.result_chars]]
+        return found
 
     def take(self, step: Step) -> None:
         """Take in what the store kept of a step. A result whose memory is gone may have held anything, and so may each
@@ -296,10 +315,12 @@ class Memory:
         """A result's texts without the values that the call itself had and that no stranger's text had before: to give
         back what somebody said is not to say it. Only whole values are, so that nobody's words go with them."""
         gone = Echoes()
-        for text in echoes(arguments):
-            if not [one for one in texts if text in one] or not self._is_clean(text):
-                continue
-            texts = [gone.without(one, text) for one in texts]
+        for value in echoes(arguments):
+            for one in texts:
+                if value in one:
+                    if self._is_clean(value):
+                        texts = [gone.without(each, value) for each in texts]
+                    break
         return texts
 
     def _hosts(self, texts: Sequence[str]) -> bytes:
@@ -326,7 +347,7 @@ class Memory:
     def _links(self, texts: Sequence[str]) -> bytes:
         """The links of some texts, each as a whole, save those that are known."""
         found = {self.link(link) for text in texts for link in written_links(text)}
-        return array("Q", [one for one in found if one not in self.strange]).tobytes()
+        return array("Q", [one for one in found if one not in self.strange]).tobytes() if found else b""
 
     def link(self, written: str) -> int:
         """The digest of a link as a whole."""
@@ -387,14 +408,14 @@ class Memory:
     def _shaped(self, found: Harvest, secrets: Collection[str]) -> bytes:
         """Secrets, cards and accounts are details in whatever result."""
         text = _BETWEEN.join([*found.strange, *found.vouching, *found.own])[: self.bounds.result_chars]
-        hidden = islice(dict.fromkeys((*secrets, *guarded.passwords(text))), _SECRETS)
-        parts = {part for one in hidden for part in normalise.of_secret(one)}
         packed: list[int] = []
-        if parts:
-            packed += (_CREDENTIALS, *map(self.fingerprints.digest, parts))
+        if hidden := (*secrets, *guarded.passwords(text)):
+            several = islice(dict.fromkeys(hidden), _SECRETS)
+            if parts := {part for one in several for part in normalise.of_secret(one)}:
+                packed += (_CREDENTIALS, *map(self.fingerprints.digest, parts))
         if numbers := guarded.numbers(text):
             packed += (_FINANCIAL | _SHAPED, *map(self.fingerprints.digest, islice(numbers, _SECRETS)))
-        return array("Q", packed).tobytes()
+        return array("Q", packed).tobytes() if packed else b""
 
     def carries(self, texts: Iterable[str], deciding: Iterable[str] = ()) -> frozenset[str]:
         """The classes of guarded data of which these texts hold a detail that the user did not write. `deciding` are

@@ -27,6 +27,7 @@ _HEADS: Final = {
     bytes((_BARE_VERSION,)): _BARE_HEAD,
     bytes((_WHOLE_VERSION,)): _WHOLE_HEAD,
 }
+_NO_LENGTHS: Final = (0,) * 9
 # So much of a step is kept; the store takes a little more.
 MOST: Final = 3 * 1000 * 1024
 
@@ -63,11 +64,32 @@ class Unreadable(ValueError):
 
 
 def pack(left: Left, key: bytes) -> bytes:
-    """`key` is the id of the key that the digests were made with."""
-    digests = (left.prompt, left.clean, left.vouching, left.strange, left.own, left.records, left.details)
-    parts = (*digests, left.text, left.written)
+    """`key` is the id of the key that the digests were made with. What the store has no room for is left out of `left`
+    as well."""
+    parts = _parts(left)
+    body = b"".join(parts)
+    if len(body) > MOST:
+        fit(left)
+        parts = _parts(left)
+        body = b"".join(parts)
     flags = left.cut | left.unread << 1
-    return _HEAD.pack(_VERSION, flags, key, left.chain, left.link, *map(len, parts)) + b"".join(parts)
+    lengths = map(len, parts) if body else _NO_LENGTHS
+    return _HEAD.pack(_VERSION, flags, key, left.chain, left.link, *lengths) + body
+
+
+def _parts(left: Left) -> tuple[bytes, ...]:
+    """The parts of a step in the order in which they are kept."""
+    return (
+        left.prompt,
+        left.clean,
+        left.vouching,
+        left.strange,
+        left.own,
+        left.records,
+        left.details,
+        left.text,
+        left.written,
+    )
 
 
 def is_nothing(packed: bytes) -> bool:
@@ -109,9 +131,7 @@ def fit(left: Left) -> None:
     """Leave out what the store has no room for: what vouches first, for without it nothing looks better than it is; the
     user's own words late, so that a flood takes none of them away. Records are left out all or none, as they are read
     from one to the next; that there was a prompt stays known."""
-    digests = (left.prompt, left.clean, left.vouching, left.strange, left.own, left.records, left.details)
-    parts = (*digests, left.written)
-    over = sum(map(len, parts)) - MOST
+    over = sum(map(len, _parts(left))) - len(left.text) - MOST
     if over + len(left.text) > 0:
         left.text = b""
     for name in ("vouching", "records", "strange", "written", "own", "clean", "prompt", "details"):

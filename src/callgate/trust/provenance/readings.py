@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from callgate.trust.model import Provenance, ToolLabel, Traced
@@ -47,7 +48,7 @@ _TITLES: Final = re.compile(
 )
 
 
-class Reading(NamedTuple):
+class Reading(msgspec.Struct, frozen=True, gc=False):
     """One result that a session has read; `at` in milliseconds."""
 
     at: int
@@ -88,9 +89,9 @@ class Readings:
         return self._seals().seal(zlib.compress(text.encode("utf-8", "replace"), 1), _name(tool.server, tool.tool))
 
     def add(self, step: int, reading: Reading, sealed: bytes) -> None:
-        _, before = self._kept.get(step, (reading, b""))
+        before = self._kept.get(step)
         self._kept[step] = reading, sealed
-        self._bytes += len(sealed) - len(before)
+        self._bytes += len(sealed) - (0 if before is None else len(before[1]))
         while len(self._kept) > _STEPS or self._bytes > _BYTES:
             _, (_, gone) = self._kept.popitem(last=False)
             self._bytes -= len(gone)

@@ -63,7 +63,10 @@ class Pieces:
         self._bytes = 0
 
     def __len__(self) -> int:
-        return len(self._few) + sum(map(len, self._many))
+        return len(self._few) + sum(map(len, self._many)) if self._many else len(self._few)
+
+    def __bool__(self) -> bool:
+        return bool(self._few or self._many)
 
     def __bool__(self) -> bool:
         return bool(self._few or self._many)
