@@ -106,7 +106,7 @@ def read_result(raw: bytes) -> Result | None:
         if texts is not None and len(raw) <= CHARS:
             body = message["result"]
             held, unread = unpacked(texts)
-            words = tuple([text for text in (*texts, *held) if text])
+            words = tuple(filter(None, (*texts, *held)))
             return Result(words, is_error=body.get("isError") is True, unread=unread, body=body)
     result = message.get("result") if isinstance(message, dict) else None
     if not isinstance(result, dict):

@@ -32,9 +32,9 @@ from callgate.trust.propagation import adds, asked, joined
 from callgate.trust.provenance import objects as objects_in
 from callgate.trust.provenance import to_endorse
 from callgate.trust.quarantine import Seals, expires_at, new_handle
-from callgate.trust.results import Told, of_result, tainted, told
+from callgate.trust.results import of_result, tainted, told
 from callgate.trust.storage import NewStep, TrustShelf
-from callgate.trust.stripping import Expectations
+from callgate.trust.stripping import Expectations, Stripped
 from callgate.trust.vocabulary import Vocabulary
 from callgate.trust.words import why
 from callgate.trust.written import taints, things
@@ -114,10 +114,10 @@ class Results:
         if judged is None:
             # Nobody looked at the call (too many were under way): then nobody passes its result on either.
             raise Refused(Reason.RESULT_WITHHELD)
-        result = _read(raw)
+        result, label, facts = _read(raw), judged.label, judged.facts
         secrets = self._secrets(result)
-        data = self._label(judged.label, result, secrets)
-        writes = taints(judged.label, judged.facts.session, judged.facts.provenance)
+        data = self._label(label, result, secrets)
+        writes = taints(label, facts.session, facts.provenance)
         objects: tuple[str, ...] = ()
         if writes or not data.open_world:
             memory, server = judged.live.memory, call.context.server
@@ -125,7 +125,7 @@ class Results:
             objects = objects_in(memory.fingerprints, server, call.tool, there, call.arguments, ids=ids)
         if objects and not data.open_world and await self._tainted(objects, call.at):
             data = tainted(data)
-        ruling = self._check.policy.decide_result(judged.facts.with_result(data))
+        ruling = self._check.policy.decide_result(facts.with_result(data))
         plain = self._masked(raw, secrets, ruling)
         if plain is not None and plain is not raw:
             data = msgspec.structs.replace(data, masked=len(secrets))
@@ -298,7 +298,9 @@ class Results:
     def _label(self, label: ToolLabel, result: Result, secrets: Mapping[str, str]) -> DataLabel:
         said = told(result.body, self._vocabulary)
         warnings = () if self._scan is None else self._scan.steering(result.readable())
-        self._expect(label, said)
+        stripped = self._expectations.met(label.server, label.tool, said.kinds)
+        if stripped is not None:
+            self._tell_stripped(stripped)
         return of_result(
             label,
             said,
@@ -310,11 +312,9 @@ class Results:
             secrets=secrets.values(),
         )
 
-    def _expect(self, label: ToolLabel, said: Told) -> None:
-        stripped = self._expectations.met(label.server, label.tool, said.kinds)
-        if stripped is not None:
-            self._tell(label.server, "labels_missing", {"tool": label.tool, "missing": list(stripped.missing)})
-            log.warning("labels are missing", extra={"fields": {"server": label.server, "problem": stripped.text}})
+    def _tell_stripped(self, stripped: Stripped) -> None:
+        self._tell(stripped.server, "labels_missing", {"tool": stripped.tool, "missing": list(stripped.missing)})
+        log.warning("labels are missing", extra={"fields": {"server": stripped.server, "problem": stripped.text}})
 
     def _kept(self, data: DataLabel, meta: Mapping[str, Any]) -> DataLabel:
         """The label as it is written down: without sources where the user did not agree to that."""

@@ -13,7 +13,8 @@ from typing import Any, Final
 _BYTES: Final = ("blob", "data")
 # Elsewhere, so many signs without a blank. A search in a text of which only the shape is left is much faster.
 _SIGNS: Final = bytes(97 if chr(code).isalnum() and code < 128 else 32 for code in range(256))
-_RUN: Final = b"a" * 20
+_SHORTEST: Final = 20
+_RUN: Final = b"a" * _SHORTEST
 _ENCODED: Final = re.compile(r"[A-Za-z0-9+/_-]{20,}+(?:(?:\\r|\\n|[\r\n]){1,4}[A-Za-z0-9+/_-]{1,200}+)*+={0,2}")
 _BREAKS: Final = re.compile(r"\\[rn]|\s")
 _ALONE: Final = re.compile(r"[A-Za-z0-9+/_\s-]*+={0,2}\s*")
@@ -56,7 +57,7 @@ def unpacked(texts: Iterable[str], value: Any = None, leaves: int = 0) -> tuple[
     """The texts that stand in others as Base64, over several lines or on one of them, and those that the members for
     bytes hold, anywhere in a decoded value; and whether there are other bytes, or more of it than can be looked at."""
     found, unread = _members(value, leaves) if value is not None else ([], False)
-    holding = [text for text in texts if len(text) >= len(_RUN) and _RUN in _shape(text)]
+    holding = [text for text in texts if len(text) >= _SHORTEST and _RUN in _shape(text)]
     if not holding:
         return found, unread
     many = (one[0] for text in holding for one in _ENCODED.finditer(text))

@@ -57,6 +57,8 @@ _SURELY_SHORT: Final = 2 * PROSE_WORDS
 class Harvest:
     """What one result holds, by who may have written it."""
 
+    __slots__ = ("_depth", "_leaves", "_lines", "_rules", "_trusted", "own", "records", "strange", "vouching")
+
     def __init__(self, *, trusted: bool, lines: bool, fields: Mapping[str, str], leaves: int, depth: int) -> None:
         self.strange: list[str] = []
         self.vouching: list[str] = []

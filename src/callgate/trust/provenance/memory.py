@@ -316,11 +316,10 @@ class Memory:
         back what somebody said is not to say it. Only whole values are, so that nobody's words go with them."""
         gone = Echoes()
         for value in echoes(arguments):
-            for one in texts:
-                if value in one:
-                    if self._is_clean(value):
-                        texts = [gone.without(each, value) for each in texts]
-                    break
+            found = [at for at, text in enumerate(texts) if value in text]
+            if found and self._is_clean(value):
+                for at in found:
+                    texts[at] = gone.without(texts[at], value)
         return texts
 
     def _hosts(self, texts: Sequence[str]) -> bytes:
@@ -407,7 +406,8 @@ class Memory:
 
     def _shaped(self, found: Harvest, secrets: Collection[str]) -> bytes:
         """Secrets, cards and accounts are details in whatever result."""
-        text = _BETWEEN.join([*found.strange, *found.vouching, *found.own])[: self.bounds.result_chars]
+        texts = [*found.strange, *found.vouching, *found.own] if found.vouching or found.own else found.strange
+        text = (texts[0] if len(texts) == 1 else _BETWEEN.join(texts))[: self.bounds.result_chars]
         packed: list[int] = []
         if hidden := (*secrets, *guarded.passwords(text)):
             several = islice(dict.fromkeys(hidden), _SECRETS)

@@ -10,6 +10,8 @@ import msgspec
 
 # Version, whether it is cut (1) or has what was not read (2), id of the key, chain, link, and how long each part is.
 _HEAD: Final = struct.Struct("<BB8sQI9I")
+# The same of a step that left nothing.
+_BODILESS: Final = struct.Struct("<BB8sQI36x")
 _VERSION: Final = 5
 # As it was before what was written was kept.
 _UNWRITTEN_HEAD: Final = struct.Struct("<BB8sQI8I")
@@ -27,7 +29,6 @@ _HEADS: Final = {
     bytes((_BARE_VERSION,)): _BARE_HEAD,
     bytes((_WHOLE_VERSION,)): _WHOLE_HEAD,
 }
-_NO_LENGTHS: Final = (0,) * 9
 # So much of a step is kept; the store takes a little more.
 MOST: Final = 3 * 1000 * 1024
 
@@ -73,8 +74,9 @@ def pack(left: Left, key: bytes) -> bytes:
         parts = _parts(left)
         body = b"".join(parts)
     flags = left.cut | left.unread << 1
-    lengths = map(len, parts) if body else _NO_LENGTHS
-    return _HEAD.pack(_VERSION, flags, key, left.chain, left.link, *lengths) + body
+    if not body:
+        return _BODILESS.pack(_VERSION, flags, key, left.chain, left.link)
+    return _HEAD.pack(_VERSION, flags, key, left.chain, left.link, *map(len, parts)) + body
 
 
 def _parts(left: Left) -> tuple[bytes, ...]:
