@@ -20,15 +20,16 @@ def plain_texts(raw: bytes, message: Any) -> list[str] | None:
     rpc_id, result = message.get("id"), message.get("result")
     if (type(rpc_id) is not int and type(rpc_id) is not str) or type(result) is not dict:
         return None
-    content, failed, others = result.get("content"), result.get("isError"), len(result) - 1
+    content, others = result.get("content"), len(result) - 1
     if type(content) is not list or len(content) > _ITEMS:
         return None
     # `jsonrpc` and its value, `id`, `result`, `content`, and four for each item.
     strings = 5 + 4 * len(content)
-    if failed is True or failed is False:
-        strings, others = strings + 1, others - 1
-    if result.get("resultType") == "complete":
-        strings, others = strings + 2, others - 1
+    if others:
+        if type(result.get("isError")) is bool:
+            strings, others = strings + 1, others - 1
+        if result.get("resultType") == "complete":
+            strings, others = strings + 2, others - 1
     texts = _texts(content)
     if others or texts is None:
         return None

@@ -33,7 +33,7 @@ _HEADS: Final = {
 MOST: Final = 3 * 1000 * 1024
 
 
-class Left(msgspec.Struct):
+class Left(msgspec.Struct, gc=False):
     """The digests of one step. Words in order, 0 between texts, where they vouch; sets where they do not.
 
     `records` are runs of key, flags with the number of names above the lowest byte, and the names.
