@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from callgate.errors import CallgateError, MessageError, Reason, Refused
-from callgate.gate import Call, Context
+from callgate.gate import Call, Context, in_step
 from callgate.gateway.line import Visit
 from callgate.gateway.trust_check import Judged, Trust
 from callgate.gateway.trust_keys import SessionName
@@ -114,6 +114,7 @@ class Results:
         if judged is None:
             # Nobody looked at the call (too many were under way): then nobody passes its result on either.
             raise Refused(Reason.RESULT_WITHHELD)
+        await in_step()
         result, label, facts = _read(raw), judged.label, judged.facts
         secrets = self._secrets(result)
         data = self._label(label, result, secrets)
@@ -129,6 +130,7 @@ class Results:
         plain = self._masked(raw, secrets, ruling)
         if plain is not None and plain is not raw:
             data = msgspec.structs.replace(data, masked=len(secrets))
+        await in_step()
         await self._write(judged, data, result, objects if writes else (), secrets)
         if data.malicious:
             self._alert(judged, data)
