@@ -159,7 +159,7 @@ class Door:
         Where a list has to be read again, or servers have to be looked at together, it waits for as long as a check may
         take.
         """
-        closed = self._objection(entry, barred)
+        closed = self.objection(entry, barred)
         if closed is not None and closed.reason in _MAY_PASS and self.desk is not None:
             closed = await self._settle(entry, barred, self.desk)
         if closed is None or all(message.kind is not Kind.REQUEST for message in entry.messages):
@@ -170,7 +170,8 @@ class Door:
             raise self._turned(entry.message, entry.calls[0].call, closed)
         raise Turned(closed, refuse_all(entry.message, closed))
 
-    def _objection(self, entry: Entry, barred: Refused | None) -> Refused | None:
+    def objection(self, entry: Entry, barred: Refused | None = None) -> Refused | None:
+        """What has changed since a message was decided, so that it must not leave as it is."""
         closed = barred or self.gate.closed()
         if closed is None and self.desk is not None:
             for flight in entry.calls:
@@ -187,7 +188,7 @@ class Door:
                     for flight in entry.calls:
                         if (found := await desk.settle(flight.call)) is not None:
                             return found
-                    found = self._objection(entry, barred)
+                    found = self.objection(entry, barred)
                     if found is None or found.reason not in _MAY_PASS:
                         return found
         except TimeoutError:

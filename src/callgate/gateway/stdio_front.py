@@ -97,12 +97,13 @@ class StdioFront:
         if rest := self._cutter.rest():
             yield rest
 
-    async def write(self, line: bytes) -> None:
-        """Write one line; waits while the client does not read. A client that is gone is not an error here."""
+    async def write(self, *lines: bytes) -> None:
+        """Write lines; waits while the client does not read. A client that is gone is not an error here."""
+        data = b"\n".join((*lines, b""))
         if self._lines is None or self._writer is None:
             async with self._writing:
                 # The thread goes on where nobody waits for it any more: the descriptor has to stay until it is done.
-                self._written = asyncio.ensure_future(asyncio.to_thread(_write_all, self._out, line + b"\n"))
+                self._written = asyncio.ensure_future(asyncio.to_thread(_write_all, self._out, data))
                 await asyncio.shield(self._written)
             return
         if self.unread() > _IMPATIENT_BUFFER and sum(front.unread() for front in _open) > _ALL_PATIENT:
@@ -110,7 +111,7 @@ class StdioFront:
             with contextlib.suppress(ConnectionError):
                 await self._writer.drain()
             self._writer.transport.set_write_buffer_limits(high=_PATIENT_BUFFER)
-        await self._lines.write(line + b"\n")
+        await self._lines.write(data)
 
     def unread(self) -> int:
         """How many bytes the client has not read."""

@@ -194,7 +194,7 @@ class Wrap:
             task.cancel()
 
     async def _send(self, entry: Entry | None) -> None:
-        if entry is None or not await self._may_leave(entry):
+        if entry is None or not (self._door.objection(entry) is None or await self._may_leave(entry)):
             return
         for flight in entry.calls:
             self._calls[flight.rpc_id] = flight
@@ -329,11 +329,12 @@ class Wrap:
             passed = [await self._passed(lines[0])]
         else:
             passed = await asyncio.gather(*map(self._passed, lines))
-        for line in passed:
-            if line is not None:
-                if self._hear is not None:
-                    self._hear(self._server, line)
-                await self._front.write(line)
+        given = [line for line in passed if line is not None]
+        if self._hear is not None:
+            for line in given:
+                self._hear(self._server, line)
+        if given:
+            await self._front.write(*given)
 
     async def _passed(self, line: bytes) -> bytes | None:
         """What the client gets of a message; None where it was an answer to us."""
@@ -351,7 +352,8 @@ class Wrap:
                 self._under_way.discard(rpc_id)
             entry = self._entries.pop(rpc_id, None)
             if entry is not None:
-                return await entry.passing(line)
+                line = line if entry.amend is None else entry.amend(line)
+                return line if entry.after is None else await entry.after(line)
         elif seen is None:
             # An array: each entry finds its own in it.
             for entry in {id(entry): entry for entry in self._entries.values()}.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
@@ -10,6 +11,8 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection
 
 from callgate.audit.rows import AuditRow
+
+log = logging.getLogger(__name__)
 
 # Writes all items of a batch at once, on the driver's connection; what became of each, in their order.
 Together: TypeAlias = Callable[[Any, Sequence[Any]], Sequence[Any]]
@@ -66,7 +69,10 @@ def _resolve(jobs: list[Job]) -> None:
     for job in jobs:
         future = job.future
         if job.told is not None:
-            job.told[0].call_soon(job.told[1], job.result if job.error is None else None)
+            try:
+                job.told[1](job.result if job.error is None else None)
+            except Exception:  # one that fails must not keep the others waiting
+                log.exception("a write was not taken note of")
         if future is None or future.done():
             continue
         if job.error is None:

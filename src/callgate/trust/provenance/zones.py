@@ -68,9 +68,6 @@ class Pieces:
     def __bool__(self) -> bool:
         return bool(self._few or self._many)
 
-    def __bool__(self) -> bool:
-        return bool(self._few or self._many)
-
     def __iter__(self) -> Iterator[int]:
         return chain(self._few, *self._many)
 
