@@ -216,10 +216,11 @@ class Gate:
                     async with asyncio.timeout_at(deadline):
                         verdict = await check(call)
                 answers.append(Answer(running, verdict))
-                if isinstance(verdict, Ask):
-                    asks.append(verdict)
-                elif not isinstance(verdict, Pass):
+                if isinstance(verdict, Pass):
+                    continue
+                if not isinstance(verdict, Ask):
                     return _refusal(running, verdict)
+                asks.append(verdict)
             running = "approval"
             if asks or self._approval is not nobody_to_ask:
                 # Most calls need nobody's approval, and that is known without waiting.

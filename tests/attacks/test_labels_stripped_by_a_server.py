@@ -25,7 +25,7 @@ def alerts(site, server, tool_name):
 @requirement("TA-064", "TA-067")
 @rows("era", ERAS)
 def test_results_that_used_to_have_labels(trusting, era):
-    office, name = trusting.servers["believed"], f"read_{era[:4]}"
+    office, name = trusting.servers["believed"], fresh("read")
     office.write(tools=[tool(name, "path", annotations=DECLARED)], results={name: labelled("ours", **CLEAN)})
     trusting.gateway.review("believed")
     agent = trusting.agent(era)

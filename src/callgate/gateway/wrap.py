@@ -315,8 +315,8 @@ class Wrap:
             if b"\r" in line:
                 # To some readers of lines a CR ends one: what stands between two must not be a message of its own.
                 line = one_line(line.rstrip(b"\r"))[:-1] + b"\r" * line.endswith(b"\r")
-            seen = peek(line)
-            if seen is not None and seen.is_reply and seen.id in self._calls:
+            seen = peek(line) if self._calls else None
+            if seen is not None and seen.id in self._calls and seen.is_reply:
                 replies.append(line)
                 continue
             await self._pass_on(replies)
@@ -326,15 +326,21 @@ class Wrap:
 
     async def _pass_on(self, lines: Sequence[bytes]) -> None:
         if len(lines) == 1:
-            passed = [await self._passed(lines[0])]
+            given = [await self._passed(lines[0])]
         else:
-            passed = await asyncio.gather(*map(self._passed, lines))
-        given = [line for line in passed if line is not None]
+            create_task = asyncio.get_running_loop().create_task
+            looking = [create_task(self._passed(line)) for line in lines]
+            try:
+                given = [await one for one in looking]
+            finally:
+                for one in looking:
+                    one.cancel()
+        passed = [line for line in given if line is not None]
         if self._hear is not None:
-            for line in given:
+            for line in passed:
                 self._hear(self._server, line)
-        if given:
-            await self._front.write(*given)
+        if passed:
+            await self._front.write(*passed)
 
     async def _passed(self, line: bytes) -> bytes | None:
         """What the client gets of a message; None where it was an answer to us."""

@@ -334,8 +334,8 @@ def _all_secrets(text: str) -> Iterator[tuple[str, str]]:
     if "\\" in text:
         # JSON in a text. What follows is made of signs that are never escaped.
         text = text.replace("\\n", "\n").replace('\\"', '"')
-    shape = text.encode("ascii", "replace").translate(_SHAPE)
     # `find`, because `in` asks first whether the bytes are a number.
+    shape = b"" if len(text) < len(_RUN) else text.encode("ascii", "replace").translate(_SHAPE)
     if shape.find(_RUN) >= 0:
         yield from _tokens(text, _runs(text, shape))
     elif "sk_" in text:
@@ -343,6 +343,12 @@ def _all_secrets(text: str) -> Iterator[tuple[str, str]]:
         for token in signs.TOKEN.finditer(text):
             if signs.is_real(token["sure"]):
                 yield token[0], signs.what(token[0])
+    if ":" in text or "=" in text:
+        yield from _assigned(text)
+
+
+def _assigned(text: str) -> Iterator[tuple[str, str]]:
+    """What is known to be a secret by the name before it."""
     plain = text.lower()
     if len(plain) != len(text):
         # Some letters become two.

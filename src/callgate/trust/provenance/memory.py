@@ -237,7 +237,8 @@ class Memory:
             found.strange += found.own
             found.own, found.records = [], []
         elif found.strange and arguments and not self.overflowed:
-            found.strange = self._without_echoes(found.strange, arguments)
+            # Where nothing else was said, nobody said anything.
+            found.strange = [text for text in self._without_echoes(found.strange, arguments) if not text.isspace()]
         if self.overheard:
             found.strange += self.overheard
             self.overheard = []
