@@ -165,7 +165,7 @@ class Sessions:
                 return
             if not (teaches or new.objects or new.endorsed or live.teaching) and self._is_known(live):
                 # What it says is in the store already: this is for the picture of the session.
-                self._add_soon(live, new, keep, expires_at)
+                self._add_soon(live, new, keep)
                 return
             if await self._add(live, new, keep, expires_at):
                 return
@@ -174,11 +174,11 @@ class Sessions:
                 return
         raise StoreUnavailable("a step of a session could not be written", advice="Run `callgate store check`.")
 
-    def _add_soon(self, live: Live, new: NewStep, keep: int, expires_at: int) -> None:
+    def _add_soon(self, live: Live, new: NewStep, keep: int) -> None:
         done = partial(self._came_late, live, live.epoch, live.known)
         live.flying += 1
         try:
-            self._shelf.add_soon(new, keep=keep, expires_at=expires_at, done=done)
+            self._shelf.add_soon(new, keep=keep, done=done)
         except BaseException:
             live.flying -= 1
             raise

@@ -140,8 +140,8 @@ class SqlTrust(SqlHeld):
         after: Session = await self._act(_adding(new, keep, expires_at))
         return after
 
-    def add_soon(self, new: NewStep, *, keep: int, expires_at: int, done: Callable[[Session | None], None]) -> None:
-        self._store.soon_together(self._write, _adding(new, keep, expires_at), done)
+    def add_soon(self, new: NewStep, *, keep: int, done: Callable[[Session | None], None]) -> None:
+        self._store.soon_together(self._write, _adding(new, keep, 0), done)
 
     async def landed(self) -> None:
         await self._store.run_together(_nothing, None)

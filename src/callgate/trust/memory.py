@@ -111,8 +111,8 @@ class MemoryTrust:
     async def add(self, new: NewStep, *, keep: int, expires_at: int) -> Session:
         return self._add(new, keep, expires_at)
 
-    def add_soon(self, new: NewStep, *, keep: int, expires_at: int, done: Callable[[Session | None], None]) -> None:
-        done(self._add(new, keep, expires_at))
+    def add_soon(self, new: NewStep, *, keep: int, done: Callable[[Session | None], None]) -> None:
+        done(self._add(new, keep, 0))
 
     async def landed(self) -> None:
         """They are at once."""

@@ -58,9 +58,9 @@ class TrustShelf(Protocol):
         Of a session the memory of the newest `keep` steps is kept; older ones lose their memory, not their label.
         """
 
-    def add_soon(self, new: NewStep, *, keep: int, expires_at: int, done: Callable[[Session | None], None]) -> None:
-        """The same for a step that nobody waits for. `done` gets the session after it, or None where it was not
-        written."""
+    def add_soon(self, new: NewStep, *, keep: int, done: Callable[[Session | None], None]) -> None:
+        """The same for a step that nobody waits for: it left nothing in memory, so there is nothing to be forgotten
+        after a while. `done` gets the session after it, or None where it was not written."""
 
     async def landed(self) -> None:
         """Returns when all steps that were added before are in the store, and who added them has been told."""
