@@ -96,7 +96,6 @@ async def set_up(browser, folder, **approval):
             await page.goto(link[0])
             await page.click("#create button")
             await page.locator("#codes li").first.wait_for()
-            await page.check("#saved")
             await page.click("#continue")
             await page.locator("#home").wait_for()
             way = Way(link[1], page, key, folder)

@@ -63,8 +63,6 @@ async def enrol(page, link, name):
     shown = page.locator("[data-reach]:visible")
     await shown.wait_for()
     after = await shown.inner_text()
-    if await page.locator("#saved").is_visible():
-        await page.locator("#saved").check()
     await page.locator("#continue:visible, #step-done a:visible").click()
     await page.wait_for_url(re.compile(r"/$"))
     return before, after

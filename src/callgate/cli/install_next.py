@@ -117,19 +117,12 @@ class Next:
     # -- the person --------------------------------------------------------------------------------------------
 
     def _go_on(self, config: Config, missing: Missing) -> Missing:
-        """The passkey and the review, after one question."""
+        """The passkey and the review; Ctrl-C leaves either for later."""
         steps = ["a passkey, with which you approve calls"] if missing.person else []
         if missing.tools:
             steps.append(f"the review of {counted(missing.tools, 'tool')}")
         unseen = " No agent sees a tool before." if missing.tools else ""
-        self._say(f"\nNext: {', then '.join(steps)}.{unseen}")
-        try:
-            if not typer.confirm("Go on?", default=True):
-                return missing
-        except typer.Abort:
-            typer.echo()
-            return missing
-        typer.echo()
+        self._say(f"\nNext: {', then '.join(steps)}.{unseen} Ctrl-C leaves it for later.\n")
         if missing.person:
             self._enrol(missing.person, config)
             missing = self._missing(config)

@@ -116,8 +116,8 @@ def test_a_person_is_asked_for_each_client_and_shown_what_comes_next(home):
         screen.expect("a  its command ended before it answered")
         # Nothing can be reviewed yet, but somebody can enrol.
         screen.expect("Next: a passkey, with which you approve calls.")
-        screen.expect("Go on? [Y/n]:")
-        screen.press("n\n")
+        screen.expect("Ctrl-C leaves the link valid.")
+        screen.press("\x03")
         screen.expect("callgate enroll")
         screen.expect('Cursor: "Developer: Reload Window"')
         screen.expect("callgate review")

@@ -290,8 +290,8 @@ def test_a_person_is_asked_once_and_yes_is_the_answer_of_who_only_presses_enter(
         seen.press(answer)
         seen.expect("Change this file? [y/N]")
         seen.press("y\n")
-        seen.expect("Go on? [Y/n]")
-        seen.press("n\n")
+        seen.expect("Ctrl-C leaves the link valid.")
+        seen.press("\x03")
         assert seen.end() == 0
     run([CALLGATE, "stop"], env=environ)
     assert words(path, "plain") == ["npx", now]

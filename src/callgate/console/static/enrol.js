@@ -97,11 +97,10 @@ form.addEventListener("submit", (event) => {
   attempt(form.querySelector("button"), enrol);
 });
 
-place("saved").addEventListener("change", (event) => {
-  saved = event.target.checked;
-  place("continue").disabled = !saved;
+place("continue").addEventListener("click", () => {
+  saved = true;
+  location.assign("/");
 });
-place("continue").addEventListener("click", () => location.assign("/"));
 
 // Codes are shown once: leaving before they are saved is asked about.
 addEventListener("beforeunload", (event) => {
