@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -190,7 +190,7 @@ class Tables(TreeTables, RecordTables, CallTables, Protocol):
 class Storage(Protocol):
     """A store that holds a log."""
 
-    def append(self, row: AuditRow) -> Awaitable[None]: ...
+    async def append(self, row: AuditRow) -> None: ...
 
     def append_soon(self, row: AuditRow) -> None: ...
 

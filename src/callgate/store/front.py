@@ -118,14 +118,14 @@ class Store:
 
     # -- the hot path ------------------------------------------------------------------------------------------
 
-    def append(self, row: AuditRow) -> asyncio.Future[None]:
-        """Write one audit row; durable when the future is done."""
+    async def append(self, row: AuditRow) -> None:
+        """Write one audit row; durable when this returns."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._put(Job(row, None, future, time.monotonic()))
         if self._watchdog is None:
             self._watchdog = loop.call_later(_WATCHDOG_SECONDS, self._watch_stuck, loop)
-        return future
+        await future
 
     def append_soon(self, row: AuditRow) -> None:
         """Write one audit row with the next batch; tried again if the store is unavailable for a while."""
