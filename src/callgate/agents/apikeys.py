@@ -24,6 +24,12 @@ _NOBODY: Final = bytes(32)
 MAX_AGENT: Final = 256
 
 
+def shown_id(text: str) -> str:
+    """The part of a key that may be shown, wherever in a text a key stands; empty where there is none."""
+    found = _FORM.search(text)
+    return "" if found is None else found["id"]
+
+
 class KeyShelf(Protocol):
     """What keys need of the store; times are milliseconds."""
 

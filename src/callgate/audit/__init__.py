@@ -9,6 +9,7 @@ from callgate.audit.records import (
     DecisionRecord,
     OutcomeRecord,
     Record,
+    Repeated,
 )
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "DecisionRecord",
     "OutcomeRecord",
     "Record",
+    "Repeated",
 ]

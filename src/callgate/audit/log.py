@@ -55,6 +55,15 @@ class AuditLog:
             # A value that JSON cannot hold: what cannot be recorded does not pass.
             raise Refused(Reason.AUDIT_UNAVAILABLE, f"the call cannot be recorded: {error}") from error
 
+    def refused(self, record: DecisionRecord) -> bool:
+        """Record with the next batch that somebody was refused; whether that can be. They are refused either way."""
+        try:
+            self.store.append_soon(self.row(record))
+        except Exception as error:  # noqa: BLE001 - nobody waits for this, and nothing passes because of it
+            log.error("the refusal of call %s is not on record: %s", record.call, error)
+            return False
+        return True
+
     def completed(self, record: OutcomeRecord) -> None:
         """Record an outcome with the next batch. The call is over: failure is counted and logged, not raised."""
         try:

@@ -35,6 +35,15 @@ class CheckNote(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str | None = None
 
 
+class Repeated(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A record that stands for several refusals of one caller: how many, the first and the last, some of the tools."""
+
+    count: int
+    first: int
+    last: int
+    tools: tuple[str, ...] = ()
+
+
 class DecisionRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag="decision", tag_field="kind"):
     """What the gate decided, written before the call leaves."""
 
@@ -55,6 +64,17 @@ class DecisionRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     detail: str | None = None
     checks: tuple[CheckNote, ...] = ()
     extra: dict[str, Any] | None = None
+    repeated: Repeated | None = None
+
+    @property
+    def calls(self) -> int:
+        """How many calls the record stands for."""
+        return 1 if self.repeated is None else self.repeated.count
+
+    @property
+    def unproven(self) -> bool:
+        """Whether it was refused because nobody knows who called."""
+        return self.caller is not None and "proof" in self.caller
 
 
 class OutcomeRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag="outcome", tag_field="kind"):

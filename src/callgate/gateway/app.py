@@ -20,11 +20,12 @@ from callgate.gateway.exchange import JSON, Asgi, ClientGone, Exchange, Receive,
 from callgate.gateway.guard import check_media_type, check_nominated
 from callgate.gateway.http_line import HttpLine, listening, visit
 from callgate.gateway.line import Clients
+from callgate.gateway.refusal_recorder import RefusalRecorder
 from callgate.gateway.routing import Routing, check_routing
 from callgate.gateway.site import SUFFIX, Site, Upstream
 from callgate.gateway.sse import encode_event
 from callgate.gateway.tracing import span_of
-from callgate.jsonrpc import Batch, Kind, Message, error_reply
+from callgate.jsonrpc import TOOLS_CALL, Batch, Kind, Message, error_reply
 from callgate.telemetry.spans import Tracer
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("callgate.http")
 
 _SUBSCRIBE: Final = "subscriptions/listen"
+_CALL: Final = TOOLS_CALL.encode()
+# What is read, and waited for, of the body of somebody who brings nothing to prove who they are.
+_UNPROVEN_BYTES: Final = 64 * 1024
+_UNPROVEN_SECONDS: Final = 1.0
 _OPERATORS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
@@ -49,6 +54,9 @@ class Watched(Protocol):
 
     @property
     def spans(self) -> Tracer: ...
+
+    @property
+    def refusals(self) -> RefusalRecorder: ...
 
 
 # Makes the console's application from what a gateway has to show.
@@ -140,8 +148,7 @@ class App:
             self._watched.request(exchange.method, exchange.status)
 
     async def _serve(self, site: Site, exchange: Exchange) -> None:
-        if site.agents is not None and site.door.gate.closed() is None:
-            site.agents.glance(exchange)
+        await self._precheck(site, exchange)
         upstream = site.upstream(exchange.path)
         if self._busy >= site.in_flight and exchange.method != "GET":
             raise Refused(Reason.OVERLOADED)
@@ -179,6 +186,39 @@ class App:
         finally:
             self._busy -= working
             upstream.busy -= 1
+
+    async def _precheck(self, site: Site, exchange: Exchange) -> None:
+        """Refuse who brings nothing at all, whatever else may be wrong with the request; calls are put on record."""
+        if site.agents is None or site.door.gate.closed() is not None:
+            return
+        try:
+            site.agents.glance(exchange)
+        except Refused as refused:
+            if exchange.method == "POST":
+                await self._record_unproven(site, exchange, refused)
+            raise
+
+    async def _record_unproven(self, site: Site, exchange: Exchange, refused: Refused) -> None:
+        """The body is read for the record alone: if it is short and comes at once. Otherwise headers say what it is."""
+        try:
+            server = site.upstream(exchange.path).name
+        except Refused:
+            return
+        message: Message | Batch | None = None
+        length = exchange.fields.get(b"content-length", b"")
+        size = int(length) if length.isdigit() and len(length) < 16 else _UNPROVEN_BYTES + 1
+        if size <= _UNPROVEN_BYTES and self._held + size <= site.held_bytes and b"expect" not in exchange.fields:
+            self._held += size
+            try:
+                message = site.door.read(await exchange.body(size, _UNPROVEN_SECONDS))
+            except Turned:
+                return  # no call
+            except (Refused, ClientGone):
+                log.debug("the body of a refused request was not read")
+            finally:
+                self._held -= size
+        if message is not None or exchange.fields.get(b"mcp-method", _CALL) == _CALL:
+            self._watched.refusals.refused(exchange, server, message, refused)
 
     async def _post(self, site: Site, upstream: Upstream, exchange: Exchange) -> None:
         check_media_type(exchange)
@@ -237,8 +277,9 @@ class App:
         except Answered as answered:
             await exchange.respond(200, answered.reply, [JSON])
 
-    @staticmethod
-    async def _meet(site: Site, upstream: Upstream, exchange: Exchange, raw: bytes, message: Message | Batch) -> None:
+    async def _meet(
+        self, site: Site, upstream: Upstream, exchange: Exchange, raw: bytes, message: Message | Batch
+    ) -> None:
         """Who sent the message. The kill switch comes first: while it is on, nobody is asked and nothing leaves."""
         exchange.barred = site.door.gate.closed()
         if exchange.barred is not None or site.agents is None:
@@ -246,6 +287,7 @@ class App:
         try:
             await site.agents.come_in(exchange, upstream.name, raw, called_tools(message))
         except Refused as refused:
+            self._watched.refusals.refused(exchange, upstream.name, message, refused)
             raise Turned(refused, refuse_all(message, refused)) from None
         # That may have taken a while; requests are looked at once more before they leave.
         if not _has_request(message) and (closed := site.door.gate.closed()) is not None:

@@ -231,7 +231,10 @@ def _anybody(context: Context) -> str:
 
 
 def _text(value: object, most: int = _TEXT_CHARS) -> str:
-    if not isinstance(value, str):
-        return ""
+    return printable(value, most) if isinstance(value, str) else ""
+
+
+def printable(value: str, most: int) -> str:
+    """A stranger's text: cut, with a mark for each character that does not print."""
     short = value[:most]
     return short if short.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in short)

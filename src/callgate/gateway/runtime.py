@@ -24,6 +24,7 @@ from callgate.gateway.learnt import Learnt
 from callgate.gateway.line import Clients
 from callgate.gateway.notices import Notices
 from callgate.gateway.places import Place, place, places
+from callgate.gateway.refusal_recorder import RefusalRecorder
 from callgate.gateway.shown import Shown
 from callgate.gateway.site import Site, Upstream
 from callgate.gateway.stdio_upstream import StdioUpstream
@@ -80,6 +81,7 @@ class Runtime:
         self.notices = Notices()
         self.switch.turned = self.notices.switch_turned
         self.books = Books(audit, extracts.arguments(config), self.metrics, gateway=secrets.token_hex(6))
+        self.refusals = RefusalRecorder(audit, lambda: self.books.arguments, self.books.gateway)
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -107,6 +109,7 @@ class Runtime:
                     await runtime._catch_up()
                     yield runtime
                 finally:
+                    runtime.refusals.close()
                     await runtime.agents.stop()
                     await runtime._close_trust()
                     await runtime._close_pinning()
