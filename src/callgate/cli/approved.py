@@ -22,7 +22,21 @@ def approval_of(decision: DecisionRecord) -> dict[str, Any] | None:
 
 
 def shown_verdict(decision: DecisionRecord) -> str:
+    if decision.repeated is not None:
+        return f"{decision.verdict} ({decision.calls:,} {'call' if decision.calls == 1 else 'calls'})"
     return decision.verdict if approval_of(decision) is None else f"{decision.verdict} (approved)"
+
+
+def refused_together(decision: DecisionRecord) -> str:
+    """What a record of a caller whom nobody knows stands for, in a sentence or two; empty for every other."""
+    repeated = decision.repeated
+    if repeated is None:
+        return "Who called was not verified." if decision.unproven else ""
+    many = "1 more call" if repeated.count == 1 else f"{repeated.count:,} more calls"
+    tools = f" of {', '.join(map(plain, repeated.tools))}" if repeated.tools else ""
+    by = "several callers" if (decision.caller or {}).get("peer") == "several" else "the same caller"
+    span = f"between {show_when(repeated.first)} and {show_when(repeated.last)}"
+    return f"{many}{tools} by {by}, refused {span}, counted together. Who called was not verified."
 
 
 def approved_by(decision: DecisionRecord, store: Store) -> str:

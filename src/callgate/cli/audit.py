@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 
-from callgate.cli.approved import approved_by, shown_verdict
+from callgate.cli.approved import approved_by, refused_together, shown_verdict
 from callgate.cli.common import (
     ConfigOption,
     JsonOption,
@@ -103,8 +103,8 @@ def show(
     why = f" ({decision.reason})" if decision.reason else ""
     out.print(f"[{colour}]{decision.verdict}{why}[/]", end=" ")
     out.print(f"{decision.server} / {plain(decision.tool)}", markup=False)
-    if approved:
-        out.print(approved, markup=False, soft_wrap=True)
+    for sentence in filter(None, (approved, refused_together(decision))):
+        out.print(sentence, markup=False, soft_wrap=True)
     out.print_json(data=value)
 
 

@@ -39,6 +39,8 @@ class CallSeen(msgspec.Struct, frozen=True, kw_only=True, tag="call", tag_field=
     reason: str | None = None
     outcome: str | None = None
     ms: float | None = None
+    # More than one where refusals of one caller are counted together.
+    calls: int = 1
 
 
 class Calls:
@@ -140,4 +142,5 @@ def _seen(
         reason=decision.reason,
         outcome=None if outcome is None else outcome.outcome,
         ms=None if outcome is None else outcome.ms,
+        calls=decision.calls,
     )

@@ -113,7 +113,8 @@ def _verdict(seen: CallSeen) -> tuple[str, str]:
 def _call(seen: CallSeen) -> str:
     by = f"  {plain(seen.agent, _NAME)}" if seen.agent else ""
     if seen.state == "refused":
-        return f"{_where(seen)}  {plain(seen.reason or 'refused')}{by}"
+        times = f"  {seen.calls:,} calls" if seen.calls > 1 else ""
+        return f"{_where(seen)}  {plain(seen.reason or 'refused')}{times}{by}"
     took = "" if seen.ms is None else f"  {seen.ms:.0f} ms"
     # What an ordinary answer is called says nothing; an error does.
     outcome = "" if seen.outcome in (None, "result") else f"  {plain(seen.outcome)}"

@@ -3,11 +3,13 @@ import json
 
 import pytest
 
+from callgate.audit import Repeated
 from callgate.cli import run
 from callgate.cli.when import show_when
 from callgate.store import SqlShelf, Store
-from support.auditing import decision, fill, open_log
+from support.auditing import START, decision, fill, open_log
 from support.enrolling import approve, enrol, service
+from support.table import rows
 
 
 @pytest.fixture
@@ -49,6 +51,37 @@ def test_list_is_a_table_of_calls_with_their_outcome(callgate):
     assert decision(1).call in lines[1]
     assert "result 5 ms" in lines[1]
     assert "blocked_by_policy" in lines[4]
+
+
+REFUSED = {"verdict": "refuse", "reason": "unknown_keyid", "caller": {"peer": "192.0.2.1", "proof": "signature"}}
+
+
+SPAN = f"between {show_when(START)} and {show_when(START + 60_000)}"
+TOGETHER = "counted together. Who called was not verified."
+
+
+@rows(
+    ("more", "listed", "sentence"),
+    [
+        ({}, "refuse", "Who called was not verified."),
+        (
+            {"repeated": Repeated(1200, START, START + 60_000, ("read", "[b]x\x1b"))},
+            "refuse (1,200 calls)",
+            f"1,200 more calls of read, [b]x\ufffd by the same caller, refused {SPAN}, {TOGETHER}",
+        ),
+        (
+            {"repeated": Repeated(1, START, START + 60_000), "caller": {"peer": "several", "proof": "several"}},
+            "refuse (1 call)",
+            f"1 more call by several callers, refused {SPAN}, {TOGETHER}",
+        ),
+    ],
+)
+def test_calls_of_callers_whom_nobody_knows_are_counted_in_words(callgate, log, more, listed, sentence):
+    record = decision(9, **REFUSED | {"call": f"0{len(listed):031d}"} | more)
+    with log.store.writing() as conn:
+        log.store.insert(conn, log.row(record))
+    assert f" {listed} " in callgate("list")[0]
+    assert sentence in callgate("show", record.call)[0].splitlines()
 
 
 @pytest.fixture

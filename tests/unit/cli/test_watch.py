@@ -259,6 +259,7 @@ def test_markup_in_a_name_is_only_text(capsys):
         (call(ms=12.4, outcome="error"), "allow bank/pay error 12 ms"),
         (call(state="running"), "running bank/pay"),
         (call(state="refused", reason="rule_blocked"), "refuse bank/pay rule_blocked"),
+        (call(state="refused", reason="unknown_keyid", calls=1200), "refuse bank/pay unknown_keyid 1,200 calls"),
         (approval(), "WAITS bank/pay for Helper: ann approves at http://p/approve/i"),
         (approval(page=None), "WAITS bank/pay for Helper: ann approves; `callgate approvals list` shows it"),
         (approval(state="used", by="ann"), "approved bank/pay by ann"),

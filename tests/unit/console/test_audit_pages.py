@@ -8,7 +8,7 @@ import re
 import pytest
 import pytest_asyncio
 
-from callgate.audit import Arguments, receipt
+from callgate.audit import Arguments, Repeated, receipt
 from callgate.audit.climbing import climb
 from callgate.audit.searching import Search, search
 from callgate.audit.storage import Filter
@@ -63,6 +63,30 @@ async def test_calls_are_listed_the_newest_first(place):
     assert "lost" in words(text)
     assert 'rel="next"' not in text
     assert 'rel="prev"' not in text
+
+
+async def test_calls_of_callers_whom_nobody_knows_are_counted_together(other):
+    """The first of them on its own, the rest in one record that says how many they were."""
+    refused = {"verdict": "refuse", "reason": "unknown_keyid", "arguments": Arguments("hashed"), "args_hash": None}
+    caller = {"peer": "192.0.2.1", "proof": "signature", "key (claimed, not verified)": "<b>me"}
+    repeated = Repeated(1200, START, START + 60_000, ("read", "<i>x"))
+    write(
+        other[1].log,
+        [
+            decision(1, **refused, caller=caller, tool=""),
+            decision(2, **refused, caller=caller, repeated=repeated),
+        ],
+    )
+    listed = await ask(other, "/audit")
+    assert "1,200 calls" in words(listed)
+    assert "a tool that was not read on files" in words(listed)
+    one, many = [await ask(other, f"/audit/{decision(number).call}") for number in (1, 2)]
+    for page in (one, many):
+        assert "Who called was not verified." in words(page)
+        assert "Key (claimed, not verified) <b>me" in words(page)
+        assert "They were not kept." in words(page)
+    assert "counted together" not in words(one)
+    assert "1,200 more calls of read , <i>x by the same caller, refused between" in words(many)
 
 
 @rows(
