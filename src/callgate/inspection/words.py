@@ -383,16 +383,16 @@ class WordIndex:
 
 
 def mark_patterns(words: WordIndex) -> None:
-    """Puts SENSITIVE and CONFIGURED where such files are named, and SOME_TOOLS where tools of one kind are."""
+    """Puts KEY_FILE and SETTINGS_FILE where such files are named, and SOME_TOOLS where tools of one kind are."""
     text = words.folded.text
     patterns = lexicon().patterns
     if " other " in text or " of the " in text:
         for found in patterns["some_others"].finditer(text):
             words.mark("SOME_TOOLS", found.end() - 1)
     for found in patterns["key_files"].finditer(text):
-        words.mark("SENSITIVE", found.start())
+        words.mark("KEY_FILE", found.start())
         if not found[0].isalpha() and " " not in found[0]:
             words.mark("KEY_PATH", found.start())
-    for concept, name in (("CONFIGURED", "settings"), ("SECRET", "variables")):
+    for concept, name in (("SETTINGS_FILE", "settings"), ("SECRET", "variables")):
         for found in patterns[name].finditer(text):
             words.mark(concept, found.start())

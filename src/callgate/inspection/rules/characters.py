@@ -243,10 +243,10 @@ def _closed_up(found: str) -> str:
 def _instructs(decoded: str, *, piece: bool = False) -> str:
     """The rule that a decoded text breaks; a piece that was encoded for itself needs less than a text as a whole."""
     tool = ToolTexts(ToolDefinition(description=f". {decoded}"), NO_CONTEXT)
-    if SHELL.search(decoded.lower()) or _COMMAND.search(decoded.lower()) or tool.prose[0].words.at("SENSITIVE"):
+    if SHELL.search(decoded.lower()) or _COMMAND.search(decoded.lower()) or tool.prose[0].words.at("KEY_FILE"):
         return "a command line or a key file"
     # Nobody encodes what is to be done with a secret for the sake of an example.
-    if piece and tool.prose[0].words.together(12, ("SECRET", "CONFIGURED"), ("READ", "SEND", "PASS", "USE")):
+    if piece and tool.prose[0].words.together(12, ("SECRET", "SETTINGS_FILE"), ("READ", "SEND", "PASS", "USE")):
         return "an order about secrets"
     for one in all_rules():
         if one.id.startswith(_TELLING) and next(one.check(tool), None) is not None:

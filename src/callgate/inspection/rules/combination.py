@@ -68,12 +68,12 @@ _LONG_WORDS: Final = 30
 
 def _score(there: set[Concept]) -> int:
     """How much comes together in one sentence."""
-    if not there.isdisjoint(("SENSITIVE", "HOST")):
+    if not there.isdisjoint(("KEY_FILE", "HOST_DATA")):
         there.discard("SECRET")
     if "ASSISTANT" in there:
         there.discard("MODEL")
     if not there.isdisjoint(("OWN_SERVER", "SOME_TOOLS")):
-        there -= {"ELSEWHERE", "RIVAL", "REACH", "OTHER", "EVERY"}
+        there -= {"OTHER_SOURCES", "RIVAL_TOOLS", "EVERY_TIME", "OTHER", "EVERY"}
     if "TOOL" in there and not there.isdisjoint(("OTHER", "EVERY")):
         there.add("ALL_TOOLS")
     weight = sum(_WEIGHTS.get(one, 0) for one in there)
@@ -113,7 +113,7 @@ def _mark_patterns(text: Text) -> None:
     for found in _IN_TICKS.finditer(text.plain.text):
         text.words.mark("SINK", found.end() - 2)
     for found in _MANY_TIMES.finditer(text.plain.text):
-        text.words.mark("LOOPED", found.start())
+        text.words.mark("LOOP", found.start())
     if "~/." in text.raw:
         for found in _DOT_FILES.finditer(text.plain.text):
             text.words.mark("DOT_FILE", found.start())
@@ -158,15 +158,15 @@ def _place_refusals(words: WordIndex, owner: list[int], there: list[set[Concept]
     for concept, wanted, gap in (
         ("NOT_TOLD", "TELL_OF", 3),
         ("NOT_GUARDED", "GUARDED", 4),
-        ("NOT_TAKEN", ("SECRET", "SENSITIVE", "CONFIGURED", "PRIVATE", "TALKED", "HEEDED"), 4),
+        ("NOT_TAKEN", ("SECRET", "KEY_FILE", "SETTINGS_FILE", "PRIVATE_DATA", "CONVERSATION", "OBEY_TEXT"), 4),
     ):
         for match in words.chain("NOT", (wanted, gap)):
             there[owner[match[1]]].add(concept)
     for match in words.chain("NOT", ("WITHOUT", 9)):
         # "Never … without the user's approval" asks for it.
         if match[0] < match[1] and owner[match[0]] == owner[match[1]]:
-            there[owner[match[1]]] -= {"UNASKED_FOR", "CONSENT"}
-            there[owner[match[1]]].add("LEAVE_ASKED")
+            there[owner[match[1]]] -= {"NO_CONFIRMATION", "CONSENT"}
+            there[owner[match[1]]].add("ASKS_USER")
     for match in words.chain("USER", ("MAY", 1)):
         # What the person is to do is no order to the model, unless it is what they are not to do.
         if "NOT" not in there[owner[match[0]]]:
@@ -176,11 +176,11 @@ def _place_refusals(words: WordIndex, owner: list[int], there: list[set[Concept]
 def _place_opening(text: Text, parts: list[Match], there: list[set[Concept]]) -> None:
     there[0].add("OPENING")
     # What a scanner looks for stands after its first word, as objects and not as orders.
-    if text.words.at("LOOKED_FOR")[:1] in ([0], (0,)) and parts[0][1] < _LONG_OPENING:
+    if text.words.at("DETECTION")[:1] in ([0], (0,)) and parts[0][1] < _LONG_OPENING:
         there[0].add("SCREENS")
     if _BROKEN_OPENING.match(text.plain.text):
         for one in there:
-            one.add("BROKEN")
+            one.add("FAILURE_OPENING")
 
 
 @rule("combined.sentence")

@@ -20,7 +20,7 @@ _SENTENCE: Final = 5
 def _asked(text: Text, *steps: Match) -> Iterator[Match]:
     """Matches that are a request: not one to leave it be, nor the first word, which says what the tool does."""
     for match in steps:
-        if match[0] > 0 and not text.words.near(match, "NOT", 3) and not text.words.near(match, "SEEKS", 8):
+        if match[0] > 0 and not text.words.near(match, "NOT", 3) and not text.words.near(match, "SECRET_SCAN", 8):
             yield match
 
 
@@ -28,13 +28,13 @@ def _asked(text: Text, *steps: Match) -> Iterator[Match]:
 def key_file(tool: ToolTexts) -> Iterator[Hit]:
     for text in tool.prose:
         words = text.words
-        if not words.at("SENSITIVE"):
+        if not words.at("KEY_FILE"):
             continue
         matches = [
-            *words.chain("READ", ("SENSITIVE", 9), (_OFFER, 16)),
-            *words.chain(_OFFER, ("SENSITIVE", 9)),
-            *words.chain("READ", ("SENSITIVE", 6)),
-            *words.chain(("MUST", "NEEDS"), ("CONTENTS", 5), ("SENSITIVE", 4)),
+            *words.chain("READ", ("KEY_FILE", 9), (_OFFER, 16)),
+            *words.chain(_OFFER, ("KEY_FILE", 9)),
+            *words.chain("READ", ("KEY_FILE", 6)),
+            *words.chain(("MUST", "NEEDS"), ("CONTENTS", 5), ("KEY_FILE", 4)),
             *words.chain("USE", ("KEY_PATH", 9)),
         ]
         if text.kind == "key":
@@ -49,17 +49,17 @@ def key_file(tool: ToolTexts) -> Iterator[Hit]:
 def settings_file(tool: ToolTexts) -> Iterator[Hit]:
     for text in tool.prose:
         words = text.words
-        if not words.at("CONFIGURED") or text.kind == "name":
+        if not words.at("SETTINGS_FILE") or text.kind == "name":
             continue
         matches = [
             *(
                 match
-                for match in words.chain("READ", ("CONFIGURED", 8))
+                for match in words.chain("READ", ("SETTINGS_FILE", 8))
                 if words.words[match[0] - 1] not in {"be", "is", "are"}
             ),
-            *words.chain((*_OFFER, "NEEDS"), ("CONTENTS", 6), ("CONFIGURED", 6)),
+            *words.chain((*_OFFER, "NEEDS"), ("CONTENTS", 6), ("SETTINGS_FILE", 6)),
         ]
-        parameter = words.chain("CONTENTS", ("CONFIGURED", 4)) if ".properties." in text.where else []
+        parameter = words.chain("CONTENTS", ("SETTINGS_FILE", 4)) if ".properties." in text.where else []
         for match in [*_asked(text, *matches), *parameter]:
             yield quoted_hit(text, match, "It asks for a file that often holds passwords: {}.")
 
@@ -103,12 +103,12 @@ def asked(tool: ToolTexts) -> Iterator[Hit]:
 @rule("secrets.mismatch")
 def mismatch(tool: ToolTexts) -> Iterator[Hit]:
     names = [text for text in tool.texts if text.kind == "name"]
-    if any(text.words.at("KIN") for text in names):
+    if any(text.words.at("KEY_TOOLS") for text in names):
         return
     for text in tool.prose:
         words = text.words
-        for match in words.chain(("READS", "SENDS"), ("SENSITIVE", 7)):
-            if not words.before(match[0], "KIN", 40) and not words.near(match, "NOT", 3):
+        for match in words.chain(("READS", "SENDS"), ("KEY_FILE", 7)):
+            if not words.before(match[0], "KEY_TOOLS", 40) and not words.near(match, "NOT", 3):
                 yield quoted_hit(text, match, "It handles files that hold keys, which its task does not explain: {}.")
 
 
@@ -231,7 +231,7 @@ def by_name(tool: ToolTexts) -> Iterator[Hit]:
 def secrets_sent(tool: ToolTexts) -> Iterator[Hit]:
     for text in tool.prose:
         words = text.words
-        for match in words.together(16, "SEND", ("SECRET", "SENSITIVE", "TALK"), ("URL", "MAIL")):
+        for match in words.together(16, "SEND", ("SECRET", "KEY_FILE", "TALK"), ("URL", "MAIL")):
             places = [place for place in words.at(("URL", "MAIL")) if match[0] <= place <= match[1]]
             examples = all(words.before(place, "EXAMPLE", 4) for place in places)
             if match[0] > 0 and not examples and not words.near(match, "NOT", 2):
@@ -294,7 +294,7 @@ def unnoticed(tool: ToolTexts) -> Iterator[Hit]:
 def cover_story(tool: ToolTexts) -> Iterator[Hit]:
     for text in tool.prose:
         words = text.words
-        kept = [match for match in words.chain("KEEP", ("UNTOLD", 7)) if words.near(match, "STEP", 0)]
+        kept = [match for match in words.chain("KEEP", ("HUSHED", 7)) if words.near(match, "STEP", 0)]
         kept = [match for match in kept if not words.near(match, "SECRET_NOUN", 1)]
         for match in [*kept, *words.chain("IF_ASKED", ("CLAIM", 7))]:
             yield quoted_hit(text, match, "It tells the model what to keep or to pretend: {}.")

@@ -65,7 +65,7 @@ def _mentioned(text: Text, match: Match) -> bool:
     marked = not _QUOTES.isdisjoint(before) and not _QUOTES.isdisjoint(after)
     ignoring = next((place for place in text.words.at("IGNORE") if place >= match[0]), match[0])
     reported = text.words.before(ignoring, "THAT", 1)
-    looked_for = text.words.near(match, "LOOKS_FOR", 10)
+    looked_for = text.words.near(match, "DETECTS", 10)
     return (reported and (such or looked_for)) or (
         marked and (such or (looked_for and text.words.near(match, "TEXTS", 10)))
     )
@@ -75,9 +75,7 @@ def _against_such(text: Text) -> bool:
     """Whether the opening says that the tool is for finding such words."""
     opening = next(text.words.sentences(), (0, -1))
     return (
-        text.where == "description"
-        and text.words.within(opening, "LOOKS_FOR")
-        and text.words.within(opening, "ATTACKS")
+        text.where == "description" and text.words.within(opening, "DETECTS") and text.words.within(opening, "ATTACKS")
     )
 
 
@@ -155,7 +153,7 @@ def lasting(tool: ToolTexts) -> Iterator[Hit]:
 def model_addressed(tool: ToolTexts) -> Iterator[Hit]:
     for text in tool.prose:
         words = text.words
-        for match in words.chain("ASSISTANT", ("OUGHT", 2), ((*_ACT, "DISCLOSE"), 3)):
+        for match in words.chain("ASSISTANT", ("OBLIGED", 2), ((*_ACT, "DISCLOSE"), 3)):
             if not words.near(match, "NOT", 0) and "," not in text.original(match):
                 yield quoted_hit(text, match, "It orders the model to do something: {}.")
 

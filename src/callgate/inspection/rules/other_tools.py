@@ -86,8 +86,8 @@ def instead_of_others(tool: ToolTexts) -> Iterator[Hit]:
             *words.chain("CHOOSE", ("OVER", 6), (("EVERY", "OTHER"), 2), ("TOOL", 4)),
             *words.chain("OTHER", ("TOOL", 3), ("UNFIT", 6)),
             *words.chain("OTHER", ("TOOL", 3), ("NOT", 10), ("USE", 2), ("THEM", 2)),
-            *(match for match in words.chain("LEAST", ("USE", 1), ("SELF", 2)) if words.near(match, "OTHER", 14)),
-            *(match for match in words.chain("USE", ("LEAST", 1), ("SELF", 2)) if words.near(match, "OTHER", 14)),
+            *(match for match in words.chain("EXCLUSIVELY", ("USE", 1), ("SELF", 2)) if words.near(match, "OTHER", 14)),
+            *(match for match in words.chain("USE", ("EXCLUSIVELY", 1), ("SELF", 2)) if words.near(match, "OTHER", 14)),
         ]
         for match in matches:
             yield quoted_hit(text, match, "It talks the model out of other tools: {}.")
@@ -106,7 +106,7 @@ def on_other_calls(tool: ToolTexts) -> Iterator[Hit]:
         words = text.words
         for match in [
             *words.chain(
-                "WHENEVER", (("EVERY", "OTHER", "A"), 3), ("TOOL", 2), ("CALLED", 4), (("CHANGED", "MUST"), 9)
+                "WHENEVER", (("EVERY", "OTHER", "A"), 3), ("TOOL", 2), ("IS_CALLED", 4), (("CHANGED", "MUST"), 9)
             ),
             *words.chain("WHENEVER", ("USE", 1), ("OTHER", 2), ("TOOLS", 2), (("SEND", "PASS", "DIVERT"), 4)),
         ]:
@@ -241,12 +241,12 @@ class _Sentences:
 
     def _compares(self, part: Match) -> bool:
         words = self._text.words
-        if words.within(part, ("MUST", "NOT", "EVERY", "URL", "MAIL", "STEERED")):
+        if words.within(part, ("MUST", "NOT", "EVERY", "URL", "MAIL", "STEERING")):
             return False
         if _FIGURE.search(self._text.original(part)):
             return False
-        asked = ".properties." in self._text.where or words.within(part, ("USE", "PASS", "SEND", "READ", "HARMED"))
-        return not asked or words.within(part, "COMPARED")
+        asked = ".properties." in self._text.where or words.within(part, ("USE", "PASS", "SEND", "READ", "DESTRUCTIVE"))
+        return not asked or words.within(part, "COMPARISON")
 
 
 @rule("lookalike.imitation")
