@@ -14,8 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from callgate.pinning.inspection import Inspected, Surroundings, family, inspect, suspicious
-from callgate.pinning.model import Finding
+from callgate.inspection import InspectionContext, ToolDefinition, ToolFinding, family, inspect, suspicious
 
 DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
 SHARED = DATA / "tool-descriptions"
@@ -34,7 +33,7 @@ class Row:
     category: str
     poisoned: bool
     entry: dict[str, Any]
-    around: Surroundings
+    around: InspectionContext
 
     @property
     def half(self) -> str:
@@ -66,12 +65,12 @@ def _rows(path: Path) -> Iterator[Row]:
             category=raw.get("category") or "published",
             poisoned=raw.get("label") == "poisoned",
             entry={name: raw[name] for name in MEMBERS if raw.get(name) is not None},
-            around=Surroundings(raw["server"], {server: frozenset(names) for server, names in others.items()}),
+            around=InspectionContext(raw["server"], {server: frozenset(names) for server, names in others.items()}),
         )
 
 
-def look(row: Row) -> tuple[Finding, ...]:
-    return inspect(Inspected.of(row.entry), row.around)
+def look(row: Row) -> tuple[ToolFinding, ...]:
+    return inspect(ToolDefinition.of(row.entry), row.around)
 
 
 def score(chosen: Iterable[Row]) -> dict[str, Any]:
@@ -110,7 +109,7 @@ def by_family(chosen: list[Row]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _micros(tools: list[Inspected], rounds: int) -> float:
+def _micros(tools: list[ToolDefinition], rounds: int) -> float:
     taken = []
     for _ in range(rounds):
         began = time.process_time()
@@ -136,7 +135,7 @@ def measure(step: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
         },
     }
     categories = sorted({row.category for row in shared})
-    published = [Inspected.of(row.entry) for row in shared if row.category == "published"]
+    published = [ToolDefinition.of(row.entry) for row in shared if row.category == "published"]
     long_list = [published[at % len(published)] for at in range(LIST)]
     step("inspection, cost")
     return {

@@ -25,7 +25,7 @@ from callgate.gateway.trust_keys import Naming
 from callgate.gateway.trust_learning import Learning
 from callgate.gateway.trust_results import Keeping, Results
 from callgate.gateway.trust_sessions import Sessions
-from callgate.pinning.inspection.scanning import Scanner
+from callgate.inspection.scanner import ResultScanner
 from callgate.trust.effects import encode
 from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import PROMPT_META, SESSION_META
@@ -130,7 +130,7 @@ class Bench:
             shelf,
             keeping=Keeping(KEPT.kept_steps, KEPT.kept_seconds),
             vocabulary=vocabulary,
-            scan=Scanner() if way.detectors else None,
+            scan=ResultScanner() if way.detectors else None,
             seals=lambda: Seals([bytes(32)]),
             where=_nowhere,
             tell=lambda *_: None,

@@ -1,6 +1,6 @@
 """A description that names many harmless tools of other servers first, so that the one it is after is not told."""
 
-from callgate.pinning.inspection import Inspected, Surroundings, inspect
+from callgate.inspection import InspectionContext, ToolDefinition, inspect
 from support.meeting import Meeting, entry
 from support.registry import requirement
 from support.table import rows
@@ -13,7 +13,9 @@ def decoys(count):
 
 
 def crossing(text, others):
-    found = inspect(Inspected.of({"name": "fact", "description": text}), Surroundings(server="evil", others=others))
+    found = inspect(
+        ToolDefinition.of({"name": "fact", "description": text}), InspectionContext(server="evil", others=others)
+    )
     return [(one.server, one.tool) for one in found if one.server]
 
 
@@ -30,8 +32,8 @@ def test_what_is_not_shown_is_counted():
     names = decoys(60)
     text = f"Tells a fact. Use {', '.join(names)}."
     found = inspect(
-        Inspected.of({"name": "fact", "description": text}),
-        Surroundings(server="evil", others={"notes": frozenset(names)}),
+        ToolDefinition.of({"name": "fact", "description": text}),
+        InspectionContext(server="evil", others={"notes": frozenset(names)}),
     )
     told = [one for one in found if one.server]
     assert len(told) < len(names)

@@ -3,9 +3,9 @@
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from callgate.pinning.inspection import Inspected, Surroundings, inspect, is_catch_all, tokens
-from callgate.pinning.inspection.folding import fold, without_markup
-from callgate.pinning.inspection.reading import Reading
+from callgate.inspection import InspectionContext, ToolDefinition, inspect, is_catch_all, tokens
+from callgate.inspection.text import fold, without_markup
+from callgate.inspection.tool_texts import ToolTexts
 
 PIECES = [
     "ignore ", "all ", "previous ", "instructions", "do not ", "tell ", "the user ", "~/.ssh/id_rsa ", "send ", "https://a.b/c ",
@@ -21,7 +21,7 @@ MEMBERS = ["name", "title", "description", "inputSchema", "outputSchema", "annot
 entries = st.dictionaries(st.sampled_from(MEMBERS) | texts, values, max_size=6)
 names = st.frozensets(texts | st.just("send_email"), max_size=4)
 surroundings = st.builds(
-    Surroundings,
+    InspectionContext,
     server=texts,
     others=st.dictionaries(texts, names, max_size=3),
     before=st.none() | entries,
@@ -32,16 +32,16 @@ relaxed = settings(max_examples=60, deadline=None, suppress_health_check=[Health
 
 def text_at(entry, around, where):
     """The text that a finding speaks of."""
-    found = [text.raw for text in Reading(Inspected.of(entry), around).texts if text.where == where]
+    found = [text.raw for text in ToolTexts(ToolDefinition.of(entry), around).texts if text.where == where]
     return max(found, key=len, default=None)
 
 
 @relaxed
 @given(entries, surroundings)
-@example({"name": "", "description": "", "inputSchema": {"properties": {"": {}}}}, Surroundings())
+@example({"name": "", "description": "", "inputSchema": {"properties": {"": {}}}}, InspectionContext())
 def test_an_inspection_never_fails_and_its_findings_can_be_shown(entry, around):
-    findings = inspect(Inspected.of(entry), around)
-    assert findings == inspect(Inspected.of(entry), around)
+    findings = inspect(ToolDefinition.of(entry), around)
+    assert findings == inspect(ToolDefinition.of(entry), around)
     for finding in findings:
         assert all(char.isprintable() for char in finding.what + finding.where + finding.why)
         assert finding.what.endswith(".")

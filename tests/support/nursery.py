@@ -229,7 +229,7 @@ def _load() -> None:
 
     import callgate as project
     from callgate.cli import run as callgate
-    from callgate.pinning.inspection.rule import all_rules
+    from callgate.inspection import all_rules
 
     parts = [one.name for one in walk_packages(project.__path__, "callgate.")]
     for name in (*parts, *_LOADED):

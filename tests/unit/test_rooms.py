@@ -9,7 +9,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "callgate"
 
 ROOMS = {"agents", "pinning", "trust", "approval", "audit"}
 GROUND = {"errors", "jsonrpc", "canonical"}
-HOUSE = GROUND | ROOMS | {"_version", "gate", "recording", "keyring", "config", "telemetry", "store"}
+HOUSE = GROUND | ROOMS | {"_version", "inspection", "gate", "recording", "keyring", "config", "telemetry", "store"}
 
 # What each part of the package may import beside itself. A part that is not here may import nothing of ours.
 MAY_IMPORT = {
@@ -17,7 +17,9 @@ MAY_IMPORT = {
     "errors": set(),
     "jsonrpc": {"errors", "canonical"},
     "canonical": {"errors"},
-    **dict.fromkeys(ROOMS, GROUND),
+    # what texts say, for whoever asks: it knows nothing of the gate or of any room
+    "inspection": set(),
+    **dict.fromkeys(ROOMS, GROUND | {"inspection"}),
     "gate": GROUND | ROOMS,
     # a decision as the log has it, for whoever runs a gate
     "recording": {"gate", "audit"},
@@ -96,7 +98,8 @@ def test_every_part_of_the_package_has_its_rule():
 
 def test_the_rules_are_those_of_the_design():
     for room in ROOMS:
-        assert MAY_IMPORT[room] == {"errors", "jsonrpc", "canonical"}
+        assert MAY_IMPORT[room] == {"errors", "jsonrpc", "canonical", "inspection"}
+    assert MAY_IMPORT["inspection"] == set()
     assert [part for part, allowed in MAY_IMPORT.items() if "cli" in allowed] == ["__main__"]
     several = {part for part, allowed in MAY_IMPORT.items() if len(allowed & ROOMS) > 1}
     assert several == {"gate", "store", "gateway", "sdk", "console", "cli", "__init__"}
@@ -129,6 +132,9 @@ def planted(folder, place, text):
         ("audit/log.py", "importlib.import_module('callgate.console')", "console"),
         ("audit/__init__.py", "from ..approval import Challenge", "approval"),
         ("trust/deep.py", "from callgate.keyring import Keyring", "keyring"),
+        ("inspection/new.py", "from callgate.pinning.model import Pin", "pinning"),
+        ("inspection/engine.py", "from callgate.errors import Reason", "errors"),
+        ("gate.py", "from callgate.inspection import inspect", "inspection"),
         ("gate.py", "from callgate.store import Store", "store"),
         ("errors.py", "from callgate.jsonrpc import parse", "jsonrpc"),
         ("store/sqlite.py", "from callgate.config import Config", "config"),
@@ -155,6 +161,8 @@ def test_an_import_through_a_wall_is_caught(tmp_path, place, text, target):
         ),
         ("audit/log.py", "from . import merkle\nfrom .merkle import Tree\nfrom callgate.audit.merkle import Tree"),
         ("store/sqlite.py", "from callgate.audit import Records"),
+        ("trust/deep.py", "from callgate.inspection.scanner import ResultScanner"),
+        ("inspection/new.py", "from callgate.inspection.engine import Hit, rule"),
         ("gate.py", "from callgate.trust import check\nfrom callgate.agents import Caller"),
         ("gateway/app.py", "from callgate.gate import Gate\nfrom callgate import audit, config, store"),
         ("cli/serve.py", "from callgate.gateway.app import App\nfrom callgate.cli.common import fail"),

@@ -10,7 +10,7 @@ from callgate.cli.pinned import Opened, shown
 from callgate.cli.tools_blocks import blocked_words
 
 if TYPE_CHECKING:
-    from callgate.pinning.model import Finding
+    from callgate.inspection import ToolFinding
     from callgate.pinning.views import Review, ToolView
 
 _SOME: Final = 5
@@ -37,7 +37,7 @@ def how_to_read(opened: Opened, view: ToolView) -> str:
     return "\n".join(lines)
 
 
-def _overruled(finding: Finding) -> str:
+def _overruled(finding: ToolFinding) -> str:
     where = f", {shown(finding.where)}" if finding.where else ""
     return f"  HARD  {shown(finding.rule)}{where}: {shown(finding.what)}"
 

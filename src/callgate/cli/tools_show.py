@@ -16,7 +16,8 @@ from callgate.cli.tools_schema import schema_tree
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from callgate.pinning.model import Finding, Pin
+    from callgate.inspection import ToolFinding
+    from callgate.pinning.model import Pin
     from callgate.pinning.views import ToolView
 
 STATES: Final = {
@@ -84,7 +85,7 @@ def decided(pin: Pin) -> str:
     return f"{did} {moment(pin.approved_at)} by {shown(pin.approved_by)}{over}{note}"
 
 
-def finding_lines(finding: Finding, entry: Any = None) -> Iterator[Line]:
+def finding_lines(finding: ToolFinding, entry: Any = None) -> Iterator[Line]:
     """What was found, where and why it matters, with the place itself."""
     style = "bold red" if finding.tier == "hard" else "yellow"
     where = f"  {shown(finding.where)}{_characters(finding.span)}" if finding.where else ""

@@ -15,8 +15,8 @@ from callgate.approval.display import escape
 from callgate.console.marking import Line, Marks, Run, changed, plain
 from callgate.console.outline import Branch, outline
 from callgate.console.rendering import Shown, exact
+from callgate.inspection import ToolFinding
 from callgate.pinning.judging import beside_of, named_members
-from callgate.pinning.model import Finding
 from callgate.pinning.views import SchemaEdit, ToolView
 
 # The approval covers these; what an entry has beside them the model may see all the same.
@@ -72,7 +72,7 @@ class Found:
     """One finding, with its number in the text and its place in words."""
 
     number: int
-    finding: Finding
+    finding: ToolFinding
     place: str
 
 

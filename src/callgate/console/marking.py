@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from callgate.approval.display import escape
 from callgate.console.rendering import Shown
-from callgate.pinning.model import Finding
+from callgate.inspection import ToolFinding
 
 # So many blanks or empty lines push what follows out of sight; they are counted instead.
 _BLANKS: Final = 40
@@ -48,8 +48,8 @@ Line = list[Run]
 class Marks:
     """The findings of one tool, numbered as they are listed beside its text."""
 
-    def __init__(self, findings: Iterable[Finding] = ()) -> None:
-        self._places: dict[str, list[tuple[int, Finding]]] = {}
+    def __init__(self, findings: Iterable[ToolFinding] = ()) -> None:
+        self._places: dict[str, list[tuple[int, ToolFinding]]] = {}
         for number, found in enumerate(findings, 1):
             self._places.setdefault(place(found.where), []).append((number, found))
 
@@ -101,8 +101,8 @@ def place(where: str) -> str:
     return re.sub(r"\[(\d+)\]", r".\1", where)
 
 
-def _lines(text: str, found: Sequence[tuple[int, Finding]]) -> list[Line]:
-    starts: dict[int, list[tuple[int, Finding]]] = {}
+def _lines(text: str, found: Sequence[tuple[int, ToolFinding]]) -> list[Line]:
+    starts: dict[int, list[tuple[int, ToolFinding]]] = {}
     ends: dict[int, set[int]] = {}
     for number, one in found:
         start, end = _within(one.span, len(text))
@@ -111,7 +111,7 @@ def _lines(text: str, found: Sequence[tuple[int, Finding]]) -> list[Line]:
     hidden = dict(_hidden(text))
     edges = sorted({0, len(text), *starts, *ends, *hidden, *hidden.values()})
     lines: list[Line] = [[]]
-    open_now: list[tuple[int, Finding]] = []
+    open_now: list[tuple[int, ToolFinding]] = []
     unseen_until = 0
     for start, end in pairwise(edges):
         begun = starts.get(start, [])
@@ -203,10 +203,10 @@ def _titles(text: str) -> str:
     return ", ".join(dict.fromkeys(known))
 
 
-def _tier(found: Iterable[tuple[int, Finding]]) -> str:
+def _tier(found: Iterable[tuple[int, ToolFinding]]) -> str:
     tiers = {one.tier for _, one in found}
     return "hard" if "hard" in tiers else "soft" if tiers else ""
 
 
-def _numbers(found: Iterable[tuple[int, Finding]]) -> str:
+def _numbers(found: Iterable[tuple[int, ToolFinding]]) -> str:
     return ", ".join(str(number) for number, _ in found)

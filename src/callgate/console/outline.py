@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from callgate.console.marking import Marks, Run, plain
-from callgate.pinning.inspection.reading import shown
+from callgate.inspection.text import quoted
 
 # Beyond this a tree helps nobody; then the exact text below it is what is read.
 MOST_LINES: Final = 2_000
@@ -157,7 +157,7 @@ def _member(item: _Item, key: str, member: Any) -> Iterator[_Item]:
 
 def _path(before: str, key: str) -> str:
     """As the inspection writes it."""
-    return f"{before}.{key if _PLAIN.match(key) else shown(key)}"
+    return f"{before}.{key if _PLAIN.match(key) else quoted(key)}"
 
 
 def _all_named(required: Any, properties: Mapping[str, Any]) -> bool:

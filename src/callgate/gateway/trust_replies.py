@@ -11,9 +11,9 @@ import msgspec
 from callgate.errors import INVALID_REQUEST, MessageError, Reason
 from callgate.gateway.catalogue import decode_leniently
 from callgate.gateway.plain_replies import plain_texts
+from callgate.inspection.text import quoted
 from callgate.jsonrpc import elements, member_spans, put_member
 from callgate.jsonrpc.reading import is_id
-from callgate.pinning.inspection.reading import shown
 from callgate.trust.encoded import may_hold, unpacked
 from callgate.trust.masking import masked
 from callgate.trust.model import ANNOTATIONS_META, WARNING_META
@@ -278,9 +278,9 @@ def quarantined(raw: bytes, handle: str, server: str, tool: str, where: str, *, 
         rpc_id, was = _leniently(raw)
     failed = has_schema or "structuredContent" in was
     text = (
-        f"[Callgate] The result of {shown(tool)} on {shown(server)} was flagged as possibly malicious and is kept back "
-        f"as {handle}. The call itself was made: do not repeat it. A person can look at the result and release it: "
-        f"{where}. Once it is released, the tool callgate_result gives it for this handle."
+        f"[Callgate] The result of {quoted(tool)} on {quoted(server)} was flagged as possibly malicious and is kept "
+        f"back as {handle}. The call itself was made: do not repeat it. A person can look at the result and release "
+        f"it: {where}. Once it is released, the tool callgate_result gives it for this handle."
     )
     if failed:
         text += " (This is marked as an error only because the tool's structured output is kept back as well.)"

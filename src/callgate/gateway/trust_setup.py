@@ -24,8 +24,8 @@ from callgate.gateway.trust_learning import Learning
 from callgate.gateway.trust_prompts import HeardPrompts
 from callgate.gateway.trust_results import Keeping, Results
 from callgate.gateway.trust_sessions import Sessions
+from callgate.inspection.scanner import ResultScanner
 from callgate.keyring import Keyring
-from callgate.pinning.inspection.scanning import Scanner
 from callgate.store import SqlTrust, Store
 from callgate.trust.labels import Labels
 from callgate.trust.model import Quarantined, ToolLabel
@@ -73,7 +73,7 @@ class TrustOffice:
         self._idle_ms = 0
         self._most = 10_000
         self._expectations = Expectations()
-        self._scanner = Scanner()
+        self._scanner = ResultScanner()
         keyring.make(KEY)
         self._fingerprints = Fingerprints(keyring.versions(KEY)[-1].secret)
         self.service = TrustService(self.shelf, witness=audit.admin, unseal=self._unseal)

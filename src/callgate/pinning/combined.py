@@ -9,10 +9,11 @@ from typing import Final
 
 import msgspec
 
+from callgate.inspection import ToolFinding
 from callgate.pinning.book import Book
 from callgate.pinning.document import digest
 from callgate.pinning.looking import Looking
-from callgate.pinning.model import Finding, Identity, Listed, Pin, ServerSeen, ToolSeen
+from callgate.pinning.model import Identity, Listed, Pin, ServerSeen, ToolSeen
 from callgate.pinning.sets import Member, Together, Touch, by_group, held_in, open_pairs, set_version, touched
 from callgate.pinning.settings import Settings
 from callgate.pinning.spoken import as_approved, inbound
@@ -65,7 +66,7 @@ class Combined:
             group: looking.neighbours([self.present[member.server_id] for member in members])
             for group, members in self.groups.items()
         }
-        self._crossing: dict[str, dict[str, tuple[Finding, ...]]] = {}
+        self._crossing: dict[str, dict[str, tuple[ToolFinding, ...]]] = {}
         self._touching: dict[str, dict[str, tuple[Touch, ...]]] = {}
         self._approved: dict[str, dict[str, Pin]] = {server_id: {} for server_id in self.present}
         for pin in book.pins():
@@ -75,7 +76,7 @@ class Combined:
     def listed(self, one: Present, tool: ToolSeen) -> Listed:
         return self._looking.listed(one.seen.server_id, tool, self._settings)
 
-    def findings(self, one: Present, tool: ToolSeen) -> tuple[Finding, ...]:
+    def findings(self, one: Present, tool: ToolSeen) -> tuple[ToolFinding, ...]:
         """Everything the inspection has to say of a tool among its neighbours."""
         return self._looked_at(one, tool, self.others(one, tool))
 
@@ -84,7 +85,7 @@ class Combined:
         neighbours = self._neighbours.get(one.group)
         return {} if neighbours is None else neighbours.of(one, self.listed(one, tool))
 
-    def _looked_at(self, one: Present, tool: ToolSeen, others: Mapping[str, frozenset[str]]) -> tuple[Finding, ...]:
+    def _looked_at(self, one: Present, tool: ToolSeen, others: Mapping[str, frozenset[str]]) -> tuple[ToolFinding, ...]:
         before = self._before(one, tool.tool)
         return self._looking.findings(
             self.listed(one, tool), one.seen.name, others, before, self._settings.growth_percent
@@ -96,7 +97,7 @@ class Combined:
 
     # ---- between servers ----
 
-    def crossing(self, server_id: str) -> Mapping[str, tuple[Finding, ...]]:
+    def crossing(self, server_id: str) -> Mapping[str, tuple[ToolFinding, ...]]:
         """For each tool of a server what was found between it and other servers: mostly nothing, and that is cheap."""
         made = self._crossing.get(server_id)
         if made is None:
@@ -123,7 +124,7 @@ class Combined:
                 made[name] = listed, ToolSeen(server_id=pin.server_id, tool=name, approval_hash=hashed, raw=pin.raw)
         return made
 
-    def _told(self, one: Present, listed: ToolSeen | None, approved: ToolSeen | None) -> Iterator[Finding]:
+    def _told(self, one: Present, listed: ToolSeen | None, approved: ToolSeen | None) -> Iterator[ToolFinding]:
         found = () if listed is None else self._between_servers(one, listed, self.others(one, listed))
         yield from found
         if approved is not None:
@@ -134,7 +135,7 @@ class Combined:
 
     def _between_servers(
         self, one: Present, tool: ToolSeen, others: Mapping[str, frozenset[str]]
-    ) -> tuple[Finding, ...]:
+    ) -> tuple[ToolFinding, ...]:
         found = self._looked_at(one, tool, others) if others else ()
         return tuple(finding for finding in found if finding.server)
 
@@ -155,13 +156,13 @@ class Combined:
         found = self._between_servers(one, tool, others)
         return Touch(self.listed(one, tool), found, _left_off(others, found))
 
-    def beyond(self, one: Present, tool: ToolSeen) -> tuple[Finding, ...]:
+    def beyond(self, one: Present, tool: ToolSeen) -> tuple[ToolFinding, ...]:
         """What a reviewer of a tool should know that is not in its listed text."""
         listed, approved = self._texts(one).get(tool.tool, (None, None))
         before = [finding for finding in self._told(one, listed, approved) if not finding.where]
         return (*before, *self.spoken_of(one, tool))
 
-    def spoken_of(self, one: Present, tool: ToolSeen) -> tuple[Finding, ...]:
+    def spoken_of(self, one: Present, tool: ToolSeen) -> tuple[ToolFinding, ...]:
         """Who speaks of a tool, among those that agents see with it."""
         told = self._spoken_of.get((one.seen.server_id, tool.tool))
         if not told:
@@ -181,9 +182,9 @@ class Combined:
         return tuple(made)
 
     @cached_property
-    def _spoken_of(self) -> dict[tuple[str, str], dict[tuple[Member, str], tuple[Finding, Listed]]]:
+    def _spoken_of(self) -> dict[tuple[str, str], dict[tuple[Member, str], tuple[ToolFinding, Listed]]]:
         """By server_id and tool: for each tool that speaks of it, where."""
-        made: dict[tuple[str, str], dict[tuple[Member, str], tuple[Finding, Listed]]] = {}
+        made: dict[tuple[str, str], dict[tuple[Member, str], tuple[ToolFinding, Listed]]] = {}
         for members in self.groups.values():
             for member in members if len(members) > 1 else ():
                 for name, touches in self.touching(member.server_id).items():
@@ -237,7 +238,7 @@ class Combined:
             )
         return tuple(made)
 
-    def _between(self, members: Sequence[Member]) -> Iterator[Finding]:
+    def _between(self, members: Sequence[Member]) -> Iterator[ToolFinding]:
         """What one server's tools say of another's, where the two wait for a review; each names who says it."""
         for member in members:
             for tool, findings in self.crossing(member.server_id).items():
@@ -255,7 +256,7 @@ class Combined:
         )
 
 
-def _left_off(others: Mapping[str, frozenset[str]], found: Sequence[Finding]) -> dict[str, frozenset[str]]:
+def _left_off(others: Mapping[str, frozenset[str]], found: Sequence[ToolFinding]) -> dict[str, frozenset[str]]:
     """The names that an inspection may have found without telling. Whoever names many is taken to name them all."""
     counts = Counter((finding.rule, finding.server) for finding in found)
     many = {server for (_, server), count in counts.items() if count >= _SURE_OF_A_SERVER}

@@ -9,8 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from callgate.errors import Reason, Refused
+from callgate.inspection import ToolFinding
 from callgate.pinning.document import entry_digest
-from callgate.pinning.model import Action, Finding, Listed, Pin, ServerSeen, ToolSeen
+from callgate.pinning.model import Action, Listed, Pin, ServerSeen, ToolSeen
 
 _NOTE: Final = 500
 _WHO: Final = 200
@@ -36,7 +37,7 @@ class Choice(msgspec.Struct, frozen=True):
     note: str = ""
     override: bool = False
     entry: str = ""
-    shown: tuple[Finding, ...] | None = None
+    shown: tuple[ToolFinding, ...] | None = None
     # What the tool does, as it was shown and agreed to; the proposal where none is named.
     label: str = ""
 
@@ -48,7 +49,7 @@ class Subject(msgspec.Struct, frozen=True):
     seen: ToolSeen | None
     listed: Listed | None
     pin: Pin | None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ToolFinding, ...] = ()
     catch_all: str = ""
     # What is proposed for its label.
     label: str = ""
@@ -154,7 +155,7 @@ def check_findings(choices: Sequence[Choice], subjects: Sequence[Subject]) -> No
     )
 
 
-def _overlooked(choice: Choice, subject: Subject) -> list[Finding]:
+def _overlooked(choice: Choice, subject: Subject) -> list[ToolFinding]:
     """What would have to be overruled and is not: nobody overrules what they were not shown."""
     found = hard(subject.findings)
     if not choice.override:
@@ -162,7 +163,7 @@ def _overlooked(choice: Choice, subject: Subject) -> list[Finding]:
     return [] if choice.shown is None else [finding for finding in found if finding not in choice.shown]
 
 
-def hard(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def hard(findings: Iterable[ToolFinding]) -> tuple[ToolFinding, ...]:
     return tuple(finding for finding in findings if finding.tier == "hard")
 
 

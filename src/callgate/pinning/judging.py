@@ -126,13 +126,13 @@ def _hard(tool: Listed, members: Sequence[str]) -> frozenset[tuple[str, str] | N
 
 
 def _inspected(members: Mapping[str, Any]) -> Iterator[tuple[str, str] | None]:
-    from callgate.pinning.inspection import Inspected, inspect
-    from callgate.pinning.inspection.inspecting import MOST
+    from callgate.inspection import ToolDefinition, inspect
+    from callgate.inspection.engine import MOST_OF_A_RULE
 
-    found = [finding for finding in inspect(Inspected.of(members)) if finding.tier == "hard"]
+    found = [finding for finding in inspect(ToolDefinition.of(members)) if finding.tier == "hard"]
     yield from (finding.spot for finding in found)
     # Of one rule the inspection tells so many and no more: behind those that were overruled there may be others.
-    if any(count >= MOST for count in Counter(finding.rule for finding in found).values()):
+    if any(count >= MOST_OF_A_RULE for count in Counter(finding.rule for finding in found).values()):
         yield None
 
 

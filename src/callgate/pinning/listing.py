@@ -350,7 +350,7 @@ def _tokens(text: bytes) -> int:
     key = hashlib.sha256(text).digest()
     known = _COUNTED.get(key)
     if known is None:
-        from callgate.pinning.inspection import tokens
+        from callgate.inspection import tokens
 
         if len(_COUNTED) >= _COUNTED_MAX:
             _COUNTED.clear()

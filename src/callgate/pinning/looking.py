@@ -7,9 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from callgate.inspection import ToolFinding
 from callgate.pinning.document import digest
 from callgate.pinning.listing import Reader
-from callgate.pinning.model import Finding, Listed, Pin, ToolSeen
+from callgate.pinning.model import Listed, Pin, ToolSeen
 from callgate.pinning.neighbours import Neighbours, Stands
 from callgate.pinning.settings import Settings
 
@@ -27,7 +28,7 @@ class Looking:
     def __init__(self) -> None:
         self._listed: dict[tuple[str, str, bytes], Listed] = {}
         self._listed_bytes = 0
-        self._findings: dict[tuple[bytes, bytes, str], tuple[Finding, ...]] = {}
+        self._findings: dict[tuple[bytes, bytes, str], tuple[ToolFinding, ...]] = {}
         self._findings_kept = 0
         self._tokens: dict[bytes, int] = {}
         self._open: dict[bytes, str] = {}
@@ -55,7 +56,7 @@ class Looking:
 
     def findings(
         self, listed: Listed, server: str, others: Mapping[str, frozenset[str]], before: Pin | None, growth: float
-    ) -> tuple[Finding, ...]:
+    ) -> tuple[ToolFinding, ...]:
         if not listed.entry:
             return ()
         around = digest([server, {name: sorted(tools) for name, tools in others.items()}, growth])
@@ -64,12 +65,12 @@ class Looking:
         key = (_sha(listed.raw), _sha(former), around)
         made = self._findings.get(key)
         if made is None:
-            from callgate.pinning.inspection import Inspected, Surroundings, inspect
+            from callgate.inspection import InspectionContext, ToolDefinition, inspect
 
-            surroundings = Surroundings(
+            surroundings = InspectionContext(
                 server=server, others=others, before=_loosely(former) or None, growth_percent=growth
             )
-            made = inspect(Inspected.of(listed.entry), surroundings)
+            made = inspect(ToolDefinition.of(listed.entry), surroundings)
             # One text may have hundreds: they are what takes the room.
             self._findings_kept += len(made)
             if self._findings_kept > _KEPT_FINDINGS or len(self._findings) >= _KEPT:
@@ -95,7 +96,7 @@ class Looking:
         key = _sha(raw)
         made = self._tokens.get(key)
         if made is None:
-            from callgate.pinning.inspection import tokens
+            from callgate.inspection import tokens
 
             made = tokens(raw.decode(errors="replace"))
             _keep(self._tokens, key, made)
@@ -108,7 +109,7 @@ class Looking:
         key = _sha(listed.raw)
         made = self._open.get(key)
         if made is None:
-            from callgate.pinning.inspection import is_catch_all
+            from callgate.inspection import is_catch_all
 
             made = is_catch_all(listed.input_schema)
             _keep(self._open, key, made)

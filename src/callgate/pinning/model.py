@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, Literal, TypeAlias
@@ -169,31 +168,3 @@ class Connected(msgspec.Struct, frozen=True):
     server_id: str
     gateway: str
     until: int
-
-
-# A place that names one member and no other. The inspection quotes and cuts names that are unusual or long, so two of
-# those can share a place.
-_ONE_PLACE: Final = re.compile(r"[A-Za-z0-9_$.\[\]-]{1,200}\Z")
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """Something in a tool's definition that a reviewer should know of.
-
-    `where` is the place as a path (`description`, `inputSchema.properties.note.description`, `name`), `span` the
-    characters there. `what` and `why` are one sentence each.
-    """
-
-    rule: str
-    tier: Literal["hard", "soft"]
-    where: str
-    what: str
-    why: str
-    span: tuple[int, int] | None = None
-    # For findings between servers: the other server and its tool.
-    server: str = ""
-    tool: str = ""
-
-    @property
-    def spot(self) -> tuple[str, str] | None:
-        """Its rule and its place, where no other place is written the same way."""
-        return (self.rule, self.where) if _ONE_PLACE.match(self.where) else None

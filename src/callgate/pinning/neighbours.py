@@ -142,7 +142,7 @@ def _keys(name: str) -> Iterator[str]:
 
 
 def _folded(text: str) -> str:
-    from callgate.pinning.inspection.folding import fold
+    from callgate.inspection.text import fold
 
     return fold(text).text
 

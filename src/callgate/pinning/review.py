@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from callgate.errors import Reason
+from callgate.inspection import ToolFinding
 from callgate.pinning.book import Book
 from callgate.pinning.combined import Combined, Present
 from callgate.pinning.diffing import difference
@@ -16,7 +17,7 @@ from callgate.pinning.document import approval_hash, entry_digest
 from callgate.pinning.judging import Standing, judge
 from callgate.pinning.known import Known
 from callgate.pinning.looking import Looking
-from callgate.pinning.model import BLOCKED_BEFORE, Finding, Listed, Pin, State, ToolSeen
+from callgate.pinning.model import BLOCKED_BEFORE, Listed, Pin, State, ToolSeen
 from callgate.pinning.settings import Settings
 from callgate.pinning.views import NO_LABELS, Difference, Labelling, Review, ServerView, ToolView
 from callgate.pinning.words import Effort
@@ -177,13 +178,13 @@ class Sitting:
             return False
         return _same_text(former, listed) and dict(former.beside) == dict(listed.beside)
 
-    def _findings(self, one: Present, tool: ToolSeen, standing: Standing, *, whole: bool) -> tuple[Finding, ...]:
+    def _findings(self, one: Present, tool: ToolSeen, standing: Standing, *, whole: bool) -> tuple[ToolFinding, ...]:
         if whole or standing.state not in (State.APPROVED, State.GONE):
             return (*self.findings(one, tool), *self.combined.beyond(one, tool))
         crossing = self.combined.crossing(one.seen.server_id).get(tool.tool, ())
         return (*crossing, *self.combined.spoken_of(one, tool))
 
-    def findings(self, one: Present, tool: ToolSeen) -> tuple[Finding, ...]:
+    def findings(self, one: Present, tool: ToolSeen) -> tuple[ToolFinding, ...]:
         """What a reviewer should know of a tool: from the inspection, and from blocks under other identities."""
         return (*map(_blocked, self.blocks(one, tool)), *self.combined.findings(one, tool))
 
@@ -242,10 +243,10 @@ def _same_text(pin: Pin, listed: Listed) -> bool:
     return hmac.compare_digest(approval_hash(*named), pin.approval_hash)
 
 
-def _blocked(pin: Pin) -> Finding:
+def _blocked(pin: Pin) -> ToolFinding:
     """A block that was made of another version of the same server; approving the tool now overrules it."""
     why = f": {pin.note}" if pin.note else ""
-    return Finding(
+    return ToolFinding(
         BLOCKED_BEFORE,
         "hard",
         "name",

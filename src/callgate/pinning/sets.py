@@ -12,9 +12,10 @@ from typing import TypeAlias
 
 import msgspec
 
+from callgate.inspection import ToolFinding
 from callgate.pinning.book import Book
 from callgate.pinning.document import digest
-from callgate.pinning.model import Finding, Listed, Pin
+from callgate.pinning.model import Listed, Pin
 from callgate.pinning.settings import Settings
 
 
@@ -22,7 +23,7 @@ class Touch(msgspec.Struct, frozen=True):
     """What one text touches of other servers: what was found in it, and by server the names that may be in it too."""
 
     text: Listed
-    findings: Sequence[Finding]
+    findings: Sequence[ToolFinding]
     rest: Mapping[str, frozenset[str]]
 
 
@@ -152,7 +153,7 @@ def touched(member: Member, server: str, members: Iterable[Member]) -> Iterator[
             yield other
 
 
-def _says_so_too(member: Member, tool: str, finding: Finding, there: Mapping[str, Sequence[Touch]]) -> bool:
+def _says_so_too(member: Member, tool: str, finding: ToolFinding, there: Mapping[str, Sequence[Touch]]) -> bool:
     return any(
         (back.rule, back.where, back.tool) == (finding.rule, "name", tool)
         and back.server in (member.name, member.server_id)

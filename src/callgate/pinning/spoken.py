@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.pinning.model import Finding
+from callgate.inspection import ToolFinding
 
 SPOKEN_OF: Final = "shadowing.spoken-of"
 _BEFORE: Final = 120
@@ -19,7 +19,7 @@ _AFTER: Final = 240
 _NAME: Final = 128
 
 
-def inbound(finding: Finding, server: str, tool: str, entry: Mapping[str, Any]) -> Finding:
+def inbound(finding: ToolFinding, server: str, tool: str, entry: Mapping[str, Any]) -> ToolFinding:
     """A finding in a tool of `server`, as the tool that it is about is told of it.
 
     Never hard: a server could keep everybody else's tools from being approved.
@@ -29,10 +29,10 @@ def inbound(finding: Finding, server: str, tool: str, entry: Mapping[str, Any]) 
         text = _said(entry, finding, finding.span)
         what += f", in its {_spelt(finding.where[:_NAME])}: “{_around(text, finding.span)}”"
     why = "What another server's text says can change how this tool is used; read that text before both are in use."
-    return Finding(SPOKEN_OF, "soft", "", f"{what}.", why, None, server, tool)
+    return ToolFinding(SPOKEN_OF, "soft", "", f"{what}.", why, None, server, tool)
 
 
-def as_approved(finding: Finding) -> Finding:
+def as_approved(finding: ToolFinding) -> ToolFinding:
     """A finding in the approved text of a tool that is listed with another, or not at all: its place is not there."""
     what = f"As it was approved, and may be again at any time: {finding.what}"
     return msgspec.structs.replace(finding, tier="soft", where="", what=what, span=None)
@@ -48,12 +48,14 @@ def _spelt(text: str) -> str:
     return "".join(char if char.isprintable() else " " if char in "\n\t" else f"\\u{{{ord(char):x}}}" for char in text)
 
 
-def _said(entry: Mapping[str, Any], finding: Finding, span: tuple[int, int]) -> str:
+def _said(entry: Mapping[str, Any], finding: ToolFinding, span: tuple[int, int]) -> str:
     """The text that a finding is in. A key and its value have one path: it is the one with the tool's name in it."""
-    from callgate.pinning.inspection import Inspected, Surroundings
-    from callgate.pinning.inspection.folding import fold
-    from callgate.pinning.inspection.reading import Reading
+    from callgate.inspection import InspectionContext, ToolDefinition
+    from callgate.inspection.text import fold
+    from callgate.inspection.tool_texts import ToolTexts
 
-    texts = [one.raw for one in Reading(Inspected.of(entry), Surroundings()).texts if one.where == finding.where]
+    texts = [
+        one.raw for one in ToolTexts(ToolDefinition.of(entry), InspectionContext()).texts if one.where == finding.where
+    ]
     name = fold(finding.tool).text
     return next((text for text in texts if fold(text[slice(*span)]).text == name), texts[0] if texts else "")

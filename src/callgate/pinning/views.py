@@ -7,7 +7,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from callgate.pinning.model import Finding, Pin, ServerSeen, State
+from callgate.inspection import ToolFinding
+from callgate.pinning.model import Pin, ServerSeen, State
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -71,7 +72,7 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     input_schema: Any
     raw: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ToolFinding, ...] = ()
     difference: Difference | None = None
     pin: Pin | None = None
     # What the tool does, as it is proposed to whoever approves it: the label, and the line that is shown.
@@ -109,7 +110,7 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
         return self.state is State.APPROVED and bool(self.refusal)
 
     @property
-    def hard(self) -> tuple[Finding, ...]:
+    def hard(self) -> tuple[ToolFinding, ...]:
         return tuple(found for found in self.findings if found.tier == "hard")
 
 
@@ -137,7 +138,7 @@ class SetView(msgspec.Struct, frozen=True, kw_only=True):
     reviewed: bool
     # Pairs of configured names that nobody has reviewed together yet, and what was found between them.
     open_pairs: tuple[tuple[str, str], ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[ToolFinding, ...] = ()
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):

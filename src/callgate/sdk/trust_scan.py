@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from callgate.errors import place
-from callgate.pinning.inspection.scanning import Scanner
+from callgate.inspection.scanner import ResultScanner
 
 log = logging.getLogger("callgate.trust")
 
@@ -22,7 +22,7 @@ _WARNINGS: Final = 16
 _CHARS: Final = 300
 
 # Made when it is first needed: it reads all rules.
-_scanner: Final = cache(Scanner)
+_scanner: Final = cache(ResultScanner)
 
 
 def suspicious(texts: Sequence[str]) -> tuple[str, ...]:

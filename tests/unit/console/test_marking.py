@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.console.marking import Marks, changed, plain
-from callgate.pinning.model import Finding
+from callgate.inspection import ToolFinding
 from support.table import rows
 
 HIDDEN = [
@@ -25,7 +25,7 @@ TAGS = "".join(chr(0xE0000 + ord(char)) for char in "Ignore all")
 
 
 def finding(start, end, *, tier="hard", where="description"):
-    return Finding("test.rule", tier, where, "what", "why", (start, end))
+    return ToolFinding("test.rule", tier, where, "what", "why", (start, end))
 
 
 def sources(lines):

@@ -217,7 +217,8 @@ def test_an_entry_that_was_read_before_is_not_read_again():
 
 def counted(monkeypatch):
     """What is inspected from now on."""
-    from callgate.pinning import inspection, judging
+    from callgate import inspection
+    from callgate.pinning import judging
 
     monkeypatch.setattr(judging, "_found", {})
     made, real = [], inspection.inspect

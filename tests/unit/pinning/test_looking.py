@@ -2,8 +2,9 @@
 
 import pytest
 
-from callgate.pinning import combined, inspection, looking
-from callgate.pinning.inspection import Inspected, Surroundings, inspect
+from callgate import inspection
+from callgate.inspection import InspectionContext, ToolDefinition, inspect
+from callgate.pinning import combined, looking
 from callgate.pinning.looking import Looking
 from callgate.pinning.model import Listed
 from support.meeting import Meeting, entry, raw_of
@@ -38,12 +39,14 @@ def test_the_findings_that_are_kept_are_counted(monkeypatch):
 def test_an_inspection_tells_of_as_many_as_is_counted_on():
     sure = combined._SURE_OF_A_SERVER
     for name, names in (("fact", NAMES[:sure]), ("send_email", [f"send_emai{chr(97 + at)}" for at in range(sure)])):
-        tool = Inspected.of(entry(name, f"Use {', '.join(names)}."))
-        found = inspect(tool, Surroundings(server="evil", others={"notes": frozenset(names)}))
+        tool = ToolDefinition.of(entry(name, f"Use {', '.join(names)}."))
+        found = inspect(tool, InspectionContext(server="evil", others={"notes": frozenset(names)}))
         assert {one.tool for one in found if one.server} >= set(names) - {name}
     odd = [f"list it {number:03d}" for number in range(combined._SURE_IN_ALL)]
     others = {f"notes{at}": frozenset(odd[at::10]) for at in range(10)}
-    found = inspect(Inspected.of(entry("fact", f"Use {', '.join(odd)}.")), Surroundings(server="evil", others=others))
+    found = inspect(
+        ToolDefinition.of(entry("fact", f"Use {', '.join(odd)}.")), InspectionContext(server="evil", others=others)
+    )
     assert {one.tool for one in found if one.server} == set(odd)
 
 

@@ -3,8 +3,8 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from callgate.inspection import InspectionContext, ToolDefinition, all_rules, inspect
 from callgate.pinning.combined import Present
-from callgate.pinning.inspection import Inspected, Surroundings, all_rules, inspect
 from callgate.pinning.model import Listed, ServerSeen, ToolSeen
 from callgate.pinning.neighbours import _SEARCHED, Neighbours
 from support.meeting import entry, raw_of
@@ -28,7 +28,7 @@ CASES = [
     (rule.id, case)
     for rule in all_rules()
     for case in (*rule.bad, *rule.good)
-    if case.around.others and isinstance(case.entry.get("name"), str)
+    if case.context.others and isinstance(case.definition.get("name"), str)
 ]
 
 
@@ -38,11 +38,13 @@ def test_there_are_rules_that_look_at_other_servers():
 
 @rows(("rule", "case"), CASES, ids=[f"{rule}-{number}" for number, (rule, _) in enumerate(CASES)])
 def test_no_example_of_a_rule_is_lost(rule, case):
-    crowd = {**case.around.others, "crowd": frozenset(f"other_tool_{number}" for number in range(300))}
-    own = case.around.server
-    few = touched(case.entry, crowd, own)
-    tool = Inspected.of(case.entry)
-    assert inspect(tool, Surroundings(server=own, others=few)) == inspect(tool, Surroundings(server=own, others=crowd))
+    crowd = {**case.context.others, "crowd": frozenset(f"other_tool_{number}" for number in range(300))}
+    own = case.context.server
+    few = touched(case.definition, crowd, own)
+    tool = ToolDefinition.of(case.definition)
+    assert inspect(tool, InspectionContext(server=own, others=few)) == inspect(
+        tool, InspectionContext(server=own, others=crowd)
+    )
     assert sum(map(len, few.values())) < 20
 
 
@@ -58,9 +60,9 @@ names = st.text(alphabet="ab_-0o1lirnm.", min_size=1, max_size=7) | st.sampled_f
 def test_no_name_near_a_tool_is_lost(name, others, text):
     tool = entry(name, text)
     few = touched(tool, {"other": others})
-    subject = Inspected.of(tool)
-    assert inspect(subject, Surroundings(server="own", others=few)) == inspect(
-        subject, Surroundings(server="own", others={"other": others})
+    subject = ToolDefinition.of(tool)
+    assert inspect(subject, InspectionContext(server="own", others=few)) == inspect(
+        subject, InspectionContext(server="own", others={"other": others})
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mcp import MCPError
 from mcp_types import CallToolResult, EmbeddedResource, ImageContent, TextContent, TextResourceContents
 
-from callgate.pinning.inspection.scanning import KINDS, WHOLE
+from callgate.inspection.scanner import KINDS, WHOLE
 from callgate.sdk.trust_question import Question
 from callgate.sdk.trust_results import CHARS, DEPTH, ITEMS, LEAVES, read, read_error, strings, warned
 from callgate.sdk.trust_scan import BROKEN, DETECTORS, scan, secret

@@ -20,7 +20,7 @@ from callgate.console.cards import Card, changed_since, key_of, seen_of
 from callgate.console.desk import Desk, ToolDesk
 from callgate.console.signed import Act
 from callgate.errors import Reason, Refused
-from callgate.pinning.model import Finding
+from callgate.inspection import ToolFinding
 from callgate.pinning.service import Choice
 from callgate.pinning.views import Review, ServerView, SetView, ToolView
 from callgate.trust.effects import EFFECTS, relabelled
@@ -323,7 +323,7 @@ def _spoken(one: SetView, review: Review) -> list[dict[str, Any]]:
     ]
 
 
-def _spot(finding: Finding) -> tuple[object, ...]:
+def _spot(finding: ToolFinding) -> tuple[object, ...]:
     """A finding by its place: a set's own sentences differ from a tool's."""
     return finding.rule, finding.where, finding.span, finding.server, finding.tool
 
