@@ -30,7 +30,7 @@ USUAL: Final = "127.0.0.1:8420"
 ANY: Final = "127.0.0.1:0"
 LAST_LINE: Final = "Ctrl-C ends the demo."
 # A gateway that was asked to stop has done so by then.
-_GOING_SECONDS: Final = 5.0
+_STOP_SECONDS: Final = 5.0
 
 SERVERS: Final = ("files", "mail", "bank")
 CONFIG: Final = f"""\
@@ -55,7 +55,7 @@ request_seconds = 3600
 park_seconds = 3600
 """
 # Nobody needs a way back into a store that is gone when the demo ends.
-PASSING: Final = "recovery_codes = false\n"
+TEMPORARY: Final = "recovery_codes = false\n"
 SERVER: Final = """
 [servers.{name}]
 command = {command}
@@ -93,17 +93,17 @@ def demo(
         stopped.check()
         run = DemoRun(state / "callgate.toml", ignored, auto=auto, kept=folder is not None, browser=browser)
         run.until_stopped(stopped)
-    told = run is not None and run.told
+    completed = run is not None and run.completed
     failed = run is not None and bool(run.failure)
-    if failed or (auto and not told):
+    if failed or (auto and not completed):
         raise typer.Exit(1)
 
 
 class DemoRun:
-    """One telling of the story, in the process of the gateway that it is about."""
+    """One run of the story, in the process of the gateway that it shows."""
 
     def __init__(self, config: Path, ignored: list[str], *, auto: bool, kept: bool, browser: bool) -> None:
-        self.told = False
+        self.completed = False
         self.failure = ""
         self._config = config
         self._ignored = ignored
@@ -126,7 +126,7 @@ class DemoRun:
             self._run(ANY, stopped, say)
         if self.failure:
             say.failed(self.failure)
-        say.plain("Every step happened." if self._auto and self.told else "Stopped.")
+        say.plain("Every step happened." if self._auto and self.completed else "Stopped.")
 
     def _run(self, listen: str, stopped: StopSignal, say: StoryPrinter) -> None:
         from callgate.config import load
@@ -146,7 +146,7 @@ class DemoRun:
                     # From here on the gateway hears it itself.
                     stop()
                     return
-                self._story = asyncio.create_task(self._tell(address, say))
+                self._story = asyncio.create_task(self._play_and_report(address, say))
 
             try:
                 await serve(settings, self._config, listening, make_console)
@@ -158,7 +158,7 @@ class DemoRun:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(serving())
 
-    async def _tell(self, address: str, say: StoryPrinter) -> None:
+    async def _play_and_report(self, address: str, say: StoryPrinter) -> None:
         from callgate.cli.demo.story import StepFailed
 
         try:
@@ -167,10 +167,10 @@ class DemoRun:
             self.failure = str(error)
         except Exception as error:  # noqa: BLE001 a story that breaks off has to end the demo, whatever broke it
             # If the gateway is being stopped, that is why; and this ends with it.
-            await asyncio.sleep(_GOING_SECONDS)
+            await asyncio.sleep(_STOP_SECONDS)
             self.failure = f"the gateway, its store and the servers answer; instead: {type(error).__name__}: {error}"
         else:
-            self.told = True
+            self.completed = True
         if self.failure or self._auto:
             stop()
         else:
@@ -194,7 +194,7 @@ class DemoRun:
             http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout()))
             user = self._user(services, _console_at(address), say, keys)
             agent, mail, bank = ScriptedAgent(address, http), Mail(state / "mail"), Bank(state / "bank")
-            await Story(Participants(say, services, agent, user, mail, bank, state)).tell()
+            await Story(Participants(say, services, agent, user, mail, bank, state)).play()
 
     def _user(self, services: DemoServices, console: str, say: StoryPrinter, keys: KeyReader) -> DemoUser:
         from callgate.cli.demo.users import SoftwareUser, TerminalUser
@@ -325,7 +325,7 @@ def configure(path: Path, *, kept: bool) -> None:
     if path.exists():
         _check(path)
         return
-    text = CONFIG if kept else CONFIG + PASSING
+    text = CONFIG if kept else CONFIG + TEMPORARY
     for name in SERVERS:
         # JSON strings are TOML strings; `$${` is how a configuration spells a plain `${`.
         words = [word.replace("${", "$${") for word in [sys.executable, *_server_command(state, name)]]

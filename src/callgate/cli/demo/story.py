@@ -62,7 +62,7 @@ class Payment(NamedTuple):
     amount: str
 
     @property
-    def bare(self) -> str:
+    def compact_iban(self) -> str:
         return self.iban.replace(" ", "")
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class Participants(NamedTuple):
 
 
 class Story:
-    """Told once, from the first step to the last; raises StepFailed where it does not go as told."""
+    """Played once, from the first step to the last; raises StepFailed if a step does not happen."""
 
     def __init__(self, parts: Participants) -> None:
         from callgate_demo.files import LANDLORD
@@ -96,7 +96,7 @@ class Story:
         # Those that wait for a person; none outlives the story.
         self._calls: list[asyncio.Task[CallResult]] = []
 
-    async def tell(self) -> None:
+    async def play(self) -> None:
         self._parts.mail.set_changed(changed=False)
         try:
             await self._connect()
@@ -117,11 +117,11 @@ class Story:
         say.step(1, "Three servers connect. Nobody has reviewed their tools.")
         seen = await self._visible()
         unseen = "the agent sees no tool that nobody approved"
-        expect(not seen or await services.knows_servers(), unseen, shown(seen))
-        tools = await soon(services.tools, lambda tools: tools.keys() >= TOOLS)
-        expect(tools.keys() >= TOOLS, "all seven tools wait for review", f"the gateway met {shown(set(tools))}")
+        expect(not seen or await services.knows_servers(), unseen, names_text(seen))
+        tools = await poll(services.tools, lambda tools: tools.keys() >= TOOLS)
+        expect(tools.keys() >= TOOLS, "all seven tools wait for review", f"the gateway met {names_text(set(tools))}")
         approved = {name for name, one in tools.items() if one.state == "approved"}
-        expect(seen <= approved, unseen, shown(seen - approved))
+        expect(seen <= approved, unseen, names_text(seen - approved))
         for server, names in SERVERS.items():
             say.says("server", f"{server}: {', '.join(names)}")
         say.says("agent", f"asks what tools there are, and sees {len(seen) or 'none'} of them.")
@@ -155,8 +155,8 @@ class Story:
         say.step(2, "The agent works: reading needs nobody.")
         approved = {name for name, one in (await services.tools()).items() if one.state == "approved"}
         # A decision is followed within a second.
-        seen = await soon(self._visible, lambda seen: seen == approved)
-        expect(seen == approved, f"the agent sees {shown(approved)}", shown(seen))
+        seen = await poll(self._visible, lambda seen: seen == approved)
+        expect(seen == approved, f"the agent sees {names_text(approved)}", names_text(seen))
         say.says("agent", f"sees {len(seen)} tools now, and goes through files and mail:")
         asked = await services.requests()
         rent = await agent.call("files", "read_file", name="rent.txt")
@@ -187,8 +187,8 @@ class Story:
         self._parts.mail.set_changed(changed=True)
         say.says("server", "mail: gives search_mail another description.")
         seen = await self._visible()
-        expect(seen == before - {CHANGING}, "search_mail vanishes from the agent's list", shown(seen))
-        view = await soon(self._changing, lambda view: view.state == "changed")
+        expect(seen == before - {CHANGING}, "search_mail vanishes from the agent's list", names_text(seen))
+        view = await poll(self._changing, lambda view: view.state == "changed")
         expect(view.state == "changed" and view.difference is not None, "search_mail counts as changed", view.state)
         assert view.difference is not None
         say.says("gate", "takes it from the agent's list at once, and keeps the difference:")
@@ -208,7 +208,7 @@ class Story:
         if (await self._changing()).state == "approved":
             say.says("gate", "shows it to the agent again, with its new text: you approved that.")
             return
-        answer = await soon(lambda: agent.call(*CHANGING, word="rent"), lambda answer: answer.reason == "tool_blocked")
+        answer = await poll(lambda: agent.call(*CHANGING, word="rent"), lambda answer: answer.reason == "tool_blocked")
         expect(answer.reason == "tool_blocked", "a call of search_mail is refused", answer.reason or answer.text)
         say.says("agent", "tries search_mail all the same.")
         say.says("gate", f"refuses the call: {answer.reason}.")
@@ -222,12 +222,16 @@ class Story:
         before, asked = len(bank.transfers()), await self._parts.services.requests()
         say.says("agent", f"pays the rent: {self._rent}")
         answer = await self._pay(self._rent)
-        expect(answer.done and self._left(before) == [self._rent.bare], "the rent is paid unasked", answer.text)
+        expect(answer.done and self._left(before) == [self._rent.compact_iban], "the rent is paid unasked", answer.text)
         expect(await self._parts.services.requests() == asked, "nobody is asked about the rent", "somebody was")
         say.says("gate", "lets it pass: this account is in a file of your own.")
         say.says("agent", f"does what mail 3 says: {self._theft}")
         theft, request = await self._ask(self._theft)
-        expect(self._left(before) == [self._rent.bare], "no money leaves while the call waits", str(self._left(before)))
+        expect(
+            self._left(before) == [self._rent.compact_iban],
+            "no money leaves while the call waits",
+            str(self._left(before)),
+        )
         say.says("gate", "stops the call and asks you:")
         for line in _why(request.why):
             say.note(line)
@@ -240,7 +244,7 @@ class Story:
 
     async def _pay(self, payment: Payment) -> CallResult:
         return await self._parts.agent.call(
-            "bank", "transfer", payee=payment.payee, iban=payment.bare, amount=payment.amount
+            "bank", "transfer", payee=payment.payee, iban=payment.compact_iban, amount=payment.amount
         )
 
     async def _ask(self, payment: Payment) -> tuple[asyncio.Task[CallResult], Request]:
@@ -251,7 +255,7 @@ class Story:
         deadline = time.monotonic() + _SECONDS
         while time.monotonic() < deadline:
             request = await self._parts.services.waiting(known)
-            if request is not None and payment.bare.encode() in request.canonical:
+            if request is not None and payment.compact_iban.encode() in request.canonical:
                 return call, request
             if call.done():
                 answer = await call
@@ -281,7 +285,7 @@ class Story:
         before = len(self._parts.bank.transfers())
         decided = await self._parts.user.decide(request, advised=advised)
         answer = await call
-        gone = payment.bare in self._left(before)
+        gone = payment.compact_iban in self._left(before)
         if decided is not None and decided.state in ("approved", "used"):
             expect(answer.done and gone, "the approved transfer goes through, once", answer.text)
             say.says("gate", f"checks the signature over exactly this call, and lets it pass: {answer.text}")
@@ -298,7 +302,7 @@ class Story:
         say, services = self._say, self._parts.services
         say.step(6, "What happened can be proved, to somebody who has only a file.")
         payment = approved or self._rent
-        call = await services.call_of("transfer", payment.bare)
+        call = await services.call_of("transfer", payment.compact_iban)
         expect(call is not None, "the transfer is on record", "there is no record of it")
         assert call is not None
         receipt = self._parts.state / "receipt.json"
@@ -340,8 +344,8 @@ class Story:
         return (out if process.returncode == 0 else err).decode("utf-8", "replace").strip()
 
 
-async def soon(look: Callable[[], Awaitable[T]], right: Callable[[T], bool]) -> T:
-    """What is found once it is right, or at last: the gateway writes and follows within a second."""
+async def poll(look: Callable[[], Awaitable[T]], right: Callable[[T], bool]) -> T:
+    """What `look` finds, as soon as it is right or the time is over: the gateway follows changes within a second."""
     deadline = time.monotonic() + _SECONDS
     while not right(found := await look()) and time.monotonic() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(_LOOK_SECONDS)
@@ -361,7 +365,7 @@ def expect(so: bool, what: str, instead: str) -> None:
         raise StepFailed(f"{what}; instead: {instead}")
 
 
-def shown(names: set[tuple[str, str]]) -> str:
+def names_text(names: set[tuple[str, str]]) -> str:
     return ", ".join(sorted(f"{server}/{tool}" for server, tool in names)) or "none"
 
 
