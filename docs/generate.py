@@ -59,21 +59,21 @@ _CONFIG: Final = """\
 
 Callgate reads the file given by `--config`, else the one named by `CALLGATE_CONFIG`, else `callgate.toml` in the
 working directory, else `callgate/callgate.toml` in the user's configuration directory. Every key is optional.
-`callgate check` finds mistakes, `callgate config show` prints what is in force, and a running gateway takes a changed
-file within seconds, if it is valid.
+`callgate check` finds mistakes. `callgate config show` prints what is in force. A running gateway uses a changed file
+within seconds, if it is valid.
 
 Editors complete and check the file with [its JSON Schema](callgate.schema.json), which `callgate config schema` prints
 too.
 
-Where a key says that `${NAME}` is expanded, the environment variable is put in; `${NAME:-default}` gives a default for
-one that is unset or empty, and `$${` stands for a plain `${`. Secrets belong in the environment: values of `headers`
-and `env`, passwords and queries in URLs are never shown or logged.
+Where a key says that `${NAME}` is expanded, Callgate puts in the value of the environment variable. `${NAME:-default}`
+gives a default for a variable that is unset or empty, and `$${` stands for a plain `${`. Keep secrets in the
+environment. Callgate never shows or logs values of `headers` and `env`, or passwords and queries in URLs.
 """
 _REASONS: Final = """\
 # Reasons
 
 A refusal carries its reason in `error.data.reason` of the JSON-RPC answer, in the audit log and in the metrics.
-Where a refused call is answered with a [result](#refusals-as-results), the same error stands in
+Where a refused call is answered with a [result](#refusals-as-results), the same error is in
 `result._meta["dev.callgate/refusal"]`, and the HTTP status is 200.
 
 | reason | HTTP | JSON-RPC | what it means | what to do |
@@ -98,15 +98,15 @@ configuration and from fixed lists only; anything else is counted as `other`.
 _INSPECTION: Final = """\
 # Rules of the inspection
 
-Before somebody approves a tool, its definition is read by these rules: name, title, description, every text and every
-name in its schemas, annotations and `_meta`. Nothing is sent anywhere, and the same definition has the same findings
-every time. Text is folded first, so that case, width, accents, invisible characters, look-alike letters and markup
+Before a person approves a tool, these rules read its definition: name, title, description, every text and every name
+in its schemas, annotations and `_meta`. Nothing is sent anywhere, and the same definition has the same findings every
+time. Text is folded first, so that case, width, accents, invisible characters, look-alike letters and markup
 make no difference.
 
 A **hard** finding blocks approval unless the reviewer overrules it. A **soft** one informs. A **note** is a soft
 finding that describes how a tool is built or what it quotes; many honest tools have some, so it is no reason for
-suspicion by itself. How often the rules are right, and how often wrong, is measured in `bench/README.md`: they are a
-help for the reviewer's eyes and no substitute for them.
+suspicion by itself. `bench/README.md` measures how often the rules are right and how often
+they are wrong. They help the reviewer. The reviewer still has to read the text.
 
 | rule | tier | why it matters |
 |---|---|---|"""
@@ -117,8 +117,8 @@ What the conditions of a policy can read. `callgate policy facts` prints the sam
 [Write a policy in ten minutes](../how-to/write-a-policy.md). A name or a word that is not here is an error when the
 rules are loaded.
 
-Sets of possible values are lists. What nobody says of a tool is unknown, and counts as the most restrictive: its
-arguments may go to the public, its outcome may be irreversible, its result may be anybody's words.
+Sets of possible values are lists. If nobody says what a tool does, it is unknown, and the most restrictive value
+counts: its arguments may go to the public, its outcome may be irreversible, its result may be anybody's words.
 
 | fact | type | what it says | for example |
 |---|---|---|---|"""

@@ -1,4 +1,4 @@
-"""Callgate: the checked door between AI agents and the MCP tools they call.
+"""Callgate checks every call that AI agents make to MCP tools.
 
 What a library user needs is here; everything else may change without notice. Each name is loaded when it is first
 asked for: `callgate prompt` has no time for any of them, and all but `VerifiedApproval` work without

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
-from callgate.demo.bank import Bank
+from callgate_demo.bank import Bank
 from support.browser import PATIENCE_MS, add_authenticator
 from support.demo import LAST_LINE, config_in, demo_on_a_terminal, fact
 

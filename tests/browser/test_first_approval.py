@@ -9,8 +9,8 @@ import urllib.request
 
 import pytest
 
-from callgate.demo.mail import FRIEND
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
+from callgate_demo.mail import FRIEND
 from support.browser import PATIENCE_MS, add_authenticator
 from support.installed import Home
 from support.nursery import CALLGATE, run

@@ -168,7 +168,7 @@ def test_the_readme_can_be_read_at_one_sitting():
         "make demo",
         ".venv/bin/callgate install",
     ]
-    assert len(readme.encode()) <= 10 * 1024
+    assert len(readme.encode()) <= 10_000
 
 
 def test_every_attack_is_told_in_a_row_of_its_own_words():

@@ -19,7 +19,7 @@ def test_a_dishonest_verifying_server_is_listed_as_excluded():
     page = words(PAGE)
     assert "A malicious server is excluded: verified approval does not protect against it" in page
     assert "The verifier is trusted." in page
-    table = page[page.index("## Who stands where") :]
+    table = page[page.index("## Which attackers are stopped") :]
     assert re.search(r"\| [^|]*a malicious server \| excluded: not stopped \|", table)
     assert "A dishonest server, above all one that verifies approvals by itself, is excluded" in words("SECURITY.md")
     assert "what-a-passkey-proves.md" in words("README.md")
@@ -36,7 +36,7 @@ def test_a_dishonest_verifying_server_is_listed_as_excluded():
         "§8.1.5",
         "first_use",
         "software authenticator",
-        "Cookies do not know ports",
+        "A browser sends a cookie to every port of a host",
     ],
 )
 def test_each_residual_risk_is_told(risk):

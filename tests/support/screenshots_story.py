@@ -49,7 +49,7 @@ _NOT_THIS_MACHINE: Final = r"""() => {
     const node = texts.currentNode;
     const told = node.data
       .replace(/\/\S*\/callgate-demo-\w+/g, "/home/me/demo")
-      .replace(/\/\S*\/callgate\/demo\//g, "/opt/callgate/demo/")
+      .replace(/\/\S*\/callgate_demo\//g, "/opt/callgate/demo/")
       .replace(/\/\S*\/(python[\d.]*)\b/g, "/usr/bin/$1");
     if (told !== node.data) node.data = told;
   }

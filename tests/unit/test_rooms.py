@@ -24,7 +24,7 @@ MAY_IMPORT = {
     # a decision as the log has it, for whoever runs a gate
     "recording": {"gate", "audit"},
     "keyring": {"errors"},
-    # an example server that stands for somebody else's: it knows nothing of the gate
+    # `python -m callgate.demo`, which starts a server of examples/demo
     "demo": set(),
     # what a client's hook runs, which has no time to load more
     "prompts": {"local"},
@@ -39,8 +39,7 @@ MAY_IMPORT = {
     "gateway": HOUSE | {"prompts", "local"},
     "sdk": HOUSE,
     "console": HOUSE | {"gateway"},
-    # `callgate demo` tells a story with the example servers and the scripted agent
-    "cli": HOUSE | {"gateway", "sdk", "console", "demo", "clients", "prompts", "local"},
+    "cli": HOUSE | {"gateway", "sdk", "console", "clients", "prompts", "local"},
     "__init__": HOUSE | {"gateway", "sdk"},
     "__main__": {"cli", "prompts", "local"},
 }
@@ -90,6 +89,15 @@ def test_nobody_reaches_into_another_room():
     assert violations(SOURCE) == []
 
 
+def test_the_servers_and_the_agent_of_the_demo_know_nothing_of_callgate():
+    """They stand for somebody else's programs."""
+    demo = SOURCE.parents[1] / "examples" / "demo"
+    files = list(demo.rglob("*.py"))
+    assert len(files) > 5
+    found = [name for path in files for _, name in modules(ast.parse(path.read_text(), str(path)), ["callgate_demo"])]
+    assert [name for name in found if name.partition(".")[0] == "callgate"] == []
+
+
 def test_every_part_of_the_package_has_its_rule():
     parts = {part_of(path, SOURCE) for path in SOURCE.rglob("*.py")}
     assert parts <= set(MAY_IMPORT)
@@ -108,7 +116,7 @@ def test_the_rules_are_those_of_the_design():
 def planted(folder, place, text):
     """What is found in a package of ours with one more file in it."""
     for part in (*MAY_IMPORT, "strange"):
-        if part in {"errors", "jsonrpc", "canonical", "gate", "keyring", "_version", "__init__", "__main__"}:
+        if part in {"errors", "jsonrpc", "canonical", "gate", "keyring", "demo", "_version", "__init__", "__main__"}:
             (folder / f"{part}.py").write_text("")
         else:
             (folder / part).mkdir()

@@ -103,7 +103,7 @@ def build(arguments: list[str]) -> typer.Typer:
         # `callgate completion SHELL` instead: it knows names, and needs no module but the verb's.
         add_completion=False,
         context_settings={"help_option_names": ["-h", "--help"], "color": colour()},
-        help="The checked door between AI agents and the MCP tools they call.",
+        help="Checks every call that AI agents make to MCP tools.",
     )
     app.callback()(_options)
     # One verb needs one module: `callgate wrap` starts with every client, so it starts light.

@@ -16,10 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from callgate.cli.demo_place import configure
-from callgate.demo.bank import Bank
-from callgate.demo.files import LANDLORD
-from callgate.demo.mail import FRIEND, THIEF
+from callgate.cli.demo import configure
+from callgate_demo.bank import Bank
+from callgate_demo.files import LANDLORD
+from callgate_demo.mail import FRIEND, THIEF
 from support.demo import (
     LAST_LINE,
     SECONDS,
@@ -186,7 +186,7 @@ def test_ctrl_c_while_a_person_is_waited_for_ends_it_calmly(scratch):
     with demo_on_a_terminal(env={"TMPDIR": str(scratch)}) as seen:
         seen.expect("or press r here")
         children = below(seen.process.pid)
-        assert len([one for one in children if any("callgate/demo/" in word for word in one.cmdline())]) == 3
+        assert len([one for one in children if any("callgate_demo/" in word for word in one.cmdline())]) == 3
         seen.press("\x03")
         assert seen.end() == 0
         assert seen.restored

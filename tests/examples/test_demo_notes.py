@@ -1,4 +1,4 @@
-"""The example server by itself: both eras, its bounds, and the `mcp` SDK's client as the judge."""
+"""examples/demo: the notes server by itself: both eras, its bounds, and the `mcp` SDK's client as the judge."""
 
 import io
 import json
@@ -8,9 +8,9 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from callgate.demo.notes import MAX_NOTES, MAX_TEXT, NoteError, Notes
-from callgate.demo.server import HANDSHAKE, MAX_LINE, MODERN, VERSION_META, NotesServer
 from callgate.trust.vocabulary import Vocabulary
+from callgate_demo.notes import MAX_NOTES, MAX_TEXT, NoteError, Notes
+from callgate_demo.server import HANDSHAKE, MAX_LINE, MODERN, VERSION_META, NotesServer
 from support.table import rows
 
 
@@ -22,7 +22,7 @@ def folder(tmp_path):
 @pytest.fixture
 def notes(folder):
     found = Notes(folder)
-    found.furnish()
+    found.create_files()
     return found
 
 

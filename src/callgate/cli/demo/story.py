@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import textwrap
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from callgate.cli.demo_person import CHANGING
+from callgate.cli.common import console
+from callgate.cli.demo.users import CHANGING
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from callgate.approval import Request
-    from callgate.cli.demo_office import Office
-    from callgate.cli.demo_person import Person
-    from callgate.cli.demo_saying import Teller
-    from callgate.demo.agent import Agent, Answer
-    from callgate.demo.bank import Bank
-    from callgate.demo.mail import Mail
+    from callgate.cli.demo.services import DemoServices
+    from callgate.cli.demo.users import DemoUser
+    from callgate.cli.tools_lines import Line
     from callgate.pinning.views import ToolView
+    from callgate_demo.agent import CallResult, ScriptedAgent
+    from callgate_demo.bank import Bank
+    from callgate_demo.mail import Mail
 
 T = TypeVar("T")
 
@@ -38,8 +42,15 @@ _FINDINGS: Final = 2
 # Enough of a call's id to be the only one that begins so.
 _CALL_CHARS: Final = 20
 
+STEPS: Final = 6
+_WIDTH: Final = 78
+_INDENT: Final = 10
+_NARROWEST: Final = 20
+# Who speaks or acts, in a column of their own.
+_WHO: Final = {"agent": "cyan", "gate": "magenta", "you": "bold yellow", "key": "bold yellow", "server": "blue"}
 
-class NotSo(Exception):
+
+class StepFailed(Exception):
     """A step that did not come about: what was expected, and what was there."""
 
 
@@ -51,42 +62,42 @@ class Payment(NamedTuple):
     amount: str
 
     @property
-    def bare(self) -> str:
+    def compact_iban(self) -> str:
         return self.iban.replace(" ", "")
 
     def __str__(self) -> str:
         return f"{self.amount} EUR to {self.iban}"
 
 
-class Cast(NamedTuple):
-    """Who plays: the terminal, the gateway's store, the agent, the person, and two of the servers' folders."""
+class Participants(NamedTuple):
+    """The terminal, the gateway's store, the agent, the person who decides, and two of the servers' folders."""
 
-    say: Teller
-    office: Office
-    agent: Agent
-    person: Person
+    say: StoryPrinter
+    services: DemoServices
+    agent: ScriptedAgent
+    user: DemoUser
     mail: Mail
     bank: Bank
     state: Path
 
 
 class Story:
-    """Told once, from the first step to the last; raises NotSo where it does not go as told."""
+    """Played once, from the first step to the last; raises StepFailed if a step does not happen."""
 
-    def __init__(self, cast: Cast) -> None:
-        from callgate.demo.files import LANDLORD
-        from callgate.demo.mail import FRIEND, THIEF
+    def __init__(self, parts: Participants) -> None:
+        from callgate_demo.files import LANDLORD
+        from callgate_demo.mail import FRIEND, THIEF
 
-        self._cast = cast
-        self._say = cast.say
+        self._parts = parts
+        self._say = parts.say
         self._rent = Payment("Linde Homes", LANDLORD, "850.00")
         self._theft = Payment("Linde Homes", THIEF, "4900.00")
         self._tickets = Payment("Lena Ortiz", FRIEND, "42.00")
         # Those that wait for a person; none outlives the story.
-        self._calls: list[asyncio.Task[Answer]] = []
+        self._calls: list[asyncio.Task[CallResult]] = []
 
-    async def tell(self) -> None:
-        self._cast.mail.turn(changed=False)
+    async def play(self) -> None:
+        self._parts.mail.set_changed(changed=False)
         try:
             await self._connect()
             await self._work()
@@ -102,21 +113,21 @@ class Story:
     # -- 1 --
 
     async def _connect(self) -> None:
-        say, office = self._say, self._cast.office
+        say, services = self._say, self._parts.services
         say.step(1, "Three servers connect. Nobody has reviewed their tools.")
         seen = await self._visible()
         unseen = "the agent sees no tool that nobody approved"
-        expect(not seen or await office.knows_servers(), unseen, shown(seen))
-        tools = await soon(office.tools, lambda tools: tools.keys() >= TOOLS)
-        expect(tools.keys() >= TOOLS, "all seven tools wait for review", f"the gateway met {shown(set(tools))}")
+        expect(not seen or await services.knows_servers(), unseen, names_text(seen))
+        tools = await poll(services.tools, lambda tools: tools.keys() >= TOOLS)
+        expect(tools.keys() >= TOOLS, "all seven tools wait for review", f"the gateway met {names_text(set(tools))}")
         approved = {name for name, one in tools.items() if one.state == "approved"}
-        expect(seen <= approved, unseen, shown(seen - approved))
+        expect(seen <= approved, unseen, names_text(seen - approved))
         for server, names in SERVERS.items():
             say.says("server", f"{server}: {', '.join(names)}")
         say.says("agent", f"asks what tools there are, and sees {len(seen) or 'none'} of them.")
         say.says("gate", "hides every tool until a person has read what it says of itself.")
         say.plain()
-        await self._cast.person.review(TOOLS)
+        await self._parts.user.review(TOOLS)
 
     async def _visible(self) -> set[tuple[str, str]]:
         """Every tool that the agent can see now."""
@@ -126,13 +137,13 @@ class Story:
 
     async def _listed(self, server: str) -> list[str]:
         """The list of one server; while a gateway starts on a busy machine it may refuse for want of its store."""
-        from callgate.demo.agent import NoAnswer
+        from callgate_demo.agent import ListingFailed
 
         deadline = time.monotonic() + _SECONDS
         while True:
             try:
-                return await self._cast.agent.tools(server)
-            except NoAnswer:
+                return await self._parts.agent.tools(server)
+            except ListingFailed:
                 if time.monotonic() > deadline:
                     raise
             await asyncio.sleep(_LOOK_SECONDS)
@@ -140,14 +151,14 @@ class Story:
     # -- 2 --
 
     async def _work(self) -> None:
-        say, agent, office = self._say, self._cast.agent, self._cast.office
+        say, agent, services = self._say, self._parts.agent, self._parts.services
         say.step(2, "The agent works: reading needs nobody.")
-        approved = {name for name, one in (await office.tools()).items() if one.state == "approved"}
+        approved = {name for name, one in (await services.tools()).items() if one.state == "approved"}
         # A decision is followed within a second.
-        seen = await soon(self._visible, lambda seen: seen == approved)
-        expect(seen == approved, f"the agent sees {shown(approved)}", shown(seen))
+        seen = await poll(self._visible, lambda seen: seen == approved)
+        expect(seen == approved, f"the agent sees {names_text(approved)}", names_text(seen))
         say.says("agent", f"sees {len(seen)} tools now, and goes through files and mail:")
-        asked = await office.requests()
+        asked = await services.requests()
         rent = await agent.call("files", "read_file", name="rent.txt")
         expect(self._rent.iban in rent.text, "the agent reads rent.txt", rent.text)
         say.note(f"rent.txt: {self._rent}")
@@ -158,7 +169,7 @@ class Story:
         for number in ("1", "2", "3"):
             mail = await agent.call("mail", "read_mail", number=number)
             expect(mail.done, f"the agent reads mail {number}", mail.text)
-        expect(await office.requests() == asked, "reading asks nobody", "somebody was asked")
+        expect(await services.requests() == asked, "reading asks nobody", "somebody was asked")
         say.says("gate", "lets it all pass, and notes that strangers wrote the mails.")
         say.same("callgate audit list")
 
@@ -173,11 +184,11 @@ class Story:
         if CHANGING not in before:
             say.says("gate", "keeps search_mail blocked, as you decided. Whatever it says now, nobody reads it.")
             return
-        self._cast.mail.turn(changed=True)
+        self._parts.mail.set_changed(changed=True)
         say.says("server", "mail: gives search_mail another description.")
         seen = await self._visible()
-        expect(seen == before - {CHANGING}, "search_mail vanishes from the agent's list", shown(seen))
-        view = await soon(self._changing, lambda view: view.state == "changed")
+        expect(seen == before - {CHANGING}, "search_mail vanishes from the agent's list", names_text(seen))
+        view = await poll(self._changing, lambda view: view.state == "changed")
         expect(view.state == "changed" and view.difference is not None, "search_mail counts as changed", view.state)
         assert view.difference is not None
         say.says("gate", "takes it from the agent's list at once, and keeps the difference:")
@@ -186,37 +197,41 @@ class Story:
             say.note(f"found in it: {finding.what}")
         say.same("callgate tools diff --server mail --tool search_mail")
         say.plain()
-        await self._cast.person.judge(CHANGING)
+        await self._parts.user.judge(CHANGING)
         await self._judged()
 
     async def _changing(self) -> ToolView:
-        return (await self._cast.office.tools())[CHANGING]
+        return (await self._parts.services.tools())[CHANGING]
 
     async def _judged(self) -> None:
-        say, agent = self._say, self._cast.agent
+        say, agent = self._say, self._parts.agent
         if (await self._changing()).state == "approved":
             say.says("gate", "shows it to the agent again, with its new text: you approved that.")
             return
-        answer = await soon(lambda: agent.call(*CHANGING, word="rent"), lambda answer: answer.reason == "tool_blocked")
+        answer = await poll(lambda: agent.call(*CHANGING, word="rent"), lambda answer: answer.reason == "tool_blocked")
         expect(answer.reason == "tool_blocked", "a call of search_mail is refused", answer.reason or answer.text)
         say.says("agent", "tries search_mail all the same.")
         say.says("gate", f"refuses the call: {answer.reason}.")
 
     # -- 4 --
 
-    async def _stop(self) -> tuple[asyncio.Task[Answer], Request]:
-        say, bank = self._say, self._cast.bank
+    async def _stop(self) -> tuple[asyncio.Task[CallResult], Request]:
+        say, bank = self._say, self._parts.bank
         say.step(4, "A mail tells the agent to send money, and it obeys.")
-        await self._cast.person.enrol()
-        before, asked = len(bank.transfers()), await self._cast.office.requests()
+        await self._parts.user.enrol()
+        before, asked = len(bank.transfers()), await self._parts.services.requests()
         say.says("agent", f"pays the rent: {self._rent}")
         answer = await self._pay(self._rent)
-        expect(answer.done and self._left(before) == [self._rent.bare], "the rent is paid unasked", answer.text)
-        expect(await self._cast.office.requests() == asked, "nobody is asked about the rent", "somebody was")
+        expect(answer.done and self._left(before) == [self._rent.compact_iban], "the rent is paid unasked", answer.text)
+        expect(await self._parts.services.requests() == asked, "nobody is asked about the rent", "somebody was")
         say.says("gate", "lets it pass: this account is in a file of your own.")
         say.says("agent", f"does what mail 3 says: {self._theft}")
         theft, request = await self._ask(self._theft)
-        expect(self._left(before) == [self._rent.bare], "no money leaves while the call waits", str(self._left(before)))
+        expect(
+            self._left(before) == [self._rent.compact_iban],
+            "no money leaves while the call waits",
+            str(self._left(before)),
+        )
         say.says("gate", "stops the call and asks you:")
         for line in _why(request.why):
             say.note(line)
@@ -225,32 +240,32 @@ class Story:
 
     def _left(self, before: int) -> list[str]:
         """The accounts that money went to since."""
-        return [iban for _, iban, _ in self._cast.bank.transfers()[before:]]
+        return [iban for _, iban, _ in self._parts.bank.transfers()[before:]]
 
-    async def _pay(self, payment: Payment) -> Answer:
-        return await self._cast.agent.call(
-            "bank", "transfer", payee=payment.payee, iban=payment.bare, amount=payment.amount
+    async def _pay(self, payment: Payment) -> CallResult:
+        return await self._parts.agent.call(
+            "bank", "transfer", payee=payment.payee, iban=payment.compact_iban, amount=payment.amount
         )
 
-    async def _ask(self, payment: Payment) -> tuple[asyncio.Task[Answer], Request]:
+    async def _ask(self, payment: Payment) -> tuple[asyncio.Task[CallResult], Request]:
         """Let the agent try, until the person is asked about it."""
-        known = await self._cast.office.requests()
+        known = await self._parts.services.requests()
         call = asyncio.create_task(self._pay(payment))
         self._calls.append(call)
         deadline = time.monotonic() + _SECONDS
         while time.monotonic() < deadline:
-            request = await self._cast.office.waiting(known)
-            if request is not None and payment.bare.encode() in request.canonical:
+            request = await self._parts.services.waiting(known)
+            if request is not None and payment.compact_iban.encode() in request.canonical:
                 return call, request
             if call.done():
                 answer = await call
-                raise NotSo(f"the transfer to {payment.iban} waits for a person; instead: {answer.text}")
+                raise StepFailed(f"the transfer to {payment.iban} waits for a person; instead: {answer.text}")
             await asyncio.sleep(_LOOK_SECONDS)
-        raise NotSo(f"a person is asked about the transfer to {payment.iban}; instead: nobody was")
+        raise StepFailed(f"a person is asked about the transfer to {payment.iban}; instead: nobody was")
 
     # -- 5 --
 
-    async def _decide(self, theft: asyncio.Task[Answer], request: Request) -> Payment | None:
+    async def _decide(self, theft: asyncio.Task[CallResult], request: Request) -> Payment | None:
         say = self._say
         say.step(5, "You decide, with your passkey.")
         stolen = await self._settle(self._theft, theft, request, advised="refuse")
@@ -259,16 +274,18 @@ class Story:
         say.says("gate", "cannot know that Lena is a friend: this account, too, is only in a mail.")
         call, request = await self._ask(self._tickets)
         paid = await self._settle(self._tickets, call, request, advised="approve")
-        say.says("server", f"bank: {self._cast.bank.balance()} EUR are left.")
+        say.says("server", f"bank: {self._parts.bank.balance()} EUR are left.")
         return self._tickets if paid else self._theft if stolen else None
 
-    async def _settle(self, payment: Payment, call: asyncio.Task[Answer], request: Request, *, advised: str) -> bool:
+    async def _settle(
+        self, payment: Payment, call: asyncio.Task[CallResult], request: Request, *, advised: str
+    ) -> bool:
         """Wait for the decision and look what came of it; whether it was an approval."""
         say = self._say
-        before = len(self._cast.bank.transfers())
-        decided = await self._cast.person.decide(request, advised=advised)
+        before = len(self._parts.bank.transfers())
+        decided = await self._parts.user.decide(request, advised=advised)
         answer = await call
-        gone = payment.bare in self._left(before)
+        gone = payment.compact_iban in self._left(before)
         if decided is not None and decided.state in ("approved", "used"):
             expect(answer.done and gone, "the approved transfer goes through, once", answer.text)
             say.says("gate", f"checks the signature over exactly this call, and lets it pass: {answer.text}")
@@ -282,14 +299,14 @@ class Story:
     # -- 6 --
 
     async def _prove(self, approved: Payment | None) -> None:
-        say, office = self._say, self._cast.office
+        say, services = self._say, self._parts.services
         say.step(6, "What happened can be proved, to somebody who has only a file.")
         payment = approved or self._rent
-        call = await office.call_of("transfer", payment.bare)
+        call = await services.call_of("transfer", payment.compact_iban)
         expect(call is not None, "the transfer is on record", "there is no record of it")
         assert call is not None
-        receipt = self._cast.state / "receipt.json"
-        await office.receipt(call, receipt)
+        receipt = self._parts.state / "receipt.json"
+        await services.receipt(call, receipt)
         if approved is None:
             say.says("you", "approved nothing, so no signature is on record; the rent was let through.")
         printed = await self._command("audit", "verify", "--receipt", str(receipt))
@@ -303,7 +320,7 @@ class Story:
         short = call[:_CALL_CHARS]
         say.same(f"callgate audit receipt {short} -o receipt.json", "callgate audit verify --receipt receipt.json")
         say.says("gate", "keeps a log that nobody can change unnoticed:")
-        log = await self._command("audit", "verify", "-c", str(self._cast.state / "callgate.toml"))
+        log = await self._command("audit", "verify", "-c", str(self._parts.state / "callgate.toml"))
         expect(log.startswith("The log holds"), "the log verifies", log)
         say.note(log.partition(",")[0] + ".")
         say.same("callgate audit verify")
@@ -327,8 +344,8 @@ class Story:
         return (out if process.returncode == 0 else err).decode("utf-8", "replace").strip()
 
 
-async def soon(look: Callable[[], Awaitable[T]], right: Callable[[T], bool]) -> T:
-    """What is found once it is right, or at last: the gateway writes and follows within a second."""
+async def poll(look: Callable[[], Awaitable[T]], right: Callable[[T], bool]) -> T:
+    """What `look` finds, as soon as it is right or the time is over: the gateway follows changes within a second."""
     deadline = time.monotonic() + _SECONDS
     while not right(found := await look()) and time.monotonic() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(_LOOK_SECONDS)
@@ -345,8 +362,90 @@ def _why(text: str) -> list[str]:
 
 def expect(so: bool, what: str, instead: str) -> None:
     if not so:
-        raise NotSo(f"{what}; instead: {instead}")
+        raise StepFailed(f"{what}; instead: {instead}")
 
 
-def shown(names: set[tuple[str, str]]) -> str:
+def names_text(names: set[tuple[str, str]]) -> str:
     return ", ".join(sorted(f"{server}/{tool}" for server, tool in names)) or "none"
+
+
+# -- the terminal ----------------------------------------------------------------------------------------------
+
+
+class StoryPrinter:
+    """The terminal. Text is wrapped at 80 columns; commands and links never are, or they could not be pasted."""
+
+    def __init__(self) -> None:
+        self._out = console()
+        self._width = min(_WIDTH, self._out.width)
+
+    def step(self, number: int, title: str) -> None:
+        self._print(f"\n[bold]{number}/{STEPS}  {title}[/]\n")
+
+    def says(self, who: str, text: str) -> None:
+        """What somebody does, behind their name."""
+        self._column(who, _WHO[who], text)
+
+    def note(self, text: str) -> None:
+        """Beside the story, in the column of the texts."""
+        self._column("", "", text)
+
+    def _column(self, who: str, style: str, text: str) -> None:
+        from rich.text import Text
+
+        room = max(_NARROWEST, self._width - _INDENT)
+        for line in textwrap.wrap(text, room, break_on_hyphens=False) or [""]:
+            self._whole(Text.assemble("  ", (f"{who:<{_INDENT - 2}}", style), line))
+            who = ""
+
+    def plain(self, text: str = "") -> None:
+        from rich.text import Text
+
+        self._print(Text(text))
+
+    def facts(self, facts: Iterable[tuple[str, str]]) -> None:
+        from rich.text import Text
+
+        for name, value in facts:
+            self._whole(Text.assemble("  ", (f"{name:<9}", "bold"), value))
+
+    def link(self, url: str) -> None:
+        from rich.text import Text
+
+        self._whole(Text(f"          {url}", style="underline"))
+
+    def same(self, *commands: str) -> None:
+        """The commands that do or show the same."""
+        from rich.text import Text
+
+        for command in commands:
+            self._whole(Text.assemble("          ", ("$ ", "dim"), (command, "green")))
+
+    def paste(self, command: str) -> None:
+        """On a line of its own, with nothing before it."""
+        from rich.text import Text
+
+        self._whole(Text(command, style="green"))
+
+    def lines(self, lines: Iterable[Line]) -> None:
+        from callgate.cli.tools_lines import folded
+
+        for text in folded(lines, self._width):
+            self._whole(text)
+
+    def failed(self, text: str) -> None:
+        self._print(f"\n[bold red]This did not happen:[/] {_escaped(text)}")
+
+    def _whole(self, text: RenderableType) -> None:
+        self._out.print(text, soft_wrap=True)
+        sys.stdout.flush()
+
+    def _print(self, what: RenderableType) -> None:
+        self._out.print(what, width=self._width)
+        sys.stdout.flush()
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

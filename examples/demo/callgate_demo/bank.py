@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
-from callgate.demo.tool import USER, Flow, Tool, ToolError, by_name
+from callgate_demo.tool import USER, DataFlow, ExampleTool, ToolError, by_name
 
 OPENING: Final = Decimal("6200.00")
 MAX_TRANSFERS: Final = 1000
@@ -23,7 +23,7 @@ class Bank:
     def __init__(self, folder: Path) -> None:
         self._file = folder / _TRANSFERS
 
-    def furnish(self) -> None:
+    def create_files(self) -> None:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def transfers(self) -> list[tuple[str, str, str]]:
@@ -37,16 +37,20 @@ class Bank:
     def balance(self) -> Decimal:
         return OPENING - sum((Decimal(amount) for amount, _, _ in self.transfers()), Decimal(0))
 
-    def tools(self) -> dict[str, Tool]:
+    def tools(self) -> dict[str, ExampleTool]:
         takes = {
             "payee": "Who gets it.",
             "iban": "The payee's account.",
             "amount": "In EUR, such as 12.50.",
         }
-        moving = Flow("internal", "irreversible", critical=("iban",))
+        moving = DataFlow("internal", "irreversible", critical=("iban",))
         return by_name(
-            Tool("show_account", "Show the balance.", {}, self._show, Flow("system", "benign", USER, "financial")),
-            Tool("transfer", "Transfer money from the user's account. It cannot be undone.", takes, self._pay, moving),
+            ExampleTool(
+                "show_account", "Show the balance.", {}, self._show, DataFlow("system", "benign", USER, "financial")
+            ),
+            ExampleTool(
+                "transfer", "Transfer money from the user's account. It cannot be undone.", takes, self._pay, moving
+            ),
         )
 
     def _show(self, _arguments: dict[str, str]) -> str:

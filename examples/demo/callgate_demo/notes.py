@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from callgate.demo.tool import STRANGER, USER, Flow, Tool, by_name
-from callgate.demo.tool import ToolError as NoteError
+from callgate_demo.tool import STRANGER, USER, DataFlow, ExampleTool, by_name
+from callgate_demo.tool import ToolError as NoteError
 
 MAX_NOTES: Final = 1000
 MAX_TEXT: Final = 100_000
@@ -32,7 +32,7 @@ class Notes:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def furnish(self) -> None:
+    def create_files(self) -> None:
         """Make the folder, with notes to read; one that is there stays as it is."""
         if self._folder.is_dir():
             return
@@ -40,29 +40,33 @@ class Notes:
         for name, text in WELCOME.items():
             self._path(name).write_text(text, encoding="utf-8")
 
-    def tools(self) -> dict[str, Tool]:
+    def tools(self) -> dict[str, ExampleTool]:
         name = {"name": "Small letters, digits, - and _."}
         text = {"text": f"At most {MAX_TEXT} characters."}
         to = {"to": "An e-mail address."}
-        change = Flow("user", "irreversible", critical=("name",))
+        change = DataFlow("user", "irreversible", critical=("name",))
         return by_name(
-            Tool("list_notes", "List the names of all notes.", {}, self._list, Flow("system", "benign", USER, "user")),
-            Tool(
+            ExampleTool(
+                "list_notes", "List the names of all notes.", {}, self._list, DataFlow("system", "benign", USER, "user")
+            ),
+            ExampleTool(
                 "read_note",
                 "Read one note.",
                 name,
                 self._read,
-                Flow("system", "benign", [USER, STRANGER], "user", ("name",)),
+                DataFlow("system", "benign", [USER, STRANGER], "user", ("name",)),
             ),
-            Tool("write_note", "Write a note, replacing one of the same name.", name | text, self._write, change),
-            Tool(
+            ExampleTool(
+                "write_note", "Write a note, replacing one of the same name.", name | text, self._write, change
+            ),
+            ExampleTool(
                 "send_note",
                 "Send a note to somebody by e-mail.",
                 name | to,
                 self._send,
-                Flow("public", "irreversible", critical=("name", "to")),
+                DataFlow("public", "irreversible", critical=("name", "to")),
             ),
-            Tool("delete_note", "Delete one note for good.", name, self._delete, change),
+            ExampleTool("delete_note", "Delete one note for good.", name, self._delete, change),
         )
 
     def _path(self, name: str) -> Path:

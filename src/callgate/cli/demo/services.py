@@ -1,4 +1,4 @@
-"""What the demo looks up and decides in the store of its gateway: the same services that the verbs use."""
+"""What the demo reads and decides in the store of its gateway, through the services that the other commands use."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 PERSON: Final = "me"
 
 
-class Office(NamedTuple):
-    """The tools, the people and the log of a running demo."""
+class DemoServices(NamedTuple):
+    """The tools, the approvals and the log of a running demo."""
 
     config: Config
     pins: Pins
     approvals: Approvals
-    books: OpenedLog
+    audit: OpenedLog
 
     # -- tools --
 
@@ -90,7 +90,7 @@ class Office(NamedTuple):
     def _call_of(self, tool: str, iban: str) -> str | None:
         from callgate.audit.reading import Filter, entries
 
-        with self.books.store.audit_reading() as tables:
+        with self.audit.store.audit_reading() as tables:
             found = entries(tables, Filter(tool=tool, verdict="allow"), 100)
         calls = [one.decision.call for one in found if one.outcome and iban in str(one.decision.arguments.value)]
         return calls[-1] if calls else None
@@ -101,14 +101,14 @@ class Office(NamedTuple):
     def _receipt(self, call: str, to: Path) -> None:
         from callgate.audit import receipt as receipts
 
-        self.books.log.catch_up()
-        with self.books.store.audit_reading() as tables:
-            document = receipts.encode(receipts.make(tables, call, self.books.keyring.public_keys()))
+        self.audit.log.catch_up()
+        with self.audit.store.audit_reading() as tables:
+            document = receipts.encode(receipts.make(tables, call, self.audit.keyring.public_keys()))
         to.write_bytes(document)
 
 
 @contextmanager
-def office(path: Path) -> Iterator[Office]:
+def open_services(path: Path) -> Iterator[DemoServices]:
     """The services over the store of this configuration."""
     from callgate.approval import Approvals
     from callgate.cli.common import keys_of, log_of
@@ -130,4 +130,4 @@ def office(path: Path) -> Iterator[Office]:
         )
         section = config.approval
         approvals = Approvals(SqlShelf(store), party(section), settings(section), witness=log.admin)
-        yield Office(config, pins, approvals, OpenedLog(log, store, keyring))
+        yield DemoServices(config, pins, approvals, OpenedLog(log, store, keyring))

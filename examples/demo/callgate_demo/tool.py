@@ -17,7 +17,7 @@ class ToolError(Exception):
     """What a tool answers when it cannot do what it was asked."""
 
 
-class Flow(msgspec.Struct, frozen=True):
+class DataFlow(msgspec.Struct, frozen=True):
     """What a tool does with data: where its input goes and to what end, and whose words it returns."""
 
     destination: str
@@ -41,14 +41,14 @@ class Flow(msgspec.Struct, frozen=True):
         }
 
 
-class Tool(msgspec.Struct, frozen=True):
+class ExampleTool(msgspec.Struct, frozen=True):
     """One tool; all that it takes are texts."""
 
     name: str
     description: str
     takes: Mapping[str, str]
     run: Callable[[dict[str, str]], str]
-    flow: Flow
+    flow: DataFlow
 
     def listed(self) -> dict[str, Any]:
         return {
@@ -88,5 +88,5 @@ class Tool(msgspec.Struct, frozen=True):
             raise ToolError(f"{self.name} failed: {error}") from None
 
 
-def by_name(*tools: Tool) -> dict[str, Tool]:
+def by_name(*tools: ExampleTool) -> dict[str, ExampleTool]:
     return {tool.name: tool for tool in tools}

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from callgate.demo.tool import USER, Flow, Tool, ToolError, by_name
+from callgate_demo.tool import USER, DataFlow, ExampleTool, ToolError, by_name
 
 MAX_TEXT: Final = 100_000
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\.txt")
@@ -24,7 +24,7 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def furnish(self) -> None:
+    def create_files(self) -> None:
         """Make the folder, with files to read; one that is there stays as it is."""
         if self._folder.is_dir():
             return
@@ -32,11 +32,11 @@ class Files:
         for name, text in WELCOME.items():
             (self._folder / name).write_text(text, encoding="utf-8")
 
-    def tools(self) -> dict[str, Tool]:
-        reading = Flow("system", "benign", USER, "user")
+    def tools(self) -> dict[str, ExampleTool]:
+        reading = DataFlow("system", "benign", USER, "user")
         return by_name(
-            Tool("list_files", "List the names of the user's files.", {}, self._list, reading),
-            Tool("read_file", "Read one file.", {"name": "As list_files gives it."}, self._read, reading),
+            ExampleTool("list_files", "List the names of the user's files.", {}, self._list, reading),
+            ExampleTool("read_file", "Read one file.", {"name": "As list_files gives it."}, self._read, reading),
         )
 
     def _list(self, _arguments: dict[str, str]) -> str:

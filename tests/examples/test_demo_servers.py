@@ -1,4 +1,4 @@
-"""The three servers of the story by themselves, with the `mcp` SDK's client as the judge."""
+"""examples/demo: the three servers of the story by themselves, with the `mcp` SDK's client as the judge."""
 
 import subprocess
 import sys
@@ -7,10 +7,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from callgate.demo.bank import Bank
-from callgate.demo.files import Files
-from callgate.demo.mail import POISON, SEARCH, Mail
-from callgate.demo.tool import ToolError
+from callgate_demo.bank import Bank
+from callgate_demo.files import Files
+from callgate_demo.mail import POISON, SEARCH, Mail
+from callgate_demo.tool import ToolError
 from support.table import rows
 
 PAY = {"payee": "Linde Homes", "iban": "DE89 3704 0044 0532 0130 00", "amount": "850.00"}
@@ -34,7 +34,7 @@ async def test_a_transfer_leaves_the_account(tmp_path):
 @rows("wrong", [{"amount": "-850.00"}, {"amount": "850"}, {"iban": "nowhere"}, {"payee": "a\tb"}, {"payee": ""}])
 def test_a_transfer_that_is_none_is_refused(tmp_path, wrong):
     bank = Bank(tmp_path)
-    bank.furnish()
+    bank.create_files()
     with pytest.raises(ToolError):
         bank.tools()["transfer"].call(PAY | wrong)
     assert bank.transfers() == []
@@ -47,9 +47,9 @@ async def test_the_mail_server_changes_its_mind_while_it_runs(tmp_path):
             return {tool.name: tool.description for tool in (await client.list_tools()).tools}["search_mail"]
 
         assert await described() == SEARCH
-        Mail(tmp_path).turn(changed=True)
+        Mail(tmp_path).set_changed(changed=True)
         assert await described() == POISON
-        Mail(tmp_path).turn(changed=False)
+        Mail(tmp_path).set_changed(changed=False)
         assert await described() == SEARCH
         found = (await client.call_tool("search_mail", {"word": "RENT"})).content[0].text
         assert found.startswith("2. December")
@@ -59,16 +59,16 @@ async def test_the_mail_server_changes_its_mind_while_it_runs(tmp_path):
 @rows("name", ["../rent.txt", "/etc/passwd", "rent.txt/..", ".hidden.txt", "", "rent"])
 def test_no_name_leads_out_of_the_folder(tmp_path, name):
     files = Files(tmp_path / "files")
-    files.furnish()
+    files.create_files()
     with pytest.raises(ToolError):
         files.tools()["read_file"].call({"name": name})
 
 
 def test_files_that_are_there_stay_as_they_are(tmp_path):
     files = Files(tmp_path / "files")
-    files.furnish()
+    files.create_files()
     (tmp_path / "files" / "rent.txt").write_text("mine")
-    files.furnish()
+    files.create_files()
     assert files.tools()["read_file"].call({"name": "rent.txt"}) == "mine"
     assert files.tools()["list_files"].call({}) == "rent.txt\ntodo.txt"
 

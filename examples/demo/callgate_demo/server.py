@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO, Final
 
-from callgate.demo.notes import Notes
-from callgate.demo.tool import Tool, ToolError
+from callgate_demo.notes import Notes
+from callgate_demo.tool import ExampleTool, ToolError
 
 MODERN: Final = "2026-07-28"
 HANDSHAKE: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
@@ -41,7 +41,7 @@ class ToolServer:
     `tools` is asked for every list and call, so that a server can change what it says of a tool.
     """
 
-    def __init__(self, name: str, tools: Callable[[], Mapping[str, Tool]]) -> None:
+    def __init__(self, name: str, tools: Callable[[], Mapping[str, ExampleTool]]) -> None:
         self._tools = tools
         info = {"name": f"callgate-demo-{name}", "version": "1"}
         self._about = {"capabilities": {"tools": {}}, "serverInfo": info}

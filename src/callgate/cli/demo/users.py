@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from callgate.cli.demo_office import PERSON, Office
+from callgate.cli.demo.services import PERSON, DemoServices
 from callgate.cli.people import approval_link, enrolment_link
 
 if TYPE_CHECKING:
     from callgate.approval import Request
-    from callgate.cli.demo_keys import Listening
-    from callgate.cli.demo_saying import Teller
+    from callgate.cli.demo.story import StoryPrinter
     from callgate.pinning.views import ToolView
 
 T = TypeVar("T")
@@ -24,9 +26,10 @@ TRANSFER: Final = ("bank", "transfer")
 CHANGING: Final = ("mail", "search_mail")
 WHY_BLOCKED: Final = "It tells the agent to send files away, and to keep quiet about it."
 WHY_REFUSED: Final = "I know nobody with this account."
+_KEY_SECONDS: Final = 0.3
 
 
-class Person(Protocol):
+class DemoUser(Protocol):
     """Comes back once the decision is in the store, whoever put it there."""
 
     async def review(self, wanted: frozenset[tuple[str, str]]) -> None: ...
@@ -38,32 +41,32 @@ class Person(Protocol):
     async def decide(self, request: Request, *, advised: str) -> Request | None: ...
 
 
-class Automaton:
+class SoftwareUser:
     """Nobody: a software key that signs what the story wants signed. It proves nothing but that the gate works."""
 
-    def __init__(self, office: Office, console: str, say: Teller) -> None:
+    def __init__(self, services: DemoServices, console: str, say: StoryPrinter) -> None:
         from callgate.sdk.authenticators.software import SoftwareAuthenticator
 
-        self._office = office
+        self._services = services
         self._say = say
         self._key = SoftwareAuthenticator(console)
 
     async def review(self, wanted: frozenset[tuple[str, str]]) -> None:
-        tools = await self._office.tools()
-        await self._office.approve([one for name, one in tools.items() if name in wanted and one.state != "approved"])
+        tools = await self._services.tools()
+        await self._services.approve([one for name, one in tools.items() if name in wanted and one.state != "approved"])
         self._say.says("key", "approves them, as a person would who has read them.")
 
     async def enrol(self) -> None:
-        approvals = self._office.approvals
-        begun = await approvals.begin_enrolment(await self._office.ticket())
+        approvals = self._services.approvals
+        begun = await approvals.begin_enrolment(await self._services.ticket())
         await approvals.finish_enrolment(self._key.create(begun["options"]), name="Software key of the demo")
 
     async def judge(self, tool: tuple[str, str]) -> None:
         self._say.says("key", "blocks it.")
-        await self._office.block((await self._office.tools())[tool], WHY_BLOCKED)
+        await self._services.block((await self._services.tools())[tool], WHY_BLOCKED)
 
     async def decide(self, request: Request, *, advised: str) -> Request | None:
-        approvals = self._office.approvals
+        approvals = self._services.approvals
         if advised == "refuse":
             self._say.says("key", f"refuses. {WHY_REFUSED}")
             return await approvals.refuse(request.id, by=PERSON, note=WHY_REFUSED)
@@ -74,11 +77,11 @@ class Automaton:
         return await approvals.approve(request.id, evidence, by=PERSON)
 
 
-class Visitor:
+class TerminalUser:
     """The newcomer. They act in the console, by command or by key, in whatever order; the store tells what they did."""
 
-    def __init__(self, office: Office, console: str, say: Teller, keys: Listening) -> None:
-        self._office = office
+    def __init__(self, services: DemoServices, console: str, say: StoryPrinter, keys: KeyReader) -> None:
+        self._services = services
         self._console = console
         self._say = say
         self._keys = keys
@@ -93,7 +96,7 @@ class Visitor:
             self._say.says("you", "approved them in an earlier run, and they have not changed.")
             return
         say = self._say
-        if not await self._office.enrolled():
+        if not await self._services.enrolled():
             say.says("you", "make a passkey here (once):")
             await self._invite()
             say.note("then read and approve the tools:")
@@ -108,7 +111,7 @@ class Visitor:
 
         async def harmless() -> None:
             tools = await self._lacking(wanted)
-            await self._office.approve([one for name, one in tools.items() if name != TRANSFER])
+            await self._services.approve([one for name, one in tools.items() if name != TRANSFER])
             if TRANSFER in tools:
                 self._show_transfer(tools[TRANSFER])
                 read.set()
@@ -117,7 +120,7 @@ class Visitor:
             tools = await self._lacking(wanted)
             # Nobody approves a text that was not shown yet.
             if TRANSFER in tools and read.is_set():
-                await self._office.approve([tools[TRANSFER]])
+                await self._services.approve([tools[TRANSFER]])
 
         async def done() -> bool:
             return not await self._lacking(wanted)
@@ -136,24 +139,24 @@ class Visitor:
 
     async def _lacking(self, wanted: frozenset[tuple[str, str]]) -> dict[tuple[str, str], ToolView]:
         """What the story needs and nobody has approved; a tool that somebody blocked waits for them to think again."""
-        tools = await self._office.tools()
+        tools = await self._services.tools()
         enough = {name: ("approved", "blocked") if name == CHANGING else ("approved",) for name in wanted}
         return {name: one for name, one in tools.items() if name in wanted and one.state not in enough[name]}
 
     async def enrol(self) -> None:
-        if await self._office.enrolled():
+        if await self._services.enrolled():
             return
         self._say.says("you", "need a passkey from here on. Make one:")
         await self._invite()
-        await self._until(self._office.enrolled, {})
+        await self._until(self._services.enrolled, {})
 
     async def _invite(self) -> None:
         command = f"callgate enroll {PERSON}"
         if not self.links:
             self._say.same(command)
             return
-        if not self._ticket or await self._office.approvals.look_at_ticket(self._ticket) is None:
-            self._ticket = await self._office.ticket()
+        if not self._ticket or await self._services.approvals.look_at_ticket(self._ticket) is None:
+            self._ticket = await self._services.ticket()
         link = enrolment_link(self._console, self._ticket)
         self._say.link(link)
         self.show(link)
@@ -167,10 +170,10 @@ class Visitor:
         self._offer("or press b here: block it")
 
         async def block() -> None:
-            await self._office.block((await self._office.tools())[tool], WHY_BLOCKED)
+            await self._services.block((await self._services.tools())[tool], WHY_BLOCKED)
 
         async def judged() -> bool:
-            return not (await self._office.tools())[tool].needs_review
+            return not (await self._services.tools())[tool].needs_review
 
         await self._until(judged, {"b": block})
 
@@ -182,10 +185,10 @@ class Visitor:
         self._offer("or press n here: refuse it")
 
         async def refuse() -> None:
-            if await self._office.decided(request) is None:
-                await self._office.refuse(request, WHY_REFUSED)
+            if await self._services.decided(request) is None:
+                await self._services.refuse(request, WHY_REFUSED)
 
-        return await self._until(lambda: self._office.decided(request), {"n": refuse})
+        return await self._until(lambda: self._services.decided(request), {"n": refuse})
 
     def _offer(self, what: str) -> None:
         """A key; what was pressed before it was offered counts for nothing."""
@@ -207,3 +210,70 @@ class Visitor:
                     self._say.note(str(refused))
             await asyncio.sleep(0)
         return found
+
+
+# -- the keyboard ----------------------------------------------------------------------------------------------
+
+
+class KeyReader:
+    """The keyboard, if there is one; `next` waits a moment for a key."""
+
+    def __init__(self) -> None:
+        self._pressed: asyncio.Queue[str] = asyncio.Queue()
+        self.on = False
+
+    def drop(self) -> None:
+        """Forget what was pressed before it was asked for."""
+        while not self._pressed.empty():
+            self._pressed.get_nowait()
+
+    async def next(self) -> str | None:
+        """The next key as a small letter, or None after a moment."""
+        try:
+            async with asyncio.timeout(_KEY_SECONDS):
+                return await self._pressed.get()
+        except TimeoutError:
+            return None
+
+    def read(self) -> None:
+        """Take what the terminal has; the end of input is not a key."""
+        try:
+            found = os.read(sys.stdin.fileno(), 64)
+        except OSError:
+            found = b""
+        if not found:
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            self.on = False
+        for char in found.decode("ascii", "ignore").lower():
+            self._pressed.put_nowait(char)
+
+
+@contextmanager
+def reading_keys(*, wanted: bool) -> Iterator[KeyReader]:
+    """Keys from the terminal that this runs on. Without one, and on Windows, the console and commands are left."""
+    keys = KeyReader()
+    if not wanted or os.name == "nt" or not sys.stdin.isatty() or not _in_foreground():
+        yield keys
+        return
+    import termios
+    import tty
+
+    fd, loop = sys.stdin.fileno(), asyncio.get_running_loop()
+    before = termios.tcgetattr(fd)
+    # Keys arrive one by one and are not echoed; Ctrl-C stays what it is.
+    tty.setcbreak(fd, termios.TCSANOW)
+    loop.add_reader(fd, keys.read)
+    keys.on = True
+    try:
+        yield keys
+    finally:
+        loop.remove_reader(fd)
+        termios.tcsetattr(fd, termios.TCSANOW, before)
+
+
+def _in_foreground() -> bool:
+    """Whether the terminal is ours to read: a job in the background that tries is stopped by the system."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:
+        return False

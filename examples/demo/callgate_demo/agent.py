@@ -16,11 +16,11 @@ VERSION: Final = "2026-07-28"
 _PREFIX: Final = "io.modelcontextprotocol"
 
 
-class NoAnswer(Exception):
+class ListingFailed(Exception):
     """The list of tools could not be had."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class CallResult(msgspec.Struct, frozen=True):
     """What came back for a call: a text, and the reason if it was refused on its way."""
 
     text: str
@@ -32,7 +32,7 @@ class Answer(msgspec.Struct, frozen=True):
         return not self.reason and not self.failed
 
 
-class Agent:
+class ScriptedAgent:
     """One conversation, over however many servers."""
 
     def __init__(self, address: str, http: aiohttp.ClientSession) -> None:
@@ -44,19 +44,19 @@ class Agent:
         """The names of the tools that it may know of."""
         message = await self._ask(server, "tools/list", {})
         if "result" not in message:
-            raise NoAnswer(f"{server} does not list its tools: {message['error']['message']}")
+            raise ListingFailed(f"{server} does not list its tools: {message['error']['message']}")
         return [tool["name"] for tool in message["result"]["tools"]]
 
-    async def call(self, server: str, tool: str, **arguments: str) -> Answer:
+    async def call(self, server: str, tool: str, **arguments: str) -> CallResult:
         message = await self._ask(server, "tools/call", {"name": tool, "arguments": arguments})
         if "error" in message:
             error = message["error"]
             data = error.get("data")
             reason = data.get("reason") if isinstance(data, dict) else None
-            return Answer(str(error["message"]), str(reason or error["code"]))
+            return CallResult(str(error["message"]), str(reason or error["code"]))
         result = message["result"]
         text = "\n".join(part["text"] for part in result["content"] if part["type"] == "text")
-        return Answer(text, failed=bool(result.get("isError")))
+        return CallResult(text, failed=bool(result.get("isError")))
 
     async def _ask(self, server: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
         headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": VERSION}

@@ -1,4 +1,0 @@
-"""What `callgate demo` stands in front of: small MCP servers, and an agent that does what it reads.
-
-They stand for somebody else's programs, so they know nothing of Callgate.
-"""
