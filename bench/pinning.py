@@ -62,13 +62,13 @@ class Desk:
     """A gateway's own lists, with every tool approved; its clock is so fast that each list is too old at once."""
 
     def __init__(self, approved: bytes) -> None:
-        from callgate.gateway.places import Place
-        from callgate.gateway.toolsets import Toolsets
         from callgate.pinning.book import Book
         from callgate.pinning.identity import http_identity
         from callgate.pinning.listing import Reader, read_page
         from callgate.pinning.model import Pin
+        from callgate.pinning.server import ServerRef
         from callgate.pinning.settings import Settings
+        from callgate.pinning.toolsets import Toolsets
 
         self._settings = Settings()
         identity = http_identity(URL)
@@ -93,7 +93,7 @@ class Desk:
         self.book = Book(lambda: [bytes(32)])
         sealed, head = self.book.link(pins)(None)
         self.book.read(head, sealed)
-        self._place = Place(SERVER, "", URL, lambda _reported: identity)
+        self._place = ServerRef(SERVER, "", URL, lambda _reported: identity)
         self._make = Toolsets
 
     def toolsets(self) -> Any:
@@ -114,7 +114,7 @@ async def _timed(look: Callable[[int], Any], rounds: int) -> float:
 
 
 async def _lists(rounds: int) -> dict[str, Any]:
-    from callgate.gateway.line import Line, Visit
+    from callgate.pipeline.context import Channel, RequestContext
 
     tools = entries()
     known = reply(tools)
@@ -123,7 +123,7 @@ async def _lists(rounds: int) -> dict[str, Any]:
     held = desk.toolsets()
 
     def visit(session: str, answers: Iterator[bytes]) -> Any:
-        return Visit(SERVER, "http", session=session, line=cast("Line", Wire(answers)))
+        return RequestContext(SERVER, "http", session=session, line=cast("Channel", Wire(answers)))
 
     same, turning = visit("same", itertools.repeat(known)), visit("turning", itertools.cycle([known, changed]))
 

@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from agentdojo.gated import Bench, Way
+from callgate.app.observations import ServerObservations
+from callgate.app.trust import TrustRuntime
 from callgate.audit import AuditLog
 from callgate.canonical import canonical
 from callgate.config import load
 from callgate.gate import Call, Context, Decision
-from callgate.gateway.entering import Decided
-from callgate.gateway.learnt import Learnt
-from callgate.gateway.trust_setup import TrustOffice
 from callgate.jsonrpc import Limits, Message, parse
 from callgate.keyring import Keyring
+from callgate.pipeline.stage import AllowedCall
 from callgate.store import Store
 from callgate.trust.model import SESSION_META, DataLabel
 from callgate.trust.operator import labels
@@ -184,14 +184,14 @@ async def _stored(texts: Sequence[str], rounds: int) -> dict[str, float]:
         )
         store = Store.open(f"sqlite:///{folder}/bench.db", durability="normal")
         keyring = Keyring(folder / "keys")
-        office = TrustOffice(store, AuditLog(store, keyring), keyring, tell=lambda *_: None)
-        furnished = office.furnish(load(path), Learnt())
+        office = TrustRuntime(store, AuditLog(store, keyring), keyring, tell=lambda *_: None)
+        furnished = office.furnish(load(path), ServerObservations())
 
         async def through(message: Message, call: Call, raw: bytes) -> None:
             if furnished.check.at_once(call) is None:
                 await furnished.check(call)
             furnished.desk.outgoing(message, call)
-            after = furnished.desk.after(message, call.context, (Decided(message, call, Decision(())),))
+            after = furnished.desk.after(message, call.context, (AllowedCall(message, call, Decision(())),))
             assert after is not None
             await after(raw.replace(b'"id": 1', b'"id": %d' % call.at, 1))
 

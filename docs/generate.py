@@ -24,9 +24,9 @@ from callgate.config.rules import peel
 from callgate.config.section import Section
 from callgate.config.wording import expected, number
 from callgate.errors import Reason
-from callgate.gateway.refusals import known_clients
 from callgate.inspection import ADVISORY, all_rules
 from callgate.inspection import family as family_of
+from callgate.pipeline.dispatcher import known_clients
 from callgate.telemetry.metrics import Metrics
 from callgate.trust.policy import TABLE
 from callgate.trust.policy.condition import TYPE_NAMES

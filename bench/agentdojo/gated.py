@@ -19,12 +19,6 @@ import msgspec
 from callgate.canonical import canonical
 from callgate.errors import Reason
 from callgate.gate import Ask, Call, Context, Decision, Gate, Pass, Refuse, Verdict
-from callgate.gateway.learnt import Origin
-from callgate.gateway.trust_check import Trust
-from callgate.gateway.trust_keys import Naming
-from callgate.gateway.trust_learning import Learning
-from callgate.gateway.trust_results import Keeping, Results
-from callgate.gateway.trust_sessions import Sessions
 from callgate.inspection.scanner import ResultScanner
 from callgate.trust.effects import encode
 from callgate.trust.memory import MemoryTrust
@@ -35,7 +29,12 @@ from callgate.trust.policy.predicate import predicate
 from callgate.trust.proposing import propose
 from callgate.trust.provenance import Fingerprints, Memory, Retention
 from callgate.trust.quarantine import Seals
+from callgate.trust.result_recorder import ResultRecorder, ResultSettings
+from callgate.trust.session_cache import TrustSessionCache
+from callgate.trust.session_keys import ClientOrigin, SessionNaming
+from callgate.trust.stage import TrustCheck
 from callgate.trust.stripping import Expectations
+from callgate.trust.tool_annotations import AnnotationObserver
 from callgate.trust.vocabulary import Vocabulary
 
 HERE = Path(__file__).parent
@@ -105,30 +104,32 @@ class Bench:
         self._shelf = shelf = _Fresh()
         self.way = way
         self.person = Person()
-        self._sessions = Sessions(shelf, lambda: Memory(fingerprints, retention=lambda: KEPT), idle_ms=lambda: 0)
+        self._sessions = TrustSessionCache(
+            shelf, lambda: Memory(fingerprints, retention=lambda: KEPT), idle_ms=lambda: 0
+        )
         words = {name: {"annotations": str(path), "annotations_key": name} for name, path in SUITES.items()}
         self.labels = labels({}, {} if way.proposed else words, compile_rule=predicate)
         if way.proposed:
             for name, entries in tools.items():
                 self.labels.approve(name, {entry["name"]: encode(propose(entry).label) for entry in entries})
         vocabulary = Vocabulary()
-        learning = Learning(lambda *_: None)
+        learning = AnnotationObserver(lambda *_: None)
         learning.teach(self.labels, vocabulary)
         for name, entries in tools.items():
             learning.listed(name, {"tools": entries})
-        self.check = Trust(
+        self.check = TrustCheck(
             self._sessions,
-            naming=Naming(by_agent=True, origin=Origin()),
+            naming=SessionNaming(by_agent=True, origin=ClientOrigin()),
             labels=self.labels,
             policy=Policy.load(),
             vocabulary=vocabulary,
             enforcing=True,
         )
-        self.results = Results(
+        self.results = ResultRecorder(
             self.check,
             self._sessions,
             shelf,
-            keeping=Keeping(KEPT.kept_steps, KEPT.kept_seconds),
+            keeping=ResultSettings(KEPT.kept_steps, KEPT.kept_seconds),
             vocabulary=vocabulary,
             scan=ResultScanner() if way.detectors else None,
             seals=lambda: Seals([bytes(32)]),

@@ -10,11 +10,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from types import coroutine
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from callgate.agents.model import Caller
 from callgate.errors import Reason, Refused, Spent, StoreError, place
 
 log = logging.getLogger("callgate.gate")
@@ -255,3 +254,21 @@ def _undecided(call: Call, name: str, reason: Reason, why: str) -> Refused:
     # What broke goes to the operator's log; the caller learns only which check could not decide.
     log.error("check failed", extra={"fields": {"call": call.id, "check": name, "reason": reason.value, "error": why}})
     return Refused(reason, f"{reason.meaning} (check: {name})")
+
+
+Source: TypeAlias = Literal["web-bot-auth", "oauth", "api-key", "local"]
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who is calling, once that is verified."""
+
+    id: str
+    source: Source
+    # Thumbprint of the key, id of the API key, or subject of the token.
+    key: str = ""
+    directory: str = ""
+    name: str = ""
+    digest_verified: bool = False
+    claims: Mapping[str, Any] = {}
+    # On whose behalf, by a KYA token.
+    principal: str = ""

@@ -6,7 +6,7 @@ import secrets
 import pytest
 
 from callgate.approval.encoding import to_base64url
-from callgate.approval.names import ENROLL_BEGIN, TICKET
+from callgate.protocol import ENROLL_BEGIN, TICKET
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, Failed, refusal
 from support.approval_server import running

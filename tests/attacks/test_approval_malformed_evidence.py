@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from callgate.approval.names import META
+from callgate.protocol import META
 from support.approval_peer import refusal, text_of
 from support.registry import requirement
 

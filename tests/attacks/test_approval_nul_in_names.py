@@ -5,8 +5,8 @@ from mcp.server import MCPServer
 
 from callgate import VerifiedApproval
 from callgate.approval.memory import MemoryShelf
-from callgate.approval.names import CHALLENGE_CREATE
 from callgate.errors import ConfigError
+from callgate.protocol import CHALLENGE_CREATE
 from support.approval_peer import ERAS, refusal
 from support.registry import requirement
 from support.table import rows

@@ -1,6 +1,6 @@
 """Make a person's approval worthless: have them approve, or burn it, with a call that could never work."""
 
-from callgate.approval.names import CHALLENGE_CREATE
+from callgate.protocol import CHALLENGE_CREATE
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement
 from support.table import rows

@@ -4,8 +4,8 @@ import asyncio
 from collections import Counter
 
 from callgate.approval import Bounds, Gated, Settings
-from callgate.approval.names import CHALLENGE_CREATE
 from callgate.errors import Refused
+from callgate.protocol import CHALLENGE_CREATE
 from support.approval_peer import refusal, text_of
 from support.approval_server import Clock, running
 from support.registry import requirement

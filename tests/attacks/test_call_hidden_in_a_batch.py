@@ -6,9 +6,9 @@ import pytest
 
 from callgate.errors import Reason
 from callgate.gate import Context, Gate, Pass, Refuse
-from callgate.gateway.door import Door
-from callgate.gateway.entering import Turned
 from callgate.jsonrpc import Limits
+from callgate.pipeline.dispatcher import Dispatcher
+from callgate.pipeline.stage import Rejected
 from support.hostile import whole
 from support.table import rows
 
@@ -54,9 +54,9 @@ async def test_one_refused_call_refuses_every_element(books):
     async def no_rm(call):
         return Refuse(Reason.CHECK_FAILED, "not this one") if call.tool == "rm" else Pass()
 
-    door = Door(Gate(kill_switch=lambda: None, record=books.record, agents=no_rm), books, Limits())
+    door = Dispatcher(Gate(kill_switch=lambda: None, record=books.record, agents=no_rm), books, Limits())
     rm = CALL.replace('"id":2', '"id":3').replace('"ls"', '"rm"')
-    with pytest.raises(Turned) as turned:
+    with pytest.raises(Rejected) as turned:
         await door.admit(door.read(f"[{LIST},{CALL},{rm}]".encode()), Context("one", "http"))
     replies = {one["id"]: one["error"]["data"]["reason"] for one in json.loads(turned.value.reply)}
     assert replies == {1: "batch_refused", 2: "batch_refused", 3: "check_failed"}

@@ -7,9 +7,9 @@ import pytest
 
 from callgate.errors import Reason, StoreUnavailable
 from callgate.gate import Ask, Context, Gate, Pass, Refuse
-from callgate.gateway.door import Door
-from callgate.gateway.entering import Turned
 from callgate.jsonrpc import Limits
+from callgate.pipeline.dispatcher import Dispatcher
+from callgate.pipeline.stage import Rejected
 from support.hostile import call_message
 from support.table import rows
 
@@ -67,7 +67,7 @@ def door(books, **checks):
     # Only a check that never ends runs into the limit.
     limit = checks.pop("limit", 60)
     gate = Gate(kill_switch=lambda: None, record=checks.pop("record", books.record), limit=limit, **checks)
-    return Door(gate, books, Limits())
+    return Dispatcher(gate, books, Limits())
 
 
 def limit_of(check):
@@ -75,7 +75,7 @@ def limit_of(check):
 
 
 async def turned(one):
-    with pytest.raises(Turned) as away:
+    with pytest.raises(Rejected) as away:
         await one.admit(one.read(call_message("rm")), HERE)
     return json.loads(away.value.reply)["error"]
 

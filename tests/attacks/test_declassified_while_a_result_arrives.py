@@ -2,12 +2,12 @@
 
 import asyncio
 
-from callgate.gateway.trust_keys import SessionName
-from callgate.gateway.trust_sessions import Sessions
 from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import SessionLabel, Step
 from callgate.trust.propagation import adds
 from callgate.trust.provenance import Fingerprints, Memory, trace
+from callgate.trust.session_cache import TrustSessionCache
+from callgate.trust.session_keys import SessionName
 from callgate.trust.storage import NewStep
 from support.remembering import label, reading
 from support.trusts import KEY, LATER, NOW, STRANGE
@@ -33,7 +33,7 @@ class Slow(MemoryTrust):
 
 
 def sessions_on(shelf):
-    return Sessions(shelf, lambda: Memory(FINGERPRINTS), idle_ms=lambda: 0, clock=lambda: NOW / 1000)
+    return TrustSessionCache(shelf, lambda: Memory(FINGERPRINTS), idle_ms=lambda: 0, clock=lambda: NOW / 1000)
 
 
 async def reads(sessions, live, text):

@@ -1,8 +1,8 @@
 """Spell a tool's name each time a little otherwise, as a careless server would not notice, and be counted anew."""
 
 from callgate.agents.limits import MemoryLimiter
+from callgate.app.agents import CallLimits
 from callgate.config import parse
-from callgate.gateway.agent_limits import CallLimits
 from support.registry import requirement
 from support.table import rows
 

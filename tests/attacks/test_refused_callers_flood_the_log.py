@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from callgate.gateway.refusal_recorder import CALLERS_MOST
+from callgate.app.refusal_recorder import CALLERS_MOST
 from support.agents_gate import call, known, reason, signer, site
 from support.records import ask, calls_of
 

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from callgate.gateway.trust_replies import read_result, with_warning
 from callgate.inspection.scanner import ResultScanner
 from callgate.trust.model import WARNING_META
+from callgate.trust.replies import read_result, with_warning
 from support.registry import requirement
 from support.table import rows
 

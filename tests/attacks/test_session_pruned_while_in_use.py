@@ -6,8 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from callgate.errors import Refused
-from callgate.gateway.trust_keys import SessionName
-from callgate.gateway.trust_sessions import Sessions
 from callgate.sdk.trust_results import Read
 from callgate.sdk.trust_tracker import TrustTracker
 from callgate.store import SqlTrust, Store
@@ -15,6 +13,8 @@ from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import Step
 from callgate.trust.propagation import adds
 from callgate.trust.provenance import Fingerprints, Memory, Retention, trace
+from callgate.trust.session_cache import TrustSessionCache
+from callgate.trust.session_keys import SessionName
 from callgate.trust.storage import NewStep
 from support.remembering import label, reading
 from support.table import rows
@@ -27,7 +27,7 @@ EVIL = {"to": "mallory@evil.example"}
 
 
 def at_the_gateway(shelf):
-    return Sessions(shelf, lambda: Memory(FINGERPRINTS), idle_ms=lambda: 0, clock=lambda: NOW / 1000)
+    return TrustSessionCache(shelf, lambda: Memory(FINGERPRINTS), idle_ms=lambda: 0, clock=lambda: NOW / 1000)
 
 
 async def reads(sessions, live, text, data=STRANGE):
@@ -104,7 +104,7 @@ async def test_while_a_step_is_under_way_that_nobody_waits_for(tmp_path, idles):
     shelf, name = SqlTrust(store), SessionName(KEY, "127.0.0.1 host", idles=idles)
     keeps = Retention(100, 3600.0)
     memory = lambda: Memory(FINGERPRINTS, retention=lambda: keeps)  # noqa: E731
-    sessions = Sessions(shelf, memory, idle_ms=lambda: 3_600_000, clock=lambda: NOW / 1000)
+    sessions = TrustSessionCache(shelf, memory, idle_ms=lambda: 3_600_000, clock=lambda: NOW / 1000)
     live = await sessions.get(name)
     worse = replace(STRANGE, malicious=True, sensitivity=frozenset({"financial"}))
     await reads(sessions, live, "pay mallory@evil.example", worse)
@@ -130,7 +130,7 @@ async def test_also_if_nobody_comes_back_to_it(tmp_path):
     place = f"sqlite:///{tmp_path / 'store.db'}"
     store = Store.open(place, busy_seconds=60)
     shelf = SqlTrust(store)
-    sessions = Sessions(
+    sessions = TrustSessionCache(
         shelf,
         lambda: Memory(FINGERPRINTS, retention=lambda: Retention(100, 3600.0)),
         idle_ms=lambda: 0,

@@ -9,14 +9,14 @@ import time
 
 import pytest
 
+from callgate.app.observations import ServerObservations
+from callgate.app.runtime import Runtime
+from callgate.app.servers import places
 from callgate.config import parse
 from callgate.errors import Reason, StoreError
 from callgate.gate import Call, Pass
-from callgate.gateway.learnt import Learnt
-from callgate.gateway.line import Visit
-from callgate.gateway.places import places
-from callgate.gateway.runtime import Runtime
 from callgate.pinning.service import Choice
+from callgate.pipeline.context import RequestContext
 from support.meeting import entry
 from support.registry import requirement
 
@@ -61,10 +61,10 @@ class House:
 
     def __init__(self, runtime, config):
         self.office = runtime.pinning
-        self.learnt = learnt = Learnt()
+        self.learnt = learnt = ServerObservations()
         self.check = self.office.furnish(config, places(config), learnt).check
         self.toolsets = learnt.toolsets
-        self.visits = {name: Visit(name, "http", session="s", line=Wire(name)) for name in LISTS}
+        self.visits = {name: RequestContext(name, "http", session="s", line=Wire(name)) for name in LISTS}
         self.work = self.office.pins.held
         self.go = asyncio.Event()
         self.go.set()
@@ -404,7 +404,7 @@ async def test_a_stricter_configuration_holds_at_once(house, tmp_path):
 async def test_holds_are_renewed_whatever_breaks_once(house, monkeypatch, caplog):
     """Nobody would notice: the renewal ends, and with it every hold that is still to come."""
     company = house.office.company
-    monkeypatch.setattr("callgate.gateway.company._RENEW_SECONDS", 0.01)
+    monkeypatch.setattr("callgate.pinning.server_sets._RENEW_SECONDS", 0.01)
     await company.stop()
     house.error = RuntimeError("not foreseen")
     company._task = asyncio.create_task(company._renew())

@@ -10,8 +10,6 @@ import time
 import pytest
 
 from callgate.errors import StoreUnavailable
-from callgate.gateway.trust_keys import SessionName
-from callgate.gateway.trust_sessions import Sessions
 from callgate.store import SqlTrust, Store
 from callgate.store.trust_sessions import Ledger
 from callgate.store.trust_tables import _adding
@@ -19,6 +17,8 @@ from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import SessionLabel, Step
 from callgate.trust.propagation import adds
 from callgate.trust.provenance import Fingerprints, Memory, Retention, trace
+from callgate.trust.session_cache import TrustSessionCache
+from callgate.trust.session_keys import SessionName
 from callgate.trust.storage import NewStep
 from support.remembering import label, reading
 from support.table import rows
@@ -55,7 +55,7 @@ class Failing(MemoryTrust):
 
 
 def sessions_on(shelf):
-    return Sessions(
+    return TrustSessionCache(
         shelf, lambda: Memory(FINGERPRINTS, retention=lambda: KEPT), idle_ms=lambda: 0, clock=lambda: NOW / 1000
     )
 
@@ -161,7 +161,7 @@ async def test_others_are_always_faster(data, text, keeps):
     """Nobody keeps a result from being written down, and passed on, by writing to its session all the time."""
     shelf = Crowded()
     memory = lambda: Memory(FINGERPRINTS, retention=lambda: keeps)  # noqa: E731
-    sessions = Sessions(shelf, memory, idle_ms=lambda: 0, clock=lambda: NOW / 1000)
+    sessions = TrustSessionCache(shelf, memory, idle_ms=lambda: 0, clock=lambda: NOW / 1000)
     live = await sessions.get(NAME)
     for _ in range(3):
         await reads(sessions, live, text, data=data)

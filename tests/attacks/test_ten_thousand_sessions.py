@@ -7,12 +7,12 @@ import itertools
 import pytest
 from sqlalchemy import select
 
-from callgate.gateway.trust_keys import SessionName
-from callgate.gateway.trust_sessions import Sessions
 from callgate.store import SqlTrust, Store
 from callgate.store.schema import trust_endorsed, trust_session, trust_step
 from callgate.trust.model import DataLabel, SessionLabel, Step
 from callgate.trust.provenance import Fingerprints, Memory
+from callgate.trust.session_cache import TrustSessionCache
+from callgate.trust.session_keys import SessionName
 from callgate.trust.storage import NewStep
 from support.gateway import Gateway
 from support.offices import FRIENDS, HANDSHAKE, Agent, fresh, said, trust_offices, trust_site
@@ -52,7 +52,7 @@ def shelf(tmp_path):
 def sessions_on(shelf):
     clock = itertools.count(1_800_000_000)
     made = Fingerprints(bytes(32))
-    return Sessions(shelf, lambda: Memory(made), idle_ms=lambda: 0, most=AT_HAND, clock=lambda: next(clock))
+    return TrustSessionCache(shelf, lambda: Memory(made), idle_ms=lambda: 0, most=AT_HAND, clock=lambda: next(clock))
 
 
 @pytest.mark.parametrize("many", [500, pytest.param(10_000, marks=pytest.mark.verify)])

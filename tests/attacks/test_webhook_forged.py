@@ -2,8 +2,8 @@
 
 import pytest
 
+from callgate.app.notifications import sign
 from callgate.config.notify import webhook_key
-from callgate.gateway.webhook import sign
 from support.table import rows
 from support.webhooks import SECRET, Forged, verify
 

@@ -7,11 +7,11 @@ import socket
 
 import pytest
 
+from callgate.app import notifications as module
+from callgate.app.notifications import Webhook
 from callgate.config import Secret, parse
 from callgate.config.notify import webhook_key
 from callgate.errors import ConfigError
-from callgate.gateway import webhook as module
-from callgate.gateway.webhook import Webhook
 from support.listening import receiving
 from support.table import rows
 from support.webhooks import SECRET

@@ -15,11 +15,11 @@ from callgate.approval import Policy, Unreadable, read_annotation
 from callgate.approval.assertion import Malformed, NotVerified
 from callgate.approval.encoding import from_base64url, to_base64url
 from callgate.approval.evidence import Evidence, read_evidence
-from callgate.approval.names import META
 from callgate.approval.registration import Answer, Registered, check_registration, read_registration
 from callgate.approval.schema import check_arguments
 from callgate.approval.settings import Attestation
 from callgate.errors import APPROVAL, Reason, Refused
+from callgate.protocol import META
 from support.ceremonies import PARTY, Scene, authenticator, evidence
 from support.registry import requirement
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from callgate.gateway.sse import EventCutter
+from callgate.transport.sse import EventCutter
 
 BOM = b"\xef\xbb\xbf"
 PIECES = [

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from callgate.gateway.pin_desk import _has_no_list
+from callgate.pinning.stage import _has_no_list
 
 PIECES = (
     "tools",

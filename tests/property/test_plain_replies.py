@@ -6,8 +6,8 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from callgate.gateway import trust_replies
-from callgate.gateway.plain_replies import plain_texts
+from callgate.trust import replies as reading
+from callgate.trust.replies import plain_texts
 
 KEYS = ("jsonrpc", "id", "result", "content", "type", "text", "isError", "resultType", "_meta", "method", "x")
 PIECES = (
@@ -64,8 +64,8 @@ def replies(draw):
 
 def closely(raw):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trust_replies, "plain_texts", lambda *_: None)
-        return trust_replies.read_result(raw)
+        patch.setattr(reading, "plain_texts", lambda *_: None)
+        return reading.read_result(raw)
 
 
 def pairs_of(raw):
@@ -83,10 +83,10 @@ def pairs_of(raw):
 @given(replies())
 @settings(max_examples=100, deadline=None)
 def test_a_glance_and_a_closer_look_agree(raw):
-    at_a_glance = trust_replies.read_result(raw)
+    at_a_glance = reading.read_result(raw)
     assert at_a_glance == closely(raw)
     try:
-        message = trust_replies._decode(raw)
+        message = reading._decode(raw)
     except ValueError:
         return
     if plain_texts(raw, message) is not None:

@@ -13,12 +13,12 @@ import sys
 import time
 from typing import Any, Final
 
-from callgate.gateway.trust_keys import SessionName
-from callgate.gateway.trust_sessions import Live, Sessions
 from callgate.store import SqlTrust, Store
 from callgate.trust.model import Step
 from callgate.trust.propagation import adds
 from callgate.trust.provenance import Fingerprints, Memory, Retention, trace
+from callgate.trust.session_cache import LiveSession, TrustSessionCache
+from callgate.trust.session_keys import SessionName
 from callgate.trust.storage import NewStep
 from support.nursery import Forked
 from support.remembering import label, reading
@@ -65,13 +65,15 @@ class Gateway:
 class _Serving:
     def __init__(self, url: str) -> None:
         shelf = SqlTrust(Store.open(url, busy_seconds=20))
-        self.sessions = Sessions(shelf, lambda: Memory(FINGERPRINTS, retention=lambda: KEPT), idle_ms=lambda: 0)
+        self.sessions = TrustSessionCache(
+            shelf, lambda: Memory(FINGERPRINTS, retention=lambda: KEPT), idle_ms=lambda: 0
+        )
 
-    async def looks(self) -> Live:
+    async def looks(self) -> LiveSession:
         return self.sessions.at_once(NAME) or await self.sessions.get(NAME)
 
     async def reads(self, text: str) -> None:
-        def make(live: Live) -> NewStep:
+        def make(live: LiveSession) -> NewStep:
             memory = live.memory.remember_result(PAGE, STRANGE, None, [text], {}, open_world=True)
             step = Step(0, time.time_ns() // 1_000_000, "", "web", "read", "allow", label=STRANGE, memory=memory)
             return NewStep(KEY, step, adds(STRANGE))

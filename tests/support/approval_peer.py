@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from callgate.approval.names import CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META, TICKET, WEBAUTHN
+from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META, TICKET, WEBAUTHN
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.raw import SECONDS, piped
 from support.sessions import CONTENT, events

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mcp import Client, StdioServerParameters
 
-from callgate.approval.names import ENROLL_BEGIN, ENROLL_FINISH
+from callgate.protocol import ENROLL_BEGIN, ENROLL_FINISH
 from callgate.sdk.authenticators import CreationPrompt, Prompt
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from callgate.sdk.client import ApprovalClient

@@ -24,13 +24,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
+from callgate.app.servers import places
 from callgate.cli import run
 from callgate.cli.common import operator
 from callgate.cli.gateway import end
 from callgate.cli.pinned import changing
 from callgate.cli.tools_deciding import approval
 from callgate.config import load
-from callgate.gateway.places import places
 from callgate.keyring import CHECKPOINT, SEAL, Keyring
 from callgate.local.place import Place
 from callgate.pinning.listing import Listing, Reader

@@ -18,12 +18,12 @@ from aiohttp import web
 
 from callgate.approval.memory import MemoryShelf
 from callgate.approval.model import Gated
-from callgate.approval.names import CAPABILITY, CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META
 from callgate.approval.party import RelyingParty
 from callgate.approval.service import Approvals
 from callgate.approval.settings import Settings
 from callgate.canonical import canonical
 from callgate.errors import Refused
+from callgate.protocol import CAPABILITY, CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 
 Message: TypeAlias = dict[str, Any]

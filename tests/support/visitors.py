@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from callgate.gateway.routing import encode_value
 from callgate.pinning.model import PENDING_TOOL
+from callgate.transport.http.headers import encode_value
 from support.nursery import Forked
 from support.raw import SECONDS, ask, streaming
 from support.sessions import META, VERSION, Guest, message

@@ -8,8 +8,10 @@ from support.table import rows
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "callgate"
 
 ROOMS = {"agents", "pinning", "trust", "approval", "audit"}
-GROUND = {"errors", "jsonrpc", "canonical"}
-HOUSE = GROUND | ROOMS | {"_version", "inspection", "gate", "recording", "keyring", "config", "telemetry", "store"}
+GROUND = {"errors", "jsonrpc", "canonical", "protocol"}
+# What a stage of a room is made of: the gate's words, and those of the pipeline around it.
+WORDS = GROUND | {"gate", "pipeline", "inspection"}
+HOUSE = WORDS | ROOMS | {"_version", "recording", "keyring", "config", "telemetry", "store"}
 
 # What each part of the package may import beside itself. A part that is not here may import nothing of ours.
 MAY_IMPORT = {
@@ -19,8 +21,12 @@ MAY_IMPORT = {
     "canonical": {"errors"},
     # what texts say, for whoever asks: it knows nothing of the gate or of any room
     "inspection": set(),
-    **dict.fromkeys(ROOMS, GROUND | {"inspection"}),
-    "gate": GROUND | ROOMS,
+    "protocol": set(),
+    "gate": GROUND,
+    "pipeline": GROUND | {"gate"},
+    **dict.fromkeys(ROOMS, WORDS),
+    # bytes in and out, no policy
+    "transport": GROUND | {"gate", "pipeline", "config", "telemetry", "local"},
     # a decision as the log has it, for whoever runs a gate
     "recording": {"gate", "audit"},
     "keyring": {"errors"},
@@ -33,14 +39,15 @@ MAY_IMPORT = {
     # other programs' configuration files, for whoever installs the gate
     "clients": {"errors"},
     "config": {"errors", "telemetry"},
-    "telemetry": {"errors", "config", "_version"},
+    "telemetry": {"errors", "config", "_version", "gate", "jsonrpc"},
     # the rooms' store protocols, which the store fulfils
     "store": {"errors", "canonical"} | ROOMS,
-    "gateway": HOUSE | {"prompts", "local"},
+    # the one place that knows all of them
+    "app": HOUSE | {"transport", "prompts", "local"},
     "sdk": HOUSE,
-    "console": HOUSE | {"gateway"},
-    "cli": HOUSE | {"gateway", "sdk", "console", "clients", "prompts", "local"},
-    "__init__": HOUSE | {"gateway", "sdk"},
+    "console": HOUSE | {"app", "transport"},
+    "cli": HOUSE | {"app", "transport", "sdk", "console", "clients", "prompts", "local"},
+    "__init__": HOUSE | {"app", "sdk"},
     "__main__": {"cli", "prompts", "local"},
 }
 
@@ -106,21 +113,24 @@ def test_every_part_of_the_package_has_its_rule():
 
 def test_the_rules_are_those_of_the_design():
     for room in ROOMS:
-        assert MAY_IMPORT[room] == {"errors", "jsonrpc", "canonical", "inspection"}
+        assert MAY_IMPORT[room] == {"errors", "jsonrpc", "canonical", "protocol", "gate", "pipeline", "inspection"}
+    for part in ("gate", "pipeline", "transport"):
+        assert not MAY_IMPORT[part] & ROOMS
     assert MAY_IMPORT["inspection"] == set()
     assert [part for part, allowed in MAY_IMPORT.items() if "cli" in allowed] == ["__main__"]
     several = {part for part, allowed in MAY_IMPORT.items() if len(allowed & ROOMS) > 1}
-    assert several == {"gate", "store", "gateway", "sdk", "console", "cli", "__init__"}
+    assert several == {"store", "app", "sdk", "console", "cli", "__init__"}
 
 
 def planted(folder, place, text):
     """What is found in a package of ours with one more file in it."""
     for part in (*MAY_IMPORT, "strange"):
-        if part in {"errors", "jsonrpc", "canonical", "gate", "keyring", "demo", "_version", "__init__", "__main__"}:
+        if (SOURCE / f"{part}.py").exists():
             (folder / f"{part}.py").write_text("")
         else:
             (folder / part).mkdir()
             (folder / part / "__init__.py").write_text("")
+    (folder / place).parent.mkdir(exist_ok=True)
     (folder / place).write_text(text)
     return violations(folder)
 
@@ -134,8 +144,8 @@ def planted(folder, place, text):
         ("audit/log.py", "from callgate import Gate", "__init__"),
         ("audit/log.py", "import callgate", "__init__"),
         ("audit/log.py", "from .. import config", "config"),
-        ("audit/log.py", "from ..gateway.app import App", "gateway"),
-        ("audit/log.py", "def late():\n    from callgate.gate import Gate", "gate"),
+        ("audit/log.py", "from ..transport.http.app import App", "transport"),
+        ("audit/log.py", "def late():\n    from callgate.app.runtime import Runtime", "app"),
         ("audit/log.py", "if TYPE_CHECKING:\n    from callgate.telemetry import logs", "telemetry"),
         ("audit/log.py", "importlib.import_module('callgate.console')", "console"),
         ("audit/__init__.py", "from ..approval import Challenge", "approval"),
@@ -144,12 +154,15 @@ def planted(folder, place, text):
         ("inspection/engine.py", "from callgate.errors import Reason", "errors"),
         ("gate.py", "from callgate.inspection import inspect", "inspection"),
         ("gate.py", "from callgate.store import Store", "store"),
+        ("gate.py", "from callgate.agents import Caller", "agents"),
+        ("pipeline/stage.py", "from callgate.trust.stage import TrustStage", "trust"),
+        ("transport/http/app.py", "from callgate.pinning.stage import PinningStage", "pinning"),
         ("errors.py", "from callgate.jsonrpc import parse", "jsonrpc"),
         ("store/sqlite.py", "from callgate.config import Config", "config"),
-        ("store/sqlite.py", "from callgate.gateway import app", "gateway"),
+        ("store/sqlite.py", "from callgate.app import runtime", "app"),
         ("config/model.py", "from callgate.store import Store", "store"),
-        ("gateway/app.py", "from callgate.cli import main", "cli"),
-        ("gateway/app.py", "from callgate.console import pages", "console"),
+        ("transport/http/app.py", "from callgate.cli import main", "cli"),
+        ("transport/http/app.py", "from callgate.console import pages", "console"),
         ("console/pages.py", "from callgate.cli.check import check", "cli"),
         ("strange/new.py", "from callgate.errors import Reason", "errors"),
     ],
@@ -171,9 +184,10 @@ def test_an_import_through_a_wall_is_caught(tmp_path, place, text, target):
         ("store/sqlite.py", "from callgate.audit import Records"),
         ("trust/deep.py", "from callgate.inspection.scanner import ResultScanner"),
         ("inspection/new.py", "from callgate.inspection.engine import Hit, rule"),
-        ("gate.py", "from callgate.trust import check\nfrom callgate.agents import Caller"),
-        ("gateway/app.py", "from callgate.gate import Gate\nfrom callgate import audit, config, store"),
-        ("cli/serve.py", "from callgate.gateway.app import App\nfrom callgate.cli.common import fail"),
+        ("trust/stage.py", "from callgate.gate import Call\nfrom callgate.pipeline.context import RequestContext"),
+        ("app/runtime.py", "from callgate.trust import stage\nfrom callgate.transport.http.app import App"),
+        ("transport/http/app.py", "from callgate.gate import Gate\nfrom callgate import config, telemetry"),
+        ("cli/serve.py", "from callgate.transport.http.app import App\nfrom callgate.cli.common import fail"),
         ("audit/log.py", "import callgate_other\nfrom callgated import x"),
     ],
 )

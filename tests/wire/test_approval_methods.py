@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from callgate.approval.encoding import from_base64url
-from callgate.approval.names import CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, TICKET
+from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, TICKET
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.gateway import serving
 from support.persons import MARK, ApprovalSite, approval_site, http_vault

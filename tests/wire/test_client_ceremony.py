@@ -6,7 +6,7 @@ import logging
 
 from mcp import Client
 
-from callgate.approval.names import CHALLENGE_CREATE, META
+from callgate.protocol import CHALLENGE_CREATE, META
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from callgate.sdk.client import ApprovalClient, Done, Failed, NotCalled
 from support.ceremony import MODES, Person, read_records, talking, talking_stdio

@@ -2,7 +2,7 @@
 
 from mcp import Client
 
-from callgate.approval.names import ENROLL_BEGIN, ENROLL_FINISH, TICKET
+from callgate.protocol import ENROLL_BEGIN, ENROLL_FINISH, TICKET
 from callgate.sdk import authenticators
 from callgate.sdk.client import ApprovalClient, Cancelled, Done, Enrolled, Failed, NotCalled, RefusedByServer, TimedOut
 from support.ceremony import MODES, Person

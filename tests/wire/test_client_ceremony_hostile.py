@@ -1,6 +1,6 @@
 """A server that lies to the approval client: nothing is shown, signed or sent that should not be."""
 
-from callgate.approval.names import CHALLENGE_CREATE
+from callgate.protocol import CHALLENGE_CREATE
 from callgate.sdk.client import Done, NotCalled
 from callgate.sdk.client_challenge import CREDENTIALS, DISPLAY_CHARS
 from callgate.sdk.client_listing import PAGES, TOOLS

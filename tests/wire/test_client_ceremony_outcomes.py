@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from mcp import Client
 
-from callgate.approval.names import CHALLENGE_CREATE, META
 from callgate.approval.settings import Settings
 from callgate.errors import APPROVAL, ConfigError, Reason
+from callgate.protocol import CHALLENGE_CREATE, META
 from callgate.sdk import authenticators
 from callgate.sdk.authenticators.software import Unattended
 from callgate.sdk.client import (

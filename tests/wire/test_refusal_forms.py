@@ -10,8 +10,8 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import Implementation
 
-from callgate.approval.names import CAPABILITY
-from callgate.gateway.refusals import REFUSAL_META, known_clients
+from callgate.pipeline.dispatcher import REFUSAL_META, known_clients
+from callgate.protocol import CAPABILITY
 from support.gateway import serving, wrap_argv
 from support.hostile import STDIO_SERVER, post
 from support.table import rows

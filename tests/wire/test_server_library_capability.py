@@ -8,8 +8,8 @@ from mcp.server import MCPServer
 
 from callgate import VerifiedApproval
 from callgate.approval.memory import MemoryShelf
-from callgate.approval.names import CAPABILITIES, METHODS
 from callgate.errors import ConfigError
+from callgate.protocol import CAPABILITIES, METHODS
 from support.approval_peer import ERAS, HttpPeer, over_pipes, refusal, signed, text_of
 from support.approval_server import Runs, argv, listening, low_level, running
 from support.registry import requirement

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict
 
 from callgate.approval import Settings
 from callgate.approval.encoding import from_base64url
-from callgate.approval.names import CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META, TICKET
 from callgate.canonical import canonical
+from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META, TICKET
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, over_pipes, refusal, signed, text_of
 from support.approval_server import argv, running, ticket

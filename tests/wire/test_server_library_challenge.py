@@ -9,7 +9,7 @@ from mcp.server import MCPServer
 from callgate import VerifiedApproval
 from callgate.approval import Bounds, Settings
 from callgate.approval.memory import MemoryShelf
-from callgate.approval.names import CHALLENGE_CREATE
+from callgate.protocol import CHALLENGE_CREATE
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, Failed, HttpPeer, refusal, signed, text_of
 from support.approval_server import Clock, listening, running

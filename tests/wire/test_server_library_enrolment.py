@@ -8,7 +8,7 @@ import cbor2
 import pytest
 
 from callgate.approval.encoding import from_base64url, to_base64url
-from callgate.approval.names import ENROLL_BEGIN, ENROLL_FINISH, TICKET
+from callgate.protocol import ENROLL_BEGIN, ENROLL_FINISH, TICKET
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, refusal, text_of
 from support.approval_server import Clock, running

@@ -8,7 +8,7 @@ from mcp.server import MCPServer
 
 from callgate import VerifiedApproval
 from callgate.approval.memory import MemoryShelf
-from callgate.approval.names import META
+from callgate.protocol import META
 from support.approval_peer import ERAS, HttpPeer, refusal, text_of
 from support.approval_server import Runs, add_tools, listening, running
 from support.registry import requirement

@@ -7,7 +7,7 @@ from mcp_types import ElicitResult
 
 from callgate import VerifiedApproval
 from callgate.approval.memory import MemoryShelf
-from callgate.approval.names import META
+from callgate.protocol import META
 from callgate.sdk import TrustLabels
 from support.approval_peer import HttpPeer, refusal
 from support.approval_server import listening

@@ -7,12 +7,11 @@ import json
 
 import pytest
 
+from callgate.app import notifications as module
+from callgate.app.notifications import Notifications, Webhook
 from callgate.approval.model import Policy, Request
 from callgate.config import Notify, Secret
 from callgate.config.notify import webhook_key
-from callgate.gateway import webhook as module
-from callgate.gateway.notices import Notices
-from callgate.gateway.webhook import Webhook
 from callgate.store import Block
 from support.listening import receiving
 from support.pinning import pinned_site
@@ -54,7 +53,7 @@ def hasty(monkeypatch):
 
 
 async def told_of(section: Notify, receiver, act) -> list:
-    notices = Notices()
+    notices = Notifications()
     notices.follow(section)
     act(notices)
     await notices.close()
@@ -117,7 +116,7 @@ async def test_tries_are_bounded_and_the_failure_is_logged(hasty, caplog):
 async def test_one_that_fails_does_not_hold_up_the_next(monkeypatch):
     monkeypatch.setattr(module, "_PAUSE_SECONDS", 3600.0)
     with receiving(500, 204) as receiver:
-        notices = Notices()
+        notices = Notifications()
         notices.follow(notify(receiver.url))
         notices.approval_waiting(request("fails"), "p")
         assert (await asyncio.to_thread(receiver.next)).json["request"] == "fails"
@@ -168,7 +167,7 @@ async def test_only_what_is_asked_for_is_told():
 
 async def test_a_new_configuration_is_followed_and_nothing_is_lost():
     with receiving() as old, receiving() as new:
-        notices = Notices()
+        notices = Notifications()
         notices.follow(notify(old.url))
         notices.approval_waiting(request("one"), "p")
         notices.follow(notify(new.url))
@@ -184,7 +183,7 @@ async def test_a_new_configuration_is_followed_and_nothing_is_lost():
 
 
 async def test_without_a_webhook_nothing_happens():
-    notices = Notices()
+    notices = Notifications()
     notices.follow(Notify())
     notices.approval_waiting(request(), "p")
     notices.switch_turned(Block(on=True, at=5, by="ann"))

@@ -15,8 +15,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from callgate.agents.model import ApiKey, Caller
+from callgate.agents.model import ApiKey
 from callgate.errors import ConfigError, Reason, Refused
+from callgate.gate import Caller
 
 PREFIX: Final = "cgk_"
 _FORM: Final = re.compile(r"cgk_(?P<id>[0-9a-f]{12})_[A-Za-z0-9_-]{43}")

@@ -20,11 +20,12 @@ from callgate.agents.decision import Decision, Headers, refusal
 from callgate.agents.directories import AgentDirectory, Directories
 from callgate.agents.kya import KyaPolicy, attest
 from callgate.agents.limits import Limiter
-from callgate.agents.model import AgentPolicy, Caller, Signed, ToolPolicy, Verified
+from callgate.agents.model import AgentPolicy, Signed, ToolPolicy, Verified
 from callgate.agents.options import VerifyOptions, directories, settled
 from callgate.agents.tools import MAX_CALLS, ExtractTools, called_tools
 from callgate.agents.verifying import Lookup, Verifier
 from callgate.errors import ConfigError, Reason, Refused, StoreError, place
+from callgate.gate import Caller
 
 log = logging.getLogger("callgate.agents")
 

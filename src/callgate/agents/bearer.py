@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from callgate.agents.model import Caller
 from callgate.agents.tokens import (
     ALGORITHMS,
     ASYMMETRIC,
@@ -27,6 +26,7 @@ from callgate.agents.tokens import (
     text,
 )
 from callgate.errors import ConfigError, Reason, Refused
+from callgate.gate import Caller
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 MAX_METADATA: Final = 64 * 1024

@@ -7,8 +7,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from callgate.agents.model import IDENTITY_HEADERS, Caller, Signed, Verified
+from callgate.agents.model import IDENTITY_HEADERS, Signed, Verified
 from callgate.errors import Reason, Refused
+from callgate.gate import Caller
 from callgate.jsonrpc import error_reply
 
 Headers = tuple[tuple[bytes, bytes], ...]

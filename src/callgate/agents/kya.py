@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from callgate.agents.keys import Key
-from callgate.agents.model import SKEW, Caller
+from callgate.agents.model import SKEW
 from callgate.agents.tokens import (
     BadToken,
     Fetch,
@@ -29,6 +29,7 @@ from callgate.agents.tokens import (
     text,
 )
 from callgate.errors import ConfigError, Reason, Refused, StoreError, place
+from callgate.gate import Caller
 
 log = logging.getLogger("callgate.agents")
 

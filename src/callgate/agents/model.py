@@ -7,7 +7,7 @@ the thumbprint of a key, RFC 9530 the digest of a body.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -27,7 +27,6 @@ IDENTITY_HEADERS: Final = (
 )
 
 Profile: TypeAlias = Literal["ietf", "legacy"]
-Source: TypeAlias = Literal["web-bot-auth", "oauth", "api-key", "local"]
 
 
 class Signed(msgspec.Struct, frozen=True):
@@ -59,21 +58,6 @@ class Verified(msgspec.Struct, frozen=True):
     digest_verified: bool = False
     # Further labels that did not hold, each with its reason.
     others: Mapping[str, str] = {}
-
-
-class Caller(msgspec.Struct, frozen=True):
-    """Who is calling, once that is verified."""
-
-    id: str
-    source: Source
-    # Thumbprint of the key, id of the API key, or subject of the token.
-    key: str = ""
-    directory: str = ""
-    name: str = ""
-    digest_verified: bool = False
-    claims: Mapping[str, Any] = {}
-    # On whose behalf, by a KYA token.
-    principal: str = ""
 
 
 class ToolPolicy(msgspec.Struct, frozen=True):

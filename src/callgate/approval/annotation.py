@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 from callgate.approval.model import AuthenticatorClass, Policy
-from callgate.approval.names import META, REQUIRED
 from callgate.errors import ConfigError
+from callgate.protocol import META, REQUIRED
 
 CLASSES: Final = get_args(AuthenticatorClass)
 

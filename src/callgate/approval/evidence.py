@@ -13,9 +13,9 @@ import msgspec
 from callgate.approval.assertion import Assertion, Malformed, NotVerified, Signed, check_assertion, read_assertion
 from callgate.approval.encoding import to_base64url
 from callgate.approval.model import Challenge, Credential
-from callgate.approval.names import WEBAUTHN
 from callgate.approval.party import RelyingParty
 from callgate.errors import Reason, Refused
+from callgate.protocol import WEBAUTHN
 
 _ID_CHARS: Final = 256
 

@@ -17,9 +17,9 @@ from callgate.approval.action import action_hash
 from callgate.approval.assertion import Assertion, Malformed, NotVerified, check_assertion, read_client_data
 from callgate.approval.encoding import from_base64url
 from callgate.approval.model import Credential
-from callgate.approval.names import WEBAUTHN
 from callgate.approval.overview import fingerprint
 from callgate.approval.party import RelyingParty
+from callgate.protocol import WEBAUTHN
 
 _HASH: Final = 32
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from callgate.app.agent_registry import RecognisedAgent, is_live, rules_of, ways_in
 from callgate.cli.agents_changing import add, refresh, remove
 from callgate.cli.agents_keys import directory, keygen
 from callgate.cli.agents_office import Office, directories, everybody, office
@@ -16,7 +17,6 @@ from callgate.cli.agents_why import why
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, print_json, say
 from callgate.cli.dashed import TakesIds, as_typed
 from callgate.cli.people import moment, plain, print_table
-from callgate.gateway.agent_known import Known, is_live, rules_of, ways_in
 
 if TYPE_CHECKING:
     from callgate.agents.directories import DirectoryShown
@@ -139,7 +139,7 @@ def _show_directory(opened: Office, url: str, *, as_json: bool) -> None:
         say(f"It was not fetched yet: `{opened.command('agents', 'refresh', url)}` does.")
 
 
-def _cells(one: Known, now: int, *, everything: bool) -> tuple[str, ...]:
+def _cells(one: RecognisedAgent, now: int, *, everything: bool) -> tuple[str, ...]:
     ended = "" if is_live(one, now) else ("revoked" if one.revoked_at is not None else "expired")
     key = one.key or "every key there"
     shown = (one.agent, one.by, key, one.directory or "-", one.source, moment(one.since))

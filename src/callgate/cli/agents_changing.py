@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from callgate.app.agent_registry import added, counted, is_live, take_away, ways_in
 from callgate.cli.agents_office import Office, directories, everybody, office
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say, working
 from callgate.cli.people import YesOption, confirm, plain
 from callgate.cli.when import parse_span
-from callgate.gateway.agent_known import added, counted, is_live, take_away, ways_in
 
 if TYPE_CHECKING:
     from callgate.agents.directories import Refreshed

@@ -8,10 +8,10 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from callgate.app import agent_registry as known
+from callgate.app.agent_registry import RecognisedAgent
 from callgate.cli.common import keys_of, log_of, open_store, operator
 from callgate.cli.pinned import options_of, word_to_type
-from callgate.gateway import agent_known as known
-from callgate.gateway.agent_known import Known
 
 if TYPE_CHECKING:
     from callgate.agents.directories import Directories
@@ -60,6 +60,6 @@ def directories(opened: Office) -> AbstractAsyncContextManager[Directories]:
     return known.directories(opened.config, opened.shelf)
 
 
-async def everybody(opened: Office) -> list[Known]:
+async def everybody(opened: Office) -> list[RecognisedAgent]:
     """Who is known here: by the configuration first, then as added."""
     return await known.everybody(opened.config, opened.shelf)

@@ -7,11 +7,11 @@ from typing import Annotated
 import msgspec
 import typer
 
+from callgate.app.agent_registry import CallForecast, forecast
 from callgate.cli.agents_office import office
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, print_json
 from callgate.cli.dashed import as_typed
 from callgate.cli.people import plain
-from callgate.gateway.agent_why import Answer, answered
 
 
 def why(
@@ -33,7 +33,7 @@ def why(
     """Tell whether an agent is let in and may call a tool, and why. For a key, its directory is looked up."""
     with office(config, store) as opened:
         answer = opened.wait(
-            answered(opened.config, opened.shelf, opened.store, Answer(agent, server, tool), directory=directory)
+            forecast(opened.config, opened.shelf, opened.store, CallForecast(agent, server, tool), directory=directory)
         )
     if as_json:
         print_json(msgspec.to_builtins(answer))

@@ -17,9 +17,9 @@ _SHOWN: Final = 5
 
 def trust_problems(loaded: Config, file: Path | None) -> list[Problem]:
     """Every mistake in what the configuration names for trust, with its place."""
+    from callgate.app.trust import make_policy
     from callgate.config.loading import read
     from callgate.errors import ConfigError
-    from callgate.gateway.trust_setup import make_policy
     from callgate.trust.policy.places import toml_places
 
     places = None if file is None else toml_places(str(file), read(file))
@@ -83,7 +83,7 @@ def refused(problems: list[Problem]) -> ConfigError:
 
 def trust_row(loaded: Config) -> dict[str, Any]:
     """What holds, for people and machines: does the policy decide, by how many rules, and who labels tools?"""
-    from callgate.gateway.trust_setup import make_policy
+    from callgate.app.trust import make_policy
 
     section = loaded.trust
     servers = [

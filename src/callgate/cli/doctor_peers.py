@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from callgate.config import Server
-    from callgate.gateway.http_client import HttpClient
-    from callgate.gateway.process import Process
     from callgate.jsonrpc import Message
+    from callgate.transport.upstream.http_client import HttpClient
+    from callgate.transport.upstream.process import ServerProcess
 
 MODERN: Final = "2026-07-28"
 HANDSHAKE: Final = "2025-11-25"
@@ -34,19 +34,19 @@ class Silent(Exception):
 
 
 async def connect(name: str, server: Server) -> Peer:
-    from callgate.gateway.http_client import HttpClient
-    from callgate.gateway.process import Process
+    from callgate.transport.upstream.http_client import HttpClient
+    from callgate.transport.upstream.process import ServerProcess
 
     if server.url is not None:
         return HttpPeer(HttpClient(server, _BYTES), server)
-    process = await Process.start(name, server.argv, server.environment(os.environ), server.cwd, _BYTES)
+    process = await ServerProcess.start(name, server.argv, server.environment(os.environ), server.cwd, _BYTES)
     return StdioPeer(process)
 
 
 class StdioPeer:
     """A process and the one answer that is waited for."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: ServerProcess) -> None:
         self._process = process
         self._waiting: dict[Any, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         process.listen(self._heard, lambda _large: None)
@@ -81,7 +81,7 @@ class StdioPeer:
         await self._process.stop(0.5)
 
     async def _heard(self, line: bytes) -> None:
-        from callgate.gateway.catalogue import decode_leniently
+        from callgate.jsonrpc.lenient import decode_leniently
 
         message = decode_leniently(line)
         if not isinstance(message, dict) or "method" in message:
@@ -101,7 +101,7 @@ class HttpPeer:
         self._session: bytes | None = None
 
     async def ask(self, message: Message, *, modern: bool) -> dict[str, Any]:
-        from callgate.gateway.catalogue import decode_leniently
+        from callgate.jsonrpc.lenient import decode_leniently
 
         body, status = await self._post(message, modern=modern)
         reply = decode_leniently(body)
@@ -118,7 +118,7 @@ class HttpPeer:
         return (await self._post(message, modern=modern))[0]
 
     async def _post(self, message: Message, *, modern: bool) -> tuple[bytes, int]:
-        from callgate.gateway.http_client import is_stream
+        from callgate.transport.upstream.http_client import is_stream
 
         headers = self._headers(MODERN if modern else HANDSHAKE)
         if modern:

@@ -51,8 +51,8 @@ def _unmatched(patterns: tuple[str, ...], tools: list[str]) -> list[str]:
 
 def people(setup: Setup) -> Iterator[Finding]:
     """Can those who are asked answer?"""
+    from callgate.app.approval import demands
     from callgate.cli.setting_up import asked, first_name
-    from callgate.gateway.approval_setup import demands
     from callgate.store import SqlPins, SqlShelf
 
     config = setup.settings

@@ -112,8 +112,8 @@ async def open_session(peer: Peer) -> tuple[bool, dict[str, Any]]:
 
 
 def session_request(method: str, params: dict[str, Any], *, modern: bool) -> Message:
-    from callgate.gateway.line import own_request
-    from callgate.gateway.routing import CAPABILITIES_META, CLIENT_INFO_META, VERSION_META
+    from callgate.pipeline.context import own_request
+    from callgate.protocol import CAPABILITIES_META, CLIENT_INFO_META, VERSION_META
 
     about = {"name": "callgate-doctor", "version": "1"}
     meta = {VERSION_META: MODERN, CAPABILITIES_META: {}, CLIENT_INFO_META: about} if modern else {}

@@ -31,7 +31,7 @@ from callgate.cli.people import (
 if TYPE_CHECKING:
     from callgate.approval import Approvals, Credential
     from callgate.config import Config
-    from callgate.gateway.exchange import Asgi, Receive, Scope, Send
+    from callgate.transport.http.exchange import Asgi, Receive, Scope, Send
 
 _LOOK_SECONDS: Final = 0.3
 # Recovery codes are on the page: it stays until the person has gone on.
@@ -207,7 +207,7 @@ async def _issue(opened: Opened, user: str, display_name: str, minutes: float | 
 
 
 def _print(issued: Issued, url: str | None, *, as_json: bool, here: bool = False, waits: bool = False) -> None:
-    from callgate.approval.names import TICKET
+    from callgate.protocol import TICKET
 
     link = enrolment_link(url or "http://localhost:PORT", issued.ticket)
     if as_json:
@@ -287,7 +287,7 @@ async def _serve(
 ) -> None:
     """Show the console until this person has one passkey more, and has gone on from the page that made it."""
     from callgate.console.app import console_app
-    from callgate.gateway.loopback import Loopback
+    from callgate.transport.http.loopback import Loopback
 
     approvals = opened.approvals
     home = asyncio.Event()

@@ -146,10 +146,10 @@ def _run(path: Path, idle: float, listens: Callable[[], None]) -> bool:
 
 
 def _serve(at: Place, path: Path, idle: float, listens: Callable[[], None], prompts: PromptListener | None) -> None:
+    from callgate.app.event_loop import new_event_loop
+    from callgate.app.serve import serve
     from callgate.cli.showing import make_console
     from callgate.config import load, parse
-    from callgate.gateway.loop import new_event_loop
-    from callgate.gateway.serve import serve
     from callgate.telemetry.logs import configure, get
 
     settings = load(path) if path.exists() else parse("", source="defaults")

@@ -71,12 +71,12 @@ def _from_file(path: Path | None, url: str | None, server: str | None, file: Pat
 
 
 def _known(config: Config, met: dict[str, list[Any]], wanted: list[str], options: tuple[str, ...]) -> Known:
-    from callgate.gateway.trust_learning import Learning
-    from callgate.gateway.trust_setup import make_labels
+    from callgate.app.trust import make_labels
+    from callgate.trust.tool_annotations import AnnotationObserver
     from callgate.trust.vocabulary import Vocabulary
 
     labels = make_labels(config)
-    learning = Learning(lambda *_: None)
+    learning = AnnotationObserver(lambda *_: None)
     learning.teach(labels, Vocabulary(config.trust.labels))
     tools: dict[str, tuple[str, ...]] = {}
     for name in wanted:

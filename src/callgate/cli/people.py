@@ -47,7 +47,7 @@ class Opened(NamedTuple):
 
     async def demands(self) -> list[Demand] | None:
         """The tools that do not take every passkey; None where nobody is asked about any call."""
-        from callgate.gateway.approval_setup import demands
+        from callgate.app.approval import demands
         from callgate.store import SqlPins
 
         return await demands(self.config, SqlPins(self.store))
@@ -80,8 +80,8 @@ def changing(path: Path | None, url: str | None, *, create: bool = False) -> Ite
 
 
 def _approvals(config: Config, store: Store, witness: Witness) -> Approvals:
+    from callgate.app.approval import party, settings
     from callgate.approval import Approvals
-    from callgate.gateway.approval_setup import party, settings
     from callgate.store import SqlShelf
 
     section = config.approval

@@ -216,7 +216,7 @@ def _policy(file: Path | None, config: Path | None, *, default: bool) -> tuple[P
 
 def _labels(loaded: Config) -> LabelOf | None:
     """What the operator says of tools, where any server is configured."""
-    from callgate.gateway.trust_setup import make_labels
+    from callgate.app.trust import make_labels
 
     return make_labels(loaded).of if loaded.servers else None
 

@@ -29,14 +29,14 @@ def serve(
     """Serve the configured MCP servers over Streamable HTTP, with every call checked and recorded."""
     import os
 
+    from callgate.app.event_loop import new_event_loop
+    from callgate.app.serve import serve as run
     from callgate.cli.setting_up import set_up
     from callgate.cli.showing import make_console
     from callgate.config import find, load
     from callgate.errors import ConfigError
-    from callgate.gateway.loop import new_event_loop
-    from callgate.gateway.serve import serve as run
-    from callgate.gateway.site import endpoint
     from callgate.telemetry.logs import configure, get
+    from callgate.transport.http.app import endpoint
 
     if listen is not None:
         os.environ["CALLGATE_LISTEN"] = listen

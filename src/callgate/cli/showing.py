@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from callgate.gateway.exchange import Asgi
-    from callgate.gateway.shown import Shown
+    from callgate.app.console import ConsoleSources
+    from callgate.transport.http.exchange import Asgi
 
 
-def make_console(shown: Shown) -> Asgi:
+def make_console(shown: ConsoleSources) -> Asgi:
     """The console's application over what a gateway has."""
+    from callgate.app.approval import demands
     from callgate.console.app import console_app
     from callgate.console.rooms import Rooms
-    from callgate.gateway.approval_setup import demands
     from callgate.store import SqlPins
 
     config = shown.config

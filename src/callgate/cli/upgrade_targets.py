@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from callgate.clients import Finding, Source, Spot, Word
     from callgate.clients.entries import Command, Pointer
     from callgate.config import Config, Server
-    from callgate.gateway.places import Place
     from callgate.pinning.launch import Launch
+    from callgate.pinning.server import ServerRef
 
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _PLACES_MAX: Final = 1_000
@@ -34,7 +34,7 @@ class Target:
     words: tuple[str, ...]
     start: Launch
     server: Server
-    place: Callable[[Server], Place]
+    place: Callable[[Server], ServerRef]
     # In a client's file; a callgate.toml is the other case.
     work: Work | None = None
     pointer: Pointer = ()
@@ -98,8 +98,8 @@ def _started(start: Launch) -> str:
 
 
 def _configured(config: Config, path: Path | None, name: str) -> Iterable[Target]:
+    from callgate.app.servers import place
     from callgate.config.loading import find
-    from callgate.gateway.places import place
     from callgate.pinning.commands import launched
 
     server, file = config.servers.get(name), find(path)
@@ -177,9 +177,9 @@ def _in_clients(config: Config, name: str, clients: list[str], asked: list[Path]
 
 
 def _in_entry(config: Config, work: Work, finding: Finding, command: Command) -> Target | None:
+    from callgate.app.servers import command_place
     from callgate.clients.wrapping import behind
     from callgate.config import Secret, Server
-    from callgate.gateway.places import command_place
     from callgate.pinning.commands import launched
 
     inner = behind(command)
@@ -197,7 +197,7 @@ def _in_entry(config: Config, work: Work, finding: Finding, command: Command) ->
     )
     known = config.servers.get(name)
 
-    def place(changed: Server) -> Place:
+    def place(changed: Server) -> ServerRef:
         return command_place(
             name,
             changed.argv,

@@ -14,8 +14,8 @@ from callgate.local.place import LocalError
 from callgate.local.wrap import Options, end_as, is_possible, run
 
 if TYPE_CHECKING:
+    from callgate.app.wrap import WrapOrder
     from callgate.config import Config
-    from callgate.gateway.wrapping import Order
     from callgate.prompts.listener import PromptListener
 
 
@@ -88,10 +88,10 @@ def _alone(options: Options, config: Path | None) -> int:
 
     # Before the rest is loaded, which takes a while: the user may have sent a prompt already.
     with listening() as prompts:
-        from callgate.gateway.wrapping import Order
+        from callgate.app.wrap import WrapOrder
 
         path, settings = _settings(config)
-        order = Order(
+        order = WrapOrder(
             options.name,
             tuple(options.command),
             options.url,
@@ -103,10 +103,10 @@ def _alone(options: Options, config: Path | None) -> int:
         return _run(path, settings, order, prompts=prompts)
 
 
-def _run(path: Path | None, settings: Config, order: Order, *, prompts: PromptListener | None) -> int:
+def _run(path: Path | None, settings: Config, order: WrapOrder, *, prompts: PromptListener | None) -> int:
+    from callgate.app.event_loop import new_event_loop
+    from callgate.app.wrap import review_command, run_wrap
     from callgate.cli.showing import make_console
-    from callgate.gateway.loop import new_event_loop
-    from callgate.gateway.wrapping import review_command, run_wrap
     from callgate.telemetry.logs import configure
 
     configure("warning" if settings.logging.level == "info" else settings.logging.level, settings.logging.format)

@@ -17,9 +17,9 @@ from typing import Any, Final, Self, TypeAlias
 from mcp import Client, ClientSession
 from mcp_types import CallToolResult, InputRequiredResult, InputResponses
 
-from callgate.approval.names import ENROLL_BEGIN, ENROLL_FINISH, TICKET
 from callgate.canonical import canonical
 from callgate.errors import ConfigError, MessageError
+from callgate.protocol import ENROLL_BEGIN, ENROLL_FINISH, TICKET
 from callgate.sdk import authenticators
 from callgate.sdk.authenticators import Authenticator, CreationPrompt, Prompt
 from callgate.sdk.client_challenge import Malformed, Received, read_creation

@@ -13,8 +13,8 @@ import msgspec
 from mcp import ClientSession
 from mcp_types import PaginatedRequestParams, Tool, ToolListChangedNotification
 
-from callgate.approval.names import META, REQUIRED
 from callgate.pinning.model import PENDING_TOOL
+from callgate.protocol import META, REQUIRED
 
 TOOLS: Final = 10_000
 PAGES: Final = 200

@@ -13,7 +13,7 @@ from mcp.client.session import ClientRequestContext, IncomingMessage, MessageHan
 from mcp_types import CallToolResult, ErrorData, InputRequiredResult, InputResponses, Request, RequestParamsMeta
 from pydantic import BaseModel, ConfigDict
 
-from callgate.approval.names import CAPABILITIES, CHALLENGE_CREATE, META, WEBAUTHN
+from callgate.protocol import CAPABILITIES, CHALLENGE_CREATE, META, WEBAUTHN
 from callgate.sdk.client_challenge import Malformed, Received, read_challenge
 from callgate.sdk.client_listing import Listed, Listing, TooLarge
 from callgate.sdk.client_outcome import (

@@ -31,9 +31,9 @@ from starlette.applications import Starlette
 from callgate.approval import Approvals, Describe, Policy, RelyingParty, Settings, Shelf, check_class
 from callgate.approval.action import check_server_id
 from callgate.approval.base import Witness
-from callgate.approval.names import CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META
 from callgate.errors import ConfigError
 from callgate.jsonrpc import Limits
+from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META
 from callgate.sdk.server_desk import AnyParams, Approver, Desk
 from callgate.sdk.server_store import Place, Service, Tenancy, open_service
 from callgate.sdk.server_tools import Context, GatedTools, ListedTools, Mark, RegisteredTools

@@ -10,11 +10,11 @@ from typing import Any, Final
 from mcp.shared.exceptions import MCPError
 
 from callgate.approval import Approvals, Gated
-from callgate.approval.names import META
 from callgate.canonical import canonical
 from callgate.errors import Reason, Refused
 from callgate.gate import Ask, Call, Decision, Gate, Pass, Refuse, Verdict
 from callgate.gate import Context as Origin
+from callgate.protocol import META
 from callgate.sdk.server_store import Service
 from callgate.sdk.server_tools import Context, Found
 

@@ -16,10 +16,10 @@ from pydantic import BaseModel, ConfigDict
 
 from callgate.approval import Describe
 from callgate.approval.action import check_tool_name
-from callgate.approval.names import CAPABILITIES, META, TICKET
 from callgate.canonical import canonical
 from callgate.errors import Reason, Refused, StoreError, place
 from callgate.gate import Call
+from callgate.protocol import CAPABILITIES, META, TICKET
 from callgate.sdk.server_calls import arguments_of, decide, gated_tool, meta_of, params_of, wire_error
 from callgate.sdk.server_store import Service
 from callgate.sdk.server_tools import Context, GatedTools

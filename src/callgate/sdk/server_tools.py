@@ -16,9 +16,9 @@ from pydantic import BaseModel
 
 from callgate.approval import Describe, Policy, Unreadable, annotation, read_annotation
 from callgate.approval.action import check_tool_name
-from callgate.approval.names import META, REQUIRED
 from callgate.approval.schema import defaults_in
 from callgate.errors import ConfigError, Reason, Refused
+from callgate.protocol import META, REQUIRED
 
 log = logging.getLogger("callgate.sdk")
 

@@ -6,8 +6,8 @@ import pytest
 
 from callgate.agents.kya import HEADER, Attested, KyaPay, KyaPolicy, KyaSettings, attest
 from callgate.agents.memory import MemoryAgents
-from callgate.agents.model import Caller
 from callgate.errors import ConfigError, Reason, Refused, StoreUnavailable
+from callgate.gate import Caller
 from support.callers import Agent, Issuer
 from support.registry import requirement
 from support.table import rows

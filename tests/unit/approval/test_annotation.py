@@ -1,8 +1,8 @@
 import pytest
 
 from callgate.approval import Policy, Unreadable, annotation, check_class, read_annotation
-from callgate.approval.names import META
 from callgate.errors import ConfigError
+from callgate.protocol import META
 from support.registry import requirement
 from support.table import rows
 

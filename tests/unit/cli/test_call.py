@@ -12,10 +12,10 @@ from typing import NamedTuple
 import pytest
 
 from callgate import cli
-from callgate.approval.names import CHALLENGE_CREATE
 from callgate.cli import call
 from callgate.cli.call import harmless, read_arguments
 from callgate.cli.call_target import find_target
+from callgate.protocol import CHALLENGE_CREATE
 from callgate.sdk import Done as Called
 from callgate.store import SqlShelf, Store
 from support.ceremony import Person, read_records

@@ -4,13 +4,11 @@ import os
 
 import msgspec
 
-from callgate.agents.model import Caller
-from callgate.gate import Context
-from callgate.gateway.known_lines import caller as line_of
-from callgate.gateway.learnt import Origin
-from callgate.gateway.line import agent_of, caller_of, whom
-from callgate.gateway.trust_check import agent_facts
-from callgate.gateway.trust_keys import Naming, started_by
+from callgate.gate import Caller, Context
+from callgate.pinning.toolsets import caller as line_of
+from callgate.pipeline.context import agent_of, caller_of, whom
+from callgate.trust.session_keys import ClientOrigin, SessionNaming, started_by
+from callgate.trust.stage import agent_facts
 from support.table import rows
 
 ALICE = Caller("alice", "web-bot-auth", "key-a", "https://a.example", digest_verified=True, principal="carol")
@@ -23,7 +21,7 @@ def context(caller=None, **parts):
 
 
 def key(*args, meta=None, by_agent=True, **parts):
-    return Naming(by_agent=by_agent, origin=Origin()).name(context(*args, **parts), meta or {}).key
+    return SessionNaming(by_agent=by_agent, origin=ClientOrigin()).name(context(*args, **parts), meta or {}).key
 
 
 def test_a_session_of_trust_is_the_agents_wherever_it_calls_from():
@@ -38,7 +36,7 @@ def test_clients_that_cannot_be_told_apart_share_nothing():
 
     def name(parent, session):
         given = context(transport="stdio", session=session)
-        return Naming(by_agent=True, origin=started_by(parent, {})).name(given, {})
+        return SessionNaming(by_agent=True, origin=started_by(parent, {})).name(given, {})
 
     assert name(0, "one").key != name(0, "two").key
     assert name(0, "one").unmet
@@ -53,7 +51,7 @@ def test_an_id_that_another_agent_gives_names_another_session():
 
 
 def test_names_that_are_worked_out_once_are_not_mixed_up():
-    naming = Naming(by_agent=True, origin=Origin())
+    naming = SessionNaming(by_agent=True, origin=ClientOrigin())
     names = [naming.name(context(caller), {}).key for caller in (None, ALICE, BOB, ALICE, None)]
     assert names[0] == names[4]
     assert names[1] == names[3]
@@ -115,7 +113,7 @@ def test_people_and_records_are_told_what_was_verified():
     ],
 )
 def test_policy_sees_who_calls_and_how_that_was_proved(given, facts):
-    name, client = Naming(by_agent=True, origin=Origin()).met(given, {})
+    name, client = SessionNaming(by_agent=True, origin=ClientOrigin()).met(given, {})
     assert {key: value for key, value in agent_facts(given, name, client).items() if value} == facts
 
 

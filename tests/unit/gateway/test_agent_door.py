@@ -5,14 +5,13 @@ import asyncio
 import pytest
 
 from callgate.agents.limits import MemoryLimiter
-from callgate.agents.model import Caller, Signed
+from callgate.agents.model import Signed
+from callgate.agents.stage import AcceptedProofs, AgentCheck, RequestAuthenticator
+from callgate.app.agents import CallLimits, make_acl
 from callgate.config import parse
 from callgate.errors import Reason, Refused, StoreUnavailable
-from callgate.gate import Call, Context, Pass, Refuse
-from callgate.gateway.agent_check import AgentCheck, make_acl
-from callgate.gateway.agent_door import AgentDoor, Open
-from callgate.gateway.agent_limits import CallLimits
-from callgate.gateway.exchange import Exchange
+from callgate.gate import Call, Caller, Context, Pass, Refuse
+from callgate.transport.http.exchange import Exchange
 from support.table import rows
 
 ALICE = Caller("alice", "web-bot-auth", "key", digest_verified=True)
@@ -52,8 +51,8 @@ def exchange(headers=SIGNED, method="POST", **scope):
 
 def door(ways=None, text="", told=None, **ways_open):
     agents = parse(text, environ={}).agents
-    return AgentDoor(
-        Open(**{"required": True, "signatures": True, **ways_open}),
+    return RequestAuthenticator(
+        AcceptedProofs(**{"required": True, "signatures": True, **ways_open}),
         lambda: ways or Ways(),
         acl=make_acl(agents),
         limits=CallLimits(agents, MemoryLimiter(clock=lambda: 0)),
@@ -66,7 +65,7 @@ def door(ways=None, text="", told=None, **ways_open):
 
 def come_in(at, made=None, tools=(), body=b""):
     made = made or exchange()
-    asyncio.run(at.come_in(made, "one", body, tools))
+    asyncio.run(at.authenticate(made, "one", body, tools))
     return made
 
 

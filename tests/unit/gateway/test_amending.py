@@ -3,8 +3,9 @@
 import json
 
 from callgate.approval import Policy
-from callgate.gateway.amending import Amends, add_capability, mark_tools
-from callgate.gateway.sse import EventCutter, replace_data
+from callgate.approval.marking import add_capability, mark_tools
+from callgate.pipeline.replies import TransformById
+from callgate.transport.sse import EventCutter, replace_data
 from support.table import rows
 
 META = "io.modelcontextprotocol/verified-approval"
@@ -83,7 +84,7 @@ def test_half_an_emoji_in_a_description_keeps_nobody_from_marking():
 
 
 def test_each_reply_of_a_batch_finds_its_own_change():
-    amends = Amends({1: lambda raw: raw + b" ", "1": lambda raw: raw.replace(b"old", b"new")})
+    amends = TransformById({1: lambda raw: raw + b" ", "1": lambda raw: raw.replace(b"old", b"new")})
     text, number = b'{"id":"1","result":"old"}', b'{"id":1,"result":"old"}'
     other = b'{"id":2,"result":"old"}'
     assert amends(b"[%b,%b,%b]" % (text, number, other)) == b'[{"id":"1","result":"new"},%b ,%b]' % (number, other)
@@ -102,7 +103,7 @@ def test_each_reply_of_a_batch_finds_its_own_change():
     ],
 )
 def test_what_is_no_result_is_left_alone(message):
-    assert Amends({1: lambda _raw: b"changed"})(message) is message
+    assert TransformById({1: lambda _raw: b"changed"})(message) is message
 
 
 @rows(
@@ -114,7 +115,7 @@ def test_what_is_no_result_is_left_alone(message):
     ],
 )
 def test_what_is_not_one_thing_is_not_passed_on(message):
-    amends = Amends({1: lambda raw: mark_tools(raw, gated("a"))})
+    amends = TransformById({1: lambda raw: mark_tools(raw, gated("a"))})
     for answer in (json.loads(amends(message)), *json.loads(amends(b"[" + message + b"]"))):
         assert answer["id"] == 1
         assert answer["error"]["data"]["reason"] == "upstream_garbage"

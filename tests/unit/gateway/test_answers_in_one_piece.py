@@ -2,7 +2,7 @@
 
 import pytest
 
-from callgate.gateway.connection import _JOINED_BYTES, _Joined
+from callgate.transport.http.server import _JOINED_BYTES, _Joined
 from support.table import rows
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n"

@@ -8,18 +8,16 @@ import pytest
 
 from callgate.approval import Approvals, GrantUse, RelyingParty, Settings
 from callgate.approval.memory import MemoryShelf
+from callgate.approval.pending import PendingApprovals, RequestDecisions
+from callgate.approval.request_state import MultiRoundState, RequestStateSigner
+from callgate.approval.requirements import Deployment, ServerApprovalPolicy
+from callgate.approval.stage import ApprovalCheck, ApprovalTimes, PassAsIs
+from callgate.approval.tool_catalogue import ToolCatalogue, read_tools
 from callgate.config import ServerApproval
 from callgate.errors import Reason, Refused
 from callgate.gate import Ask, Call, Pass, Refuse
-from callgate.gateway.approving import Approving, Times
-from callgate.gateway.asked import PassAsIs
-from callgate.gateway.catalogue import Catalogue, read_tools
-from callgate.gateway.entering import Instead
-from callgate.gateway.gating import Deployment, Gating
-from callgate.gateway.line import Client, Visit, agent_of
-from callgate.gateway.rounds import Rounds
-from callgate.gateway.seals import Seals
-from callgate.gateway.waiting import Decisions, Lobby
+from callgate.pipeline.context import ClientInfo, RequestContext, agent_of
+from callgate.pipeline.stage import SubstituteResult
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.table import rows
 
@@ -58,24 +56,24 @@ class Scene:
             MemoryShelf(), RelyingParty("localhost", origins=("http://localhost:*",)), Settings()
         )
         self.key = SoftwareAuthenticator("http://localhost:1")
-        catalogue = Catalogue()
+        catalogue = ToolCatalogue()
         catalogue.capable = capable
         catalogue.learn_all(read_tools({"tools": TOOLS}))
         deployment = Deployment("urn:x", self.approvals.shelf.identity)
-        gating = Gating("vault", ServerApproval(tools=("wipe",), **section), catalogue, deployment)
+        gating = ServerApprovalPolicy("vault", ServerApproval(tools=("wipe",), **section), catalogue, deployment)
         self.closed = None
-        self.check = Approving(
+        self.check = ApprovalCheck(
             self.approvals,
             gating=lambda _server: gating,
             deployment=deployment,
             approver=self._approver,
             page=self._page,
             closed=lambda: self.closed,
-            seals=Seals(lambda: (b"k" * 32,)),
-            rounds=Rounds(60),
-            lobby=Lobby(),
-            decisions=Decisions(self.approvals.shelf, self.approvals.now),
-            times=Times(park, 60.0, 5.0),
+            seals=RequestStateSigner(lambda: (b"k" * 32,)),
+            rounds=MultiRoundState(60),
+            lobby=PendingApprovals(),
+            decisions=RequestDecisions(self.approvals.shelf, self.approvals.now),
+            times=ApprovalTimes(park, 60.0, 5.0),
         )
 
     async def _approver(self, _server):
@@ -102,10 +100,10 @@ async def scene():
     return await Scene().enrol()
 
 
-def call(tool, *, client=Client(), meta=None, params=None, line=None, **visit):  # noqa: B008 - frozen
+def call(tool, *, client=ClientInfo(), meta=None, params=None, line=None, **visit):  # noqa: B008 - frozen
     whole = {"name": tool, "arguments": {}, "_meta": meta or {}, **(params or {})}
     raw = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": whole}).encode()
-    context = Visit("vault", "http", "session", line=line or Line(), greeted=client, meta=meta or {}, **visit)
+    context = RequestContext("vault", "http", "session", line=line or Line(), greeted=client, meta=meta or {}, **visit)
     return Call("c1", 1, tool, {}, b"{}", raw, meta or {}, context)
 
 
@@ -126,7 +124,7 @@ async def test_what_another_check_asks_for_is_asked_of_a_person_and_told_why(sce
 
 async def test_a_client_that_does_the_ceremony_can_do_it_only_for_marked_tools(scene):
     """It could not get a challenge for one that only another check has doubts about."""
-    aware = Client(ceremony=True)
+    aware = ClientInfo(ceremony=True)
     marked = await scene.check(call("pay", client=aware), ())
     assert (marked.reason, dict(marked.data)) == (Reason.MISSING_EVIDENCE, {})
     doubted = await scene.check(call("look", client=aware), WANTED)
@@ -162,7 +160,7 @@ async def test_a_modern_client_that_opens_urls_gets_a_result_instead_of_an_error
     }
     told = await scene.check(call("wipe", meta=meta), ())
     assert isinstance(told, Refuse)
-    assert isinstance(told.data, Instead)
+    assert isinstance(told.data, SubstituteResult)
     assert told.data.result["resultType"] == "input_required"
     (asked,) = told.data.result["inputRequests"].values()
     assert asked["params"]["url"].startswith("http://localhost/approve/")
@@ -175,7 +173,7 @@ async def test_a_modern_client_that_opens_urls_gets_a_result_instead_of_an_error
 async def test_a_line_that_cannot_be_spoken_on_is_not_asked_anything(scene):
     line = Line()
     line.can_say = False
-    told = await scene.check(call("wipe", client=Client(opens_urls=True), line=line), ())
+    told = await scene.check(call("wipe", client=ClientInfo(opens_urls=True), line=line), ())
     assert told.reason is Reason.MISSING_EVIDENCE
     assert line.said == []
 
@@ -200,9 +198,9 @@ async def test_a_person_without_a_passkey_is_nobody_to_ask(name, typed):
 
 def test_what_a_client_says_of_itself_is_kept_short_and_printable():
     said = {"name": "evil\u202e\x00" + "x" * 500, "version": ["1"]}
-    client = Client.read(said, {"extensions": [], "elicitation": {"url": None}})
-    assert client == Client("evil\ufffd\ufffd" + "x" * 114)
-    context = Visit("vault", "http", "s" * 32, "\x07" * 9999, "127.0.0.1", line=Line(), greeted=client)
+    client = ClientInfo.read(said, {"extensions": [], "elicitation": {"url": None}})
+    assert client == ClientInfo("evil\ufffd\ufffd" + "x" * 114)
+    context = RequestContext("vault", "http", "s" * 32, "\x07" * 9999, "127.0.0.1", line=Line(), greeted=client)
     assert agent_of(context) == {
         "client": client.name,
         "transport": "http",
@@ -215,4 +213,4 @@ def test_what_a_client_says_of_itself_is_kept_short_and_printable():
 @rows("info", [None, 7, [], {"name": None}])
 @rows("capabilities", [None, 7, {"extensions": {META: None}}, {"elicitation": {"form": {}}}])
 def test_a_client_that_says_nothing_of_use_is_nobody_known(info, capabilities):
-    assert Client.read(info, capabilities) == Client()
+    assert ClientInfo.read(info, capabilities) == ClientInfo()

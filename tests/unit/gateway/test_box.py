@@ -3,13 +3,13 @@
 import pytest
 
 from callgate.errors import Reason, Refused
-from callgate.gateway.entering import Entry
-from callgate.gateway.link import Box
 from callgate.jsonrpc import Kind, Message
+from callgate.pipeline.stage import Admitted
+from callgate.transport.upstream.process import Mailbox
 
 
-def box(most_bytes: int) -> Box:
-    return Box(Entry(Message(Kind.REQUEST, b"", "tools/call", 1)), most_bytes)
+def box(most_bytes: int) -> Mailbox:
+    return Mailbox(Admitted(Message(Kind.REQUEST, b"", "tools/call", 1)), most_bytes)
 
 
 async def test_a_few_large_messages_fill_it():

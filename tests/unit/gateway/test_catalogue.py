@@ -5,15 +5,9 @@ import json
 import pytest
 
 from callgate.approval import Policy
+from callgate.approval.tool_catalogue import FRESH_SECONDS, ToolCatalogue, ask_for_tools, declares, read_tools
 from callgate.errors import Reason, UpstreamError
-from callgate.gateway.catalogue import (
-    FRESH_SECONDS,
-    Catalogue,
-    ask_for_tools,
-    declares,
-    read_tools,
-    result_of,
-)
+from callgate.jsonrpc.lenient import result_of
 from support.table import rows
 
 META = "io.modelcontextprotocol/verified-approval"
@@ -34,7 +28,7 @@ def clock():
 
 @pytest.fixture
 def catalogue(clock):
-    return Catalogue(clock)
+    return ToolCatalogue(clock)
 
 
 def listed(*names, mark=()):
@@ -60,7 +54,7 @@ def test_a_change_that_the_server_tells_of_makes_everything_old(catalogue):
 
 @rows("spelt", ["notifications\\/tools\\/list_changed", "notifications/tools/list\\u005fchanged"])
 def test_a_change_is_heard_however_it_is_spelt(clock, spelt):
-    catalogue = Catalogue(clock)
+    catalogue = ToolCatalogue(clock)
     catalogue.learn_all(listed("a"))
     catalogue.hear(f'{{"jsonrpc":"2.0","method":"{spelt}"}}'.encode())
     assert catalogue.tool("a") is None
@@ -83,7 +77,7 @@ def test_the_capability_has_to_be_declared_to_everybody(catalogue):
 
 
 def test_marks_are_remembered_within_bounds_and_beyond_them_nothing_is_free(catalogue, monkeypatch):
-    monkeypatch.setattr("callgate.gateway.catalogue._TOOLS_MAX", 3)
+    monkeypatch.setattr("callgate.approval.tool_catalogue._TOOLS_MAX", 3)
     for name in "abcdef":
         catalogue.learn_all(listed(name, mark={name}))
     catalogue.learn_all(listed("a", "x"))
@@ -93,7 +87,7 @@ def test_marks_are_remembered_within_bounds_and_beyond_them_nothing_is_free(cata
 
 @rows("learn", ["learn", "learn_all"])
 def test_a_mark_stays_whatever_later_lists_say(clock, learn):
-    catalogue = Catalogue(clock)
+    catalogue = ToolCatalogue(clock)
     catalogue.learn(listed("a", "b", mark={"a"}))
     getattr(catalogue, learn)(listed("a", "b"))
     assert catalogue.tool("a").policy == Policy()

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from callgate.app import runtime as gateway_runtime
+from callgate.app.runtime import Runtime
 from callgate.config import parse
-from callgate.gateway import runtime as gateway_runtime
-from callgate.gateway.runtime import Runtime
 
 
 class Clock:

@@ -2,15 +2,13 @@
 
 import json
 
+from callgate.approval.pending import PendingApprovals
+from callgate.approval.request_state import MultiRoundState, RequestStateSigner
+from callgate.approval.requirements import Deployment, ServerApprovalPolicy
+from callgate.approval.stage import ApprovalStage, PassAsIs
+from callgate.approval.tool_catalogue import ToolCatalogue, read_tools
 from callgate.config import ServerApproval
 from callgate.gate import Answer, Call, Context, Decision, Pass
-from callgate.gateway.asked import PassAsIs
-from callgate.gateway.catalogue import Catalogue, read_tools
-from callgate.gateway.desk import ApprovalDesk
-from callgate.gateway.gating import Deployment, Gating
-from callgate.gateway.rounds import Rounds
-from callgate.gateway.seals import Seals
-from callgate.gateway.waiting import Lobby
 from callgate.jsonrpc import Limits, parse
 from support.table import rows
 
@@ -22,20 +20,20 @@ class Scene:
     """A server that verifies approvals itself; the operator has the gateway verify `wipe`."""
 
     def __init__(self):
-        self.catalogue = Catalogue()
+        self.catalogue = ToolCatalogue()
         self.catalogue.capable = True
         self.catalogue.learn_all(read_tools({"tools": [MARKED, {"name": "wipe"}]}))
         deployment = Deployment("urn:x", None)
-        gating = Gating("vault", ServerApproval(tools=("wipe",)), self.catalogue, deployment)
-        self.desk = ApprovalDesk(
+        gating = ServerApprovalPolicy("vault", ServerApproval(tools=("wipe",)), self.catalogue, deployment)
+        self.desk = ApprovalStage(
             None,
             gating=lambda _server: gating,
             deployment=deployment,
             approver=None,
             first_use=None,
-            seals=Seals(lambda: (b"k" * 32,)),
-            rounds=Rounds(60),
-            lobby=Lobby(),
+            seals=RequestStateSigner(lambda: (b"k" * 32,)),
+            rounds=MultiRoundState(60),
+            lobby=PendingApprovals(),
             ask_seconds=1,
         )
 

@@ -6,9 +6,9 @@ import pytest
 
 from callgate.errors import Reason, Refused
 from callgate.gate import Context, Gate, Pass, Refuse
-from callgate.gateway.door import Door, new_call_id, session_digest
-from callgate.gateway.entering import Turned
 from callgate.jsonrpc import Limits
+from callgate.pipeline.dispatcher import Dispatcher, new_call_id, session_digest
+from callgate.pipeline.stage import Rejected
 
 
 class Kept:
@@ -57,7 +57,7 @@ def door(books, switch):
     async def agents(asked):
         return Refuse(Reason.BLOCKED_BY_POLICY, "not this one") if asked.tool == "rm" else Pass()
 
-    return Door(Gate(kill_switch=switch, record=books.record, agents=agents), books, Limits())
+    return Dispatcher(Gate(kill_switch=switch, record=books.record, agents=agents), books, Limits())
 
 
 def enter(door, value):
@@ -76,7 +76,7 @@ async def test_a_call_is_decided_and_its_reply_ends_it_once(door, books):
 
 
 async def test_a_refused_call_is_answered_with_its_reason(door, books):
-    with pytest.raises(Turned) as caught:
+    with pytest.raises(Rejected) as caught:
         await enter(door, call("a", "rm"))
     reply = json.loads(caught.value.reply)
     assert (reply["id"], reply["error"]["data"]["reason"]) == ("a", "blocked_by_policy")
@@ -87,7 +87,7 @@ async def test_a_refused_call_is_answered_with_its_reason(door, books):
 async def test_one_refused_call_refuses_its_batch_and_nothing_of_it_leaves(door, books):
     ping = {"jsonrpc": "2.0", "id": 3, "method": "ping"}
     note = {"jsonrpc": "2.0", "method": "notifications/x"}
-    with pytest.raises(Turned) as caught:
+    with pytest.raises(Rejected) as caught:
         await enter(door, [call(1, "ls"), call(2, "rm"), ping, note])
     replies = {reply["id"]: reply["error"]["data"]["reason"] for reply in json.loads(caught.value.reply)}
     assert replies == {1: "batch_refused", 2: "blocked_by_policy", 3: "batch_refused"}
@@ -96,7 +96,7 @@ async def test_one_refused_call_refuses_its_batch_and_nothing_of_it_leaves(door,
 
 
 def test_two_requests_of_a_batch_with_one_id_are_refused(door):
-    with pytest.raises(Turned) as caught:
+    with pytest.raises(Rejected) as caught:
         door.read(json.dumps([call(7, "rm"), call(7, "ls")]).encode())
     assert caught.value.refused.reason is Reason.INVALID_REQUEST
 
@@ -105,7 +105,7 @@ async def test_the_switch_turned_between_decision_and_leaving_still_stops_the_ca
     entry = await enter(door, call(1, "ls"))
     await door.last_look(entry)
     switch.on = True
-    with pytest.raises(Turned) as caught:
+    with pytest.raises(Rejected) as caught:
         await door.last_look(entry)
     assert json.loads(caught.value.reply)["error"]["data"]["reason"] == "blocked_by_policy"
     assert books.outcomes == [("ls", "blocked")]
@@ -114,7 +114,7 @@ async def test_the_switch_turned_between_decision_and_leaving_still_stops_the_ca
 async def test_the_switch_turned_late_stops_a_whole_batch(door, books, switch):
     entry = await enter(door, [call(1, "ls"), {"jsonrpc": "2.0", "id": 2, "method": "ping"}])
     switch.on = True
-    with pytest.raises(Turned) as caught:
+    with pytest.raises(Rejected) as caught:
         await door.last_look(entry)
     assert [reply["id"] for reply in json.loads(caught.value.reply)] == [1, 2]
     assert books.outcomes == [("ls", "blocked")]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.errors import Reason, UpstreamError
-from callgate.gateway.sse import EventCutter, encode_event
+from callgate.transport.sse import EventCutter, encode_event
 from support.table import rows
 
 STREAM = (

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from callgate.approval import Policy
+from callgate.approval.requirements import FREE, Deployment, ServerApprovalPolicy
+from callgate.approval.tool_catalogue import ToolCatalogue, read_tools
 from callgate.config import ServerApproval
 from callgate.errors import Reason, UpstreamError
-from callgate.gateway.catalogue import Catalogue, read_tools
-from callgate.gateway.gating import FREE, Deployment, Gating
 from support.table import rows
 
 META = "io.modelcontextprotocol/verified-approval"
@@ -22,11 +22,11 @@ async def identity(fresh):
 
 
 def gating(*, tools=TOOLS, capable=None, **section):
-    catalogue = Catalogue()
+    catalogue = ToolCatalogue()
     catalogue.capable = capable
     if tools is not None:
         catalogue.learn_all(read_tools({"tools": tools}))
-    return Gating("vault", ServerApproval(**section), catalogue, Deployment("urn:x", identity))
+    return ServerApprovalPolicy("vault", ServerApproval(**section), catalogue, Deployment("urn:x", identity))
 
 
 def test_the_servers_marks_count_where_the_gateway_verifies():
@@ -63,7 +63,9 @@ def test_who_verifies(verifier, capable, relays):
 
 def test_the_operators_tools_are_always_the_gateways():
     one = gating(verifier="server", tools=[*TOOLS], capable=True)
-    listed = Gating("vault", ServerApproval(tools=("wipe_*", "pay"), verifier="server"), one.catalogue, one._deployment)
+    listed = ServerApprovalPolicy(
+        "vault", ServerApproval(tools=("wipe_*", "pay"), verifier="server"), one.catalogue, one._deployment
+    )
     assert listed.verifies
     assert listed.relays
     assert listed.known("wipe_all").gated.policy == Policy("platform")
@@ -86,14 +88,16 @@ def test_any_passkey_will_do_unless_the_operator_or_the_servers_mark_wants_more(
     entry = {"name": "pay"} | ({"_meta": {META: {"required": "verified", "authenticatorClass": mark}}} if mark else {})
     one = gating(tools=[entry])
     section = ServerApproval(tools=("pay",), authenticator_class=said)
-    made = Gating("vault", section, one.catalogue, one._deployment)
+    made = ServerApprovalPolicy("vault", section, one.catalogue, one._deployment)
     assert made.known("pay").gated.policy == Policy(expected)
     assert made.asked_for("pay").policy == Policy(expected)
 
 
 def test_patterns_are_of_names_as_they_are():
     one = gating(tools=[]).section
-    made = Gating("v", ServerApproval(tools=("delete_*", "x?")), Catalogue(), Deployment("i", identity))
+    made = ServerApprovalPolicy(
+        "v", ServerApproval(tools=("delete_*", "x?")), ToolCatalogue(), Deployment("i", identity)
+    )
     assert one.tools == ()
     assert [made.listed(name) for name in ("delete_a", "Delete_a", "x1", "x", "undelete_a")] == [
         True,

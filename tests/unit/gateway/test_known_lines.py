@@ -1,27 +1,27 @@
 """What a gateway remembers of lines is bounded, and callers are told apart by what the server can tell them apart by."""
 
-from callgate.gateway.known_lines import Line, Lines, caller, is_shared
 from callgate.pinning.listing import Listing
+from callgate.pinning.toolsets import ToolList, ToolLists, caller, is_shared
 
 
 def holding(size):
-    line = Line()
+    line = ToolList()
     line.listing = Listing(())
     line.listing.arrays = (b"x" * size,)
     return line
 
 
 def test_the_line_that_was_used_longest_ago_goes_first():
-    lines = Lines(most=2)
+    lines = ToolLists(most=2)
     for name in ("a", "b"):
-        lines.put(("web", name), Line())
+        lines.put(("web", name), ToolList())
     lines.at(("web", "a"))
-    lines.put(("web", "c"), Line())
+    lines.put(("web", "c"), ToolList())
     assert [key[1] for key, _ in lines.items()] == ["a", "c"]
 
 
 def test_lists_are_forgotten_when_they_are_too_large_together():
-    lines = Lines(most_bytes=1000)
+    lines = ToolLists(most_bytes=1000)
     for number in range(100):
         lines.put(("web", str(number)), holding(100))
         lines.grown(100)
@@ -31,9 +31,9 @@ def test_lists_are_forgotten_when_they_are_too_large_together():
 
 
 def test_a_list_that_lines_share_counts_once():
-    lines, shared = Lines(most_bytes=1000), holding(400)
+    lines, shared = ToolLists(most_bytes=1000), holding(400)
     for number in range(100):
-        line = Line()
+        line = ToolList()
         line.listing = shared.listing
         lines.put(("web", str(number)), line)
     lines.grown(10_000)
@@ -41,7 +41,7 @@ def test_a_list_that_lines_share_counts_once():
 
 
 def test_the_line_in_use_stays_however_large_its_list_is():
-    lines = Lines(most_bytes=10)
+    lines = ToolLists(most_bytes=10)
     lines.put(("web", "a"), holding(100))
     lines.grown(100)
     assert lines.get(("web", "a")) is not None

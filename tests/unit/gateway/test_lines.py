@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.errors import Reason, Refused
-from callgate.gateway.lines import LineCutter, Named, TooLarge, one_line
+from callgate.transport.lines import LineCutter, LineTooLarge, LostMessage, one_line
 from support.table import rows
 
 
@@ -37,20 +37,20 @@ def test_line_ends_between_tokens_become_blanks():
 @rows(
     ("line", "named"),
     [
-        (b'{"jsonrpc":"2.0","id":7,"result":"%b"}', Named(True, 7)),
-        (b' { "jsonrpc" : "2.0" , "id" : "a\\"b" , "error" : {"m":"%b"}}', Named(True, 'a"b')),
-        (b'{"result":{"id":1,"text":"%b"},"jsonrpc":"2.0","id":7}', Named(True, 7)),
-        (b'{"result":{"id":1,"text":"%b"},"id":"seven","jsonrpc":"2.0"} \r', Named(True, "seven")),
-        (b'{"result":{"text":"%b","id":1},"jsonrpc":"2.0"}', Named(True)),
-        (b'{"result":{"text":"%b\\"id\\":1}"}}', Named(True)),
-        (b'{"jsonrpc":"2.0","id":null,"error":{"message":"%b"}}', Named(True)),
-        (b'{"id":1e999,"error":{"message":"%b"}}', Named(True)),
-        (b'{"id":"\\ud800","error":{"message":"%b"}}', Named(True)),
-        (b'{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"t":"%b"}}', Named(False)),
-        (b'{"jsonrpc":"2.0","id":7,"params":{"t":"%b"},"method":"roots/list"}', Named(False)),
-        (b'{"method":"notifications/message","params":{"t":"%b"},"jsonrpc":"2.0"}', Named(False)),
-        (b'[{"jsonrpc":"2.0","id":7,"result":"%b"}]', Named(True)),
-        (b"%b", Named(True)),
+        (b'{"jsonrpc":"2.0","id":7,"result":"%b"}', LostMessage(True, 7)),
+        (b' { "jsonrpc" : "2.0" , "id" : "a\\"b" , "error" : {"m":"%b"}}', LostMessage(True, 'a"b')),
+        (b'{"result":{"id":1,"text":"%b"},"jsonrpc":"2.0","id":7}', LostMessage(True, 7)),
+        (b'{"result":{"id":1,"text":"%b"},"id":"seven","jsonrpc":"2.0"} \r', LostMessage(True, "seven")),
+        (b'{"result":{"text":"%b","id":1},"jsonrpc":"2.0"}', LostMessage(True)),
+        (b'{"result":{"text":"%b\\"id\\":1}"}}', LostMessage(True)),
+        (b'{"jsonrpc":"2.0","id":null,"error":{"message":"%b"}}', LostMessage(True)),
+        (b'{"id":1e999,"error":{"message":"%b"}}', LostMessage(True)),
+        (b'{"id":"\\ud800","error":{"message":"%b"}}', LostMessage(True)),
+        (b'{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{"t":"%b"}}', LostMessage(False)),
+        (b'{"jsonrpc":"2.0","id":7,"params":{"t":"%b"},"method":"roots/list"}', LostMessage(False)),
+        (b'{"method":"notifications/message","params":{"t":"%b"},"jsonrpc":"2.0"}', LostMessage(False)),
+        (b'[{"jsonrpc":"2.0","id":7,"result":"%b"}]', LostMessage(True)),
+        (b"%b", LostMessage(True)),
     ],
 )
 @rows("step", [1000, 100_000])
@@ -58,18 +58,18 @@ def test_a_line_over_the_limit_still_says_whom_it_answers(line, named, step):
     data = line % (b"x" * 30_000) + b"\n"
     cutter = LineCutter(20_000)
     (found,) = [one for at in range(0, len(data), step) for one in cutter.feed(data[at : at + step])]
-    assert isinstance(found, TooLarge)
+    assert isinstance(found, LineTooLarge)
     assert found.names() == named
 
 
 def test_a_line_without_an_end_is_refused_once():
     cutter = LineCutter(10)
     found = [one for _ in range(100) for one in cutter.feed(b"x" * 8)]
-    assert [type(one) for one in found] == [TooLarge]
+    assert [type(one) for one in found] == [LineTooLarge]
     assert cutter.feed(b"xx\nnext\n") == [b"next"]
 
 
 def test_a_long_line_that_the_end_cuts_off_is_refused():
     cutter = LineCutter(10)
     assert cutter.feed(b"x" * 12) == []
-    assert isinstance(cutter.rest(), TooLarge)
+    assert isinstance(cutter.rest(), LineTooLarge)

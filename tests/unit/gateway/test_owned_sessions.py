@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from callgate.errors import Reason, Refused
-from callgate.gateway.http_upstream import Owned
+from callgate.transport.upstream.http import Owned
 from support.table import rows
 
 

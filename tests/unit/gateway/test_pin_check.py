@@ -6,18 +6,17 @@ import msgspec
 
 from callgate.errors import Reason
 from callgate.gate import Call
-from callgate.gateway.line import Visit
-from callgate.gateway.pin_check import Pinning
-from callgate.gateway.pin_pending import answer
-from callgate.gateway.places import Place
-from callgate.gateway.toolsets import Toolsets
 from callgate.pinning.book import Book
 from callgate.pinning.identity import http_identity
 from callgate.pinning.judging import Toolset
 from callgate.pinning.listing import Listing, Reader, read_page
 from callgate.pinning.model import TOOLSET_META, Pin
+from callgate.pinning.server import ServerRef
 from callgate.pinning.settings import Settings
+from callgate.pinning.stage import PinningCheck, answer
 from callgate.pinning.storage import Sealed
+from callgate.pinning.toolsets import Toolsets
+from callgate.pipeline.context import RequestContext
 from support.table import rows
 
 URL = "http://127.0.0.1:9/mcp"
@@ -87,9 +86,9 @@ class Desk:
         self.sets = Sets()
         self.toolsets = Toolsets(self, Settings(), met=lambda _: None, clock=lambda: self.now)
         self.toolsets.sets = self.sets
-        self.place = Place("files", "", URL, lambda _reported: IDENTITY)
+        self.place = ServerRef("files", "", URL, lambda _reported: IDENTITY)
         self.configure(Settings())
-        self.check = Pinning(
+        self.check = PinningCheck(
             self.toolsets,
             stale=lambda: self.stale,
             settle_in=self.settle_in,
@@ -111,7 +110,7 @@ class Desk:
         (book or self.book).read(self.head, sealed)
 
     def call(self, tool="ls", meta=None, session="s"):
-        visit = Visit("files", "http", session=session, line=Wire())
+        visit = RequestContext("files", "http", session=session, line=Wire())
         return Call("c", 1, tool, {}, b"{}", b"", meta or {}, visit)
 
     async def ready(self):

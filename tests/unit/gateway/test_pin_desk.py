@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 from callgate.errors import MessageError, Reason, Refused
 from callgate.gate import Context
-from callgate.gateway.pin_desk import PinDesk
 from callgate.jsonrpc import Limits, parse
 from callgate.pinning.listing import read_page
+from callgate.pinning.stage import PinningStage
 from support.table import rows
 
 LIST = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"poison"}]}}'
@@ -49,7 +49,7 @@ class Tools:
 
 def desk(mode, where="", error=None):
     check = SimpleNamespace(last_look=None)
-    return PinDesk(Tools(mode, where, error), check, bell=None, settle_in=None, review=None)
+    return PinningStage(Tools(mode, where, error), check, bell=None, settle_in=None, review=None)
 
 
 def asked(method):

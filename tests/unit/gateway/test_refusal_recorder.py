@@ -2,12 +2,12 @@
 
 import pytest
 
+from callgate.app.refusal_recorder import RefusalRecorder
 from callgate.audit import ArgumentsPolicy
 from callgate.audit.reading import Filter, entries
 from callgate.errors import Reason, Refused, StoreUnavailable
-from callgate.gateway.exchange import Exchange
-from callgate.gateway.refusal_recorder import RefusalRecorder
 from callgate.jsonrpc import Limits, parse
+from callgate.transport.http.exchange import Exchange
 from support.auditing import open_log
 from support.callers import Clock, call
 from support.table import rows

@@ -6,9 +6,9 @@ import pytest
 
 from callgate.errors import Reason
 from callgate.gate import Context, Decision, Gate, Pass, Refuse
-from callgate.gateway.door import Door
-from callgate.gateway.entering import Turned
 from callgate.jsonrpc import Limits
+from callgate.pipeline.dispatcher import Dispatcher
+from callgate.pipeline.stage import Rejected
 from support.table import rows
 
 
@@ -64,10 +64,10 @@ async def test_nothing_of_a_batch_stays_behind(tools):
 
     books, desk = NoBooks(), Remembering()
     gate = Gate(kill_switch=lambda: None, record=books.record, agents=agents)
-    door = Door(gate, books, Limits(), desk=desk)
+    door = Dispatcher(gate, books, Limits(), desk=desk)
     batch = door.read(json.dumps([called(tool, at) for at, tool in enumerate(tools)]).encode())
     if "rm" in tools:
-        with pytest.raises(Turned):
+        with pytest.raises(Rejected):
             await door.admit(batch, Context("files", "http"))
     else:
         await door.admit(batch, Context("files", "http"))

@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from callgate.gateway.places import Place
-from callgate.gateway.registrar import Registrar
-from callgate.gateway.toolsets import Meeting
+from callgate.app.pinning import ToolChangeRecorder
 from callgate.pinning.book import Book
 from callgate.pinning.identity import http_identity
 from callgate.pinning.judging import Toolset
 from callgate.pinning.listing import Listing, Reader
 from callgate.pinning.memory import MemoryPins
+from callgate.pinning.server import ServerRef
 from callgate.pinning.settings import Settings
+from callgate.pinning.toolsets import ListReading
 from support.meeting import entry, raw_of
 from support.registry import requirement
 
@@ -35,7 +35,7 @@ class Desk:
         self.shelf = shelf or MemoryPins()
         self.told = []
         self.now = 1_000.0
-        self.registrar = Registrar(
+        self.registrar = ToolChangeRecorder(
             self.shelf,
             Audit(),
             tell=lambda server, what, _detail: self.told.append((server, what)),
@@ -48,8 +48,8 @@ class Desk:
         who = http_identity(url, reported=f"pack {version}")
         listed = Reader(who.server_id, Settings()).read(raw_of(entry("read", "Reads. " * words)))
         toolset = Toolset(who, Listing([listed]), Book(lambda: [bytes(32)]), Settings())
-        place = Place(name, "", url, lambda _reported: who)
-        return Meeting(place, who, toolset, "s", fresh=True)
+        place = ServerRef(name, "", url, lambda _reported: who)
+        return ListReading(place, who, toolset, "s", fresh=True)
 
     async def meet(self, *what, **more):
         await self.registrar._write(self.meeting(*what, **more))

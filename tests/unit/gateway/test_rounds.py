@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from callgate.approval.request_state import MultiRoundState
 from callgate.errors import Reason, Refused
-from callgate.gateway.rounds import Rounds
 from support.table import rows
 
 ACTION, CALLER = b"a" * 32, "caller"
@@ -25,7 +25,7 @@ def clock():
 
 @pytest.fixture
 def rounds(clock):
-    return Rounds(60, clock)
+    return MultiRoundState(60, clock)
 
 
 def question(**more):
@@ -79,7 +79,7 @@ def test_a_round_is_for_its_call_and_its_caller(rounds):
 
 def test_a_round_ends_with_its_time_and_with_the_process(rounds, clock):
     state = wrapped(rounds)
-    assert not Rounds(60, clock).seals.is_ours(state)
+    assert not MultiRoundState(60, clock).seals.is_ours(state)
     clock.now += 61
     invalid(rounds, state)
 

@@ -5,20 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.errors import MessageError, Reason
-from callgate.gateway.exchange import Exchange
-from callgate.gateway.headers import Upward, forward_down
-from callgate.gateway.routing import (
-    CAPABILITIES_META,
-    VERSION_META,
+from callgate.jsonrpc import Limits, Message, parse
+from callgate.protocol import CAPABILITIES_META, VERSION_META
+from callgate.transport.http.exchange import Exchange
+from callgate.transport.http.headers import (
+    RequestHeaderFilter,
     Routing,
     check_routing,
     decode_value,
     encode_value,
+    forward_down,
     parameter_headers,
     parameter_map,
     routing_headers,
 )
-from callgate.jsonrpc import Limits, Message, parse
 from support.table import rows
 
 MODERN = "2026-07-28"
@@ -164,14 +164,14 @@ class TestTravel:
             ("X-Own", "the client's"),
             ("Mcp-Session-Id", "s"),
         )
-        up = Upward([(b"x-own", b"configured")], authorization=False).headers(sent)
+        up = RequestHeaderFilter([(b"x-own", b"configured")], authorization=False).headers(sent)
         assert up == [
             (b"x-custom", b"kept"),
             (b"mcp-session-id", b"s"),
             (b"accept-encoding", b"identity"),
             (b"x-own", b"configured"),
         ]
-        assert (b"authorization", b"Bearer mine") in Upward([], authorization=True).headers(sent)
+        assert (b"authorization", b"Bearer mine") in RequestHeaderFilter([], authorization=True).headers(sent)
 
     def test_down(self):
         got = [(b"Content-Type", b"application/json"), (b"Set-Cookie", b"x"), (b"Transfer-Encoding", b"chunked")]

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from callgate import config
+from callgate.app.runtime import Runtime
+from callgate.app.serve import NEEDS_RESTART, CurrentSite
 from callgate.errors import ConfigError, Tampered
-from callgate.gateway.runtime import Runtime
-from callgate.gateway.serve import NEEDS_RESTART, Current
 from support.auditing import outcome
 from support.table import rows
 
@@ -54,7 +54,7 @@ async def test_a_configuration_that_cannot_be_taken_changes_nothing(tmp_path):
 
 async def test_retention_and_logging_follow_a_reload(tmp_path):
     async with Runtime.open(parsed(tmp_path)) as runtime:
-        current = Current(runtime)
+        current = CurrentSite(runtime)
         current.reload(parsed(tmp_path, 'audit.retention_days = 3\nlogging.level = "debug"'))
         assert runtime.audit.retention_days == 3
         assert logging.getLogger("callgate").level == logging.DEBUG
@@ -94,7 +94,7 @@ async def test_what_needs_a_restart_is_said_until_it_is_put_back(tmp_path, caplo
         return found
 
     async with Runtime.open(parsed(tmp_path)) as runtime:
-        current = Current(runtime)
+        current = CurrentSite(runtime)
         changed = parsed(tmp_path, CHANGES[key]) if key != "store.url" else config.parse(CHANGES[key])
         with caplog.at_level(logging.INFO):
             current.reload(changed)

@@ -2,15 +2,15 @@
 
 import pytest
 
+from callgate.approval.request_state import RequestStateSigner, SignedState
 from callgate.errors import Reason, Refused
-from callgate.gateway.seals import Seals, State
 
 OLD, NEW, THEIRS = b"o" * 32, b"n" * 32, b"t" * 32
-STATE = State("state", "request", b"\x00\xff" * 16, "caller", 1_800_000_000_000, b"nonce")
+STATE = SignedState("state", "request", b"\x00\xff" * 16, "caller", 1_800_000_000_000, b"nonce")
 
 
 def seals(*keys):
-    return Seals(lambda: keys)
+    return RequestStateSigner(lambda: keys)
 
 
 def test_what_is_sealed_opens_for_its_purpose():

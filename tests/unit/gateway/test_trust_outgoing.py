@@ -5,9 +5,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.gateway.trust_outgoing import PRIVATE, _without, labelled
 from callgate.jsonrpc import Limits, drop_member, parse
 from callgate.trust.model import ANNOTATIONS_META, PROMPT_META, SESSION_META
+from callgate.trust.stage import PRIVATE, _without, labelled
 from support.table import rows
 
 LABELS = {"openWorldHint": True}

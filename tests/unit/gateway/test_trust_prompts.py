@@ -1,9 +1,9 @@
 """Prompts that hooks told, given to the sessions of their client."""
 
-from callgate.gateway.trust_prompts import HeardPrompts
 from callgate.prompts.listener import Heard
 from callgate.trust.model import SESSION_META
 from callgate.trust.provenance import Fingerprints, Memory
+from callgate.trust.user_prompts import ReportedPrompts
 
 
 def made():
@@ -15,7 +15,7 @@ def says(memory, text):
 
 
 def test_a_session_gets_what_was_told_before_it_and_after_it():
-    heard, memory = HeardPrompts(made), made()
+    heard, memory = ReportedPrompts(made), made()
     heard.hear(Heard(("Write to ann@example.com", "and to bob@example.com"), "c1"))
     heard.give(memory, {})
     assert says(memory, "ann@example.com")
@@ -32,7 +32,7 @@ def test_a_session_gets_what_was_told_before_it_and_after_it():
 
 
 def test_it_is_the_same_as_a_prompt_in_a_request():
-    heard, memory, other = HeardPrompts(made), made(), made()
+    heard, memory, other = ReportedPrompts(made), made(), made()
     heard.hear(Heard(("See https://shop.example/a for Ann",)))
     heard.give(memory, {})
     heard.give(memory, {})
@@ -41,7 +41,7 @@ def test_it_is_the_same_as_a_prompt_in_a_request():
 
 
 def test_a_session_that_its_client_names_gets_its_own_conversation():
-    heard, memory = HeardPrompts(made), made()
+    heard, memory = ReportedPrompts(made), made()
     heard.hear(Heard(("Write to ann@example.com",), "c1"))
     heard.give(memory, {SESSION_META: "c2"})
     assert not memory.prompt_known

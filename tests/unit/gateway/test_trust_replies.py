@@ -6,19 +6,19 @@ import pytest
 from mcp.types import CallToolResult
 
 from callgate.errors import MessageError
-from callgate.gateway.trust_replies import (
+from callgate.trust.model import WARNING_META
+from callgate.trust.replies import (
     CHARS,
     ITEMS,
     LEAVES,
     QUARANTINE_META,
-    Result,
+    ReplyContent,
     quarantined,
     read_result,
     read_whole,
     with_annotations,
     with_warning,
 )
-from callgate.trust.model import WARNING_META
 from support.registry import requirement
 from support.table import rows
 
@@ -166,7 +166,7 @@ def test_quotes_do_not_hide_a_key_that_comes_twice(items, rpc_id):
 )
 def test_quotes_in_a_text_are_no_keys(raw):
     read, said = read_result(raw), json.loads(raw)["result"]
-    assert read == Result((said["content"][0]["text"],), is_error=said.get("isError", False), body=said)
+    assert read == ReplyContent((said["content"][0]["text"],), is_error=said.get("isError", False), body=said)
 
 
 def test_half_an_emoji_hides_nothing():

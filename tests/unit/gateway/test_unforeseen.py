@@ -4,11 +4,11 @@ import json
 import logging
 
 from callgate.gate import Gate
-from callgate.gateway.app import App, Site
-from callgate.gateway.door import Door
-from callgate.gateway.guard import Guard
 from callgate.jsonrpc import Limits
+from callgate.pipeline.dispatcher import Dispatcher
 from callgate.telemetry.spans import NoTracer
+from callgate.transport.http.app import App, Site
+from callgate.transport.http.guard import Guard
 from support.table import rows
 
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"k":"hunter2"}}}'
@@ -42,7 +42,7 @@ class Breaking:
 async def test_the_argument_that_broke_it_is_not_in_the_log(caplog, level):
     caplog.set_level(level)
     silent = Silent()
-    door = Door(Gate(kill_switch=lambda: None, record=silent.record), silent, Limits())
+    door = Dispatcher(Gate(kill_switch=lambda: None, record=silent.record), silent, Limits())
     site = Site(door, Guard("127.0.0.1", (), ()), {"one": Breaking()}, 5.0, 10, 2**20)
     sent = []
 

@@ -7,10 +7,9 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from callgate.approval import Policy, Request
+from callgate.approval import Policy, Request, pending
+from callgate.approval.pending import KeepAlive, PendingApprovals, RequestDecisions, WaitEnd, wait
 from callgate.errors import Reason, Refused, StoreUnavailable
-from callgate.gateway import waiting
-from callgate.gateway.waiting import Beat, Decisions, End, Lobby, wait
 from support.table import rows
 
 NOW = 1_000_000
@@ -67,7 +66,7 @@ def shelf():
 
 @pytest.fixture
 def decisions(shelf):
-    return Decisions(shelf, lambda: NOW)
+    return RequestDecisions(shelf, lambda: NOW)
 
 
 @pytest.fixture
@@ -77,8 +76,8 @@ def line():
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.01)
-    monkeypatch.setattr(waiting, "_TICK_SECONDS", 0.02)
+    monkeypatch.setattr(pending, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(pending, "_TICK_SECONDS", 0.02)
 
 
 async def asked(shelf, times):
@@ -89,12 +88,12 @@ async def asked(shelf, times):
 
 
 def waiting_for(decisions, line, place, *, token=None, closed=lambda: None):
-    beat = Beat(line, token, "come and look")
+    beat = KeepAlive(line, token, "come and look")
     return asyncio.create_task(wait(decisions.of(REQUEST), line, place, beat, closed))
 
 
 async def test_a_decision_ends_it(shelf, decisions, line):
-    with Lobby().enter("vault", "caller", 1, 60) as place:
+    with PendingApprovals().enter("vault", "caller", 1, 60) as place:
         task = waiting_for(decisions, line, place)
         await asked(shelf, 3)
         assert not task.done()
@@ -107,18 +106,18 @@ async def test_a_decision_ends_it(shelf, decisions, line):
 @rows(
     ("change", "end"),
     [
-        (lambda line, _lobby, place: line.left.set(), End.LEFT),
-        (lambda _line, lobby, _place: lobby.take_back("vault", "caller", 1), End.TAKEN_BACK),
-        (lambda _line, _lobby, place: place.answer("decline"), End.ANSWERED),
-        (lambda _line, _lobby, place: place.answer("error"), End.ANSWERED),
+        (lambda line, _lobby, place: line.left.set(), WaitEnd.LEFT),
+        (lambda _line, lobby, _place: lobby.take_back("vault", "caller", 1), WaitEnd.TAKEN_BACK),
+        (lambda _line, _lobby, place: place.answer("decline"), WaitEnd.ANSWERED),
+        (lambda _line, _lobby, place: place.answer("error"), WaitEnd.ANSWERED),
     ],
 )
 async def test_other_ends(shelf, change, end):
-    decisions, line, lobby = Decisions(shelf, lambda: NOW), Line(), Lobby()
+    decisions, line, lobby = RequestDecisions(shelf, lambda: NOW), Line(), PendingApprovals()
     with lobby.enter("vault", "caller", 1, 60) as place:
         task = waiting_for(decisions, line, place)
         await asked(shelf, 2)
-        place.answer("accept") if end is not End.ANSWERED else None
+        place.answer("accept") if end is not WaitEnd.ANSWERED else None
         await asked(shelf, 2)
         assert not task.done()
         change(line, lobby, place)
@@ -126,13 +125,13 @@ async def test_other_ends(shelf, change, end):
 
 
 async def test_time_ends_it(decisions, line):
-    with Lobby().enter("vault", "caller", 1, 0.05) as place:
-        assert await asyncio.wait_for(waiting_for(decisions, line, place), 60) is End.TIME
+    with PendingApprovals().enter("vault", "caller", 1, 0.05) as place:
+        assert await asyncio.wait_for(waiting_for(decisions, line, place), 60) is WaitEnd.TIME
 
 
 async def test_a_closed_gate_and_a_stopping_gateway_end_it(shelf, decisions, line):
     closed = []
-    with Lobby().enter("vault", "caller", 1, 60) as place:
+    with PendingApprovals().enter("vault", "caller", 1, 60) as place:
         task = waiting_for(decisions, line, place, closed=lambda: closed[0] if closed else None)
         await asked(shelf, 2)
         closed.append(Refused(Reason.BLOCKED_BY_POLICY))
@@ -148,7 +147,7 @@ async def test_a_closed_gate_and_a_stopping_gateway_end_it(shelf, decisions, lin
 async def test_a_closed_gate_counts_before_a_decision(shelf, decisions, line):
     """What is approved at the same moment stays unused."""
     shelf.request_now = replace(REQUEST, state="approved")
-    with Lobby().enter("vault", "caller", 1, 60) as place:
+    with PendingApprovals().enter("vault", "caller", 1, 60) as place:
         task = waiting_for(decisions, line, place, closed=lambda: Refused(Reason.BLOCKED_BY_POLICY))
         with pytest.raises(Refused):
             await asyncio.wait_for(task, 60)
@@ -178,14 +177,14 @@ async def test_a_store_that_fails_for_a_moment_ends_nothing(shelf, decisions):
 
 
 async def test_news_of_the_store_is_followed_while_somebody_waits(shelf, monkeypatch):
-    monkeypatch.setattr(waiting, "_POLL_SECONDS", 60)
+    monkeypatch.setattr(pending, "_POLL_SECONDS", 60)
     told, ended = [], []
 
     def watch(changed):
         told.append(changed)
         return lambda: ended.append(changed)
 
-    decisions = Decisions(shelf, lambda: NOW, watch)
+    decisions = RequestDecisions(shelf, lambda: NOW, watch)
     task = asyncio.create_task(decisions.of(REQUEST))
     await asked(shelf, 1)
     shelf.request_now = replace(REQUEST, state="approved")
@@ -195,15 +194,15 @@ async def test_news_of_the_store_is_followed_while_somebody_waits(shelf, monkeyp
 
 
 async def test_a_request_whose_time_is_over_is_not_waited_for(shelf):
-    decisions = Decisions(shelf, lambda: REQUEST.expires_at)
+    decisions = RequestDecisions(shelf, lambda: REQUEST.expires_at)
     assert (await asyncio.wait_for(decisions.of(REQUEST), 60)).state == "waiting"
     shelf.request_now = None
     assert await asyncio.wait_for(decisions.of(REQUEST), 60) is None
 
 
 async def test_progress_grows_and_stays_next_to_nothing(line, monkeypatch):
-    monkeypatch.setattr(waiting, "_PROGRESS_SECONDS", 0)
-    beat = Beat(line, "token", "come and look")
+    monkeypatch.setattr(pending, "_PROGRESS_SECONDS", 0)
+    beat = KeepAlive(line, "token", "come and look")
     for _ in range(5):
         await beat()
     values = [message["params"]["progress"] for message in line.said]
@@ -216,14 +215,14 @@ async def test_progress_grows_and_stays_next_to_nothing(line, monkeypatch):
 @rows("token", [None, True, 1.5, [], {}])
 async def test_without_a_token_there_are_only_signs_of_life(token):
     line = Line()
-    beat = Beat(line, token, "come and look")
+    beat = KeepAlive(line, token, "come and look")
     await beat()
     await beat()
     assert (line.said, line.breaths) == ([], 1)
 
 
 async def test_a_cancellation_that_comes_first_counts():
-    lobby = Lobby()
+    lobby = PendingApprovals()
     assert not lobby.take_back("vault", "caller", 1)
     for other in ([1], True, 1.0, "1", None):
         assert not lobby.take_back("vault", "caller", other)
@@ -236,7 +235,7 @@ async def test_a_cancellation_that_comes_first_counts():
 
 
 async def test_a_lobby_has_so_many_places():
-    lobby = Lobby()
+    lobby = PendingApprovals()
     with contextlib.ExitStack() as stack:
         for number in range(1000):
             caller = f"caller {number // 20}"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from callgate.config import Server
-from callgate.gateway.entering import Entry
-from callgate.gateway.wrap_url import WrappedUrl
 from callgate.jsonrpc import Limits, parse
+from callgate.pipeline.stage import Admitted
+from callgate.transport.upstream.wrapped_url import WrappedUrl
 
 
 class Broken:
@@ -44,7 +44,7 @@ def wrapped(said):
 async def test_everything_owed_is_answered(wrapped, said, caplog):
     batch = b'[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","id":"two","method":"b"}]'
     with caplog.at_level(logging.ERROR):
-        await wrapped.send(Entry(parse(batch, Limits())))
+        await wrapped.send(Admitted(parse(batch, Limits())))
         await wrapped.send_eof()
     assert {(one["id"], one["error"]["data"]["reason"]) for one in said} == {
         (1, "internal_error"),
@@ -56,6 +56,6 @@ async def test_everything_owed_is_answered(wrapped, said, caplog):
 
 async def test_a_notification_that_fails_does_not_end_the_line(wrapped, said, caplog):
     with caplog.at_level(logging.ERROR):
-        await wrapped.send(Entry(parse(b'{"jsonrpc":"2.0","method":"n"}', Limits())))
+        await wrapped.send(Admitted(parse(b'{"jsonrpc":"2.0","method":"n"}', Limits())))
     assert said == []
     assert [record.fields for record in caplog.records] == [{"error": "KeyError"}]

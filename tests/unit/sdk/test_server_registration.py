@@ -12,8 +12,8 @@ from mcp.shared.exceptions import MCPError
 from callgate import VerifiedApproval
 from callgate.approval import Settings
 from callgate.approval.memory import MemoryShelf
-from callgate.approval.names import META
 from callgate.errors import ConfigError, Refused
+from callgate.protocol import META
 from callgate.sdk.server_store import how_to_enrol
 from support.approval_server import Runs, low_level
 from support.registry import requirement

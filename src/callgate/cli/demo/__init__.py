@@ -129,8 +129,8 @@ class DemoRun:
         say.plain("Every step happened." if self._auto and self.completed else "Stopped.")
 
     def _run(self, listen: str, stopped: StopSignal, say: StoryPrinter) -> None:
+        from callgate.app.event_loop import new_event_loop
         from callgate.config import load
-        from callgate.gateway.loop import new_event_loop
         from callgate.telemetry.logs import configure as configure_logs
 
         os.environ["CALLGATE_LISTEN"] = listen
@@ -138,8 +138,8 @@ class DemoRun:
         configure_logs(settings.logging.level, "pretty")
 
         async def serving() -> None:
+            from callgate.app.serve import serve
             from callgate.cli.showing import make_console
-            from callgate.gateway.serve import serve
 
             def listening(address: str) -> None:
                 if stopped.requested:

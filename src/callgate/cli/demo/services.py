@@ -110,10 +110,10 @@ class DemoServices(NamedTuple):
 @contextmanager
 def open_services(path: Path) -> Iterator[DemoServices]:
     """The services over the store of this configuration."""
+    from callgate.app.approval import party, settings
     from callgate.approval import Approvals
     from callgate.cli.common import keys_of, log_of
     from callgate.cli.pinned import KEY, groups_of, labelling, settings_of
-    from callgate.gateway.approval_setup import party, settings
     from callgate.pinning.service import Pins
     from callgate.store import SqlPins, SqlShelf
 

@@ -16,6 +16,19 @@ from starlette.routing import Route
 from callgate.agents.apikeys import ApiKeys
 from callgate.agents.directories import DirectoryShown
 from callgate.agents.reaching import FetchFailed
+from callgate.app.agent_registry import (
+    CallForecast,
+    RecognisedAgent,
+    added,
+    counted,
+    directories,
+    everybody,
+    forecast,
+    is_live,
+    rules_of,
+    take_away,
+    ways_in,
+)
 from callgate.approval.model import Session
 from callgate.config.agent_rules import agent_name
 from callgate.console.bodies import Body
@@ -24,18 +37,6 @@ from callgate.console.rooms import Rooms
 from callgate.console.signed import Act
 from callgate.console.today import MOST, Day, Seen, Today
 from callgate.errors import CallgateError, ConfigError, Reason, Refused, StoreError
-from callgate.gateway.agent_known import (
-    Known,
-    added,
-    counted,
-    directories,
-    everybody,
-    is_live,
-    rules_of,
-    take_away,
-    ways_in,
-)
-from callgate.gateway.agent_why import Answer, answered
 
 _ROWS: Final = 50
 _STRANGERS: Final = 20
@@ -73,7 +74,7 @@ class Row(msgspec.Struct, frozen=True):
     """An agent in the list."""
 
     agent: str
-    ways: Sequence[Known]
+    ways: Sequence[RecognisedAgent]
     seen: Seen | None
 
     @property
@@ -149,10 +150,10 @@ class Agents:
             nameable=agent_name(agent) is None,
         )
 
-    async def _known(self) -> dict[str, list[Known]]:
+    async def _known(self) -> dict[str, list[RecognisedAgent]]:
         """Every agent by name with what counts of it now; those that only have rules too."""
         now = self._desk.now()
-        found: dict[str, list[Known]] = {name: [] for name in self._config.agents.known}
+        found: dict[str, list[RecognisedAgent]] = {name: [] for name in self._config.agents.known}
         for one in await everybody(self._config, self._rooms.agents):
             if is_live(one, now):
                 found.setdefault(one.agent, []).append(one)
@@ -165,9 +166,9 @@ class Agents:
         except (ConfigError, FetchFailed) as error:
             return (), str(error)
 
-    async def _why(self, agent: str, tool: str, server: str) -> Answer:
-        asked = Answer(agent, server, tool)
-        return await answered(self._config, self._rooms.agents, self._rooms.store, asked, fetch=False)
+    async def _why(self, agent: str, tool: str, server: str) -> CallForecast:
+        asked = CallForecast(agent, server, tool)
+        return await forecast(self._config, self._rooms.agents, self._rooms.store, asked, fetch=False)
 
     # ---- changes ----
 
@@ -211,7 +212,7 @@ class Agents:
     async def remove(self, _request: Request, session: Session, body: _Remove) -> Response:
         return await self._take_away(session, body.agent, None)
 
-    async def _theirs(self, agent: str, key: str | None = None) -> list[Known]:
+    async def _theirs(self, agent: str, key: str | None = None) -> list[RecognisedAgent]:
         return added(await everybody(self._config, self._rooms.agents), agent, self._desk.now(), key)
 
     async def _take_away(self, session: Session, agent: str, key: str | None) -> Response:
@@ -251,7 +252,7 @@ def _strangers(day: Day, known: Container[str]) -> list[tuple[str, Seen]]:
     return sorted(found, key=lambda one: -one[1].last)[:_STRANGERS]
 
 
-def _state(one: Known, now: int) -> str:
+def _state(one: RecognisedAgent, now: int) -> str:
     return "" if is_live(one, now) else "revoked" if one.revoked_at is not None else "expired"
 
 

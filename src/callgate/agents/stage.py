@@ -1,0 +1,321 @@
+"""Who sends an HTTP request, found out before anything of it is forwarded; and whether that caller may call this tool.
+
+The order is that of the whole gate: kill switch, signature (or token, or key), directory, rules, rate limit, KYA token.
+Up to the directory a refusal ends the request here. Rules, limits and tokens of a call are for the gate to say, so that
+they are on record: what is found is noted on the exchange, and a call that the rules forbid is asked nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+
+from callgate.agents.acl import Acl, permits, shown
+from callgate.agents.apikeys import PREFIX
+from callgate.agents.decision import identity_headers
+from callgate.agents.limits import Allowance
+from callgate.agents.model import Signed
+from callgate.errors import Reason, Refused, StoreError, place
+from callgate.gate import Call, Caller, Pass, Refuse, Verdict
+
+log = logging.getLogger("callgate.agents")
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+# Told by which proof a request came, and why it was refused if it was.
+ReportProof: TypeAlias = Callable[[str, Reason | None], None]
+
+# Of no use to a server behind: they were for this gateway's name, and the body may yet be given labels.
+_SIGNED_SPENT: Final = frozenset({b"signature", b"signature-input", b"signature-agent", b"content-digest"})
+_TOKEN_SPENT: Final = frozenset({b"authorization"})
+_MAX_CREDENTIAL: Final = 16 * 1024 + 16
+# Names that every machine has for itself: over the network they are somebody else's.
+_OWN_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0", "[::]"})  # noqa: S104
+
+
+class IncomingRequest(Protocol):
+    """An HTTP request as the agents stage reads it, and where it notes what it found."""
+
+    method: str
+    path: str
+    raw_path: bytes
+    query: bytes
+    scheme: str
+    headers: list[tuple[bytes, bytes]]
+    fields: dict[bytes, bytes]
+    peer: str | None
+    server: tuple[str, int | None] | None
+    # Who sent it, once that is verified; and what is held against their calls all the same.
+    caller: Caller | None
+    barred: Refused | None
+    # Headers that were for the gateway alone, those that tell the server who calls, and those of the answer.
+    spent: frozenset[bytes]
+    identity: tuple[tuple[bytes, bytes], ...]
+    answering: tuple[tuple[bytes, bytes], ...]
+
+
+class CallBudget(Protocol):
+    """How many calls a caller may make; `any` says whether there is a limit at all."""
+
+    any: bool
+
+    async def take(self, agent: str, server: str, tools: Sequence[str]) -> Allowance: ...
+
+
+class AcceptedProofs(msgspec.Struct, frozen=True):
+    """Which ways to prove who one is are open, and whether somebody has to; `kya` asks on whose behalf as well."""
+
+    required: bool = False
+    signatures: bool = False
+    bearer: bool = False
+    api_keys: bool = False
+    kya: bool = False
+    # Whether rules look into bodies: then a signature that leaves the body out proves nothing.
+    digest: bool = False
+
+
+class ProofVerifiers(Protocol):
+    """What verifies each kind of proof; all raise Refused."""
+
+    kya_header: bytes
+
+    async def signed(self, request: Signed, *, body: bool) -> Caller: ...
+
+    async def token(self, text: str) -> Caller: ...
+
+    async def api_key(self, text: str) -> Caller: ...
+
+    async def attested(self, headers: Headers, caller: Caller) -> Caller: ...
+
+    def challenge(self, refused: Refused) -> str | None: ...
+
+
+class RequestAuthenticator:
+    """The way in for HTTP requests, as one configuration has it."""
+
+    def __init__(
+        self,
+        is_open: AcceptedProofs,
+        ways: Callable[[], ProofVerifiers],
+        *,
+        acl: Acl,
+        limits: CallBudget,
+        external: tuple[str, str] | None,
+        names: Collection[str],
+        seconds: float,
+        tell: ReportProof,
+    ) -> None:
+        self._open = is_open
+        self._ways = ways
+        self._acl = acl
+        self._limits = limits
+        # Scheme and authority that agents know this gateway by; otherwise it is what they call it.
+        self._external = external
+        # The hosts that an operator says are this gateway, with the port where they said one.
+        self._names = frozenset(name.lower() for name in names)
+        self._seconds = seconds
+        self._tell = tell
+
+    def precheck(self, exchange: IncomingRequest) -> None:
+        """Before the body is read: refuse who brings nothing at all."""
+        if self._open.required and not self._brings(exchange):
+            signs = self._open.signatures
+            refused = Refused(Reason.MISSING_SIGNATURE_HEADERS if signs else Reason.CREDENTIALS_REQUIRED)
+            self._refused(exchange, refused)
+            raise refused
+
+    async def authenticate(self, exchange: IncomingRequest, server: str, body: bytes, tools: Sequence[str]) -> None:
+        """Find out who sent this; raises Refused. `tools` are those that it calls."""
+        self.precheck(exchange)
+        # Of who is refused everything the gate refuses the calls, and the door the rest.
+        more = self._limits.any if tools else self._acl.policy("", server).denied
+        if not more and not self._brings(exchange):
+            self._tell("none", None)
+            return
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._find_out(exchange, server, body, tools)
+        except Refused as refused:
+            self._refused(exchange, refused)
+            raise
+        except TimeoutError:
+            raise self._broken(exchange, Reason.CHECK_TIMEOUT, "took too long") from None
+        except StoreError as error:
+            raise self._broken(exchange, Reason.STORE_UNAVAILABLE, place(error)) from None
+        except Exception as error:  # noqa: BLE001 - fail closed: what nobody thought of is refused, never a pass
+            raise self._broken(exchange, Reason.CHECK_FAILED, place(error)) from None
+
+    async def _find_out(self, exchange: IncomingRequest, server: str, body: bytes, tools: Sequence[str]) -> None:
+        caller = await self._identify(exchange, body) if self._brings(exchange) else None
+        if caller is not None:
+            exchange.caller = caller
+            exchange.identity = identity_headers(caller)
+        self._tell("none" if caller is None else caller.source, None)
+        who = f"peer:{exchange.peer}" if caller is None else caller.id
+        policy = self._acl.policy("" if caller is None else caller.id, server)
+        if policy.denied and not tools:
+            raise Refused(Reason.AGENT_DENIED)
+        if policy.denied or not all(permits(policy, tool) for tool in tools):
+            return  # the gate says so, and has it on record
+        if tools and self._limits.any:
+            allowance = await self._limits.take(who, server, tools)
+            exchange.answering = tuple((name.lower().encode(), value.encode()) for name, value in allowance.headers)
+            exchange.barred = None if allowance.ok else allowance.refusal()
+        if self._open.kya and caller is not None and exchange.barred is None:
+            await self._attest(exchange, caller, calls=bool(tools))
+
+    # ---- who ----
+
+    def _signs(self, exchange: IncomingRequest) -> bool:
+        fields = exchange.fields
+        return self._open.signatures and (b"signature" in fields or b"signature-input" in fields)
+
+    def _brings(self, exchange: IncomingRequest) -> bool:
+        """Whether a request carries anything that is for us to verify."""
+        if self._signs(exchange):
+            return True
+        given = exchange.fields.get(b"authorization")
+        if given is None:
+            return False
+        if self._open.required or self._open.bearer:
+            return self._open.bearer or self._open.api_keys
+        # A token may be for the server behind; what looks like a key of ours is nobody else's.
+        return self._open.api_keys and PREFIX.encode() in given
+
+    async def _identify(self, exchange: IncomingRequest, body: bytes) -> Caller | None:
+        """A request with a signature stands or falls with it, whatever else it carries."""
+        if self._signs(exchange):
+            return await self._signed(exchange, body)
+        token = self._token(exchange)
+        if token is None:
+            return None
+        exchange.spent = _TOKEN_SPENT
+        if self._open.api_keys and token.startswith(PREFIX):
+            return await self._ways().api_key(token)
+        return await self._ways().token(token)
+
+    async def _signed(self, exchange: IncomingRequest, body: bytes) -> Caller:
+        posted = exchange.method == "POST"
+        caller = await self._ways().signed(self._request(exchange, body), body=posted)
+        if posted and not caller.digest_verified:
+            if self._open.digest:
+                # The verifier sees to this; one that does not is no reason to let a body slip in.
+                raise Refused(Reason.CONTENT_DIGEST_REQUIRED)
+            fields = {"agent": caller.id, "key": caller.key, "contentDigestVerified": False}
+            log.info("body not bound to its signature", extra={"fields": fields})
+        # A token or key of ours beside the signature is not the server's to see either (MCP authorization).
+        shown = b"".join(value for name, value in exchange.headers if name == b"authorization")
+        ours = self._open.bearer or (self._open.api_keys and PREFIX.encode() in shown)
+        exchange.spent = _SIGNED_SPENT | _TOKEN_SPENT if ours else _SIGNED_SPENT
+        return caller
+
+    def _token(self, exchange: IncomingRequest) -> str | None:
+        """The bearer token of a request; None where it carries another kind of credential that need not be for us."""
+        values = [value for name, value in exchange.headers if name == b"authorization"]
+        if len(values) > 1 or len(values[0]) > _MAX_CREDENTIAL or not values[0].isascii():
+            raise Refused(Reason.CREDENTIALS_INVALID, "Authorization has to be there once, and short")
+        scheme, _, token = values[0].strip().partition(b" ")
+        if scheme.lower() == b"bearer" and token.strip():
+            return token.strip().decode()
+        if self._open.required:
+            raise Refused(Reason.CREDENTIALS_REQUIRED, "Authorization carries no bearer token")
+        return None
+
+    def _request(self, exchange: IncomingRequest, body: bytes) -> Signed:
+        """The request as its sender saw it: under the name that they know this gateway by."""
+        host = exchange.fields.get(b"host", b"").decode("latin-1").strip()
+        if self._external is None and not self._is_here(host.lower(), exchange.server):
+            raise Refused(
+                Reason.HOST_NOT_ALLOWED,
+                "the signature is for another port or machine than the one that it came to",
+                advice="Sign for the address the gateway listens on; its operator names others in agents.external_url.",
+            )
+        scheme, authority = (exchange.scheme, host) if self._external is None else self._external
+        path = (exchange.raw_path or exchange.path.encode()).partition(b"?")[0].decode("latin-1")
+        # ASGI does not tell an empty query from none.
+        query = exchange.query.decode("latin-1") if exchange.query else None
+        return Signed(exchange.method, scheme, authority, path, query, tuple(exchange.headers), body)
+
+    def _is_here(self, host: str, server: tuple[str, int | None] | None) -> bool:
+        """Whether a Host that the guard let pass is where the request came to, or what an operator calls the gateway.
+
+        What listens on the next port, or on the agent's own machine, could bring us what was signed for it.
+        """
+        if host in self._names or server is None:
+            return host in self._names
+        name, colon, port = host.rpartition(":")
+        if not colon or not port.isdigit():
+            name, port = host, "80"
+        if int(port[:6]) != server[1]:
+            return False
+        return name in self._names or name not in _OWN_MACHINE or ipaddress.ip_address(server[0]).is_loopback
+
+    async def _attest(self, exchange: IncomingRequest, caller: Caller, *, calls: bool) -> None:
+        ways = self._ways()
+        try:
+            exchange.caller = await ways.attested(tuple(exchange.headers), caller)
+        except Refused as refused:
+            if not calls:
+                raise
+            exchange.barred = refused
+        exchange.spent |= {ways.kya_header}
+
+    # ---- saying no ----
+
+    def _refused(self, exchange: IncomingRequest, refused: Refused) -> None:
+        caller = exchange.caller
+        self._tell("none" if caller is None else caller.source, refused.reason)
+        challenge = self._ways().challenge(refused)
+        if challenge is not None:
+            exchange.answering += ((b"www-authenticate", challenge.encode()),)
+        fields = {"reason": refused.reason.value, "peer": exchange.peer or "", "path": exchange.path[:256]}
+        if caller is not None:
+            fields["agent"] = caller.id
+        log.warning("caller refused", extra={"fields": fields})
+
+    def _broken(self, exchange: IncomingRequest, reason: Reason, why: str) -> Refused:
+        # What broke goes to the operator's log; the caller learns only that nobody could tell who they are.
+        log.error("check failed", extra={"fields": {"check": "agents", "reason": reason.value, "error": why}})
+        refused = Refused(reason, f"{reason.meaning} (check: agents)")
+        self._refused(exchange, refused)
+        return refused
+
+
+_PASS: Final = Pass()
+
+
+class AgentCheck:
+    """The check that `Gate(agents=…)` takes. It always has its answer at once: waiting was the door's."""
+
+    def __init__(self, acl: Acl, *, required: bool) -> None:
+        self._acl = acl
+        # Whether who comes over the network has to have said who they are.
+        self._required = required
+
+    async def __call__(self, call: Call) -> Verdict:
+        return self.at_once(call)
+
+    def at_once(self, call: Call) -> Verdict:
+        context = call.context
+        caller = context.caller
+        if caller is None and self._required and context.transport != "stdio":
+            # The door lets nobody in without: this is for whatever way there might be around it.
+            return Refuse(Reason.CREDENTIALS_REQUIRED)
+        policy = self._acl.policy("" if caller is None else caller.id, context.server)
+        if policy.denied:
+            return Refuse(Reason.AGENT_DENIED)
+        if not permits(policy, call.tool):
+            who = "who does not say who they are" if caller is None else "this agent"
+            detail = f"{who} may not call {shown(call.tool)}"
+            return Refuse(Reason.TOOL_DENIED, detail, data={"tool": shown(call.tool)})
+        if context.barred is not None:
+            return _refuse(context.barred)
+        return _PASS
+
+
+def _refuse(refused: Refused) -> Refuse:
+    return Refuse(refused.reason, refused.message, data=refused.data, advice=refused.advice, status=refused.status)

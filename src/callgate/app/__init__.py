@@ -1,0 +1,1 @@
+"""Wiring: configuration, stores, stages, gate and transports become one process."""

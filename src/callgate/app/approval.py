@@ -1,0 +1,240 @@
+"""Verified approval of one gateway process: what a configuration makes of it, and what outlives a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from callgate.app.observations import ServerObservations
+from callgate.approval import Approvals, Attestation, Bounds, RelyingParty, Request, Settings
+from callgate.approval.pending import PendingApprovals, RequestDecisions
+from callgate.approval.reach import TAKES_ANY, Demand
+from callgate.approval.request_state import REQUEST_STATE_KEY, MultiRoundState, RequestStateSigner
+from callgate.approval.requirements import Deployment, ServerApprovalPolicy
+from callgate.approval.stage import ApprovalCheck, ApprovalStage, ApprovalTimes, CommandOptions
+from callgate.approval.tool_catalogue import FRESH_SECONDS, FRESH_SECONDS_HTTP, ToolCatalogue, read_tools
+from callgate.config import Approval, Config, ServerApproval
+from callgate.errors import ConfigError, Reason, Refused
+from callgate.jsonrpc.lenient import decode_leniently
+from callgate.keyring import Keyring
+from callgate.store import SqlShelf, Store
+from callgate.transport.http.guard import origin_of
+
+if TYPE_CHECKING:
+    from callgate.audit import AuditLog
+    from callgate.pinning.storage import PinShelf
+
+_ANY_LOCAL_PORT: Final = "http://localhost:*"
+# Beyond the waiting itself: the server is asked, the store answers.
+_MARGIN_SECONDS: Final = 60.0
+# How long a server's own question to the caller of an approved call may stay open.
+_ROUND_SECONDS: Final = 600.0
+
+
+class ApprovalWiring(msgspec.Struct, frozen=True):
+    """What one configuration needs at its door; `patience` is how long the check may take."""
+
+    approvals: Approvals
+    check: ApprovalCheck
+    desk: ApprovalStage
+    patience: float
+
+
+class ApprovalRuntime:
+    """Made once for a process. Sessions, lists of tools and waiting calls stay when the configuration changes."""
+
+    def __init__(self, store: Store, audit: AuditLog, keyring: Keyring, closed: Callable[[], Refused | None]) -> None:
+        keyring.make(REQUEST_STATE_KEY)
+        # Where browsers find the console; set by whoever listens.
+        self.address: Callable[[], Awaitable[str]] = _nowhere
+        # Told of each call that begins to wait, with its page.
+        self.opened: Callable[[Request, str], None] = lambda _request, _page: None
+        # What commands in its texts end with.
+        self.options: Callable[[], CommandOptions] = CommandOptions
+        self._store = store
+        self._audit = audit
+        self._closed = closed
+        self._shelf = SqlShelf(store)
+        self._seals = RequestStateSigner(lambda: [key.secret for key in keyring.versions(REQUEST_STATE_KEY)])
+        self._rounds = MultiRoundState(_ROUND_SECONDS)
+        self._lobby = PendingApprovals()
+        self._made: tuple[Approval, Approvals] | None = None
+
+    def furnish(self, config: Config, learnt: ServerObservations) -> ApprovalWiring:
+        """The check and the desk of a configuration."""
+        section = config.approval
+        approvals = self.service(section)
+        gating = ApprovalPolicies(config, learnt.catalogues, Deployment(section.server_id, self._shelf.identity))
+        learnt.gatings = gating
+        approver = Approver(config, approvals)
+        times = ApprovalTimes(section.park_seconds, section.request_seconds, config.limits.check_seconds)
+        check = ApprovalCheck(
+            approvals,
+            gating=gating,
+            deployment=gating.deployment,
+            approver=approver,
+            named=approver.named,
+            page=lambda request: self._page(section, request),
+            closed=self._closed,
+            seals=self._seals,
+            rounds=self._rounds,
+            lobby=self._lobby,
+            decisions=RequestDecisions(self._shelf, approvals.now, self._store.watch),
+            times=times,
+            opened=self.opened,
+            options=self.options,
+        )
+        desk = ApprovalStage(
+            approvals,
+            gating=gating,
+            deployment=gating.deployment,
+            approver=approver,
+            first_use=(section.user or "operator") if section.first_use else None,
+            seals=self._seals,
+            rounds=self._rounds,
+            lobby=self._lobby,
+            ask_seconds=times.ask,
+            options=self.options,
+        )
+        return ApprovalWiring(approvals, check, desk, section.request_seconds + times.ask + _MARGIN_SECONDS)
+
+    def service(self, section: Approval) -> Approvals:
+        """The same one for as long as nothing about it changes: the console holds on to it."""
+        if self._made is None or self._made[0] != section:
+            made = Approvals(self._shelf, party(section), settings(section), witness=self._audit.admin)
+            self._made = section, made
+        return self._made[1]
+
+    async def _page(self, section: Approval, request: str) -> str:
+        base = section.url.rstrip("/") if section.url is not None else await self.address()
+        return f"{base}/approve/{request}"
+
+
+class ApprovalPolicies:
+    """The gating of each server, made when it is first asked for."""
+
+    def __init__(self, config: Config, catalogues: dict[str, ToolCatalogue], deployment: Deployment) -> None:
+        self.deployment = deployment
+        self._config = config
+        self._catalogues = catalogues
+        self._made: dict[str, ServerApprovalPolicy] = {}
+
+    def __call__(self, server: str) -> ServerApprovalPolicy:
+        return self._made.get(server) or self._make(server)
+
+    def _make(self, server: str) -> ServerApprovalPolicy:
+        configured = self._config.servers.get(server)
+        piped = configured is not None and configured.kind == "stdio"
+        made = ServerApprovalPolicy(
+            server,
+            ServerApproval() if configured is None else configured.approval,
+            self._catalogues.setdefault(server, ToolCatalogue(fresh=FRESH_SECONDS if piped else FRESH_SECONDS_HTTP)),
+            self.deployment,
+            strict_defaults=self._config.approval.strict_defaults,
+        )
+        self._made[server] = made
+        return made
+
+
+async def demands(config: Config, pins: PinShelf) -> list[Demand] | None:
+    """The tools on record that do not take every passkey, decided as for a call of theirs now; None where nobody is
+    asked about any call.
+    """
+    if not config.approves:
+        return None
+    names = {one.server_id: one.called for one in await pins.servers()}
+    gating = ApprovalPolicies(config, {}, Deployment(config.approval.server_id, _no_identity))
+    found: dict[tuple[str, str], Demand] = {}
+    for seen in await pins.tools():
+        # Without the bytes of a text that nobody decided on: then only what the operator says is known.
+        entry = read_tools({"tools": [decode_leniently(seen.raw)]}).get(seen.tool)
+        for server in () if seen.gone else names.get(seen.server_id, ()):
+            policy = gating(server).policy_of(seen.tool, entry)
+            if policy != TAKES_ANY:
+                found[server, seen.tool] = Demand(server, seen.tool, policy, named_for(config, server))
+    return [found[one] for one in sorted(found)]
+
+
+async def _no_identity(_made: str) -> str:
+    raise AssertionError("what a passkey approves needs no identity")
+
+
+def named_for(config: Config, server: str) -> str | None:
+    """Whom the operator names to be asked about a server's calls, enrolled or not."""
+    configured = config.servers.get(server)
+    return (configured.approval.user if configured is not None else None) or config.approval.user
+
+
+class Approver:
+    """Who is asked: the person named for the server, or for all of them, or the only one there is."""
+
+    def __init__(self, config: Config, approvals: Approvals) -> None:
+        self._config = config
+        self._approvals = approvals
+
+    def named(self, server: str) -> str | None:
+        return named_for(self._config, server)
+
+    async def __call__(self, server: str) -> str | None:
+        named = self.named(server)
+        if named is not None:
+            return named if await self._approvals.shelf.user(named) is not None else None
+        people = await self._approvals.shelf.users()
+        if len(people) > 1:
+            names = ", ".join(person.name for person in people[:5])
+            raise Refused(
+                Reason.APPROVAL_UNAVAILABLE,
+                "the call needs a person's approval, several people are enrolled and none of them is named",
+                advice=f"The operator sets approval.user in callgate.toml to one of: {names}.",
+            )
+        return people[0].name if people else None
+
+
+def party(section: Approval) -> RelyingParty:
+    """Who asks for signatures, and on which pages they may be made."""
+    origins = [] if section.url is None else [origin_of(section.url)]
+    origins += section.origins
+    if section.rp_id == "localhost":
+        origins.append(_ANY_LOCAL_PORT)
+    if not origins:
+        raise ConfigError(
+            f"approval.rp_id is {section.rp_id!r}, and no page is known that people could sign on",
+            advice=f'Set approval.url to the console\'s address, such as "https://{section.rp_id}".',
+        )
+    return RelyingParty(section.rp_id, section.rp_name, tuple(dict.fromkeys(origins)), section.top_origins)
+
+
+def settings(section: Approval) -> Settings:
+    return Settings(
+        challenge_ms=round(section.challenge_seconds * 1000),
+        registration_ms=round(section.enrolment_seconds * 1000),
+        ticket_ms=round(section.ticket_seconds * 1000),
+        request_ms=round(section.request_seconds * 1000),
+        session_ms=round(section.session_seconds * 1000),
+        argument_bytes=section.argument_bytes,
+        bounds=Bounds(
+            per_user=section.pending_per_user,
+            in_all=section.pending,
+            requests_per_user=section.pending_per_user,
+        ),
+        first_use=section.first_use,
+        recovery_codes=section.recovery_codes,
+        locale=section.locale,
+        attestation=Attestation(section.attestation, _roots(section), frozenset(section.aaguids)),
+    )
+
+
+def _roots(section: Approval) -> tuple[bytes, ...]:
+    try:
+        return tuple(path.read_bytes() for path in section.attestation_roots)
+    except OSError as error:
+        raise ConfigError(
+            f"approval.attestation_roots: {error.filename} cannot be read: {error.strerror}",
+            advice="Give the path of a PEM file that the gateway may read.",
+        ) from None
+
+
+async def _nowhere() -> str:
+    raise Refused(Reason.APPROVAL_UNAVAILABLE, "the call needs a person's approval, and no approval page is served")

@@ -1,0 +1,411 @@
+"""What one gateway process holds: store, keys, log, gate, and the site that a configuration makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from callgate.app import extracts
+from callgate.app.agents import AgentRuntime, agent_check
+from callgate.app.console import ConsoleSources
+from callgate.app.notifications import Notifications
+from callgate.app.observations import ServerObservations
+from callgate.app.recorder import AuditRecorder
+from callgate.app.refusal_recorder import RefusalRecorder
+from callgate.app.servers import place, places
+from callgate.app.stages import Stages
+from callgate.audit import AuditLog
+from callgate.config import Config
+from callgate.errors import Reason, Refused
+from callgate.gate import Gate, no_objection, nobody_to_ask
+from callgate.keyring import Keyring
+from callgate.pinning.server import ServerRef
+from callgate.pipeline.context import ClientInfos
+from callgate.pipeline.dispatcher import Dispatcher
+from callgate.pipeline.stage import Stage
+from callgate.store import KillSwitch, Store
+from callgate.telemetry.metrics import Metrics
+from callgate.telemetry.spans import Tracer, tracer
+from callgate.transport.http.app import Site, Upstream
+from callgate.transport.upstream.http import HttpUpstream
+from callgate.transport.upstream.stdio import StdioUpstream
+
+if TYPE_CHECKING:
+    from callgate.app.approval import ApprovalRuntime
+    from callgate.app.pinning import PinningRuntime
+    from callgate.app.trust import TrustRuntime
+    from callgate.approval import Approvals
+    from callgate.approval.stage import CommandOptions
+
+_PRUNE_SECONDS = 3600.0
+# How long a message waits for a reading of the store that is overdue.
+CATCH_UP_SECONDS = 1.0
+
+
+class Runtime:
+    """Open it with `Runtime.open`; it closes in the reverse order."""
+
+    def __init__(
+        self, config: Config, store: Store, audit: AuditLog, spans: Tracer, keyring: Keyring, *, serves: bool = True
+    ) -> None:
+        self.config = config
+        # Whether the configured servers are served by HTTP.
+        self._serves = serves
+        self._keyring = keyring
+        # There from the first configuration on under which calls may need a person, and tools a review.
+        self.office: ApprovalRuntime | None = None
+        self.pinning: PinningRuntime | None = None
+        self.trust: TrustRuntime | None = None
+        # Where this process listens, for as long as it runs, whatever a new configuration says.
+        self._address = config.gateway.address
+        self.agents = AgentRuntime(store, self._met)
+        self._starting: asyncio.Task[None] | None = None
+        self._trusting: asyncio.Task[None] | None = None
+        # What to type to review tools: for the operator's log, and for callers.
+        self.review_command = self.told_command = "callgate review"
+        self.learnt = ServerObservations()
+        self.clients = ClientInfos()
+        self.approvals: Approvals | None = None
+        # Where browsers find the console; set by whoever listens.
+        self.console_address: Callable[[], Awaitable[str]] | None = None
+        # The file that the configuration came from, where there is one.
+        self.path: Path | None = None
+        self.store = store
+        self.audit = audit
+        self.spans = spans
+        self.metrics = Metrics(config.servers)
+        self.switch = KillSwitch(store, config.policy.block_all)
+        self.notices = Notifications()
+        self.switch.turned = self.notices.switch_turned
+        self.books = AuditRecorder(audit, extracts.arguments(config), self.metrics, gateway=secrets.token_hex(6))
+        self.refusals = RefusalRecorder(audit, lambda: self.books.arguments, self.books.gateway)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, config: Config, *, serves: bool = True) -> AsyncIterator[Runtime]:
+        """A running gateway's parts; everything durable is flushed when the block ends."""
+        spans = tracer(config.telemetry.otlp_endpoint)
+        store = await asyncio.to_thread(
+            Store.open,
+            config.store.url.reveal(),
+            durability=config.store.durability,
+            busy_seconds=config.store.busy_seconds,
+        )
+        try:
+            keyring, days = Keyring(config.store.keys_path), config.audit.retention_days
+            audit = await asyncio.to_thread(AuditLog, store, keyring, retention_days=days)
+            runtime = cls(config, store, audit, spans, keyring, serves=serves)
+            await audit.start()
+            try:
+                await runtime.switch.start()
+                try:
+                    await runtime._open_pinning(config)
+                    await runtime._open_trust(config)
+                    await runtime.agents.start()
+                    # All of this may have taken longer than the first reading counts for.
+                    await runtime._catch_up()
+                    yield runtime
+                finally:
+                    runtime.refusals.close()
+                    await runtime.agents.stop()
+                    await runtime._close_trust()
+                    await runtime._close_pinning()
+                    await runtime.notices.close()
+                    await runtime.switch.stop()
+            finally:
+                await audit.close()
+        finally:
+            await store.close()
+            spans.shutdown()
+
+    def closed(self) -> Refused | None:
+        """The kill switch as the gate asks for it: not knowing counts as on."""
+        if self.switch.engaged:
+            return Refused(Reason.BLOCKED_BY_POLICY, f"{Reason.BLOCKED_BY_POLICY.meaning} ({self.switch.why})")
+        if self.switch.stale:
+            return Refused(Reason.STORE_UNAVAILABLE)
+        return None
+
+    def catch_up(self) -> Awaitable[None] | None:
+        """To be awaited where the last reading of the store is too old to decide by; None where it is not.
+
+        A process that had no processor for seconds has not asked the store: that is no sign that the store does not
+        answer. Where it really does not, the call is refused when this time is over.
+        """
+        if self.switch.stale or (self.pinning is not None and self.pinning.watch.is_stale()):
+            return self._catch_up()
+        return None
+
+    async def _catch_up(self) -> None:
+        watch = None if self.pinning is None else self.pinning.watch
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                await self.switch.catch_up()
+                if watch is not None:
+                    await watch.catch_up()
+
+    def door(self, config: Config, learnt: ServerObservations) -> Dispatcher:
+        approving = self._open_office().furnish(config, learnt) if config.approves else None
+        pinned = None
+        if config.pinning.mode != "off":
+            pinned = self._pin_office().furnish(config, _places(config, learnt), learnt)
+        trusted = None
+        if config.trust.mode != "off":
+            approved = () if pinned is None else (pinned.check.label,)
+            trusted = self._trust_office().furnish(config, learnt, *approved)
+        self.notices.follow(config.notify)
+        self.approvals = None if approving is None else approving.approvals
+        if approving is not None:
+            self.books.shelf = approving.approvals.shelf
+        gate = Gate(
+            kill_switch=self.closed,
+            record=self.books.record,
+            agents=agent_check(config, self._address),
+            pinning=no_objection if pinned is None else pinned.check,
+            trust=no_objection if trusted is None else trusted.check,
+            approval=nobody_to_ask if approving is None else approving.check,
+            limit=config.limits.check_seconds,
+            patience=None if approving is None else approving.patience,
+        )
+        desk: Stage | None = None if approving is None else approving.desk
+        if pinned is not None or trusted is not None:
+            desk = Stages(
+                None if pinned is None else pinned.desk,
+                None if approving is None else approving.desk,
+                None if trusted is None else trusted.desk,
+            )
+        refusals = config.gateway.refusals
+        return Dispatcher(
+            gate, self.books, extracts.limits(config), desk=desk, catch_up=self.catch_up, refusals=refusals
+        )
+
+    def _pin_office(self) -> PinningRuntime:
+        if self.pinning is None:
+            from callgate.app.pinning import PinningRuntime
+
+            self.pinning = PinningRuntime(
+                self.store, self.audit, self._keyring, gateway=self.books.gateway, tell=self._tools_changed
+            )
+            self.pinning.review = self._where_to_review
+            self.pinning.registrar.command = self.review_command
+        return self.pinning
+
+    async def _open_pinning(self, config: Config) -> None:
+        if config.pinning.mode != "off":
+            await self._pin_office().start()
+
+    def reviewed_with(self, command: str, *, told: bool) -> None:
+        """What to type to review tools; `told` says whether callers are told it too, who may be anywhere."""
+        self.review_command = command
+        self.told_command = command if told else self.told_command
+        if self.pinning is not None:
+            self.pinning.registrar.command = command
+
+    async def _close_pinning(self) -> None:
+        if self._starting is not None:
+            await asyncio.gather(self._starting, return_exceptions=True)
+        if self.pinning is not None:
+            await self.pinning.stop()
+
+    def _trust_office(self) -> TrustRuntime:
+        if self.trust is None:
+            from callgate.app.trust import TrustRuntime
+
+            self.trust = TrustRuntime(self.store, self.audit, self._keyring, tell=self._trust_alert)
+            self.trust.where = self._where_held
+            self.trust.held = self.notices.result_held
+        return self.trust
+
+    async def _open_trust(self, config: Config) -> None:
+        if config.trust.mode != "off":
+            await self._trust_office().start()
+
+    async def _close_trust(self) -> None:
+        if self.trust is not None:
+            await self.trust.stop()
+
+    def _met(self, source: str, reason: Reason | None) -> None:
+        if reason is None:
+            self.metrics.agent_requests.at(source).inc()
+        else:
+            self.metrics.agent_refusals.at(reason.value).inc()
+
+    def _trust_alert(self, server: str, what: str, _detail: dict[str, Any]) -> None:
+        self.metrics.trust_alerts.at(server, what).inc()
+
+    async def _page(self, path: str) -> str | None:
+        """A page of the console, where there is one."""
+        if self.config.approval.url is not None:
+            return self.config.approval.url.rstrip("/") + path
+        return None if self.console_address is None else await self.console_address() + path
+
+    async def _where_held(self, handle: str) -> str:
+        command = f"`callgate quarantine show {handle}`" if handle else "`callgate quarantine list`"
+        return await self._page(f"/quarantine/{handle}".rstrip("/")) or f"in a terminal with {command}"
+
+    def _tools_changed(self, server: str, what: str, detail: dict[str, Any]) -> None:
+        self.metrics.tool_changes.at(server, what).inc()
+        self.notices.tools_changed(server, what, detail)
+
+    async def _where_to_review(self) -> str:
+        command, page = f"in a terminal with `{self.told_command}`", await self._page("/tools")
+        return command if page is None else f"at {page}, or {command}"
+
+    def sign_in(self) -> Approvals | None:
+        """The people who may use the console; None where nothing needs one."""
+        if self.approvals is not None or not self.config.has_console:
+            return self.approvals
+        return self._open_office().service(self.config.approval)
+
+    def shown(self, approvals: Approvals, origin: str) -> ConsoleSources:
+        """What the console of this gateway is made from."""
+        return ConsoleSources(
+            config=self.config,
+            approvals=approvals,
+            origin=origin,
+            pins=None if self.pinning is None else self.pinning.pins,
+            trust=None if self.trust is None else self.trust.service,
+            store=self.store,
+            log=self.audit,
+            agents=self.agents.shelf,
+            switch=self.switch,
+            path=self.path,
+        )
+
+    def _open_office(self) -> ApprovalRuntime:
+        if self.office is None:
+            # A gateway without approvals need not wait for what they are made of.
+            from callgate.app.approval import ApprovalRuntime
+
+            self.office = ApprovalRuntime(self.store, self.audit, self._keyring, self.closed)
+            self.office.opened = self.notices.approval_waiting
+            self.office.options = self._options
+            if self.console_address is not None:
+                self.office.address = self.console_address
+        return self.office
+
+    def _options(self) -> CommandOptions:
+        """What stands behind the command to review tools."""
+        from callgate.approval.stage import CommandOptions
+
+        command = "callgate review"
+        return CommandOptions(self.told_command.removeprefix(command), self.review_command.removeprefix(command))
+
+    def site(self, config: Config, old: Site | None = None) -> Site:
+        """The site of a configuration; upstreams that did not change are taken over from the old one."""
+        arguments = extracts.arguments(config)
+        upstreams: dict[str, Upstream] = {}
+        for name in config.servers if self._serves else ():
+            kept = old.upstreams.get(name) if old is not None else None
+            same = extracts.concerning(self.config, name) == extracts.concerning(config, name)
+            if kept is not None and same:
+                upstreams[name] = kept
+                continue
+            upstreams[name] = self._upstream(config, name)
+            if old is None:
+                # At the start there is nothing of another server: what is known was read from the store.
+                continue
+            self.learnt.forget(name)
+            if self.pinning is not None:
+                self.pinning.company.forget(place(name, config.servers[name]))
+        guard = extracts.guard(config)
+        limits = config.limits
+        began, trusting = self.pinning is not None, self.trust is not None
+        door = self.door(config, self.learnt)
+        if self.pinning is not None and not began:
+            # Switched on by a new configuration: nothing passes until it has started.
+            self._starting = asyncio.create_task(self.pinning.start())
+        if self.trust is not None and not trusting:
+            self._trusting = asyncio.create_task(self.trust.start())
+        groups = {name: server.pinning.group or "" for name, server in config.servers.items()}
+        reception = self.agents.furnish(config, self._address)
+        site = Site(
+            door,
+            guard,
+            upstreams,
+            limits.body_seconds,
+            limits.in_flight,
+            limits.held_bytes,
+            groups,
+            None if reception is None else reception.door,
+            {} if reception is None else reception.documents,
+        )
+        # Only now: a configuration that cannot be taken whole changes nothing.
+        self.metrics.know(config.servers)
+        self.switch.force(config.policy.block_all)
+        self.books.arguments = arguments
+        self.audit.retention_days = config.audit.retention_days
+        self.config = config
+        return site
+
+    def _upstream(self, config: Config, name: str) -> Upstream:
+        server = config.servers[name]
+        most = config.limits.message_bytes
+        if server.kind == "http":
+            return HttpUpstream(name, server, most, self.learnt.hear)
+        return StdioUpstream(
+            name,
+            server,
+            config.server_limits(name),
+            most,
+            self._process_started,
+            hear=self.learnt.hear,
+            renewed=self._renewed,
+        )
+
+    def _renewed(self, name: str) -> bool:
+        """The process that callers without a session share is another one: its tools are looked at again."""
+        if self.pinning is None or self.config.pinning.mode != "enforce":
+            return False
+        if self.learnt.toolsets is not None:
+            self.learnt.toolsets.renewed(name)
+        return True
+
+    def _process_started(self, name: str) -> None:
+        self.metrics.process_starts.at(name).inc()
+
+    # ---- what the HTTP face asks ----
+
+    def ready(self) -> str | None:
+        if self.switch.stale:
+            return "the store does not answer"
+        if self.audit.tampered is not None:
+            return "the audit log was tampered with; run `callgate audit verify`"
+        return None
+
+    def render_metrics(self, busy: int, sessions: Mapping[str, int]) -> bytes | None:
+        if not self.config.telemetry.metrics:
+            return None
+        self.metrics.kill_switch.at().set(1 if self.switch.engaged else 0)
+        self.metrics.audit_pending.at().set(self.store.queued)
+        self.metrics.audit_tampered.at().set(0 if self.audit.tampered is None else 1)
+        lost = self.metrics.audit_lost.at()
+        lost.inc(self.audit.dropped + self.store.lost - lost.value)
+        self.metrics.in_flight.at().set(busy)
+        for name, count in ({} if self.pinning is None else self.pinning.waiting()).items():
+            self.metrics.tools_waiting.at(name).set(count)
+        for name, count in sessions.items():
+            self.metrics.sessions.at(name, "http").set(count)
+        return self.metrics.render()
+
+    def request(self, method: str, status: int) -> None:
+        self.metrics.http_requests.at(method, str(status)).inc()
+
+    def failure(self, server: str, reason: Reason) -> None:
+        self.metrics.upstream_errors.at(server, reason.value).inc()
+
+    async def keep_retention(self) -> None:
+        """Drop the contents of records that are older than the configuration keeps them, once an hour."""
+        while True:
+            await self.audit.prune()
+            await asyncio.sleep(_PRUNE_SECONDS)
+
+
+def _places(config: Config, learnt: ServerObservations) -> dict[str, ServerRef]:
+    """A wrapped server may be one that only its command line names."""
+    own = {} if learnt.place is None else {learnt.place.name: learnt.place}
+    return places(config) | own

@@ -1,0 +1,768 @@
+"""Approval in the pipeline: did a person approve exactly this call?
+
+The last check of the gate, the three methods of SEP-2672, and what changes in messages that pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from callgate.approval import Approvals, Gated, GrantUse, Request, escape
+from callgate.approval.action import action_hash
+from callgate.approval.ceremony import action_hash_of
+from callgate.approval.encoding import to_iso
+from callgate.approval.exactness import check_characters, check_members, check_name, is_ours, state_in
+from callgate.approval.marking import add_capability, mark_tools
+from callgate.approval.model import WITHDRAWN
+from callgate.approval.pending import (
+    KeepAlive,
+    PendingApprovals,
+    PendingSlot,
+    RequestDecisions,
+    WaitEnd,
+    notification,
+    wait,
+)
+from callgate.approval.request_state import MultiRoundState, RequestStateSigner, SignedState
+from callgate.approval.requirements import FREE, ApprovalRequirement, Deployment, ServerApprovalPolicy
+from callgate.approval.tool_catalogue import declares, read_tools
+from callgate.canonical import canonical
+from callgate.errors import INVALID_PARAMS, MessageError, Reason, Refused, Spent
+from callgate.gate import Ask, Call, Context, Decision, Pass, Refuse, Verdict
+from callgate.jsonrpc import Batch, Kind, Message, RequestId, drop_member, replace_member
+from callgate.jsonrpc.lenient import decode_leniently
+from callgate.pipeline.context import RequestContext, agent_of, caller_of, has_session, own_request
+from callgate.pipeline.replies import TransformById
+from callgate.pipeline.stage import AllowedCall, AsyncTransform, SubstituteResult, Transform
+from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, META, METHODS, TICKET
+
+INPUT: Final = "callgate-approval"
+# Who takes back a question that is out of date. No person can have this name.
+GATEWAY: Final = "the gateway"
+_COMMAND: Final = re.compile(r"`(callgate [^`]*)`")
+
+
+class PassAsIs(Pass, frozen=True):
+    """The call may pass, and evidence in it is for the server, which verifies it itself."""
+
+
+class NeededApproval:
+    """A call that needs a person."""
+
+    __slots__ = ("action", "call", "caller", "gated", "params", "relayed", "rpc_id", "visit")
+
+    def __init__(
+        self, call: Call, visit: RequestContext, gated: Gated, message: dict[str, Any], *, relayed: bool
+    ) -> None:
+        self.call = call
+        self.visit = visit
+        self.gated = gated
+        self.relayed = relayed
+        self.params: Mapping[str, Any] = message["params"]
+        self.rpc_id: RequestId = message["id"]
+        self.caller = caller_of(visit)
+        self.action = action_hash_of(gated, call.canonical)
+
+    def passes(self, facts: Mapping[str, Any], use: Any = None) -> Pass:
+        return (PassAsIs if self.relayed else Pass)({"approval": facts}, use)
+
+
+def changed(request: Request, gated: Gated, user: str | None) -> str:
+    """Why an approval of this request is none for the tool as it is now; empty where it is one."""
+    if request.version != gated.version:
+        return "the tool has changed since the approval was asked for"
+    if request.policy != gated.policy:
+        return "what is asked of approvals of this tool has changed since this one was asked for"
+    if request.user != user:
+        return "somebody else approves calls of this server now"
+    return ""
+
+
+def needed(why: str) -> str:
+    """That a person has to approve, and the sentence that says why, without what comes after it."""
+    sentence = why.partition("\n")[0].partition(" (rule:")[0].rstrip(".")
+    return f"the call needs a person's approval ({sentence})" if sentence else "the call needs a person's approval"
+
+
+def nobody(problem: str, why: str, advice: str) -> Refused:
+    """Whoever would be asked cannot approve; `advice` is what the operator does about it."""
+    return Refused(
+        Reason.APPROVAL_UNAVAILABLE, f"{needed(why)}, and {problem}", advice=f"{advice} Then send the call again."
+    )
+
+
+class CommandOptions(NamedTuple):
+    """What names this configuration behind a command that is to be typed: as callers are told it, who may be anywhere,
+    and as the operator's log has it."""
+
+    told: str = ""
+    logged: str = ""
+
+
+def with_options(advice: str, options: str) -> str:
+    """The advice with options at the end of each command in it, so that it is about the same store when it is typed."""
+    return _COMMAND.sub(lambda found: f"`{found[1]}{options}`", advice)
+
+
+def declined(params: Mapping[str, Any]) -> bool:
+    """Whether the client's person said no to our elicitation."""
+    responses = params.get("inputResponses")
+    ours = responses.get(INPUT) if isinstance(responses, dict) else None
+    return isinstance(ours, dict) and ours.get("action") in ("decline", "cancel")
+
+
+def facts_of(request: Request) -> dict[str, Any]:
+    return {"approval": {"request": request.id}}
+
+
+def message_of(request: Request) -> str:
+    return (
+        f"The tool {escape(request.tool)} of {request.server} needs your approval. Open the page, read what will be "
+        "done, and sign with your passkey or refuse."
+    )
+
+
+log = logging.getLogger("callgate.approval")
+
+STATE: Final = "state"
+QUESTION: Final = "question"
+_PASS: Final = Pass()
+_PASS_AS_IS: Final = PassAsIs()
+_TRIES: Final = 3
+_OUT_OF_DATE: Final = "the tool, or what is asked of its approvals, has changed since the approval was asked for"
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class ApprovalTimes(msgspec.Struct, frozen=True):
+    """How long a call is kept waiting, how long for an elicitation, and how long the server may be asked (seconds)."""
+
+    park: float
+    request: float
+    ask: float
+
+
+class ApprovalCheck:
+    """The check that `Gate(approval=…)` takes."""
+
+    def __init__(
+        self,
+        approvals: Approvals,
+        *,
+        gating: Callable[[str], ServerApprovalPolicy],
+        deployment: Deployment,
+        approver: Callable[[str], Awaitable[str | None]],
+        named: Callable[[str], str | None] = lambda _server: None,
+        page: Callable[[str], Awaitable[str]],
+        closed: Callable[[], Refused | None],
+        seals: RequestStateSigner,
+        rounds: MultiRoundState,
+        lobby: PendingApprovals,
+        decisions: RequestDecisions,
+        times: ApprovalTimes,
+        opened: Callable[[Request, str], None] = lambda _request, _page: None,
+        options: Callable[[], CommandOptions] = CommandOptions,
+    ) -> None:
+        self._options = options
+        self._approvals = approvals
+        self._gating = gating
+        self._deployment = deployment
+        self._approver = approver
+        self._named = named
+        self._page = page
+        self._closed = closed
+        self._seals = seals
+        self._rounds = rounds
+        self._lobby = lobby
+        self._decisions = decisions
+        self._times = times
+        self._opened = opened
+
+    def at_once(self, call: Call) -> Verdict | None:
+        """The answer to a call that nobody asks about, of a tool that needs no person; None for any other."""
+        gating = self._gating(call.context.server)
+        if not self._deployment.known or not call.tool.isprintable() or gating.known(call.tool) is not FREE:
+            return None
+        if state_in(call) is not None:
+            return None
+        return _PASS_AS_IS if gating.relays else _PASS
+
+    async def __call__(self, call: Call, asks: tuple[Ask, ...]) -> Verdict:
+        gating = self._gating(call.context.server)
+        try:
+            check_characters(call.tool)
+            if not self._deployment.known:
+                await self._deployment.find_out()
+            ruling = await self._rule(call, gating)
+            check_name(call.tool, gating)
+            state = state_in(call)
+            if ruling.gated is None and not ruling.problem and not asks and not self._is_ours(state):
+                return _PASS_AS_IS if gating.relays else _PASS
+            return await self._judge(call, gating, ruling, asks, state)
+        except Refused as refused:
+            advice = with_options(refused.advice, self._options().told)
+            return Refuse(refused.reason, refused.message, data=refused.data, advice=advice)
+
+    async def _rule(self, call: Call, gating: ServerApprovalPolicy) -> ApprovalRequirement:
+        return gating.known(call.tool) or await self._ask_server(call, gating)
+
+    def _is_ours(self, state: object) -> bool:
+        return self._rounds.seals.is_ours(state) or self._seals.is_ours(state)
+
+    async def _ask_server(self, call: Call, gating: ServerApprovalPolicy) -> ApprovalRequirement:
+        visit = call.context
+        assert isinstance(visit, RequestContext)
+
+        async def ask(method: str, params: dict[str, Any]) -> bytes:
+            return await visit.line.ask(own_request(method, params, call.meta if visit.modern else {}))
+
+        # Before the turn at asking: whoever has that must not wait for a message behind another who wants it.
+        await visit.line.turn()
+        return await gating.ask(call.tool, ask, self._times.ask, modern=visit.modern)
+
+    async def _judge(
+        self,
+        call: Call,
+        gating: ServerApprovalPolicy,
+        ruling: ApprovalRequirement,
+        asks: tuple[Ask, ...],
+        state: object,
+    ) -> Verdict:
+        visit = call.context
+        assert isinstance(visit, RequestContext)
+        if not visit.alone:
+            text = "a call that needs a person's approval cannot be part of a batch"
+            return Refuse(Reason.BATCH_REFUSED, text, advice="Send this call alone.")
+        asked = NeededApproval(
+            call, visit, _gated(call, gating, ruling), decode_leniently(call.raw), relayed=ruling.relayed
+        )
+        needed = ruling.gated is not None or bool(asks)
+        if needed:
+            check_members(asked.params, ours=self._is_ours(state))
+        if self._rounds.seals.is_ours(state):
+            return asked.passes({"continues": self._rounds.go_on(state, asked.action, asked.caller).request})
+        waited = self._open_state(asked, state) if self._seals.is_ours(state) else None
+        if not needed:
+            # Nobody has to be asked any more; the state was good, and the server has no use for it.
+            return _PASS_AS_IS if gating.relays else _PASS
+        if META in call.meta and not ruling.relayed:
+            user = await self._approver(asked.gated.server)
+            verified = await self._approvals.verify(
+                asked.gated, call.arguments, call.canonical, call.meta[META], user=user or ""
+            )
+            return asked.passes(verified.facts, verified.use)
+        if waited is not None:
+            return await self._resume(asked, waited)
+        return await self._begin(asked, asks, ceremony=visit.client.ceremony and ruling.gated is not None)
+
+    async def _begin(self, asked: NeededApproval, asks: tuple[Ask, ...], *, ceremony: bool) -> Verdict:
+        """A call without evidence: an approval or a refusal may be there; else its person is asked."""
+        grant = await self._grant(asked)
+        if grant is not None:
+            return self._granted(asked, grant)
+        if ceremony:
+            return Refuse(Reason.MISSING_EVIDENCE)
+        refusal = await self._hear_refusal(asked)
+        if refusal is not None:
+            return _refused(refusal)
+        request = await self._open_request(asked, asks)
+        client, modern = asked.visit.client, asked.visit.modern
+        if request.state == "approved":
+            return self._granted(asked, request)
+        if modern and client.opens_urls:
+            return await self._ask_for_input(asked, request)
+        if client.opens_urls and asked.visit.line.can_say:
+            return await self._elicit(asked, request)
+        return await self._park(asked, request)
+
+    async def _open_request(self, asked: NeededApproval, asks: tuple[Ask, ...]) -> Request:
+        """A question to whoever approves for this server, about the tool as it is now."""
+        call, gated = asked.call, asked.gated
+        why = "\n".join(ask.why for ask in asks) or self._why(gated)
+        user = await self._approver(gated.server)
+        if user is None:
+            named = self._named(gated.server)
+            who = f"there is no {named} yet, who would be asked" if named else "nobody is enrolled who could give it"
+            raise self._nobody(gated, who, why, named or "NAME")
+        for _ in range(_TRIES):
+            began = self._approvals.now()
+            try:
+                request = await self._approvals.ask(
+                    gated,
+                    call.arguments,
+                    call.canonical,
+                    user,
+                    caller=asked.caller,
+                    agent=agent_of(asked.visit),
+                    why=why,
+                    page=(await self._page("")).removesuffix("/approve/"),
+                )
+            except Refused as refused:
+                if refused.reason is not Reason.NO_ELIGIBLE_CREDENTIAL:
+                    raise
+                raise self._nobody(gated, refused.message, why, user, refused.advice) from None
+            if not changed(request, gated, user):
+                page = await self._page(request.id)
+                fields = {"user": user, "server": gated.server, "tool": gated.tool, "page": page}
+                log.warning("a call waits for a person", extra={"fields": fields})
+                if request.created_at >= began:
+                    self._opened(request, page)
+                return request
+            await self._withdraw(asked, request)
+        raise Refused(Reason.APPROVAL_EXPIRED, "the tool changes faster than a person can be asked about it")
+
+    def _nobody(self, gated: Gated, problem: str, why: str, name: str, advice: str = "") -> Refused:
+        """Nobody can approve. The operator's log has the command with the path of the configuration, which a caller
+        is told only on the same machine.
+        """
+        advice = advice or f"The operator enrols a passkey with `callgate enroll {name}`."
+        fields = {"user": name, "server": gated.server, "tool": gated.tool, "problem": problem}
+        typed = with_options(advice, self._options().logged)
+        log.warning("nobody can approve a call", extra={"fields": fields | {"advice": typed}})
+        return nobody(problem, why, advice)
+
+    def _why(self, gated: Gated) -> str:
+        listed = self._gating(gated.server).listed(gated.tool)
+        return "The operator lists this tool." if listed else "Its server marks this tool."
+
+    async def _grant(self, asked: NeededApproval) -> Request | None:
+        """An approval of this call that still stands; one for another version, policy or person is withdrawn."""
+        call, gated = asked.call, asked.gated
+        while (grant := await self._approvals.grant(gated, call.canonical, caller=asked.caller)) is not None:
+            if not changed(grant, gated, await self._approver(gated.server)):
+                return grant
+            await self._withdraw(asked, grant)
+        return None
+
+    async def _withdraw(self, asked: NeededApproval, request: Request) -> None:
+        """End a request that is not about the tool as it is now, decided or not."""
+        with contextlib.suppress(Spent):
+            if request.state == "approved":
+                await self._approvals.shelf.use(GrantUse(request.id, WITHDRAWN, self._approvals.now()))
+            else:
+                await self._approvals.refuse(request.id, by=GATEWAY, note="what it asks about has changed")
+                await self._hear_refusal(asked)
+
+    async def _hear_refusal(self, asked: NeededApproval) -> Request | None:
+        """A person's no that no call has heard of yet; from now on this one has."""
+        call = asked.call
+        return await self._approvals.unheard_refusal(asked.gated, call.canonical, caller=asked.caller, call=call.id)
+
+    def _open_state(self, asked: NeededApproval, text: object) -> SignedState:
+        """What a `requestState` of ours says; it has to be this call's and this caller's."""
+        state = self._seals.open(text, STATE)
+        if state.action != asked.action or state.caller != asked.caller or state.expires_at <= self._approvals.now():
+            raise Refused(Reason.REQUEST_STATE_INVALID)
+        return state
+
+    async def _resume(self, asked: NeededApproval, state: SignedState) -> Verdict:
+        """The modern client is back with our `requestState`."""
+        request = await self._approvals.request(state.request)
+        if request is None or request.state == "used" or request.action_hash != asked.action:
+            raise Refused(Reason.REQUEST_STATE_INVALID)
+        if declined(asked.params) and request.state == "waiting":
+            request = await self._take_no(request)
+        return await self._decided(asked, request) or await self._park(asked, request, again=True)
+
+    # ---- the ways to ask ----
+
+    async def _ask_for_input(self, asked: NeededApproval, request: Request, *, again: bool = False) -> Refuse:
+        """`input_required` with an elicitation; only the state if the person was sent to the page before."""
+        result: dict[str, Any] = {"resultType": "input_required"}
+        if not again:
+            params = {"mode": "url", "message": message_of(request), "url": await self._page(request.id)}
+            result["inputRequests"] = {INPUT: {"method": "elicitation/create", "params": params}}
+        result["requestState"] = self._seals.seal(self._state(STATE, asked, request))
+        facts = {"approval": {"request": request.id, "asked": "input_required"}}
+        return Refuse(Reason.MISSING_EVIDENCE, "a person is asked to approve the call", facts, SubstituteResult(result))
+
+    async def _elicit(self, asked: NeededApproval, request: Request) -> Verdict:
+        """`elicitation/create` on the call's own stream; then wait for as long as the request lives."""
+        question = self._seals.seal(self._state(QUESTION, asked, request))
+        params = {
+            "mode": "url",
+            "message": message_of(request),
+            "url": await self._page(request.id),
+            "elicitationId": request.id,
+        }
+        line = asked.visit.line
+        if not self._lobby.has_room(asked.caller):
+            return await self._told(request)
+        with (
+            self._lobby.enter(request.server, asked.caller, asked.rpc_id, self._times.request) as place,
+            self._lobby.asking(question, place),
+        ):
+            await line.say(
+                _encode({"jsonrpc": "2.0", "id": question, "method": "elicitation/create", "params": params})
+            )
+            end = await self._wait(asked, request, place)
+            if end is WaitEnd.ANSWERED and place.answered == "error":
+                # It said that it can, and could not: then as for a client that cannot.
+                place.fall_back(self._times.park)
+                end = await self._wait(asked, request, place)
+            elif end is WaitEnd.ANSWERED:
+                end = await self._take_no(request)
+            if end not in (WaitEnd.LEFT, WaitEnd.TAKEN_BACK):
+                if place.answered is None:
+                    await line.say(notification("notifications/cancelled", {"requestId": question}))
+                await line.say(notification("notifications/elicitation/complete", {"elicitationId": request.id}))
+        return await self._ended(asked, request, end)
+
+    async def _park(self, asked: NeededApproval, request: Request, *, again: bool = False) -> Verdict:
+        """Keep the client waiting for a while; then tell it of the page."""
+        if not self._lobby.has_room(asked.caller) or self._times.park <= 0:
+            return await (self._ask_for_input(asked, request, again=True) if again else self._told(request))
+        with self._lobby.enter(request.server, asked.caller, asked.rpc_id, self._times.park) as place:
+            end = await self._wait(asked, request, place)
+        if again and end is WaitEnd.TIME:
+            return await self._ask_for_input(asked, request, again=True)
+        return await self._ended(asked, request, end)
+
+    async def _wait(self, asked: NeededApproval, request: Request, place: PendingSlot) -> Request | WaitEnd | None:
+        text = f"Waiting for a person to approve this call at {await self._page(request.id)}"
+        beat = KeepAlive(asked.visit.line, asked.call.meta.get("progressToken"), text)
+        return await wait(self._decisions.of(request), asked.visit.line, place, beat, self._closed)
+
+    # ---- what came of it ----
+
+    async def _ended(self, asked: NeededApproval, request: Request, end: Request | WaitEnd | None) -> Verdict:
+        if end is None:
+            return Refuse(Reason.APPROVAL_EXPIRED)
+        if isinstance(end, Request):
+            return await self._decided(asked, end) or Refuse(Reason.APPROVAL_EXPIRED)
+        if end is WaitEnd.TAKEN_BACK:
+            text = "the client took the call back while it waited for approval"
+            return Refuse(Reason.MISSING_EVIDENCE, text, facts_of(request), SubstituteResult(None))
+        return await self._told(request)
+
+    async def _told(self, request: Request) -> Refuse:
+        url = await self._page(request.id)
+        return Refuse(
+            Reason.MISSING_EVIDENCE,
+            f"{needed(request.why)}: have them open {url}, then send the same call again",
+            facts_of(request),
+            {"approval": {"url": url, "request": request.id, "expiresAt": to_iso(request.expires_at)}},
+            f"Ask a person to open {url} and approve there, then send exactly the same call again.",
+        )
+
+    async def _decided(self, asked: NeededApproval, request: Request) -> Verdict | None:
+        """What a request's state means for its call; None while it is open."""
+        if request.decided_by == GATEWAY or request.call == WITHDRAWN:
+            return Refuse(Reason.APPROVAL_EXPIRED, _OUT_OF_DATE, facts_of(request))
+        if request.state == "refused":
+            # Heard, so that the same call may ask again.
+            await self._hear_refusal(asked)
+            return _refused(request)
+        if request.state == "used":
+            return Refuse(Reason.APPROVAL_EXPIRED, "the approval let another call of the same kind through")
+        if self._approvals.expired(request):
+            return Refuse(Reason.APPROVAL_EXPIRED, facts=facts_of(request))
+        if request.state != "approved":
+            return None
+        if why := changed(request, await self._gated_now(asked), await self._approver(request.server)):
+            await self._withdraw(asked, request)
+            return Refuse(Reason.APPROVAL_EXPIRED, why, facts_of(request))
+        return self._granted(asked, request)
+
+    async def _gated_now(self, asked: NeededApproval) -> Gated:
+        """The tool as it is after the wait."""
+        gating = self._gating(asked.gated.server)
+        return _gated(asked.call, gating, await self._rule(asked.call, gating))
+
+    def _granted(self, asked: NeededApproval, request: Request) -> Pass:
+        # With the server id the signature can be verified from the record alone.
+        server_id = self._deployment.server_id(request.server)
+        facts = {"request": request.id, "user": request.user, "server_id": server_id, **(request.evidence or {})}
+        return asked.passes(facts, self._approvals.grant_use(request, asked.call.id))
+
+    async def _take_no(self, request: Request) -> Request:
+        """The client's person said no without opening the page."""
+        try:
+            return await self._approvals.refuse(request.id, by="client", note="declined in the client")
+        except Spent:
+            # Decided on the page at the same time, or over: that counts.
+            return await self._approvals.request(request.id) or request
+
+    def _state(self, purpose: str, asked: NeededApproval, request: Request) -> SignedState:
+        return SignedState(purpose, request.id, asked.action, asked.caller, request.expires_at, secrets.token_bytes(16))
+
+
+def _gated(call: Call, gating: ServerApprovalPolicy, ruling: ApprovalRequirement) -> Gated:
+    if ruling.problem:
+        raise Refused(Reason.APPROVAL_UNAVAILABLE, f"nobody can approve this call: {ruling.problem}")
+    return ruling.gated or gating.asked_for(call.tool)
+
+
+def _refused(request: Request) -> Refuse:
+    note = f": {request.note}" if request.note else ""
+    text = f"{Reason.APPROVAL_REFUSED.meaning.rstrip('.')}{note}"
+    data = {"approval": {"request": request.id, "note": request.note or ""}}
+    return Refuse(Reason.APPROVAL_REFUSED, text, facts_of(request), data)
+
+
+_GREETINGS: Final = frozenset({"initialize", "server/discover"})
+_CANCELLED: Final = "notifications/cancelled"
+
+
+class ApprovalStage:
+    """What the gateway does as the verifier. Where the server verifies by itself, its messages pass untouched."""
+
+    methods = METHODS
+    prepares: frozenset[str] = frozenset()
+
+    def __init__(
+        self,
+        approvals: Approvals,
+        *,
+        gating: Callable[[str], ServerApprovalPolicy],
+        deployment: Deployment,
+        approver: Callable[[str], Awaitable[str | None]],
+        first_use: str | None,
+        seals: RequestStateSigner,
+        rounds: MultiRoundState,
+        lobby: PendingApprovals,
+        ask_seconds: float,
+        options: Callable[[], CommandOptions] = CommandOptions,
+    ) -> None:
+        self._options = options
+        self._approvals = approvals
+        self._gating = gating
+        self._deployment = deployment
+        self._approver = approver
+        self._first_use = first_use
+        self._seals = seals
+        self._rounds = rounds
+        self._lobby = lobby
+        self._ask_seconds = ask_seconds
+
+    # ---- the three methods ----
+
+    async def answer(self, message: Message, context: Context) -> dict[str, Any] | None:
+        """SEP-2672 §4.4; None where the server is the one to answer."""
+        gating = self._gating(context.server)
+        if not gating.verifies:
+            return None
+        if message.method == ENROLL_BEGIN:
+            return await self._begin_enrolment(message.meta.get(TICKET), gating)
+        params = message.params if message.params is not None else {}
+        if not isinstance(params, dict):
+            raise Refused(Reason.INVALID_PARAMS, f"{message.method} needs an object as params")
+        if message.method == CHALLENGE_CREATE:
+            return await self._challenge(params, message, context, gating)
+        response = params.get("response")
+        if gating.relays and not await is_ours(self._approvals, response):
+            return None
+        return (await self._approvals.finish_enrolment(response)).result
+
+    async def _begin_enrolment(self, ticket: object, gating: ServerApprovalPolicy) -> dict[str, Any] | None:
+        """§4.4.1: of the params only our ticket is read."""
+        given = ticket if isinstance(ticket, str) else None
+        if gating.relays and (given is None or await self._approvals.look_at_ticket(given) is None):
+            return None
+        first = None
+        if given is None and self._first_use is not None:
+            first = await self._approver(gating.name) or self._first_use
+        return await self._approvals.begin_enrolment(given, first_use=first)
+
+    async def _challenge(
+        self, params: dict[str, Any], message: Message, context: Context, gating: ServerApprovalPolicy
+    ) -> dict[str, Any] | None:
+        """§4.4.3: a challenge over exactly these arguments; none given are an empty object."""
+        tool, arguments = params.get("toolName"), params.get("arguments", {})
+        if not isinstance(tool, str) or not tool:
+            raise Refused(Reason.INVALID_PARAMS, "approval/challenge/create needs a tool name in params.toolName")
+        if not isinstance(arguments, dict):
+            raise Refused(Reason.INVALID_PARAMS, "params.arguments has to be an object")
+        try:
+            text = canonical(arguments)
+        except MessageError as error:
+            raise Refused(error.reason, f"params.arguments: {error}", code=INVALID_PARAMS) from None
+        if gating.relays and not gating.listed(tool):
+            return None
+        ruling = await self._ruling(tool, message, context, gating)
+        if ruling.problem:
+            raise Refused(Reason.APPROVAL_UNAVAILABLE, f"nobody can approve this call: {ruling.problem}")
+        if ruling.gated is None:
+            raise self._approvals.localise(Refused(Reason.TOOL_NOT_APPROVED_REQUIRED))
+        user = await self._approver(gating.name)
+        try:
+            return (await self._approvals.challenge(ruling.gated, arguments, text, user)).result
+        except Refused as refused:
+            advice = with_options(refused.advice, self._options().told)
+            raise Refused(
+                refused.reason, refused.message, code=refused.code, advice=advice, data=refused.data
+            ) from None
+
+    async def _ruling(
+        self, tool: str, message: Message, context: Context, gating: ServerApprovalPolicy
+    ) -> ApprovalRequirement:
+        if not self._deployment.known:
+            await self._deployment.find_out()
+        known = gating.known(tool)
+        if known is not None:
+            return known
+        assert isinstance(context, RequestContext)
+        line, meta, modern = context.line, message.meta if context.modern else {}, context.modern
+
+        async def ask(method: str, params: dict[str, Any]) -> bytes:
+            return await line.ask(own_request(method, params, meta))
+
+        await line.turn()
+        return await gating.ask(tool, ask, self._ask_seconds, modern=modern)
+
+    async def prepare(self, message: Message, context: Context) -> None:
+        """Nothing to do."""
+
+    def owns(self, _tool: str) -> bool:
+        return False
+
+    async def answer_call(self, _message: Message, _call: Call) -> dict[str, Any] | None:
+        """No tool is ours."""
+        return None
+
+    async def look_anew(self, _call: Call) -> Refused | None:
+        """The tool was looked at again when its person had decided."""
+        return None
+
+    async def settle(self, _call: Call) -> Refused | None:
+        """The list is not held against anything here."""
+        return None
+
+    def last_look(self, _call: Call) -> Refused | None:
+        """What an approval stood on is used up with the decision's record."""
+        return None
+
+    def screen(self, _context: Context) -> Transform | None:
+        return None
+
+    def heard_by(
+        self, _context: Context, _push: Callable[[bytes], None], _subscription: RequestId | None = None
+    ) -> AbstractContextManager[None]:
+        """Nothing to tell."""
+        return nullcontext()
+
+    # ---- what passes ----
+
+    def going_on(
+        self, message: Message, call: Call, decision: Decision
+    ) -> tuple[Message, Transform | None, AsyncTransform | None]:
+        return self.outgoing(message, call, decision), self.amend_call(message, call, decision), None
+
+    def outgoing(self, message: Message, call: Call, decision: Decision) -> Message:
+        """Without our evidence and our state: the server gets the call as if nothing stood in front of it."""
+        state = message.params.get("requestState")
+        if state is None and META not in call.meta:
+            return message
+        raw = message.raw
+        # As it was decided: what is known of the server may have changed since.
+        if not isinstance(_verdict(decision), PassAsIs):
+            raw = drop_member(raw, ("params", "_meta", META))
+        if self._rounds.seals.is_ours(state):
+            inner = self._rounds.inner(state)
+            path = ("params", "requestState")
+            raw = drop_member(raw, path) if inner is None else replace_member(raw, path, _encode(inner))
+        elif self._seals.is_ours(state):
+            raw = drop_member(drop_member(raw, ("params", "requestState")), ("params", "inputResponses"))
+        return message if raw is message.raw else msgspec.structs.replace(message, raw=raw)
+
+    def amend(self, message: Message | Batch, context: Context) -> Transform | None:
+        """The capability in a greeting, marks in a list of tools; both are learnt from as they pass."""
+        messages = message.messages if isinstance(message, Batch) else (message,)
+        found: dict[RequestId, Transform] = {}
+        for one in messages:
+            if one.kind is Kind.REQUEST and one.id is not None:
+                if one.method in _GREETINGS:
+                    found[one.id] = partial(_amend_greeting, self._gating(context.server))
+                elif one.method == "tools/list":
+                    found[one.id] = partial(_amend_list, self._gating(context.server))
+        return TransformById(found) if found else None
+
+    def amend_call(self, message: Message, call: Call, decision: Decision) -> Transform | None:
+        """An approved call of the modern era may be answered with a question, and go on under the same approval."""
+        verdict = _verdict(decision)
+        if not isinstance(verdict, Pass) or "approval" not in verdict.facts or message.id is None:
+            return None
+        action = action_hash(call.tool, call.canonical, self._deployment.server_id(call.context.server))
+        wrap = partial(self._rounds.wrap, call=call.id, action=action, caller=caller_of(call.context))
+        return TransformById({message.id: wrap})
+
+    def refused(self, _call: Call, _refused: Refused) -> None:
+        """What an approval stood on is on record with the decision."""
+
+    def after(
+        self, _message: Message | Batch, _context: Context, _calls: Sequence[AllowedCall] = ()
+    ) -> AsyncTransform | None:
+        """Nothing to write down."""
+        return None
+
+    def after_others(self, _context: Context) -> AsyncTransform | None:
+        return None
+
+    def leaving(self, message: Message | Batch, _calls: Sequence[AllowedCall] = ()) -> Message | Batch:
+        return message
+
+    # ---- what is for the gateway itself ----
+
+    async def takes(self, message: Message | Batch, context: Context) -> bool:
+        """Answers to our own questions, and cancellations of calls that the server has not seen."""
+        if isinstance(message, Batch):
+            if any(one.kind is Kind.RESPONSE and self._seals.is_ours(one.id) for one in message.messages):
+                raise Refused(Reason.INVALID_REQUEST, "an answer to the gateway has to be sent alone")
+            return False
+        if message.kind is Kind.RESPONSE:
+            if not self._seals.is_ours(message.id):
+                return False
+            await self._hear(message, context)
+            return True
+        if message.method != _CANCELLED or not isinstance(message.params, dict):
+            return False
+        # Without a session anybody at that address could end another's wait; there, whoever leaves closes the stream.
+        if not has_session(context):
+            return False
+        return self._lobby.take_back(context.server, caller_of(context), message.params.get("requestId"))
+
+    async def _hear(self, message: Message, context: Context) -> None:
+        """A client's answer to an elicitation of ours; that of another session is not heard."""
+        try:
+            state = self._seals.open(message.id, QUESTION)
+        except Refused:
+            return
+        if state.caller != caller_of(context):
+            return
+        body = decode_leniently(message.raw)
+        result = body.get("result") if isinstance(body, dict) else None
+        action = result.get("action") if isinstance(result, dict) else "error"
+        action = action if action in ("accept", "decline", "cancel") else "error"
+        place = self._lobby.asked(str(message.id))
+        if place is not None:
+            place.answer(action)
+        elif action in ("decline", "cancel"):
+            # The call waits in another process of this deployment, and learns of it from the store.
+            try:
+                await self._approvals.refuse(state.request, by="client", note="declined in the client")
+            except Spent:
+                return
+
+
+def _verdict(decision: Decision) -> Verdict | None:
+    return decision.answers[-1].verdict if decision.answers else None
+
+
+def _amend_greeting(gating: ServerApprovalPolicy, reply: bytes) -> bytes:
+    message = decode_leniently(reply)
+    gating.catalogue.greeted(capable=declares(message.get("result") if isinstance(message, dict) else None))
+    return add_capability(reply) if gating.verifies else reply
+
+
+def _amend_list(gating: ServerApprovalPolicy, reply: bytes) -> bytes:
+    message = decode_leniently(reply)
+    gating.catalogue.learn(read_tools(message.get("result") if isinstance(message, dict) else None))
+    return mark_tools(reply, gating.operators_policy) if gating.section.tools else reply

@@ -1,1 +1,0 @@
-"""The relay: transports, upstreams and both protocol eras around the one gate."""

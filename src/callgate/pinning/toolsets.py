@@ -1,0 +1,679 @@
+"""The tools of each channel to a server, as they were verified last, and whether that still holds."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
+
+from callgate.errors import CallgateError, Reason, Refused, UpstreamError
+from callgate.gate import Context, Pass
+from callgate.jsonrpc import parts, peek
+from callgate.jsonrpc.lenient import decode_leniently, result_of
+from callgate.pinning.book import Book
+from callgate.pinning.identity import is_named, reported_as
+from callgate.pinning.judging import Toolset, judge
+from callgate.pinning.listing import Listing, Measure, Page, Reader, read_page
+from callgate.pinning.model import Identity, Listed
+from callgate.pinning.server import ServerRef
+from callgate.pinning.settings import Settings
+from callgate.pipeline.context import RequestContext, own_request
+from callgate.pipeline.timeouts import pauses
+from callgate.protocol import CHANGED
+
+
+class HeldTools(Protocol):
+    """Tools that wait for their server to be reviewed with others.
+
+    Under the decisions of a book: `version` moves with what `held` says of the same ones.
+    """
+
+    version: int
+
+    def held(self, server_id: str, book: Book) -> Mapping[str, str]: ...
+
+
+class NoHeldTools:
+    """Where no server is reviewed with others."""
+
+    version = 0
+
+    def held(self, _server_id: str, _book: Book) -> Mapping[str, str]:
+        return {}
+
+
+class DecisionSource(Protocol):
+    """Who has the decisions on tools, as they were read last."""
+
+    @property
+    def book(self) -> Book: ...
+
+
+Key: TypeAlias = tuple[str, str]
+
+# The generation of a line whose list has to be read first: no server's is ever this.
+UNREAD: Final = -1
+_LINES_MAX: Final = 20_000
+# Of lists as they came; read, they take some times as much.
+_LISTS_BYTES: Final = 64 * 1024 * 1024
+# No digest of a session begins like this.
+_CALLER: Final = "caller:"
+# What differs from request to request, or says nothing to a server about whom it lists its tools to.
+_SILENT: Final = frozenset(
+    b"accept accept-encoding authorization b3 baggage cache-control connection content-digest content-length "
+    b"content-type cookie date dnt expect forwarded host idempotency-key keep-alive last-event-id origin pragma "
+    b"priority proxy-authorization proxy-connection referer request-id signature signature-input te trailer "
+    b"transfer-encoding traceparent tracestate upgrade x-amzn-trace-id x-cloud-trace-context "
+    b"x-correlation-id x-forwarded-for x-forwarded-host x-forwarded-proto "
+    b"x-real-ip x-request-id".split()
+)
+_SILENT_STARTS: Final = (b"callgate", b"kyapay-", b"mcp-", b"sec-", b"x-b3-")
+# What most callers send and nothing else: told at a glance.
+_USUAL: Final = _SILENT | {b"mcp-method", b"mcp-name", b"mcp-protocol-version", b"mcp-session-id"}
+
+
+class PartialList(msgspec.Struct):
+    """A list that passes page by page: what was read so far, and the cursor that goes on with it."""
+
+    cursor: str
+    identity: Identity
+    listed: list[Listed]
+    arrays: list[bytes]
+    generation: int
+    measure: Measure
+
+
+class ToolList:
+    """What is known of the tools on one line."""
+
+    __slots__ = (
+        "asking",
+        "checked",
+        "generation",
+        "identity",
+        "listing",
+        "over",
+        "partial",
+        "passes",
+        "reported",
+        "shown",
+        "told",
+        "toolset",
+    )
+
+    def __init__(self) -> None:
+        self.asking = asyncio.Lock()
+        # What the server said of itself at its greeting; None until it did.
+        self.reported: str | None = None
+        self.identity: Identity | None = None
+        self.listing: Listing | None = None
+        self.toolset: Toolset | None = None
+        # What was said of the tools in there that may be called; made anew with the toolset.
+        self.passes: dict[str, Pass] = {}
+        # What the client was given last.
+        self.shown: Toolset | None = None
+        # What that list came to: its version, and whether something waited.
+        self.told: tuple[str, bool] | None = None
+        self.partial: PartialList | None = None
+        self.checked = float("-inf")
+        self.generation = UNREAD
+        # Whether it is forgotten: a list that is read on it yet comes too late.
+        self.over = False
+
+
+class ToolLists:
+    """By server and session; the one that was used longest ago is forgotten first."""
+
+    def __init__(self, most: int = _LINES_MAX, most_bytes: int = _LISTS_BYTES) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._lines: OrderedDict[Key, ToolList] = OrderedDict()
+        # At most so much has come since the lists were last weighed.
+        self._since = 0
+        # For every call: the mapping's own, without a step between. `touch` wants a line that is there.
+        self.get: Callable[[Key], ToolList | None] = self._lines.get
+        self.touch: Callable[[Key], None] = self._lines.move_to_end
+
+    def at(self, key: Key) -> ToolList:
+        """The line, made where there is none."""
+        found = self._lines.get(key)
+        if found is None:
+            return self.put(key, ToolList())
+        self._lines.move_to_end(key)
+        return found
+
+    def put(self, key: Key, line: ToolList) -> ToolList:
+        self._end(key)
+        self._lines[key] = line
+        self._lines.move_to_end(key)
+        while len(self._lines) > self._most:
+            self._end(next(iter(self._lines)))
+        return line
+
+    def items(self) -> list[tuple[Key, ToolList]]:
+        return list(self._lines.items())
+
+    def shared(self, server: str) -> Iterable[ToolList]:
+        """Those of callers without a session."""
+        return [line for (name, known), line in self._lines.items() if name == server and is_shared(known)]
+
+    def forget(self, server: str) -> None:
+        for key in [key for key in self._lines if key[0] == server]:
+            self._end(key)
+
+    def _end(self, key: Key) -> None:
+        """What was known on a line is over, also for a call that is on its way by it."""
+        ended = self._lines.pop(key, None)
+        if ended is not None:
+            ended.over = True
+            # A call may wait for a person and have the line for as long: its lists are not kept for that.
+            ended.listing = ended.toolset = ended.shown = ended.partial = None
+
+    def grown(self, size: int) -> None:
+        """So many bytes of lists came: where they are too many, lines are forgotten until they are not."""
+        self._since += size
+        if self._since <= self._most_bytes // 2:
+            return
+        self._since = 0
+        weighed: set[int] = set()
+        room = self._most_bytes // 2
+        # From the one that was used last; what lines share is counted once.
+        for number, (key, line) in enumerate(reversed(self.items())):
+            fresh = {mark: size for mark, size in _weights(line) if mark not in weighed}
+            if number and sum(fresh.values()) > room:
+                self._end(key)
+                continue
+            weighed.update(fresh)
+            room -= sum(fresh.values())
+
+
+def _weights(line: ToolList) -> Iterator[tuple[int, int]]:
+    """Each list that a line holds on to, and how many bytes it came as."""
+    toolsets = [one.listing for one in (line.toolset, line.shown) if one is not None]
+    for listing in [*toolsets, *([line.listing] if line.listing is not None else [])]:
+        yield id(listing), sum(map(len, listing.arrays))
+    if line.partial is not None:
+        yield id(line.partial), sum(map(len, line.partial.arrays))
+
+
+def is_shared(session: str) -> bool:
+    """Whether a line is that of callers whom no session tells apart."""
+    return not session or session.startswith(_CALLER)
+
+
+def caller(headers: Mapping[bytes, bytes], *, credentials: bool, agent: str = "") -> str:
+    """Callers without a session, as far as the server can tell them apart: by what it is given of their headers.
+
+    A server may show each of them another list: by their `credentials`, where it is given those, by the toolsets that a
+    header asks for, by their language; and by the `agent` that the gateway tells it of.
+    """
+    told = [] if headers.keys() <= _USUAL else [pair for pair in headers.items() if _speaks(pair[0])]
+    if credentials and b"authorization" in headers:
+        told.append((b"authorization", headers[b"authorization"]))
+    if agent:
+        told.append((b"callgate-agent", agent.encode("utf-8", "surrogatepass")))
+    return _digest(tuple(sorted(told))) if told else ""
+
+
+@lru_cache(maxsize=1024)
+def _speaks(name: bytes) -> bool:
+    return name not in _SILENT and not name.startswith(_SILENT_STARTS)
+
+
+@lru_cache(maxsize=4096)
+def _digest(told: tuple[tuple[bytes, bytes], ...]) -> str:
+    state = hashlib.sha256(b"callgate caller\x00")
+    for part in (part for pair in told for part in pair):
+        state.update(len(part).to_bytes(4) + part)
+    return _CALLER + state.hexdigest()[:32]
+
+
+DISCOVER: Final = "server/discover"
+# A server that does not answer this is not worth the patience of a call: its list is asked for next.
+_DISCOVER_SECONDS: Final = 8.0
+SERVER_INFO_META: Final = "io.modelcontextprotocol/serverInfo"
+_PAGES_MAX: Final = 200
+_READ_BYTES: Final = 64 * 1024 * 1024
+_RECALLED_MAX: Final = 64
+
+
+class ListReading(msgspec.Struct, frozen=True):
+    """A whole list that was read, for whoever keeps the books of what was met; `fresh`: on a line not met before."""
+
+    place: ServerRef
+    identity: Identity
+    toolset: Toolset
+    line: str
+    fresh: bool
+
+
+class Toolsets:
+    """Made once for a process; `settings` and `places` follow the configuration."""
+
+    def __init__(
+        self,
+        books: DecisionSource,
+        settings: Settings,
+        *,
+        met: Callable[[ListReading], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings
+        self.places: Mapping[str, ServerRef] = {}
+        self.sets: HeldTools = NoHeldTools()
+        # Told of a line whose client would see another list now than it was given.
+        self.altered: Callable[[str, str | None], None] = lambda _server, _session: None
+        self.ask_seconds = 5.0
+        self._books = books
+        self._met = met
+        self._clock = clock
+        self._lines = ToolLists()
+        self._generations: dict[str, int] = {}
+        self._reported: dict[str, str] = {}
+        # By configured name, then by server_id: the last one first.
+        self._recalled: dict[str, dict[str, Identity]] = {}
+        # Servers that need not be asked who they are: their last list said it, or they do not say it when asked.
+        self._stamping: set[str] = set()
+        self._anonymous: set[str] = set()
+        self._introducing: dict[str, asyncio.Lock] = {}
+        # Servers that a client has discovered, since their list was asked for last.
+        self._discovered: set[str] = set()
+        self._listings: weakref.WeakValueDictionary[tuple[str, str], Listing] = weakref.WeakValueDictionary()
+        # The list that was read last of each identity, for as long as some line has it.
+        self._latest: weakref.WeakValueDictionary[str, Listing] = weakref.WeakValueDictionary()
+        # Moves with every configuration.
+        self._changes = 0
+
+    def configure(self, settings: Settings, places: Mapping[str, ServerRef], ask_seconds: float) -> None:
+        """Follow a configuration."""
+        self.settings, self.places, self.ask_seconds = settings, places, ask_seconds
+        self._changes += 1
+        # Other bounds may make another list of the same bytes.
+        self._latest.clear()
+
+    def recall(self, server: str, identity: Identity) -> None:
+        """Who a server was when it was met last: for sessions that go on without a new greeting.
+
+        They may have begun before this gateway did, or under another configuration. To be told from the last to the
+        first; the one that was met just now comes first by itself.
+        """
+        known = self._recalled.setdefault(server, {})
+        if len(known) < _RECALLED_MAX:
+            known.setdefault(identity.server_id, identity)
+
+    # ---- lines ----
+
+    def _key(self, context: Context) -> tuple[str, str]:
+        """A session; without one, whoever looks the same to the server."""
+        if context.session is not None:
+            return context.server, context.session
+        if not isinstance(context, RequestContext):
+            return context.server, self._caller(context)
+        # Worked out once for each message: it is asked for more than once.
+        known = context.line.caller
+        if known is None:
+            known = context.line.caller = self._caller(context)
+        return context.server, known
+
+    def _caller(self, context: Context) -> str:
+        place = self.places.get(context.server)
+        if place is None or place.kind != "http":
+            return ""
+        agent = "" if context.caller is None else context.caller.id
+        return caller(context.headers, credentials=place.by_caller, agent=agent)
+
+    def line(self, context: Context) -> ToolList:
+        return self._lines.at(self._key(context))
+
+    def greeted(self, server: str, session: str | None, info: object) -> None:
+        """A greeting of the server's: a line begins, whatever was known of it before."""
+        about = info if isinstance(info, dict) else {}
+        reported = reported_as(about.get("name"), about.get("version"))
+        self._reported[server] = reported
+        if session is None:
+            self.renewed(server)
+            return
+        line = ToolList()
+        line.reported = reported
+        self._lines.put((server, session), line)
+
+    async def introduce(self, visit: RequestContext, meta: Mapping[str, Any]) -> None:
+        """Ask a server who it is before its list is read, where nothing else says it: 2026-07-28 has no greeting, and
+        a list need not have its name. Without it, one server would be two in the two eras."""
+        server = visit.server
+        if not visit.modern or self._is_introduced(server) or self.line(visit).reported is not None:
+            return
+        async with self._introducing.setdefault(server, asyncio.Lock()):
+            if self._is_introduced(server) or server in self._discovered:
+                self._discovered.discard(server)
+                return
+            try:
+                async with asyncio.timeout(min(self.ask_seconds, _DISCOVER_SECONDS)):
+                    reply = await visit.line.ask(own_request(DISCOVER, {}, meta))
+            except (TimeoutError, CallgateError):
+                reply = b""
+            if not self.discovered(server, reply):
+                self._anonymous.add(server)
+            self._discovered.discard(server)
+
+    def _is_introduced(self, server: str) -> bool:
+        return server in self._stamping or server in self._anonymous
+
+    def discovered(self, server: str, reply: bytes) -> bool:
+        """What a server says of itself where it is discovered; whether it says anything."""
+        message = decode_leniently(reply)
+        result = message.get("result") if isinstance(message, dict) else None
+        meta = result.get("_meta") if isinstance(result, dict) else None
+        stamp = meta.get(SERVER_INFO_META) if isinstance(meta, dict) else None
+        if not isinstance(stamp, dict):
+            return False
+        self._reported[server] = reported_as(stamp.get("name"), stamp.get("version"))
+        self._discovered.add(server)
+        return True
+
+    def renewed(self, server: str) -> None:
+        """Nobody can tell callers without a session apart: what they share is looked at again."""
+        for line in self._lines.shared(server):
+            line.checked, line.generation = float("-inf"), UNREAD
+
+    def forget(self, server: str) -> None:
+        """The server of that name is another one now."""
+        self._lines.forget(server)
+        self._reported.pop(server, None)
+        self._stamping.discard(server)
+        self._anonymous.discard(server)
+
+    def hear(self, server: str, message: bytes) -> None:
+        """A message of the server's own accord: what was verified may hold no longer."""
+        for part in parts(message) or [message]:
+            seen = peek(part)
+            if seen is not None and seen.method == CHANGED:
+                self._generations[server] = self.generation(server) + 1
+
+    def generation(self, server: str) -> int:
+        return self._generations.get(server, 0)
+
+    # ---- what is in force ----
+
+    def current(self, context: Context, *, whatever_age: bool = False) -> Toolset | None:
+        """The verified tools of a line under the decisions of now; None where the list has to be read first."""
+        line = self.in_force(context, whatever_age=whatever_age)
+        return None if line is None else line.toolset
+
+    def in_force(self, context: Context, *, whatever_age: bool = False) -> ToolList | None:
+        """The line with those tools as its `toolset`, and with what else is known of it."""
+        # For every call: written out, where a step less is worth it.
+        session = context.session
+        key = self._key(context) if session is None else (context.server, session)
+        line = self._lines.get(key)
+        if line is None or line.listing is None or line.identity is None:
+            return None
+        if line.generation != self._generations.get(context.server, 0):
+            return None
+        if not whatever_age:
+            if self._clock() - line.checked > self.settings.recheck_seconds:
+                return None
+            self._lines.touch(key)
+        book, toolset = self._books.book, line.toolset
+        if (
+            toolset is None
+            or toolset.listing is not line.listing
+            or toolset.stamp != (book.version, book.broken, self.sets.version, self._changes)
+        ):
+            self._compile(line, line.identity, line.listing)
+        return line
+
+    def holds(self, line: ToolList, server: str) -> bool:
+        """Whether the tools of a line that were in force a moment ago still are; where not, ask for them again."""
+        book, toolset = self._books.book, line.toolset
+        return (
+            toolset is not None
+            and not line.over
+            and line.generation == self._generations.get(server, 0)
+            and toolset.listing is line.listing
+            and toolset.stamp == (book.version, book.broken, self.sets.version, self._changes)
+        )
+
+    def _compile(self, line: ToolList, identity: Identity, listing: Listing) -> Toolset:
+        """Held against the book again only when something was decided since."""
+        book = self._books.book
+        state = (book.version, book.broken, self.sets.version, self._changes)
+        toolset = line.toolset
+        if toolset is not None and toolset.listing is listing and toolset.stamp == state:
+            return toolset
+        # Lines that show the same list share what it comes to.
+        shared = None if listing.compiled is None else listing.compiled()
+        if not isinstance(shared, Toolset) or shared.stamp != state:
+            held = self.sets.held(identity.server_id, book)
+            shared = Toolset(identity, listing, book, self.settings, held, stamp=state)
+            # Not the other way round too: megabytes in a circle stay until somebody looks for circles.
+            listing.compiled = weakref.ref(shared)
+        line.toolset, line.passes = shared, {}
+        return shared
+
+    def look_again(self) -> None:
+        """Something was decided: whoever would see another list now is told."""
+        for (server, session), line in self._lines.items():
+            if line.told is not None and line.identity is not None and line.listing is not None:
+                self._tell(server, session, line, self._compile(line, line.identity, line.listing))
+
+    def waiting(self) -> dict[str, int]:
+        """How many tools of each server wait for review, by the last list that was read of it."""
+        return {name: len(line.toolset.pending) for (name, _), line in self._lines.items() if line.toolset is not None}
+
+    def _tell(self, server: str, session: str, line: ToolList, toolset: Toolset) -> None:
+        now = (toolset.version, toolset.waits)
+        if line.told is not None and line.told != now:
+            line.told = now
+            self.altered(server, None if is_shared(session) else session)
+
+    # ---- reading a list ----
+
+    async def verify(self, visit: RequestContext, meta: Mapping[str, Any]) -> Toolset:
+        """Read the whole list on this line, and hold it against the book; Refused where that is not possible.
+
+        Servers that register their tools one by one say after each that the list changed: it is read until it rests.
+        """
+        # Before the turn at asking: whoever has that must not wait for a message behind another who wants it.
+        await visit.line.turn()
+        line = self.line(visit)
+        try:
+            async with asyncio.timeout(self.ask_seconds), line.asking:
+                for pause in pauses(self.ask_seconds):
+                    await asyncio.sleep(pause)
+                    # Whoever had the turn before may have read it.
+                    if (found := self.current(visit)) is not None:
+                        return found
+                    if (found := await self._read(visit, meta, line)) is not None:
+                        return found
+        except TimeoutError:
+            text = "the server did not list its tools in time, so nothing can be called"
+            raise Refused(Reason.TOOLSET_UNVERIFIED, text) from None
+        raise Refused(Reason.TOOLSET_UNVERIFIED, "the server's list of tools changes while it is read")
+
+    async def _read(self, visit: RequestContext, meta: Mapping[str, Any], line: ToolList) -> Toolset | None:
+        """Every page; None where the server said meanwhile that its list changed."""
+        await self.introduce(visit, meta)
+        generation = self.generation(visit.server)
+        await self.warm(visit)
+        part: PartialList | None = None
+        params: dict[str, Any] = {}
+        size = 0
+        for _ in range(_PAGES_MAX):
+            reply = await visit.line.ask(own_request("tools/list", params, meta if visit.modern else {}))
+            page = self.page(reply)
+            if page is None:
+                _check_none(reply)
+            identity = self.identity(visit.server, line, page)
+            if part is not None and part.identity != identity:
+                return None
+            part = part or self._begin(identity, generation)
+            size += len(reply)
+            if page is not None:
+                self._take(line, part, page)
+            # Beyond its bounds the list is not used, so the rest of it need not be read.
+            if page is None or page.cursor is None or size > _READ_BYTES or part.measure.problem:
+                return self._settle(visit, line, part) if self.generation(visit.server) == generation else None
+            params = {"cursor": page.cursor}
+        raise UpstreamError(Reason.UPSTREAM_TOO_LARGE, "the server's list of tools does not end")
+
+    def page(self, reply: bytes) -> Page | None:
+        """The page in a reply, as far as it is read; UpstreamError where nobody can tell."""
+        return read_page(reply, self.settings.list_bytes)
+
+    def _begin(self, identity: Identity, generation: int, cursor: str = "") -> PartialList:
+        return PartialList(cursor, identity, [], [], generation, Measure(self.settings))
+
+    def _take(self, line: ToolList, part: PartialList, page: Page) -> list[Listed]:
+        """Read a page's entries; none of a list that is too large already."""
+        if not part.measure.announce(len(page.entries), len(page.array)):
+            return []
+        listed = self._listed(line, part.identity, page)
+        part.listed += listed
+        part.arrays.append(page.array)
+        part.measure.count(listed)
+        self._lines.grown(len(page.array))
+        return listed
+
+    async def warm(self, context: Context) -> None:
+        """Read a server's program where that has to be read, on a thread: from then on its identity is at hand."""
+        await asyncio.to_thread(self._identify, context.server, self.line(context).reported)
+
+    def expected(self, server: str) -> Identity:
+        """Who the server was when it was heard last."""
+        return self._identify(server, None)
+
+    def _identify(self, server: str, reported: str | None) -> Identity:
+        """By its word on this line, by the last one that was heard, or as it was met last."""
+        place = self.place(server)
+        if reported is None:
+            reported = self._reported.get(server)
+        if reported is not None:
+            return place.identify(reported)
+        unnamed = place.identify("")
+        # Another server may have had the name: elsewhere, or on this store by another command.
+        met = (one for one in self._recalled.get(server, {}).values() if is_named(one, unnamed))
+        return next(met, unnamed)
+
+    def place(self, server: str) -> ServerRef:
+        found = self.places.get(server)
+        if found is None:
+            raise Refused(Reason.SERVER_UNKNOWN)
+        return found
+
+    def identity(self, server: str, line: ToolList, page: Page | None) -> Identity:
+        """Who the server is: by its word in this answer, at the greeting of this line, or at the last one heard."""
+        stamp = None if page is None else page.meta.get(SERVER_INFO_META)
+        if isinstance(stamp, dict) and line.reported is None:
+            reported = reported_as(stamp.get("name"), stamp.get("version"))
+            self._reported[server] = reported
+            self._stamping.add(server)
+            return self.place(server).identify(reported)
+        self._stamping.discard(server)
+        return self._identify(server, line.reported)
+
+    def _listed(self, line: ToolList, identity: Identity, page: Page) -> list[Listed]:
+        listing = line.listing if line.identity == identity else self._latest.get(identity.server_id)
+        # What another line has read, byte for byte, need not be read again.
+        reader = Reader(identity.server_id, self.settings, None if listing is None else listing.known)
+        return [reader.read(entry) for entry in page.entries]
+
+    def _settle(self, context: Context, line: ToolList, whole: PartialList) -> Toolset:
+        """A list that was read to its end is what holds on this line from now on."""
+        listing = self._listing(whole, line)
+        fresh = line.identity is None
+        line.identity, line.listing, line.partial = whole.identity, listing, None
+        line.checked, line.generation = self._clock(), whole.generation
+        self._remember(context.server, whole.identity)
+        toolset = self._compile(line, whole.identity, listing)
+        key = self._key(context)
+        self._tell(*key, line, toolset)
+        self._met(ListReading(self.place(context.server), whole.identity, toolset, key[1], fresh))
+        return toolset
+
+    def _remember(self, server: str, identity: Identity) -> None:
+        known = self._recalled.get(server, {})
+        if next(iter(known), None) != identity.server_id:
+            others = [one for one in known.values() if one.server_id != identity.server_id]
+            self._recalled[server] = {one.server_id: one for one in [identity, *others][:_RECALLED_MAX]}
+
+    def _listing(self, whole: PartialList, line: ToolList) -> Listing:
+        identity, measure = whole.identity, whole.measure
+        known = line.listing if line.identity == identity else self._latest.get(identity.server_id)
+        if measure.problem:
+            # Nothing of it is used, so nothing of it is kept.
+            return Listing((), problem=measure.problem, count=measure.tools, size=measure.size)
+        if known is not None and not known.problem and known.arrays == tuple(whole.arrays):
+            return known
+        made = Listing(whole.listed)
+        made.arrays = tuple(whole.arrays)
+        key = (identity.server_id, made.digest)
+        shared = self._listings.get(key)
+        if shared is None or shared.arrays != made.arrays:
+            shared = self._listings[key] = made
+        self._latest[identity.server_id] = shared
+        return shared
+
+    # ---- a list that passes ----
+
+    def passing(self, context: Context, page: Page, cursor: str | None, asked: int = UNREAD) -> list[bytes]:
+        """The entries of a page that the client may see; with the last page the list is whole, and counts as verified.
+
+        `cursor` is what the page was asked for with, `asked` the server's generation before that.
+        """
+        line = self.line(context)
+        identity = self.identity(context.server, line, page)
+        part = self._follow(line, identity, cursor or "", asked)
+        listed = self._take(line, part, page)
+        if line.partial is part:
+            self._gather(context, line, part, page.cursor)
+        if part.measure.problem:
+            return []
+        book = self._books.book
+        held = self.sets.held(identity.server_id, book)
+        return [
+            tool.raw for tool in listed if judge(tool, identity, book, self.settings).open and tool.name not in held
+        ]
+
+    def _follow(self, line: ToolList, identity: Identity, cursor: str, asked: int) -> PartialList:
+        """What was read of a list so far; a page that does not follow the one before stands for itself."""
+        part = line.partial
+        if not cursor:
+            part = line.partial = self._begin(identity, asked)
+        elif part is None or part.cursor != cursor or part.identity != identity:
+            line.partial = None
+            return self._begin(identity, UNREAD, cursor)
+        return part
+
+    def _gather(self, context: Context, line: ToolList, part: PartialList, onward: str | None) -> None:
+        """One page more; with the last one the list is whole."""
+        if onward is not None and len(part.arrays) < _PAGES_MAX and not part.measure.problem:
+            part.cursor = onward
+            return
+        line.partial = None
+        if part.generation != self.generation(context.server):
+            # Out of date before it was whole. The client goes by it all the same.
+            held = self.sets.held(part.identity.server_id, self._books.book)
+            line.shown = Toolset(part.identity, self._listing(part, line), self._books.book, self.settings, held)
+            return
+        # The client gets this very list: it needs no telling.
+        line.told = None
+        toolset = line.shown = self._settle(context, line, part)
+        line.told = (toolset.version, toolset.waits)
+
+
+def _check_none(reply: bytes) -> None:
+    """A server without tools says that it has no such method; anything else is no answer."""
+    try:
+        result = result_of(reply)
+    except UpstreamError:
+        result = {}
+    if result is not None:
+        raise Refused(Reason.TOOLSET_UNVERIFIED, "the server did not list its tools, so nothing can be called")

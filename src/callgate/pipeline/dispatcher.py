@@ -1,0 +1,375 @@
+"""What every transport does with a client's message: read it, put each `tools/call` before the gate, answer or forward.
+
+The dispatcher knows nothing of HTTP or pipes. A transport hands it bytes and a Context; it gets an `Admitted` message
+to forward, or a `Rejected` to answer with. Each call that goes on is an `InFlight` that is finished exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import secrets
+import time
+import tomllib
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache, lru_cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from callgate.errors import Reason, Refused, StoreError, place
+from callgate.gate import Call, Context, Decision, Gate
+from callgate.jsonrpc import (
+    TOOLS_CALL,
+    BadMessage,
+    Batch,
+    Kind,
+    Limits,
+    Message,
+    RequestId,
+    error_of,
+    error_reply,
+    parse,
+    tool_call,
+)
+from callgate.pipeline.context import NOBODY_KNOWN, RequestContext, StreamContext
+from callgate.pipeline.stage import (
+    Admitted,
+    AllowedCall,
+    CallRecorder,
+    Clock,
+    InFlight,
+    LocalResponse,
+    Rejected,
+    Stage,
+    SubstituteResult,
+)
+from callgate.pipeline.timeouts import pauses
+
+log = logging.getLogger("callgate.door")
+
+_encode: Final = msgspec.json.Encoder().encode
+# What may be over in a moment: a list has changed, a server has come to those that are seen together.
+_MAY_PASS: Final = frozenset({Reason.TOOLSET_UNVERIFIED, Reason.SET_NOT_REVIEWED})
+
+
+class Dispatcher:
+    """The way in, for every transport and every server of a configuration."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        ledger: CallRecorder,
+        limits: Limits,
+        clock: Clock = time.time,
+        desk: Stage | None = None,
+        *,
+        catch_up: Callable[[], Awaitable[None] | None] = lambda: None,
+        refusals: Literal["auto", "error", "result"] = "auto",
+    ) -> None:
+        self.gate = gate
+        # What waits, within a bound, until what the gate knows of the store is not out of date; None where it is not.
+        self._catch_up = catch_up
+        self.limits = limits
+        self.desk = desk
+        self._ledger = ledger
+        self._clock = clock
+        self._refusals = refusals
+
+    def read(self, raw: bytes) -> Message | Batch:
+        """Read a client's message; raises Turned."""
+        try:
+            return parse(raw, self.limits)
+        except BadMessage as error:
+            raise Rejected(error, error_reply(error.rpc_id, error)) from None
+
+    async def admit(self, message: Message | Batch, context: Context) -> Admitted:
+        """Put each call of a message before the gate; raises Turned, or Answered where the gateway answers itself."""
+        if (late := self._catch_up()) is not None:
+            await late
+        if isinstance(message, Batch):
+            return await self._admit_batch(message, context, self.gate.closed())
+        if message.method == TOOLS_CALL:
+            return await self._admit_call(message, context)
+        if message.kind is Kind.REQUEST and (closed := self.gate.closed()) is not None:
+            raise Rejected(closed, error_reply(message.id, closed))
+        if self.desk is None:
+            return Admitted(message)
+        if message.method in self.desk.prepares:
+            await self._prepare(message, context, self.desk)
+        if message.method in self.desk.methods:
+            await self._answer(message, self.desk.answer(message, context))
+        after = self.desk.after(message, context)
+        return Admitted(self.desk.leaving(message), (), self.desk.amend(message, context), after)
+
+    async def takes(self, message: Message | Batch, context: Context) -> bool:
+        """Whether a message was meant for the gateway itself and goes no further; raises Turned."""
+        if self.desk is None or (isinstance(message, Message) and message.kind is Kind.REQUEST):
+            return False
+        try:
+            return await self.desk.takes(message, context)
+        except Refused as refused:
+            raise Rejected(refused, refuse_all(message, refused)) from None
+
+    async def _admit_call(self, message: Message, context: Context) -> Admitted:
+        call = self._call(message, context)
+        if self.desk is not None and self.desk.owns(call.tool) and self.gate.closed() is None:
+            await self._answer(message, self.desk.answer_call(message, call))
+        decision = await self._decide(call)
+        if decision.refused is not None:
+            raise self._turned(message, call, decision.refused)
+        flights = (self._in_flight(call, message),)
+        if self.desk is None:
+            return Admitted(message, flights)
+        if _waited(call) and (changed := await self.desk.look_anew(call)) is not None:
+            flights[0].finish("blocked", code=changed.code)
+            self.desk.after(message, context, (AllowedCall(message, call, decision),))
+            raise self._turned(message, call, changed)
+        outgoing, amend, after = self.desk.going_on(message, call, decision)
+        return Admitted(outgoing, flights, amend, after)
+
+    @staticmethod
+    async def _prepare(message: Message, context: Context, desk: Stage) -> None:
+        try:
+            await desk.prepare(message, context)
+        except Refused as refused:
+            raise Rejected(refused, error_reply(message.id, refused)) from None
+
+    @staticmethod
+    async def _answer(message: Message, answering: Awaitable[dict[str, Any] | None]) -> None:
+        if message.kind is not Kind.REQUEST:
+            refused = Refused(Reason.INVALID_REQUEST, f"{message.method} has to be a request with an id")
+            raise Rejected(refused, error_reply(None, refused))
+        try:
+            result = await answering
+        except Refused as refused:
+            raise Rejected(refused, error_reply(message.id, refused)) from None
+        except StoreError as error:
+            log.error("request failed", extra={"fields": {"method": message.method, "error": place(error)}})
+            unavailable = Refused(Reason.STORE_UNAVAILABLE)
+            raise Rejected(unavailable, error_reply(message.id, unavailable)) from None
+        if result is not None:
+            raise LocalResponse(_reply(message, result))
+
+    async def last_look(self, entry: Admitted, barred: Refused | None = None) -> None:
+        """Before a message leaves: what it was decided by may have changed since; raises Turned.
+
+        Where a list has to be read again, or servers have to be looked at together, it waits for as long as a check may
+        take.
+        """
+        closed = self.objection(entry, barred)
+        if closed is not None and closed.reason in _MAY_PASS and self.desk is not None:
+            closed = await self._settle(entry, barred, self.desk)
+        if closed is None or all(message.kind is not Kind.REQUEST for message in entry.messages):
+            return
+        for flight in entry.calls:
+            flight.finish("blocked", code=closed.code)
+        if isinstance(entry.message, Message) and entry.calls:
+            raise self._turned(entry.message, entry.calls[0].call, closed)
+        raise Rejected(closed, refuse_all(entry.message, closed))
+
+    def objection(self, entry: Admitted, barred: Refused | None = None) -> Refused | None:
+        """What has changed since a message was decided, so that it must not leave as it is."""
+        closed = barred or self.gate.closed()
+        if closed is None and self.desk is not None:
+            for flight in entry.calls:
+                closed = closed or self.desk.last_look(flight.call)
+        return closed
+
+    async def _settle(self, entry: Admitted, barred: Refused | None, desk: Stage) -> Refused | None:
+        """Look again until the servers rest; why the message does not leave, None where it does."""
+        found: Refused | None = Refused(Reason.TOOLSET_UNVERIFIED)
+        try:
+            async with asyncio.timeout(self.gate.limit):
+                for pause in pauses(self.gate.limit):
+                    await asyncio.sleep(pause)
+                    for flight in entry.calls:
+                        if (found := await desk.settle(flight.call)) is not None:
+                            return found
+                    found = self.objection(entry, barred)
+                    if found is None or found.reason not in _MAY_PASS:
+                        return found
+        except TimeoutError:
+            log.warning("the tools were not looked at in time", extra={"fields": {"calls": len(entry.calls)}})
+        return found or Refused(Reason.TOOLSET_UNVERIFIED)
+
+    async def _admit_batch(self, batch: Batch, context: Context, closed: Refused | None) -> Admitted:
+        """All or nothing: one refused call refuses the batch, so that nothing is half done."""
+        calls = [(m, self._call(m, context)) for m in batch.messages if m.method == TOOLS_CALL]
+        refusals: dict[RequestId | None, Refused] = {}
+        if self.desk is not None:
+            alone = Refused(Reason.BATCH_REFUSED, "this method cannot be part of a batch", advice="Send it alone.")
+            refusals = {m.id: alone for m in batch.messages if m.method in self.desk.methods}
+            for message in batch.messages:
+                if message.method in self.desk.prepares:
+                    await self._prepare(message, context, self.desk)
+        decided: list[AllowedCall] = []
+        for message, call in calls:
+            decided.append(AllowedCall(message, call, await self._decide(call)))
+            refused = decided[-1].decision.refused
+            if refused is not None:
+                refusals[message.id] = refused
+        in_flight = tuple(self._in_flight(call, message) for message, call in calls if message.id not in refusals)
+        first = next(iter(refusals.values()), closed)
+        if first is None and self.desk is None:
+            return Admitted(batch, in_flight)
+        if first is None and self.desk is not None:
+            leaving = self.desk.leaving(batch, decided)
+            after = self.desk.after(batch, context, decided)
+            return Admitted(leaving, in_flight, self.desk.amend(batch, context), after)
+        for flight in in_flight:
+            flight.finish("batch_refused")
+        if self.desk is not None:
+            # Nobody waits for their replies any more.
+            self.desk.after(batch, context, decided)
+        assert first is not None
+        raise Rejected(first, refuse_all(batch, closed or Refused(Reason.BATCH_REFUSED), refusals))
+
+    async def _decide(self, call: Call) -> Decision:
+        started = time.perf_counter()
+        decision = await self.gate.decide(call)
+        # The time that a person took says nothing of the gate.
+        self._ledger.decided(call, decision, time.perf_counter() - started - _waited(call))
+        if self.desk is not None and decision.refused is not None:
+            self.desk.refused(call, decision.refused)
+        return decision
+
+    def _call(self, message: Message, context: Context) -> Call:
+        if message.kind is not Kind.REQUEST:
+            # A notification gets no answer, but a careless server might still run it: it never reaches one.
+            refused = Refused(Reason.INVALID_REQUEST, "tools/call has to be a request with an id")
+            raise Rejected(refused, error_reply(None, refused))
+        try:
+            wanted = tool_call(message)
+        except BadMessage as error:
+            raise Rejected(error, error_reply(message.id, error)) from None
+        at = round(self._clock() * 1000)
+        return Call(
+            new_call_id(at), at, wanted.name, wanted.arguments, wanted.canonical, message.raw, message.meta, context
+        )
+
+    def _turned(self, message: Message, call: Call, refused: Refused) -> Rejected:
+        """A call that goes no further, in the form that its client shows."""
+        if isinstance(refused.data, SubstituteResult):
+            if refused.data.result is None:
+                return Rejected(refused, None, silent=True)
+            return Rejected(refused, _reply(message, refused.data.result))
+        if form_for(self._refusals, call.context, refused) == "error":
+            return Rejected(refused, error_reply(message.id, refused, call=call.id))
+        # For HTTP it is an answer like any other.
+        told = Refused(
+            refused.reason, refused.message, code=refused.code, advice=refused.advice, data=refused.data, status=200
+        )
+        return Rejected(told, _reply(message, refusal_result(refused, call.context, call.id)))
+
+    def _in_flight(self, call: Call, message: Message) -> InFlight:
+        assert message.id is not None
+        return InFlight(call, message.id, self._ledger, self._clock)
+
+
+def _waited(call: Call) -> float:
+    return call.context.line.waited if isinstance(call.context, RequestContext) else 0.0
+
+
+def _reply(message: Message, result: Mapping[str, Any]) -> bytes:
+    return _encode({"jsonrpc": "2.0", "id": message.id, "result": result})
+
+
+def called_tools(message: Message | Batch) -> tuple[str, ...]:
+    """The tools that a message calls, as far as it says; what cannot be read as a call is refused later."""
+    found = []
+    for one in message.messages if isinstance(message, Batch) else (message,):
+        if one.method == TOOLS_CALL:
+            name = one.params.get("name") if isinstance(one.params, dict) else None
+            found.append(name if isinstance(name, str) else "")
+    return tuple(found)
+
+
+def refuse_all(
+    message: Message | Batch, refused: Refused, others: Mapping[RequestId | None, Refused] = MappingProxyType({})
+) -> bytes | None:
+    """The answer to every request in there: its own refusal, or the one that holds for all."""
+    if isinstance(message, Message):
+        return error_reply(message.id, refused)
+    replies = [error_reply(m.id, others.get(m.id, refused)) for m in message.messages if m.kind is Kind.REQUEST]
+    return b"[" + b",".join(replies) + b"]" if replies else None
+
+
+class _Randomness:
+    """Random hexadecimal digits from the system, fetched by the page: a system call for each id would cost more."""
+
+    def __init__(self) -> None:
+        self._pool = ""
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self._pool = ""
+
+    def take(self, digits: int) -> str:
+        if len(self._pool) < digits:
+            self._pool = secrets.token_hex(512)
+        taken, self._pool = self._pool[:digits], self._pool[digits:]
+        return taken
+
+
+_randomness: Final = _Randomness()
+
+
+def new_call_id(at_ms: int) -> str:
+    """32 hexadecimal digits: 48 bits of time, so that ids sort by age, and 80 random bits."""
+    return f"{at_ms:012x}{_randomness.take(20)}"
+
+
+@lru_cache(maxsize=4096)
+def session_digest(session: str) -> str:
+    """What the records keep of a session id: enough to join calls, not enough to take the session over."""
+    return hashlib.sha256(b"callgate session\x00" + session.encode()).hexdigest()[:32]
+
+
+Form: TypeAlias = Literal["error", "result"]
+REFUSAL_META: Final = "dev.callgate/refusal"
+# Who has to prove first who they are is told by the HTTP status, and their client may do something about it.
+_UNPROVED: Final = 401
+
+
+class KnownClient(NamedTuple):
+    """A client whose form is known, and how that was found out."""
+
+    title: str
+    form: Form
+    seen: str
+
+
+@cache
+def known_clients() -> Mapping[str, KnownClient]:
+    """By the name that they give themselves."""
+    read = tomllib.loads(files("callgate.pipeline").joinpath("refusal_forms.toml").read_text("utf-8"))
+    return {name: KnownClient(**entry) for name, entry in read.items()}
+
+
+def form_for(setting: Literal["auto", "error", "result"], context: Context, refused: Refused) -> Form:
+    """As configured, else as the client is known to show it. Whoever does SEP-2672 reads the error, whatever is set."""
+    client = context.client if isinstance(context, StreamContext) else NOBODY_KNOWN
+    if client.ceremony or refused.status == _UNPROVED:
+        return "error"
+    if setting != "auto":
+        return setting
+    # A bridge such as mcp-remote names itself behind its client: `claude-ai (via mcp-remote 0.1.37)`.
+    known = known_clients().get(client.name.partition(" (via ")[0])
+    return "error" if known is None else known.form
+
+
+def refusal_result(refused: Refused, context: Context, call: str) -> dict[str, Any]:
+    """A refusal as the result of the call: in words for the model and its user, and whole as the error would be."""
+    text = (
+        f"Callgate refused this call, and it was not run: {refused}\n{refused.advice}\nReason: {refused.reason.value}"
+    )
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": True}
+    if isinstance(context, StreamContext) and context.modern:
+        result["resultType"] = "complete"
+    return {**result, "_meta": {REFUSAL_META: error_of(refused, call=call)}}

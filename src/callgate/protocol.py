@@ -1,0 +1,35 @@
+"""Names of MCP, SEP-2672 and our own extensions as they stand on the wire."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CHANGED: Final = "notifications/tools/list_changed"
+
+
+HANDSHAKE_VERSIONS: Final = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"})
+
+VERSION_META: Final = "io.modelcontextprotocol/protocolVersion"
+
+CAPABILITIES_META: Final = "io.modelcontextprotocol/clientCapabilities"
+
+CLIENT_INFO_META: Final = "io.modelcontextprotocol/clientInfo"
+
+
+# §4.2 and §4.5: the key of the annotation in a tool's `_meta` and of the evidence in a call's.
+META: Final = "io.modelcontextprotocol/verified-approval"
+# §4.3: the capability under `capabilities.extensions`; both spellings are advertised.
+CAPABILITY: Final = "verifiedApproval"
+CAPABILITIES: Final = (CAPABILITY, META)
+
+# §4.4: the three methods.
+ENROLL_BEGIN: Final = "approval/enroll/begin"
+ENROLL_FINISH: Final = "approval/enroll/finish"
+CHALLENGE_CREATE: Final = "approval/challenge/create"
+METHODS: Final = frozenset({ENROLL_BEGIN, ENROLL_FINISH, CHALLENGE_CREATE})
+
+REQUIRED: Final = "verified"
+WEBAUTHN: Final = "webauthn"
+
+# Ours: where `approval/enroll/begin` carries the ticket that allows it.
+TICKET: Final = "dev.callgate/enrolment-ticket"

@@ -1,0 +1,1 @@
+"""Bytes in and out, in both protocol eras. No policy."""

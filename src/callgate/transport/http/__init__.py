@@ -1,0 +1,1 @@
+"""The HTTP side that clients speak to."""

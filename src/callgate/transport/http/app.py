@@ -1,0 +1,495 @@
+"""The gateway's HTTP application: `/mcp`, `/servers/NAME/mcp`, and `/healthz`, `/readyz`, `/metrics` for operators."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+
+from callgate.errors import Reason, Refused, UpstreamError, place
+from callgate.gate import Context
+from callgate.jsonrpc import TOOLS_CALL, Batch, Kind, Message, error_reply
+from callgate.pipeline.context import ClientInfos
+from callgate.pipeline.dispatcher import Dispatcher, called_tools, refuse_all
+from callgate.pipeline.list_changed import wants_changes
+from callgate.pipeline.stage import Admitted, LocalResponse, Rejected
+from callgate.telemetry.message_span import span_of
+from callgate.telemetry.spans import Tracer
+from callgate.transport.http.channel import HttpChannel, listening, visit
+from callgate.transport.http.exchange import JSON, Asgi, ClientGone, Exchange, Receive, Scope, Send, Streams, onto
+from callgate.transport.http.guard import Guard, check_media_type, check_nominated
+from callgate.transport.http.headers import Routing, check_routing
+from callgate.transport.sse import encode_event
+
+SUFFIX: Final = "/mcp"
+_PREFIX: Final = "/servers/"
+_GROUPS: Final = "/groups/"
+
+
+class Authenticate(Protocol):
+    """Finds out who sends a request, and notes it on the exchange; both raise Refused."""
+
+    def precheck(self, exchange: Exchange) -> None:
+        """Before the body is read."""
+
+    async def authenticate(self, exchange: Exchange, server: str, body: bytes, tools: Sequence[str]) -> None:
+        """`tools` are those that the request calls."""
+
+
+class Upstream(Protocol):
+    """A server as the HTTP face sees it."""
+
+    name: str
+    sees_headers: bool
+    busy: int
+
+    @property
+    def sessions(self) -> int: ...
+
+    async def prepare(self, exchange: Exchange, message: Message | Batch) -> None:
+        """Before a message is decided on: what it will go to is there, so that it is decided on for that."""
+
+    async def ask(self, exchange: Exchange, message: Message) -> bytes:
+        """The reply to a request of the gateway's own, in the session of the exchange."""
+
+    def hold(self, exchange: Exchange) -> AbstractContextManager[None]:
+        """Keep the session of the exchange while its call waits."""
+
+    async def post(self, exchange: Exchange, entry: Admitted) -> None: ...
+
+    async def get(self, exchange: Exchange) -> None: ...
+
+    async def delete(self, exchange: Exchange) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Site(msgspec.Struct, frozen=True):
+    """One configuration's worth of the gateway: replaced whole when the configuration changes."""
+
+    door: Dispatcher
+    guard: Guard
+    upstreams: Mapping[str, Upstream]
+    body_seconds: float
+    in_flight: int
+    held_bytes: int
+    # The group of each server; empty for those that stand in none.
+    groups: Mapping[str, str] = {}
+    # Who calls; None where nobody is asked. And what is published at well-known paths.
+    agents: Authenticate | None = None
+    documents: Mapping[str, bytes] = {}
+
+    def upstream(self, path: str) -> Upstream:
+        """The server a path leads to. A server of a group is found under that group's path only."""
+        group, rest = "", path
+        if path.startswith(_GROUPS):
+            group, _, rest = path[len(_GROUPS) :].partition("/")
+            rest = "/" + rest
+        company = [name for name in self.upstreams if self.groups.get(name, "") == group]
+        if rest == SUFFIX and len(company) == 1 and (group or len(self.upstreams) == 1):
+            return self.upstreams[company[0]]
+        if rest.startswith(_PREFIX) and rest.endswith(SUFFIX):
+            name = rest[len(_PREFIX) : -len(SUFFIX)]
+            if name in company:
+                return self.upstreams[name]
+            if name in self.upstreams:
+                raise Refused(Reason.SERVER_UNKNOWN, advice=f"Use {endpoint(name, self.groups.get(name, ''))}.")
+        if path == SUFFIX:
+            raise Refused(
+                Reason.SERVER_UNKNOWN,
+                "/mcp leads somewhere only while exactly one server is configured",
+                advice="Use /servers/NAME/mcp; `callgate check` lists the names.",
+            )
+        raise Refused(Reason.SERVER_UNKNOWN)
+
+
+def endpoint(server: str, group: str = "") -> str:
+    """The path that a server is served under."""
+    return (f"{_GROUPS}{group}" if group else "") + f"{_PREFIX}{server}{SUFFIX}"
+
+
+log = logging.getLogger("callgate.http")
+
+_SUBSCRIBE: Final = "subscriptions/listen"
+_CALL: Final = TOOLS_CALL.encode()
+# What is read, and waited for, of the body of somebody who brings nothing to prove who they are.
+_UNPROVEN_BYTES: Final = 64 * 1024
+_UNPROVEN_SECONDS: Final = 1.0
+_OPERATORS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+class RecordRefusal(Protocol):
+    """Puts calls on record that are refused before the gate decides."""
+
+    def refused(self, exchange: Exchange, server: str, message: Message | Batch | None, refused: Refused) -> None: ...
+
+
+class OperatorView(Protocol):
+    """What operators look at, and what is counted."""
+
+    def ready(self) -> str | None: ...
+
+    def render_metrics(self, busy: int, sessions: Mapping[str, int]) -> bytes | None: ...
+
+    def request(self, method: str, status: int) -> None: ...
+
+    def failure(self, server: str, reason: Reason) -> None: ...
+
+    @property
+    def spans(self) -> Tracer: ...
+
+    @property
+    def refusals(self) -> RecordRefusal: ...
+
+
+class App:
+    """The ASGI application; `console` gives the application for paths that are neither MCP's nor the operators'."""
+
+    def __init__(
+        self,
+        site: Callable[[], Site],
+        watched: OperatorView,
+        *,
+        clients: ClientInfos | None = None,
+        console: Callable[[], Asgi | None] = lambda: None,
+    ) -> None:
+        self._site = site
+        self._watched = watched
+        self._clients = clients
+        self._console = console
+        self._busy = 0
+        self._held = 0
+        self._streams = Streams()
+        # When a page was last asked for, and how many are being shown.
+        self.last_page = float("-inf")
+        self.busy_with_pages = 0
+
+    def begin_shutdown(self) -> None:
+        """End the streams that would never end by themselves; calls under way are left to finish."""
+        self._streams.stop()
+
+    @property
+    def stopping(self) -> bool:
+        return self._streams.stopping
+
+    @property
+    def busy(self) -> int:
+        """Requests under way."""
+        return self._busy
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """A request that waits for a person has its place in the lobby, not among those under way."""
+        self._busy -= 1
+        try:
+            yield
+        finally:
+            self._busy += 1
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        exchange = Exchange(scope, receive, send)
+        site = self._site()
+        try:
+            if exchange.path not in ("/healthz", "/readyz"):
+                site.guard.check(exchange)
+            if exchange.path in site.documents:
+                await _publish(exchange, site.documents[exchange.path])
+                return
+            if not exchange.path.endswith(SUFFIX):
+                console = None if exchange.path in _OPERATORS else self._console()
+                if console is not None:
+                    self.busy_with_pages += 1
+                    try:
+                        await self._streams.show(console, exchange, scope, receive, send)
+                    finally:
+                        self.busy_with_pages -= 1
+                        self.last_page = time.monotonic()
+                else:
+                    await self._watch(exchange)
+                return
+            await self._serve(site, exchange)
+        except Refused as refused:
+            await self._refuse(exchange, refused)
+        except ClientGone:
+            log.debug("client left before its request was whole")
+        except Exception as error:  # noqa: BLE001 - fail closed: what nobody thought of is refused, never a pass
+            log.error("request failed", extra={"fields": {"error": place(error)}})
+            await self._refuse(exchange, Refused(Reason.INTERNAL_ERROR))
+        except asyncio.CancelledError:
+            if not self._streams.stopping:
+                raise
+            # The time for calls under way is over: say so instead of breaking off without a word.
+            if not exchange.started or exchange.parked:
+                await exchange.refuse(Refused(Reason.SHUTTING_DOWN))
+        finally:
+            self._watched.request(exchange.method, exchange.status)
+
+    async def _serve(self, site: Site, exchange: Exchange) -> None:
+        await self._precheck(site, exchange)
+        upstream = site.upstream(exchange.path)
+        if self._busy >= site.in_flight and exchange.method != "GET":
+            raise Refused(Reason.OVERLOADED)
+        if self._streams.stopping:
+            raise Refused(Reason.SHUTTING_DOWN)
+        if exchange.method != "POST" and (closed := site.door.gate.closed()) is not None:
+            raise closed
+        # A stream that only waits takes a connection, not a place among the requests under way.
+        working = exchange.method != "GET"
+        self._busy += working
+        upstream.busy += 1
+        try:
+            if exchange.method == "POST":
+                await self._post(site, upstream, exchange)
+                return
+            if site.agents is not None:
+                await site.agents.authenticate(exchange, upstream.name, b"", ())
+                # A directory may have been fetched for it meanwhile.
+                if (closed := site.door.gate.closed()) is not None:
+                    raise closed
+            if exchange.method == "GET":
+                if site.door.desk is not None:
+                    context = listening(upstream.name, exchange, Routing(exchange).version, self._clients)
+                    exchange.screen = site.door.desk.screen(context)
+                    exchange.after = site.door.desk.after_others(context)
+                    exchange.hearing = partial(site.door.desk.heard_by, context)
+                await self._stream(upstream, exchange)
+            elif exchange.method == "DELETE":
+                await upstream.delete(exchange)
+            else:
+                raise Refused(Reason.METHOD_NOT_ALLOWED)
+        except UpstreamError as error:
+            self._watched.failure(upstream.name, error.reason)
+            raise
+        finally:
+            self._busy -= working
+            upstream.busy -= 1
+
+    async def _precheck(self, site: Site, exchange: Exchange) -> None:
+        """Refuse who brings nothing at all, whatever else may be wrong with the request; calls are put on record."""
+        if site.agents is None or site.door.gate.closed() is not None:
+            return
+        try:
+            site.agents.precheck(exchange)
+        except Refused as refused:
+            if exchange.method == "POST":
+                await self._record_unproven(site, exchange, refused)
+            raise
+
+    async def _record_unproven(self, site: Site, exchange: Exchange, refused: Refused) -> None:
+        """The body is read for the record alone: if it is short and comes at once. Otherwise headers say what it is."""
+        try:
+            server = site.upstream(exchange.path).name
+        except Refused:
+            return
+        message: Message | Batch | None = None
+        length = exchange.fields.get(b"content-length", b"")
+        size = int(length) if length.isdigit() and len(length) < 16 else _UNPROVEN_BYTES + 1
+        if size <= _UNPROVEN_BYTES and self._held + size <= site.held_bytes and b"expect" not in exchange.fields:
+            self._held += size
+            try:
+                message = site.door.read(await exchange.body(size, _UNPROVEN_SECONDS))
+            except Rejected:
+                return  # no call
+            except (Refused, ClientGone):
+                log.debug("the body of a refused request was not read")
+            finally:
+                self._held -= size
+        if message is not None or exchange.fields.get(b"mcp-method", _CALL) == _CALL:
+            self._watched.refusals.refused(exchange, server, message, refused)
+
+    async def _post(self, site: Site, upstream: Upstream, exchange: Exchange) -> None:
+        check_media_type(exchange)
+        check_nominated(exchange)
+        exchange.held = self._reserve(site, exchange)
+        try:
+            await self._judge(site, upstream, exchange)
+        finally:
+            self._held -= exchange.held
+
+    def _reserve(self, site: Site, exchange: Exchange) -> int:
+        """Room for a body before it is read: its own size, or the most it may be where it does not say."""
+        length = exchange.fields.get(b"content-length", b"")
+        size = int(length) if length.isdigit() and len(length) < 16 else site.door.limits.bytes
+        if self._held + size > site.held_bytes and self._held:
+            raise Refused(Reason.OVERLOADED, "the gateway holds as many bytes of requests as it may")
+        self._held += size
+        return size
+
+    async def _judge(self, site: Site, upstream: Upstream, exchange: Exchange) -> None:
+        door = site.door
+        raw = await exchange.body(door.limits.bytes, site.body_seconds)
+        # A call may wait for a person: it holds what it has, not what it might have had.
+        self._held -= exchange.held - len(raw)
+        exchange.held = len(raw)
+        try:
+            message = door.read(raw)
+            routing = Routing(exchange)
+            try:
+                check_routing(message, routing, complete=not upstream.sees_headers)
+            except Refused as refused:
+                raise Rejected(refused, error_reply(_id_of(message), refused)) from None
+            if not _has_request(message) and (closed := door.gate.closed()) is not None:
+                raise closed
+            if site.agents is not None:
+                await self._meet(site, upstream, exchange, raw, message)
+            line = HttpChannel(exchange, upstream, self)
+            context = visit(upstream.name, line, routing.version, message, self._clients)
+            if door.desk is not None:
+                if isinstance(message, Message) and message.method == _SUBSCRIBE:
+                    exchange.hearing = partial(door.desk.heard_by, context, subscription=message.id)
+                if not _is_request(message) and await door.takes(message, context):
+                    await exchange.respond(202)
+                    return
+            if (exchange.barred or door.gate.closed()) is None:
+                try:
+                    await upstream.prepare(exchange, message)
+                except Refused as refused:
+                    raise Rejected(refused, error_reply(_id_of(message), refused)) from None
+            if self._watched.spans.enabled:
+                await self._traced(site, upstream, exchange, message, context)
+            else:
+                await self._pass_on(site, upstream, exchange, await door.admit(message, context))
+        except Rejected as turned:
+            await _turn(exchange, turned)
+        except LocalResponse as answered:
+            await exchange.respond(200, answered.reply, [JSON])
+
+    async def _meet(
+        self, site: Site, upstream: Upstream, exchange: Exchange, raw: bytes, message: Message | Batch
+    ) -> None:
+        """Who sent the message. The kill switch comes first: while it is on, nobody is asked and nothing leaves."""
+        exchange.barred = site.door.gate.closed()
+        if exchange.barred is not None or site.agents is None:
+            return
+        try:
+            await site.agents.authenticate(exchange, upstream.name, raw, called_tools(message))
+        except Refused as refused:
+            self._watched.refusals.refused(exchange, upstream.name, message, refused)
+            raise Rejected(refused, refuse_all(message, refused)) from None
+        # That may have taken a while; requests are looked at once more before they leave.
+        if not _has_request(message) and (closed := site.door.gate.closed()) is not None:
+            raise closed
+
+    async def _traced(
+        self, site: Site, upstream: Upstream, exchange: Exchange, message: Message | Batch, context: Context
+    ) -> None:
+        """The same with a span around it, whose parent the client may have named and which the server is told."""
+        with span_of(self._watched.spans, message, context, exchange.fields) as span:
+            try:
+                entry = await site.door.admit(message, context)
+            except Rejected as turned:
+                span.refused(turned.refused.reason)
+                await _turn(exchange, turned)
+                return
+            except LocalResponse as answered:
+                span.allowed()
+                await exchange.respond(200, answered.reply, [JSON])
+                return
+            span.allowed()
+            exchange.trace = {name.encode(): value.encode() for name, value in span.headers().items()}
+            await self._pass_on(site, upstream, exchange, entry)
+
+    async def _pass_on(self, site: Site, upstream: Upstream, exchange: Exchange, entry: Admitted) -> None:
+        await site.door.last_look(entry, exchange.barred)
+        endless = isinstance(entry.message, Message) and entry.message.method == _SUBSCRIBE
+        try:
+            if endless:
+                with self._heard(exchange, entry.message):
+                    await self._streams.follow(upstream.post(exchange, entry))
+            else:
+                await upstream.post(exchange, entry)
+        except Refused as refused:
+            if isinstance(refused, UpstreamError):
+                self._watched.failure(upstream.name, refused.reason)
+            if exchange.started and not exchange.parked:
+                raise
+            await exchange.refuse(refused, reply=refuse_all(entry.message, refused))
+        except asyncio.CancelledError:
+            if self._streams.stopping and exchange.streaming:
+                # The time for calls under way is over: a stream ends with the reason, not in the middle.
+                cut = Refused(Reason.SHUTTING_DOWN)
+                await exchange.end(b"" if endless else encode_event(error_reply(_id_of(entry.message), cut)))
+            raise
+
+    @staticmethod
+    def _heard(exchange: Exchange, message: Message | Batch) -> AbstractContextManager[None]:
+        """A subscription may be for what the gateway itself has to tell."""
+        if exchange.hearing is None or not isinstance(message, Message) or not wants_changes(message):
+            return contextlib.nullcontext()
+        return exchange.hearing(onto(exchange))
+
+    async def _stream(self, upstream: Upstream, exchange: Exchange) -> None:
+        try:
+            await self._streams.follow(upstream.get(exchange))
+        except asyncio.CancelledError:
+            if not self._streams.stopping:
+                raise
+            if exchange.started:
+                await exchange.end()
+            else:
+                raise Refused(Reason.SHUTTING_DOWN) from None
+
+    async def _refuse(self, exchange: Exchange, refused: Refused) -> None:
+        if exchange.started and not exchange.parked:
+            log.warning("answer broken off", extra={"fields": {"reason": refused.reason.value}})
+            return
+        await exchange.refuse(refused)
+
+    def _metrics(self) -> bytes | None:
+        upstreams = self._site().upstreams
+        return self._watched.render_metrics(self._busy, {name: up.sessions for name, up in upstreams.items()})
+
+    async def _watch(self, exchange: Exchange) -> None:
+        text = (b"content-type", b"text/plain; charset=utf-8")
+        if exchange.path in _OPERATORS and exchange.method not in ("GET", "HEAD"):
+            raise Refused(Reason.METHOD_NOT_ALLOWED, advice="Use GET.")
+        if exchange.path == "/healthz":
+            await exchange.respond(200, b"ok\n", [text])
+        elif exchange.path == "/readyz":
+            problem = "shutting down" if self._streams.stopping else self._watched.ready()
+            await exchange.respond(200 if problem is None else 503, (problem or "ready").encode() + b"\n", [text])
+        elif exchange.path == "/metrics" and (metrics := self._metrics()) is not None:
+            await exchange.respond(200, metrics, [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")])
+        else:
+            raise Refused(
+                Reason.SERVER_UNKNOWN,
+                f"nothing is at {exchange.path!r}",
+                advice="MCP endpoints are /servers/NAME/mcp, and /mcp while there is one server.",
+            )
+
+
+async def _publish(exchange: Exchange, document: bytes) -> None:
+    """What clients have to know before they can call; web pages of others may read it too."""
+    if exchange.method not in ("GET", "HEAD"):
+        raise Refused(Reason.METHOD_NOT_ALLOWED, advice="Use GET.")
+    await exchange.respond(200, document, [JSON, (b"access-control-allow-origin", b"*")])
+
+
+async def _turn(exchange: Exchange, turned: Rejected) -> None:
+    if turned.silent:
+        await exchange.silence()
+    else:
+        await exchange.refuse(turned.refused, reply=turned.reply)
+
+
+def _is_request(message: Message | Batch) -> bool:
+    return isinstance(message, Message) and message.kind is Kind.REQUEST
+
+
+def _id_of(message: Message | Batch) -> int | str | None:
+    return message.id if isinstance(message, Message) else None
+
+
+def _has_request(message: Message | Batch) -> bool:
+    if isinstance(message, Message):
+        return message.kind is Kind.REQUEST
+    return any(m.kind is Kind.REQUEST for m in message.messages)

@@ -1,0 +1,1 @@
+"""The stdio side that clients speak to."""
