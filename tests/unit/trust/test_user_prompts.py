@@ -16,13 +16,13 @@ def says(memory, text):
 
 def test_a_session_gets_what_was_told_before_it_and_after_it():
     heard, memory = ReportedPrompts(made), made()
-    heard.hear(Heard(("Write to ann@example.com", "and to bob@example.com"), "c1"))
+    heard.hear(*Heard(("Write to ann@example.com", "and to bob@example.com"), "c1"))
     heard.give(memory, {})
     assert says(memory, "ann@example.com")
     assert says(memory, "bob@example.com")
     assert not says(memory, "ann@example.com and to"), "what stood between was not the user's"
     assert memory.prompt_known
-    heard.hear(Heard(("Then carol@example.com",), "c1"))
+    heard.hear(*Heard(("Then carol@example.com",), "c1"))
     heard.give(memory, {})
     assert says(memory, "carol@example.com")
     # A memory that is made anew gets all of it again.
@@ -33,7 +33,7 @@ def test_a_session_gets_what_was_told_before_it_and_after_it():
 
 def test_it_is_the_same_as_a_prompt_in_a_request():
     heard, memory, other = ReportedPrompts(made), made(), made()
-    heard.hear(Heard(("See https://shop.example/a for Ann",)))
+    heard.hear(*Heard(("See https://shop.example/a for Ann",)))
     heard.give(memory, {})
     heard.give(memory, {})
     other.remember_prompt("See https://shop.example/a for Ann")
@@ -42,7 +42,7 @@ def test_it_is_the_same_as_a_prompt_in_a_request():
 
 def test_a_session_that_its_client_names_gets_its_own_conversation():
     heard, memory = ReportedPrompts(made), made()
-    heard.hear(Heard(("Write to ann@example.com",), "c1"))
+    heard.hear(*Heard(("Write to ann@example.com",), "c1"))
     heard.give(memory, {SESSION_META: "c2"})
     assert not memory.prompt_known
     heard.give(memory, {SESSION_META: "c1"})
