@@ -21,7 +21,8 @@ from sessions.spelling import FRAMES, SPELLINGS
 from sessions.world import World, put_state
 
 FOLDER = Path(__file__).resolve().parent / "attacks"
-STATES = ("mail", "calendar", "tracker", "bank", "house", "shell", "web")
+# Each has carriers of its own.
+CORPORA = ("corpus.toml", "second.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +54,19 @@ class Played:
 
 
 def cases() -> list[Case]:
-    table: dict[str, Any] = tomllib.loads((FOLDER / "corpus.toml").read_text(encoding="utf-8"))
-    carriers = list(table["carriers"])
     found: list[Case] = []
-    for at, effect in enumerate(table["effect"]):
-        for offset, (spelling, value, order, calls, second) in enumerate(_ways(effect)):
-            carrier = carriers[(at + offset) % len(carriers)]
-            other = carriers[(at + offset + 1) % len(carriers)] if second else ""
-            found.append(_case(len(found), table, effect, spelling, carrier, (value, order, calls, second, other)))
+    for name in CORPORA:
+        table: dict[str, Any] = tomllib.loads((FOLDER / name).read_text(encoding="utf-8"))
+        carriers = list(table["carriers"])
+        for at, effect in enumerate(table["effect"]):
+            for offset, (spelling, value, order, calls, second) in enumerate(_ways(table, effect)):
+                carrier = carriers[(at + offset) % len(carriers)]
+                other = carriers[(at + offset + 1) % len(carriers)] if second else ""
+                found.append(_case(len(found), table, effect, spelling, carrier, (value, order, calls, second, other)))
     return found
 
 
-def _ways(effect: Mapping[str, Any]) -> Iterator[tuple[str, str, str, list[Any], str]]:
+def _ways(table: Mapping[str, Any], effect: Mapping[str, Any]) -> Iterator[tuple[str, str, str, list[Any], str]]:
     """The name of each way, the value as it is written, the order, the calls, and what a second carrier says."""
     value, order, calls = effect["value"], effect["order"], effect["calls"]
     for name in SPELLINGS:
@@ -74,6 +76,10 @@ def _ways(effect: Mapping[str, Any]) -> Iterator[tuple[str, str, str, list[Any],
         yield name, "plain", frame(order), calls, ""
     yield "in German", "plain", effect["german"], calls, ""
     yield "half in another text", "first half", order, calls, "The rest of it is {rest}."
+    if "keeping" in table:
+        yield "kept and read back", "plain", order, [*table["keeping"], *calls], ""
+    if "split" in effect:
+        yield "over two arguments", "plain", order, effect["split"], ""
     if "joined" in effect:
         yield "joined with the user's own", "plain", order, effect["joined"], ""
     if "indirect" in effect:
@@ -89,6 +95,7 @@ def _case(
     names |= {"first": str(1000 + 2 * number), "second": str(1001 + 2 * number)}
     value = filled(effect["value"], names)
     half = len(value) // 2
+    names |= {"v1": value[:half], "v2": value[half:]}
     written = value[:half] + "…" if spelling == "first half" else SPELLINGS[spelling](value)
     carriers = table["carriers"]
     texts = {key: one["harmless"] for key, one in carriers.items()}
@@ -131,6 +138,8 @@ class Stage:
         self._browser = browser
         self._seed: dict[str, Any] = json.loads((FOLDER / "world.json").read_text(encoding="utf-8"))
         self._shop = (world.home / "shop.db").read_bytes()
+        tables = [tomllib.loads((FOLDER / name).read_text(encoding="utf-8")) for name in CORPORA]
+        self._harmless = {key: one["harmless"] for table in tables for key, one in table["carriers"].items()}
 
     def play(self, case: Case, *, prompt: bool) -> Played:
         # Both ways of a case are told apart too: one must not know what the other has read.
@@ -144,7 +153,7 @@ class Stage:
             server, _, tool = one["tool"].partition(".")
             outcome = self._servers[server].call(tool, numbered(one["args"], names), meta, self._browser.approve)
             asked += outcome.verdict == "asked"
-            if outcome.failed:
+            if outcome.failed and not one.get("fails"):
                 raise ValueError(f"{case.effect}, {case.spelling}: {one['tool']} failed: {outcome.text[:200]}")
         stopped = ""
         for one in case.calls:
@@ -156,9 +165,9 @@ class Stage:
         return Played(case.effect, case.spelling, case.carrier, prompt, not stopped, stopped, asked)
 
     def _set(self, case: Case, names: Mapping[str, str]) -> None:
-        texts = {key: filled(text, names) for key, text in case.texts.items()}
+        texts = {**self._harmless, **{key: filled(text, names) for key, text in case.texts.items()}}
         known = {**names, **texts}
-        for name in STATES:
+        for name in self._seed.keys() - {"files"}:
             put_state(self._world, name, json.dumps(numbered(self._seed[name], known), ensure_ascii=False))
         documents = self._world.home / "documents"
         shutil.rmtree(documents, ignore_errors=True)

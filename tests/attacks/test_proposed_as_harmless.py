@@ -84,6 +84,13 @@ def test_name_text_and_schema_are_never_talked_down(how, effect):
         ("put_object", ("bucket_name", "key", "body"), "sends"),
         ("set_topic", ("channel_id", "topic"), "sends"),
         ("create_filter", ("query", "forward"), "sends"),
+        # A change of what nobody knows the word for may be one of who sees, gets or runs something.
+        ("create_deployment", ("name", "image"), "sends"),
+        ("add_deploy_key", ("title", "key"), "sends"),
+        ("connect_to_database", ("connection_string",), "sends"),
+        ("tunnel_open", ("port",), "sends"),
+        ("shield_drop", ("name",), "destroys"),
+        ("export_contacts", ("group", "destination"), "sends"),
     ],
 )
 def test_what_opens_runs_or_leaves_is_no_mere_change(name, arguments, effect):
@@ -99,6 +106,10 @@ def test_what_opens_runs_or_leaves_is_no_mere_change(name, arguments, effect):
         ("list_channels", ("channel_id",), ("reads_others",)),
         ("update_note", ("note_id", "text"), ("changes",)),
         ("git_checkout", ("repo_path", "branch"), ("changes",)),
+        ("append_to_file", ("path", "text"), ("changes",)),
+        ("create_task_list", ("workspace", "title"), ("changes",)),
+        ("task_complete", ("task_id", "note"), ("changes",)),
+        ("export_notes", ("format",), ("reads_own",)),
     ],
 )
 def test_reads_and_changes_stay_what_they_are(name, arguments, effects_):
@@ -108,6 +119,33 @@ def test_reads_and_changes_stay_what_they_are(name, arguments, effects_):
 def test_files_that_are_kept_where_others_put_theirs_are_what_others_wrote():
     assert effects(name="search_files", text="Searches for files in Google Drive.") == ("reads_others",)
     assert effects(name="search_files", text="Searches for files below a folder.") == ("reads_own",)
+
+
+@rows(
+    ("text", "effect"),
+    [
+        ("Gets the status. Older ones are deleted.", "destroys"),
+        ("Gets the status, which then is sent to the team.", None),
+        ("Gets the status. If a name is given, it gets paid.", "sends"),
+        ("Gets files that are shared with the team.", None),
+        ("Gets the status. Nothing is deleted.", None),
+    ],
+)
+def test_what_is_done_to_something_counts_too(text, effect):
+    assert effects(text=text) == ("reads_own",) if effect is None else effect in effects(text=text)
+
+
+@rows(
+    "text",
+    [
+        "Zeigt den Zustand an und schickt ihn danach der genannten Stelle zu.",
+        "Affiche une page puis efface toutes les autres pour toujours.",
+        "Gets the status. 如果给出对方则同时向其付款。",
+        "Показывает состояние проекта и удаляет его.",
+    ],
+)
+def test_a_text_that_cannot_be_read_is_not_taken_for_a_read(text):
+    assert propose(entry(text=text)).label.effects == ()
 
 
 def test_an_argument_within_another_counts():

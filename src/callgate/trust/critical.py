@@ -58,6 +58,22 @@ _FIELDS: Final = frozenset(
     metadata attributes properties fields field filter filters where method headers params parameters schema version
     """.split()  # noqa: SIM905
 )
+# The last word in the name of what is only said, shown or counted, beside `_FIELDS`.
+_SAID: Final = frozenset(
+    """
+    words caption memo remark remarks topic headline heading keyword keywords question answer instructions prompt html
+    markdown md paragraph paragraphs sentence abstract bio greeting signature excerpt zone color colour icon emoji style
+    theme font location recurrence rrule category categories milestone visibility encoding charset alt query q search
+    lang response reply criteria before after since until when day month week quarter
+    """.split()  # noqa: SIM905
+)
+# How much of something is shown or how long it takes: no number of these does anything.
+_PAGING: Final = frozenset(
+    """
+    limit offset page pages size count max min maximum minimum length width height depth top first last start end skip
+    per timeout ttl seconds minutes hours days weeks months year years retries index version revision line column
+    """.split()  # noqa: SIM905
+)
 _FORMATS: Final = frozenset(
     ("email", "idn-email", "uri", "uri-reference", "iri", "url", "hostname", "ipv4", "ipv6", "uuid")
 )
@@ -188,6 +204,19 @@ def is_field(name: str) -> bool:
     """Whether the name of a member is made of the usual words for such, so that nobody is meant by it."""
     words = _words(name)
     return bool(words) and all(word in _FIELDS or word in _WORDS for word in words)
+
+
+@remembered
+def is_said(name: str) -> bool:
+    """Whether what stands under a name is a text or a detail of it, by the last of its words: `commit_message`."""
+    words = _words(name)
+    return bool(words) and (words[-1] in _SAID or words[-1] in _FIELDS)
+
+
+@remembered
+def is_paging(name: str) -> bool:
+    """Whether a number under that name only says how much is shown, or for how long."""
+    return not _PAGING.isdisjoint(_words(name))
 
 
 def _words(name: str) -> list[str]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import dropwhile, takewhile
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -89,7 +90,8 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
     hints = tool.get("annotations")
     said = hints if isinstance(hints, Mapping) else {}
     found |= _of_nouns(words, named_for or found)
-    found |= _of_arguments(named, reads=found <= {"reads"} and bool(found), schema=schema)
+    gives_out = not _lists()["gives_out"].isdisjoint(words)
+    found |= _of_arguments(named, reads=found <= {"reads"} and bool(found), gives_out=gives_out, schema=schema)
     if "draft" in words and "sends" not in told:
         # It lies there until it is sent.
         found.discard("sends")
@@ -108,7 +110,12 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
             found.discard("changes")
         elif "sends" in told:
             found.discard("changes")
+        elif not found & GRAVE and not (_is_kept(words, tool.get("description")) and _is_readable(tool)):
+            # It may be a change of who sees, gets or runs something.
+            found.add("sends")
         return Proposal(Effects(ordered(found | ({"reads_others"} if strange else set()))), "definition")
+    if not _is_readable(tool):
+        return Proposal()
     if reads:
         return Proposal(Effects(("reads_others",) if strange else ("reads_own",)), "definition")
     if said.get("readOnlyHint") is True:
@@ -153,6 +160,11 @@ _LOOKS_UP: Final = re.compile(
 _CLAUSES: Final = 400
 _CLAUSE_WORDS: Final = 24
 _BREAKS: Final = re.compile(r"[.;:!?\n\r()•*]+|\s[-–—]\s|,")
+_IRREGULAR: Final = {"sent": "send", "paid": "pay", "sold": "sell", "bought": "buy", "run": "run", "told": "tell"}
+# A text that is shorter may do without the words that nearly every sentence has.
+_SENTENCE_WORDS: Final = 5
+# More than a name or an example.
+_FOREIGN_LETTERS: Final = 6
 _FIRST: Final = re.compile(r"\.\s|[\n\r]")
 _NAMES: Final = 200
 _DEPTH: Final = 8
@@ -196,7 +208,9 @@ def _of_name(words: list[str]) -> set[str]:
     joined = {kind for at, word, kind in verbs if at and words[at - 1] in lists["joins"]}
     if sure:
         return sure | joined
-    return {verbs[0][2]} | joined if verbs else set()
+    # `branch_drop`: the verb may come last.
+    last = {kind for at, word, kind in verbs if at == len(words) - 1} & {"destroys"}
+    return {verbs[0][2]} | joined | last if verbs else set()
 
 
 def _of_nouns(words: list[str], verbs: set[str]) -> set[str]:
@@ -236,10 +250,80 @@ def _of_text(text: object, *, first: bool) -> set[str]:
             if counts and (kind in GRAVE or (first and number == 0)):
                 found.add(kind)
             opening = False
+        found |= _undergone(words)
     return found
 
 
-def _of_arguments(named: Iterable[list[str]], *, reads: bool, schema: object) -> set[str]:
+def _undergone(words: Sequence[str]) -> set[str]:
+    """The grave things that a clause says are done to something: "older ones are deleted". Not what was done before,
+    nor what only tells which things are meant: "files that are shared"."""
+    lists = _lists()
+    found: set[str] = set()
+    for at, word in enumerate(words[1:], 1):
+        before = frozenset(words[max(0, at - 4) : at])
+        if words[at - 1] in lists["were"] and before.isdisjoint(lists["negations"] | lists["who"]):
+            found |= {kind for form in _undone(word) if (kind := _verbs().get(form)) in GRAVE}
+    return found
+
+
+def _undone(participle: str) -> Iterator[str]:
+    """What a participle may be one of: `deleted`, `dropped`, `sent`, `paid`."""
+    if participle.endswith("ed") and len(participle) > 4:
+        yield participle[:-1]
+        yield participle[:-2]
+        if participle[-3] == participle[-4]:
+            yield participle[:-3]
+        if participle[-3] == "i":
+            yield participle[:-3] + "y"
+    if participle in _IRREGULAR:
+        yield _IRREGULAR[participle]
+
+
+def _is_kept(words: list[str], text: object) -> bool:
+    """Whether a change is one of what stays with the user, by the verb, or by what it is done to: the last word of that
+    in the tool's name, else in the first clause of its text."""
+    clause = _words(_BREAKS.split(text[:_CHARS], maxsplit=1)[0])[:_CLAUSE_WORDS] if isinstance(text, str) else []
+    for one in (words, clause):
+        verbs = [(at, word) for at, word in enumerate(one) if _verb(word) == "changes"]
+        # A verb that is a noun as well counts where no other one is there.
+        verbs = [(at, word) for at, word in verbs if not _is_noun(word)] or verbs[:1]
+        for at, word in verbs[:1]:
+            if not _lists()["gentle"].isdisjoint(_forms(word)):
+                return True
+            about = _object(one[at + 1 :]) or ([] if one is clause else _object(one[:at]))
+            if about:
+                kept = _lists()["kept"]
+                if not _lists()["arranging"].isdisjoint(_forms(word)):
+                    kept |= _lists()["letters"]
+                return not kept.isdisjoint(_forms(about[-1]))
+    return False
+
+
+def _object(words: Sequence[str]) -> list[str]:
+    """What a verb is done to: the words behind it up to the next preposition."""
+    lists = _lists()
+    behind = dropwhile(lambda word: word in lists["prepositions"], words)
+    about = list(takewhile(lambda word: word not in lists["prepositions"], behind))
+    return [word for word in about if word not in lists["articles"] and not word.isdigit()]
+
+
+def _is_readable(tool: Mapping[str, Any]) -> bool:
+    """Whether a tool's text is in English. What is not may say anything."""
+    text = tool.get("description")
+    if not isinstance(text, str):
+        return True
+    for part in _BREAKS.split(text[:_CHARS])[:_CLAUSES]:
+        letters = [char for char in part if char.isalpha()]
+        foreign = sum(not char.isascii() for char in letters)
+        if foreign >= _FOREIGN_LETTERS and 2 * foreign > len(letters):
+            return False
+    words = _words(text)
+    if len(words) < _SENTENCE_WORDS or not _lists()["english"].isdisjoint(words):
+        return True
+    return any(_verb(word) is not None for word in words[:_SENTENCE_WORDS])
+
+
+def _of_arguments(named: Iterable[list[str]], *, reads: bool, gives_out: bool, schema: object) -> set[str]:
     lists = _lists()
     found: set[str] = set()
     for words in named:
@@ -256,6 +340,8 @@ def _of_arguments(named: Iterable[list[str]], *, reads: bool, schema: object) ->
             found.add("reaches")
         if not reads and parts & lists["access"]:
             found.add("destroys")
+        if gives_out and parts & lists["places"]:
+            found.add("sends")
     return found
 
 

@@ -16,6 +16,8 @@ from callgate.trust.critical import (
     is_carried,
     is_field,
     is_measure,
+    is_paging,
+    is_said,
     looks_critical,
     named_critical,
     names_somebody,
@@ -24,7 +26,7 @@ from callgate.trust.critical import (
 from callgate.trust.model import Provenance, ToolLabel, Traced, ValueKind
 from callgate.trust.proposing import is_asked_for
 from callgate.trust.provenance import normalise, packing
-from callgate.trust.provenance.harvest import NESTED, keys, leaves
+from callgate.trust.provenance.harvest import NESTED, PROSE_WORDS, keys, leaves
 from callgate.trust.provenance.joining import Budget
 from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import (
@@ -64,6 +66,9 @@ def trace(
     budget = Budget()
     # Whether a stranger can have said anything at all.
     doubtful = bool(memory.strange) or memory.overflowed
+    # The paths of what decides although nothing says so: they tell of no other value whether it can be traced.
+    unexpected: set[str] = set()
+    presumes = doubtful and not stays and _does_harm(label) and not label.critical_declared
     for path, key, value in leaves(arguments):
         if len(values) >= _VALUES or budget.chars < 0:
             # Nobody looks at what comes after so many; it must not be where an order hides.
@@ -75,18 +80,20 @@ def trace(
         matters = not stays and (
             (bool(paths) and covers(paths, path)) or (not label.critical_declared and looks_critical(label, key, value))
         )
+        presumed = presumes and not matters and _may_decide(label, key, value)
+        unexpected.update([path] if presumed else ())
         if (
             type(value) is str
             and normalise.OPENING_CHARS < len(value) <= TEXT_CHARS
             and not memory.overflowed
             and _is_new(memory, value)
         ):
-            traced, text, cut = Traced(path, "text", "nowhere", matters, shown(value)), value, False
+            traced, text, cut = Traced(path, "text", "nowhere", matters or presumed, shown(value)), value, False
         else:
-            one = Value(memory, label, path, key, value, critical=matters, budget=budget)
+            one = Value(memory, label, path, key, value, critical=matters or presumed, budget=budget)
             if one.empty:
                 continue
-            traced, text, cut = one.traced(), one.text, one.cut
+            traced, text, cut = _traced(one, value, presumed=presumed), one.text, one.cut
         budget.chars -= len(text)
         found = traced.found
         if doubtful and found not in OWN_WORDS and traced.kind not in ("time", "quantity"):
@@ -100,7 +107,9 @@ def trace(
         values.append(traced)
         own = own or (found in OWN_WORDS and traced.kind not in ("time", "quantity"))
         follows = benign or traced.critical or traced.kind == "link"
-        if follows and found not in OWN_WORDS and _leads_on(memory, traced, key, text):
+        if found not in OWN_WORDS and (
+            (follows and _leads_on(memory, traced, key, text)) or (presumes and _shows_new_link(memory, traced, text))
+        ):
             new.append(path)
         if found == "untrusted" and traced.kind == "text" and not _decides_nothing(label, paths):
             strange_texts.append(path)
@@ -115,7 +124,7 @@ def trace(
         memory.prompt_known,
         tuple(sorted(guarded)) if guarded else (),
         tuple(new[:_LINKS]) if new else (),
-        not stays and _is_untraceable(memory, label, paths, values),
+        not stays and _is_untraceable(memory, label, paths, values, unexpected),
         () if benign or label.read_only else _far_reaching(arguments, values),
         tuple(strange_texts[:_LINKS]) if strange_texts else (),
         doubtful,
@@ -148,6 +157,36 @@ def _deciding(label: ToolLabel, arguments: Mapping[str, Any]) -> Sequence[str]:
     return EVERYTHING if given and all(map(is_measure, known)) else label.critical
 
 
+# What people do not write to each other, and machines do.
+_CODE: Final = re.compile(r"[|;<>{}$`\\]|&&|--|/\*|\w\(|://|^\s*#", re.MULTILINE)
+_DECIDING: Final = ("untrusted", "nowhere")
+
+
+def _does_harm(label: ToolLabel) -> bool:
+    """Whether a call does more than read, and it leaves or may be impossible to undo."""
+    return label.outcome != "benign" and (label.may_be_irreversible or not label.destinations <= _USERS)
+
+
+def _may_decide(label: ToolLabel, key: str, value: Any) -> bool:
+    """Whether a value that nobody expects to decide anything may do so: it is short or no prose, and its name does not
+    say that it is only a text. A number does where the call may be impossible to undo."""
+    if isinstance(value, str):
+        return not is_said(key) and (
+            (len(value.split()) <= PROSE_WORDS and "\n" not in value) or bool(_CODE.search(value))
+        )
+    return label.may_be_irreversible and not is_paging(key)
+
+
+def _traced(one: Value, value: Any, *, presumed: bool) -> Traced:
+    """Where a value was met. One that is only presumed to decide does so where it is a stranger's or was met nowhere;
+    whatever else it is says nothing about the rest of the call."""
+    traced = one.traced()
+    decides = traced.kind != "time" and (traced.found in _DECIDING or (one.number and traced.found == "own"))
+    if decides or not presumed:
+        return traced
+    return Value(one.memory, one.label, one.path, one.key, value, critical=False, budget=one.budget).traced()
+
+
 def _picks_out(value: Any) -> bool:
     """Whether a value is more than a single word, which may be in any sentence."""
     return isinstance(value, str) and bool(value.strip()) and not value.strip().isalpha()
@@ -158,6 +197,12 @@ def _leads_on(memory: Memory, traced: Traced, key: str, text: str) -> bool:
     address = is_address(key)
     follows = traced.kind == "link" or traced.critical
     return (follows or begins_as_link(text, address=address)) and has_new_link(memory, text, address=address)
+
+
+def _shows_new_link(memory: Memory, traced: Traced, text: str) -> bool:
+    """Whether a text has a link that neither the user nor anything that was read has: whoever gets it follows that, and
+    a program may before."""
+    return memory.prompt_known and not traced.critical and has_new_link(memory, text, address=False)
 
 
 def _carried(memory: Memory, values: Sequence[Traced]) -> list[str]:
@@ -193,7 +238,9 @@ def _decides_nothing(label: ToolLabel, paths: Sequence[str]) -> bool:
     return label.critical_declared and not paths and not label.may_be_irreversible
 
 
-def _is_untraceable(memory: Memory, label: ToolLabel, paths: Sequence[str], values: Sequence[Traced]) -> bool:
+def _is_untraceable(
+    memory: Memory, label: ToolLabel, paths: Sequence[str], values: Sequence[Traced], unexpected: Collection[str]
+) -> bool:
     """Whether no value tells whom or what a call affects, and the user's words do not ask for it. What only goes to
     those whom it names goes to nobody where it names none."""
     if all(map(names_somebody, paths)) if paths else _decides_nothing(label, paths):
@@ -203,7 +250,8 @@ def _is_untraceable(memory: Memory, label: ToolLabel, paths: Sequence[str], valu
     named, picked_out = True, False
     for one in values:
         # What a person approved here before tells it too, even where nobody expects that.
-        if one.found == "endorsed" or (one.critical and not guessed and one.found != "schema"):
+        expected = one.critical and not guessed and one.path not in unexpected
+        if one.found == "endorsed" or (expected and one.found != "schema"):
             return False
         if one.found != "schema" and one.kind not in ("time", "quantity"):
             named = named and one.found in _NAMED
