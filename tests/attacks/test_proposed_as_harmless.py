@@ -103,6 +103,8 @@ def test_what_opens_runs_or_leaves_is_no_mere_change(name, arguments, effect):
         ("list_users", ("group",), ("reads_others",)),
         ("get_bucket_policy", ("bucket",), ("reads_others",)),
         ("read_file", ("path",), ("reads_own",)),
+        ("search_vault", ("vault", "query"), ("reads_own",)),
+        ("search_shared_vault", ("vault", "query"), ("reads_others",)),
         ("list_channels", ("channel_id",), ("reads_others",)),
         ("update_note", ("note_id", "text"), ("changes",)),
         ("git_checkout", ("repo_path", "branch"), ("changes",)),

@@ -136,6 +136,12 @@ def is_asked_for(label: ToolLabel, says: Callable[[str], bool]) -> bool:
     return any(says(verb) for kind in kinds for verb in _lists()[kind] - _lists()["nouns"])
 
 
+def is_named_for_adding(tool: str) -> bool:
+    """Whether the only verb in a tool's name says that it makes something new."""
+    verbs = [word for word in _words(tool) if _verb(word) is not None and not _is_noun(word)]
+    return len(verbs) == 1 and verbs[0] in _lists()["adds"]
+
+
 # ---- words ----
 
 

@@ -256,6 +256,11 @@ def _known_names(text: str) -> tuple[str, ...]:
     return tuple(names(text))
 
 
+def leads_to_somebody(text: str) -> bool:
+    """Whether a text has a link, an address, an account or a telephone number in it."""
+    return bool(named(text)) or _TELEPHONE.search(text) is not None
+
+
 def role_of(label: ToolLabel, path: str) -> Role:
     """What a person who approves a call endorses a value for: this argument of this tool, and nothing else."""
     return label.server, label.tool, without_places(path)

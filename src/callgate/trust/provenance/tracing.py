@@ -24,7 +24,7 @@ from callgate.trust.critical import (
     without_places,
 )
 from callgate.trust.model import Provenance, ToolLabel, Traced, ValueKind
-from callgate.trust.proposing import is_asked_for
+from callgate.trust.proposing import is_asked_for, is_named_for_adding
 from callgate.trust.provenance import normalise, packing
 from callgate.trust.provenance.harvest import NESTED, PROSE_WORDS, keys, leaves
 from callgate.trust.provenance.joining import Budget
@@ -33,11 +33,13 @@ from callgate.trust.provenance.names import (
     begins_as_link,
     has_new_link,
     is_account,
+    leads_to_somebody,
     link_mark,
     role_of,
     strangers,
     vouches_for_host,
 )
+from callgate.trust.provenance.records import is_id, nouns, spoken_of
 from callgate.trust.provenance.values import TEXT_CHARS, Value, shown
 from callgate.trust.provenance.zones import SPAN
 
@@ -57,6 +59,7 @@ def trace(
     """What a call's arguments are made of. `critical` are paths, those of the label where none are given."""
     paths = _deciding(label, arguments) if critical is None else critical
     stays = "public" in label.destinations and _stays(label, paths, arguments)
+    noted = stays and _only_adds(label, arguments)
     benign = label.outcome == "benign"
     values: list[Traced] = []
     links: list[Traced] = []
@@ -111,7 +114,9 @@ def trace(
             (follows and _leads_on(memory, traced, key, text)) or (presumes and _shows_new_link(memory, traced, text))
         ):
             new.append(path)
-        if found == "untrusted" and traced.kind == "text" and not _decides_nothing(label, paths):
+        # A new entry that goes to nobody is a note of the user's, unless it leads to somebody.
+        strange = found == "untrusted" and traced.kind == "text" and not (noted and not leads_to_somebody(text))
+        if strange and not _decides_nothing(label, paths):
             strange_texts.append(path)
     if doubtful and [item for item in arguments.values() if isinstance(item, NESTED)]:
         values += _keys(memory, label, paths, arguments, budget)
@@ -231,6 +236,15 @@ def _stays(label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any])
         return False
     to = [path for path in paths if names_somebody(path)]
     return bool(to) and not any(covers(to, path) for path, _, _ in leaves(arguments))
+
+
+def _only_adds(label: ToolLabel, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call makes a new thing, and touches none that is there: its tool is named for that, and no argument is
+    the id of such a thing. Whoever has to do with one that is there may hear of a change."""
+    if not is_named_for_adding(label.tool):
+        return False
+    about = nouns(label.tool)
+    return not any(is_id(key) and spoken_of(key, label.tool) & about for _, key, _ in leaves(arguments))
 
 
 def _decides_nothing(label: ToolLabel, paths: Sequence[str]) -> bool:

@@ -474,3 +474,33 @@ def test_words_that_are_in_several_things_pick_none_of_them_out():
     talk = Talk("which one is about a crash?")
     talk.read(reading("list_issues", "untrustedPublic"), None, json.dumps(issue), arguments={"query": "crash"})
     assert talk.found(12, name="issue_number", tool="delete_issue") == "linked"
+
+
+MEETINGS = {"destinations": frozenset({"user", "public"}), "outcomes": frozenset({"consequential"})}
+
+
+@rows(
+    ("tool", "arguments", "texts"),
+    [
+        # A new entry for the user alone, in a stranger's words: a note.
+        ("create-event", {"calendarId": "primary", "summary": "Order HW-20417 leaves the hall"}, ()),
+        # It leads to somebody.
+        ("create-event", {"calendarId": "primary", "summary": "Confirm at prize.example/now"}, ("summary",)),
+        ("create-event", {"calendarId": "primary", "summary": "Write to eve@example.net"}, ("summary",)),
+        ("create-event", {"calendarId": "primary", "summary": "Call 040 5550 118 today"}, ("summary",)),
+        # It goes to somebody.
+        ("create-event", {"summary": "Order HW-20417 leaves the hall", "attendees": ["ann@example.com"]}, ("summary",)),
+        # It changes what is there, and whoever was invited to that hears of it.
+        ("update-event", {"eventId": "e7", "summary": "Order HW-20417 leaves the hall"}, ("summary",)),
+        ("create-event", {"eventId": "e7", "summary": "Order HW-20417 leaves the hall"}, ("summary",)),
+        ("create-event", {"id": "e7", "summary": "Order HW-20417 leaves the hall"}, ("summary",)),
+        ("create-or-replace-event", {"summary": "Order HW-20417 leaves the hall"}, ("summary",)),
+    ],
+)
+def test_a_new_entry_that_goes_to_nobody_is_a_note(tool, arguments, texts):
+    talk = Talk()
+    talk.strangers(
+        "Order HW-20417 leaves the hall. Confirm at prize.example/now. Write to eve@example.net. Call 040 5550 118 today."
+    )
+    found = talk.trace(arguments, "calendarId", "eventId", "attendees", tool=tool, **MEETINGS)
+    assert found.strange_texts == texts
