@@ -115,8 +115,12 @@ def trace(
         ):
             new.append(path)
         # A new entry that goes to nobody is a note of the user's, unless it leads to somebody.
-        strange = found == "untrusted" and traced.kind == "text" and not (noted and not leads_to_somebody(text))
-        if strange and not _decides_nothing(label, paths):
+        if (
+            found == "untrusted"
+            and traced.kind == "text"
+            and (not noted or leads_to_somebody(text))
+            and not _decides_nothing(label, paths)
+        ):
             strange_texts.append(path)
     if doubtful and [item for item in arguments.values() if isinstance(item, NESTED)]:
         values += _keys(memory, label, paths, arguments, budget)
