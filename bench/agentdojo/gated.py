@@ -20,6 +20,7 @@ from callgate.canonical import canonical
 from callgate.errors import Reason
 from callgate.gate import Ask, Call, Context, Decision, Gate, Pass, Refuse, Verdict
 from callgate.inspection.scanner import ResultScanner
+from callgate.trust.check import TrustCheck
 from callgate.trust.effects import encode
 from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import PROMPT_META, SESSION_META
@@ -32,7 +33,6 @@ from callgate.trust.quarantine import Seals
 from callgate.trust.result_recorder import ResultRecorder, ResultSettings
 from callgate.trust.session_cache import TrustSessionCache
 from callgate.trust.session_keys import ClientOrigin, SessionNaming
-from callgate.trust.stage import TrustCheck
 from callgate.trust.stripping import Expectations
 from callgate.trust.tool_annotations import AnnotationObserver
 from callgate.trust.vocabulary import Vocabulary

@@ -20,6 +20,7 @@ from callgate.jsonrpc.lenient import result_of
 from callgate.keyring import Keyring
 from callgate.pipeline.context import RequestContext, own_request
 from callgate.store import SqlTrust, Store
+from callgate.trust.check import TrustCheck
 from callgate.trust.labels import Labels
 from callgate.trust.model import Quarantined, ToolLabel
 from callgate.trust.operator import labels as operators_labels
@@ -32,7 +33,7 @@ from callgate.trust.result_recorder import ResultRecorder, ResultSettings
 from callgate.trust.service import TrustService
 from callgate.trust.session_cache import TrustSessionCache
 from callgate.trust.session_keys import SessionNaming
-from callgate.trust.stage import RESOLVE, TrustCheck, TrustStage
+from callgate.trust.stage import RESOLVE, TrustStage
 from callgate.trust.stripping import Expectations
 from callgate.trust.tool_annotations import AnnotationObserver
 from callgate.trust.user_prompts import ReportedPrompts

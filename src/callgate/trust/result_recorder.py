@@ -13,6 +13,7 @@ from callgate.errors import CallgateError, MessageError, Reason, Refused
 from callgate.gate import Call, Context, in_step
 from callgate.jsonrpc import Message, RequestId
 from callgate.pipeline.context import RequestContext
+from callgate.trust.check import JudgedCall, TrustCheck
 from callgate.trust.model import DataLabel, Provenance, Quarantined, SessionLabel, Step, ToolLabel, Traced
 from callgate.trust.policy.engine import Ruling
 from callgate.trust.policy.facts import Facts
@@ -25,7 +26,6 @@ from callgate.trust.replies import ReplyContent, quarantined, read_result, read_
 from callgate.trust.results import of_result, tainted, told
 from callgate.trust.session_cache import LiveSession, TrustSessionCache
 from callgate.trust.session_keys import SessionName
-from callgate.trust.stage import JudgedCall, TrustCheck
 from callgate.trust.storage import NewStep, TrustShelf
 from callgate.trust.stripping import Expectations, Stripped
 from callgate.trust.vocabulary import Vocabulary

@@ -1,8 +1,4 @@
-"""Trust in the pipeline: what data is about to flow where?
-
-The check reads the session's labels, the tool's, and where the values come from. The stage puts labels on what leaves,
-labels what comes back, and keeps what is needed of it.
-"""
+"""Trust in the pipeline: labels on what leaves, a label for what comes back, and what is kept of it."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import asyncio
 import json
 import logging
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -18,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from callgate.errors import CallgateError, Reason, Refused, place
-from callgate.gate import Ask, Call, Context, Pass, Refuse, Verdict
+from callgate.gate import Call, Context
 from callgate.jsonrpc import (
     TOOLS_CALL,
     Batch,
@@ -33,25 +28,16 @@ from callgate.jsonrpc import (
     put_member,
 )
 from callgate.jsonrpc.lenient import decode_leniently
-from callgate.pipeline.context import ClientInfo, RequestContext
+from callgate.pipeline.context import RequestContext
 from callgate.pipeline.replies import TransformById
 from callgate.pipeline.stage import AllowedCall, AsyncTransform, Transform
 from callgate.protocol import METHODS
-from callgate.trust.labels import Labels
-from callgate.trust.model import ANNOTATIONS_META, CONSENT_META, PROMPT_META, SESSION_META, SessionLabel, ToolLabel
-from callgate.trust.policy.engine import Policy, Ruling
-from callgate.trust.policy.facts import Facts
-from callgate.trust.policy.recorded import to_record
-from callgate.trust.propagation import Share, honour, joined, outgoing
-from callgate.trust.provenance import trace
+from callgate.trust.check import JudgedCall, TrustCheck
+from callgate.trust.model import ANNOTATIONS_META, CONSENT_META, PROMPT_META, SESSION_META
+from callgate.trust.propagation import Share, outgoing
 from callgate.trust.released_results import RESULT_TOOL, offered
 from callgate.trust.resolving import answer as resolved
 from callgate.trust.result_recorder import ResultRecorder
-from callgate.trust.session_cache import LiveSession, TrustSessionCache
-from callgate.trust.session_keys import SessionName, SessionNaming
-from callgate.trust.user_prompts import ReportedPrompts
-from callgate.trust.vocabulary import Vocabulary
-from callgate.trust.words import why
 
 # Members of `_meta` that are for the gateway alone.
 PRIVATE: Final = (PROMPT_META, SESSION_META, CONSENT_META)
@@ -167,170 +153,6 @@ def _slowly(message: Message, annotations: Mapping[str, Any] | None, dropped: li
     meta = b"{}" if inner is None else params[inner[0] : inner[1]]
     meta = put_member(meta if meta[:1] == b"{" else b"{}", ANNOTATIONS_META, _encode(annotations))
     return raw[: span[0]] + put_member(params, "_meta", meta) + raw[span[1] :]
-
-
-_PROMPT_CHARS: Final = 65_536
-_UNDER_WAY: Final = 20_000
-# What a session may have read that nobody here knows of.
-_ANYTHING: Final = SessionLabel(open_world=True)
-
-
-class JudgedCall(msgspec.Struct):
-    """A call that trust has an opinion of, until it is answered."""
-
-    call: Call
-    name: SessionName
-    live: LiveSession
-    facts: Facts
-    ruling: Ruling
-    # Whether the policy asked for a person; an approval then endorses the values that it asked about.
-    asked: bool = False
-
-    @property
-    def label(self) -> ToolLabel:
-        return self.facts.tool
-
-
-class TrustCheck:
-    """The check that `Gate(trust=…)` takes."""
-
-    def __init__(
-        self,
-        sessions: TrustSessionCache,
-        *,
-        naming: SessionNaming,
-        labels: Labels,
-        policy: Policy,
-        vocabulary: Vocabulary,
-        enforcing: bool,
-        consent: bool = False,
-        secret: Callable[[str], bool] = lambda _text: False,
-        approved: Callable[[Context, str], str | None] = lambda _context, _tool: None,
-        resolve: Callable[[Call, ToolLabel], Awaitable[ToolLabel]] | None = None,
-        resolves: Callable[[str], bool] = lambda _server: False,
-        prompts: ReportedPrompts | None = None,
-    ) -> None:
-        self.sessions = sessions
-        self.naming = naming
-        self.labels = labels
-        self.policy = policy
-        self._vocabulary = vocabulary
-        # Otherwise nothing is asked, blocked or held back: what would have been done is recorded.
-        self.enforcing = enforcing
-        # Whether a text holds what looks like a credential.
-        self._secret = secret
-        # Where data came from is kept only of users who agreed.
-        self._consent = consent
-        # The label that was approved with a tool.
-        self.approved = approved
-        # Asks the server what a call of these arguments would do (`tools/resolve`), where the operator wants that.
-        self._resolve = resolve
-        self._resolves = resolves
-        # What hooks of the one client said that this process serves.
-        self._prompts = prompts
-        self._judged: OrderedDict[str, JudgedCall] = OrderedDict()
-
-    def at_once(self, call: Call) -> Verdict | None:
-        """The answer where the session is at hand and nobody has to be asked; None where it takes longer."""
-        if self._resolves(call.context.server):
-            return None
-        try:
-            name, client = self.naming.met(call.context, call.meta)
-        except Refused:
-            return None
-        live = self.sessions.at_once(name)
-        if live is None:
-            return None
-        return self._judge(call, name, client, live, self.label(call.context, call.tool, call.arguments))
-
-    async def __call__(self, call: Call) -> Verdict:
-        try:
-            name, client = self.naming.met(call.context, call.meta)
-            live = await self.sessions.get(name)
-            server = call.context.server
-            label = self.label(call.context, call.tool, call.arguments)
-            if self._resolve is None or not self._resolves(server):
-                return self._judge(call, name, client, live, label)
-            # Asking shows the server the arguments: one that is not trusted sees them once they may pass without it.
-            if not self.labels.trusted(server):
-                verdict = self._judge(call, name, client, live, label)
-                if not isinstance(verdict, Pass):
-                    return verdict
-            return self._judge(call, name, client, live, await self._resolve(call, label))
-        except Refused as refused:
-            return Refuse(refused.reason, refused.message, data=refused.data, advice=refused.advice)
-
-    def _judge(self, call: Call, name: SessionName, client: ClientInfo, live: LiveSession, label: ToolLabel) -> Verdict:
-        meta, session = call.meta, live.session.label
-        prompt = meta.get(PROMPT_META)
-        if isinstance(prompt, str) and prompt:
-            live.memory.remember_prompt(prompt[:_PROMPT_CHARS])
-        if self._prompts is not None and call.context.transport == "stdio":
-            self._prompts.give(live.memory, meta)
-        request = self._vocabulary.of_meta(meta)
-        if request is not None:
-            if not self.consents(meta):
-                request = msgspec.structs.replace(request, attribution=())
-            session = honour(session, request)
-        if name.unmet:
-            session = joined(session, _ANYTHING)
-            live.memory.overflowed = True
-        facts = Facts(label, session, args=call.arguments, request=request, size=len(call.canonical))
-        facts.agent, facts.steps = agent_facts(call.context, name, client), live.session.steps
-        # Where values come from is a question worth its time only if some rule may ask it, or if the call changes
-        # something: what is written with a stranger's words stays the stranger's.
-        settled = self.policy.indifferent(facts)
-        if not settled or label.outcome != "benign":
-            facts.provenance = trace(live.memory, label, call.arguments)
-        if not settled:
-            facts.secrets = self._secret(call.canonical.decode("utf-8", "replace"))
-        ruling = self.policy.decide(facts)
-        if ruling.effect != "allow":
-            facts.provenance = live.memory.readings.located(facts.provenance)
-        judged = JudgedCall(call, name, live, facts, ruling, asked=self.enforcing and ruling.effect == "ask")
-        self._judged[call.id] = judged
-        if len(self._judged) > _UNDER_WAY:
-            self._judged.popitem(last=False)
-        record = {"trust": {"session": name.key, "effect": ruling.effect, "rule": ruling.rule, **to_record(facts)}}
-        if ruling.effect == "allow" or not self.enforcing:
-            return Pass(record)
-        if ruling.effect == "ask":
-            return Ask(why(ruling, facts, live.memory.readings), record)
-        data = {"rule": ruling.rule, "session": name.key}
-        return Refuse(Reason.RULE_BLOCKED, f"{ruling.say.rstrip('.')} (rule: {ruling.rule})", record, data)
-
-    def label(self, context: Context, tool: str, arguments: Mapping[str, Any]) -> ToolLabel:
-        """The label of a call."""
-        return self.labels.of(context.server, tool, arguments, self.approved(context, tool))
-
-    def consents(self, meta: Mapping[str, Any]) -> bool:
-        """Whether the sources of a call's data may be kept."""
-        return not self._consent or meta.get(CONSENT_META) is True
-
-    def take(self, call: Call) -> JudgedCall | None:
-        """What was thought of a call; once."""
-        return self._judged.pop(call.id, None)
-
-    def look(self, call: Call) -> JudgedCall | None:
-        return self._judged.get(call.id)
-
-
-def agent_facts(context: Context, name: SessionName, client: ClientInfo) -> dict[str, str]:
-    # Of one that only listens, nobody knows whether it is the one that calls.
-    said = client.name if isinstance(context, RequestContext) else ""
-    caller, transport = context.caller, context.transport
-    if caller is None:
-        source = "local" if transport == "stdio" else "none"
-        return {"id": name.agent, "client": said, "transport": transport, "source": source}
-    return {
-        "id": caller.id,
-        "client": said,
-        "transport": transport,
-        "source": caller.source,
-        "key": caller.key,
-        "directory": caller.directory,
-        "principal": caller.principal,
-    }
 
 
 log = logging.getLogger("callgate.trust")
