@@ -136,6 +136,13 @@ def is_asked_for(label: ToolLabel, says: Callable[[str], bool]) -> bool:
     return any(says(verb) for kind in kinds for verb in _lists()[kind] - _lists()["nouns"])
 
 
+def is_spoken_of(label: ToolLabel, says: Callable[[str], bool]) -> bool:
+    """Whether the user's words have the verb of a tool's name, or any word of it where none is known to be a verb."""
+    words = _words(label.tool)
+    verbs = [word for word in words if _verb(word) is not None and not _is_noun(word)]
+    return any(says(form) for word in verbs or words for form in _forms(word))
+
+
 def is_named_for_adding(tool: str) -> bool:
     """Whether the only verb in a tool's name says that it makes something new."""
     verbs = [word for word in _words(tool) if _verb(word) is not None and not _is_noun(word)]

@@ -113,12 +113,7 @@ def test_a_call_with_nothing_to_trace_is_asked_about_unless_the_user_asked_for_i
 def test_a_quantity_needs_company_that_the_user_named(default):
     assert ruled(default, mail(), amount="nowhere:quantity") == "unknown-quantity"
     assert ruled(default, mail(), amount="own:quantity", to="own") == "unknown-quantity"
-    undoable = tool(destinations=["public"], outcomes=["consequential"])
-    assert ruled(default, undoable, amount="nowhere:quantity") == "unknown-quantity"
-    assert ruled(default, undoable, amount="nowhere:quantity", to="prompt") == "allow"
-    # Where it cannot be undone, the amount has to be the user's as well.
-    assert ruled(default, mail(), amount="nowhere:quantity", to="prompt") == "unknown-quantity"
-    assert ruled(default, mail(), amount="prompt:quantity", to="prompt") == "allow"
+    assert ruled(default, mail(), amount="nowhere:quantity", to="prompt") == "allow"
 
 
 def test_a_strangers_link_in_a_text_for_others(default):
