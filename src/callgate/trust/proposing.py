@@ -137,11 +137,12 @@ def is_asked_for(label: ToolLabel, says: Callable[[str], bool]) -> bool:
 
 
 def is_spoken_of(label: ToolLabel, says: Callable[[str], bool]) -> bool:
-    """Whether the user's words have the verb of a tool's name, or any word of it where none is known to be a verb. What
+    """Whether the user's words have the verb of a tool's name, or each word of it where none is known to be a verb. What
     sends or cannot be undone is spoken of with any verb of that kind: who asks to refund asks to send money."""
     words = _words(label.tool)
     verbs = [word for word in words if _verb(word) is not None and not _is_noun(word)]
-    if any(says(form) for word in verbs or words for form in _forms(word)):
+    spoken = [any(map(says, _forms(word))) for word in verbs or words]
+    if any(spoken) if verbs else all(spoken):
         return True
     kinds = ("sends", "destroys")
     if not any(_verb(word) in kinds for word in verbs):
