@@ -137,7 +137,7 @@ def is_asked_for(label: ToolLabel, says: Callable[[str], bool]) -> bool:
 
 
 def is_spoken_of(label: ToolLabel, says: Callable[[str], bool]) -> bool:
-    """Whether the user's words have the verb of a tool's name, or each word of it where none is known to be a verb. What
+    """Whether the user's words have the verb of a tool's name, or each word of it where none is known as a verb. What
     sends or cannot be undone is spoken of with any verb of that kind: who asks to refund asks to send money."""
     words = _words(label.tool)
     verbs = [word for word in words if _verb(word) is not None and not _is_noun(word)]
