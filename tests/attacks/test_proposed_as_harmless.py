@@ -131,6 +131,7 @@ def test_files_that_are_kept_where_others_put_theirs_are_what_others_wrote():
         ("Gets the status. If a name is given, it gets paid.", "sends"),
         ("Gets files that are shared with the team.", None),
         ("Gets the status. Nothing is deleted.", None),
+        ("Gets the status. Is called each day; the list is ordered by date.", None),
     ],
 )
 def test_what_is_done_to_something_counts_too(text, effect):

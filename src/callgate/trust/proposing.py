@@ -282,7 +282,9 @@ def _undergone(words: Sequence[str]) -> set[str]:
     for at, word in enumerate(words[1:], 1):
         before = frozenset(words[max(0, at - 4) : at])
         if words[at - 1] in lists["were"] and before.isdisjoint(lists["negations"] | lists["who"]):
-            found |= {kind for form in _undone(word) if (kind := _verbs().get(form)) in GRAVE}
+            # "It is called" and "ordered by date" only describe something.
+            forms = [form for form in _undone(word) if form not in lists["describing"]]
+            found |= {kind for form in forms if (kind := _verbs().get(form)) in GRAVE}
     return found
 
 

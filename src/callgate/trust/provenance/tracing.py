@@ -238,8 +238,9 @@ def _stays(label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any])
     """Whether a call of a tool that may reach anybody stays with the user: it names nobody to send to."""
     if not label.destinations & _USERS or label.may_be_irreversible:
         return False
+    given = [path for path, _, _ in leaves(arguments)]
     to = [path for path in paths if names_somebody(path)]
-    return bool(to) and not any(covers(to, path) for path, _, _ in leaves(arguments))
+    return not given or (bool(to) and not any(covers(to, path) for path in given))
 
 
 def _only_adds(label: ToolLabel, arguments: Mapping[str, Any]) -> bool:
