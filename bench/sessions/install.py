@@ -19,6 +19,7 @@ from processes import Unavailable
 
 HERE = Path(__file__).resolve().parent
 NODE = "node@22.23.3"
+JSDOM = "jsdom@26.1.0"
 INSTALL_SECONDS = 600
 CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
@@ -91,8 +92,10 @@ def ensure(say: Say) -> None:
     for name, command in packages.items():
         say(f"installing {name}")
         _run(_probe(command), online)
-    # Without this, the first page that it reads waits for a registry.
-    _run([*_probe(packages["fetch"])[:-2], "-c", "from readabilipy.simple_json import have_node; have_node()"], online)
+    # Without this, the first page that it reads waits for a registry, and for a release of jsdom that may not install.
+    page_reader = "import pathlib, readabilipy; print(pathlib.Path(readabilipy.__file__).parent / 'javascript', end='')"
+    where = _run([*_probe(packages["fetch"])[:-1], page_reader], online)
+    _run(["npm", "install", "--prefix", where, "--no-save", "--no-package-lock", JSDOM], online)
     stamp.write_text(wanted, encoding="utf-8")
 
 
@@ -105,7 +108,8 @@ def _probe(command: Command) -> list[str]:
     return [*words[:1], "--from", words[package], *words[1:package], "python", "-c", "pass"]
 
 
-def _run(words: list[str], env: dict[str, str] | None = None) -> None:
+def _run(words: list[str], env: dict[str, str] | None = None) -> str:
+    """What a command prints."""
     try:
         done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -113,3 +117,4 @@ def _run(words: list[str], env: dict[str, str] | None = None) -> None:
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise Unavailable(f"does not install: {' '.join(lines[-3:])[:300]}")
+    return done.stdout
