@@ -11,13 +11,17 @@ import msgspec
 from callgate.errors import Reason, Refused
 from callgate.gate import Ask, Call, Context, Pass, Refuse, Verdict
 from callgate.pipeline.context import ClientInfo, RequestContext
+from callgate.trust.commands import Known, known
+from callgate.trust.effects import Effects, decode, encode, ordered
 from callgate.trust.labels import Labels
 from callgate.trust.model import CONSENT_META, PROMPT_META, SessionLabel, ToolLabel
 from callgate.trust.policy.engine import Policy, Ruling
 from callgate.trust.policy.facts import Facts
 from callgate.trust.policy.recorded import to_record
 from callgate.trust.propagation import honour, joined
-from callgate.trust.provenance import trace
+from callgate.trust.provenance import guarded, trace
+from callgate.trust.provenance.memory import Memory
+from callgate.trust.provenance.names import strangers
 from callgate.trust.session_cache import LiveSession, TrustSessionCache
 from callgate.trust.session_keys import SessionName, SessionNaming
 from callgate.trust.user_prompts import ReportedPrompts
@@ -132,6 +136,7 @@ class TrustCheck:
         if name.unmet:
             session = joined(session, _ANYTHING)
             live.memory.overflowed = True
+        label = self._narrowed(call, label, live.memory, doubtful=session.open_world)
         facts = Facts(label, session, args=call.arguments, request=request, size=len(call.canonical))
         facts.agent, facts.steps = agent_facts(call.context, name, client), live.session.steps
         # Where values come from is a question worth its time only if some rule may ask it, or if the call changes
@@ -160,6 +165,18 @@ class TrustCheck:
         """The label of a call."""
         return self.labels.of(context.server, tool, arguments, self.approved(context, tool))
 
+    def _narrowed(self, call: Call, label: ToolLabel, memory: Memory, *, doubtful: bool) -> ToolLabel:
+        """The label of what this call does, where its tool runs whatever it is given and a review said so."""
+        if not label.may_be_irreversible or label.origins.get("outcomes") != "review":
+            return label
+        reviewed = decode(self.approved(call.context, call.tool) or "")
+        found = None if reviewed is None or reviewed.chosen else known(call.arguments)
+        if found is None or ((doubtful or memory.strange or memory.overflowed) and not wanted(memory, found)):
+            return label
+        made = encode(Effects(ordered(found.effects)))
+        narrowed = self.labels.of(call.context.server, call.tool, call.arguments, made)
+        return msgspec.structs.replace(narrowed, sources=frozenset({found.source}))
+
     def consents(self, meta: Mapping[str, Any]) -> bool:
         """Whether the sources of a call's data may be kept."""
         return not self._consent or meta.get(CONSENT_META) is True
@@ -170,6 +187,22 @@ class TrustCheck:
 
     def look(self, call: Call) -> JudgedCall | None:
         return self._judged.get(call.id)
+
+
+def wanted(memory: Memory, found: Known) -> bool:
+    """Whether a command may count as what it does, after a stranger's text was read. A read may. A change may not be
+    the stranger's own words, nor have an address of theirs in it, and the user's words have to ask for some."""
+    if "changes" in found.effects and (
+        memory.overflowed or memory.is_strange(found.text) or _leads_to_a_stranger(memory, found.text)
+    ):
+        return False
+    return all(any(memory.prompt.says(memory.words(word)) for word in group) for group in found.needs)
+
+
+def _leads_to_a_stranger(memory: Memory, text: str) -> bool:
+    """Whether a command has a link, a host, an address, or the number of an account or a card that is a stranger's."""
+    names = strangers(memory, text, critical=False)[0]
+    return any("." in name or "@" in name or guarded.numbers(name) for name in names)
 
 
 def agent_facts(context: Context, name: SessionName, client: ClientInfo) -> dict[str, str]:

@@ -110,7 +110,9 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
             found.discard("changes")
         elif "sends" in told:
             found.discard("changes")
-        elif not found & GRAVE and not (_is_kept(words, tool.get("description")) and _is_readable(tool)):
+        elif not found & GRAVE and not (
+            (_is_kept(words, tool.get("description")) or _is_of_a_file(named)) and _is_readable(tool)
+        ):
             # It may be a change of who sees, gets or runs something.
             found.add("sends")
         return Proposal(Effects(ordered(found | ({"reads_others"} if strange else set()))), "definition")
@@ -156,13 +158,55 @@ def is_named_for_adding(tool: str) -> bool:
     return len(verbs) == 1 and verbs[0] in _lists()["adds"]
 
 
+def spoken(effect: str) -> frozenset[str]:
+    """How people ask for a change, for something to be sent, or for something to be deleted."""
+    return _lists()[{"changes": "asks_change", "sends": "asks_send", "destroys": "asks_destroy"}[effect]]
+
+
+@cache
+def common_words() -> frozenset[str]:
+    """Words that tell nothing and nobody from another."""
+    names = ("common_names", "common_things", "english", "prepositions", "articles", "were", "who", "joins")
+    return frozenset().union(*(_lists()[name] for name in names))
+
+
+def is_wanted(label: ToolLabel, says: Callable[[str], bool]) -> bool:
+    """Whether the user's words ask for what a tool does: with the verb of its name, or in other words for the same
+    where it deletes something or writes to somebody."""
+    words = frozenset(_words(label.tool))
+    verbs = [word for word in words if _verb(word) is not None and not _is_noun(word)]
+    if any(says(form) for verb in verbs for form in _forms(verb)):
+        return True
+    kinds = {_verb(verb) for verb in verbs}
+    if "destroys" in kinds and kinds <= {"destroys"}:
+        return _is_asked("asks_destroy", says)
+    if label.may_be_irreversible or not (words & _lists()["letters_sent"] or words & _lists()["meetings"]):
+        return False
+    return _is_asked("asks_meeting" if words & _lists()["meetings"] else "asks_send", says)
+
+
+def _is_asked(kind: str, says: Callable[[str], bool]) -> bool:
+    # "Tell me" asks to tell nobody else.
+    oneself = {phrase.split()[0] for phrase in _lists()["to_oneself"] if says(phrase)}
+    return any(says(word) for word in _lists()[kind] - oneself)
+
+
+def grave_things() -> frozenset[str]:
+    """The words for what cannot be taken back once it is changed: who may do what, prices, accounts."""
+    return _lists()["access"] | _lists()["rights"]
+
+
 # ---- words ----
 
 
 @cache
 def _lists() -> Mapping[str, frozenset[str]]:
     read = tomllib.loads(files("callgate.trust").joinpath("effect_words.toml").read_text("utf-8"))
-    return {name: frozenset(text.split()) for part in read.values() for name, text in part.items()}
+    return {
+        name: frozenset(text.split("|") if "|" in text else text.split())
+        for part in read.values()
+        for name, text in part.items()
+    }
 
 
 @cache
@@ -319,6 +363,12 @@ def _is_kept(words: list[str], text: object) -> bool:
                     kept |= _lists()["letters"]
                 return not kept.isdisjoint(_forms(about[-1]))
     return False
+
+
+def _is_of_a_file(named: Sequence[list[str]]) -> bool:
+    """Whether a change is one of a file here: an argument is its path, and none says that it is somewhere else."""
+    ends = {one[-1] for one in named if one}
+    return not _lists()["file_paths"].isdisjoint(ends) and not any(_lists()["elsewhere"] & {*one} for one in named)
 
 
 def _object(words: Sequence[str]) -> list[str]:

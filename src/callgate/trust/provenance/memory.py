@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.trust.critical import is_field, names_somebody
+from callgate.trust.critical import is_address, is_field, names_somebody
 from callgate.trust.keeping import DECLASSIFIED
 from callgate.trust.model import DataLabel, Step, ToolLabel
 from callgate.trust.provenance import guarded, normalise, packing
@@ -27,7 +27,7 @@ from callgate.trust.provenance.joining import names_put_together
 from callgate.trust.provenance.names import host, respelt, strangers, written_links
 from callgate.trust.provenance.packing import Left
 from callgate.trust.provenance.readings import Reading, Readings
-from callgate.trust.provenance.records import Record, kinds
+from callgate.trust.provenance.records import Record, kinds, names_of, people, telling
 from callgate.trust.provenance.things import ASKED_FOR, VOUCHED, Things, flattened, is_in, matches
 from callgate.trust.provenance.zones import Phrases, Pieces, windows
 from callgate.trust.quarantine import Seals
@@ -53,6 +53,9 @@ _OVERHEARD_MOST: Final = 1024 * 1024
 _LONG_NUMBER: Final = 7
 # Secrets, and numbers, of one result that are kept.
 _SECRETS: Final = 256
+# Things and people of one result that the user may speak of, and words for each.
+_HINTED: Final = 500
+_HINT_WORDS: Final = 16
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -197,6 +200,7 @@ class Memory:
             left.own = self._ordered(found.own)
         if found.records:
             left.records = self._records(found.records, tool, arguments, trusted=trusted)
+            left.records += self._hints(found.records, tool, arguments)
         if classes := _guarded(data.sensitivity):
             left.details = self._details(classes, found)
         left.details += self._shaped(found, secrets)
@@ -354,8 +358,8 @@ class Memory:
         return self.fingerprints.digest(f"link\x00{written}")
 
     def names_in_prompt(self, word: str) -> bool:
-        """Whether the user wrote a word."""
-        return self.fingerprints.digest(word) in self.prompt
+        """Whether the user wrote a word, or a phrase."""
+        return self.prompt.says(self.words(word))
 
     def _vouching(
         self, texts: Sequence[str], tool: ToolLabel, arguments: Mapping[str, Any], *, open_world: bool
@@ -470,6 +474,36 @@ class Memory:
                 if (trusted or not names_somebody(kind)) and len(packed) < _RECORDED:
                     packed += (self.key(tool.server, kind, record.id), flags | len(called) << 8, *called)
         return array("Q", packed).tobytes()
+
+    def _hints(self, records: Sequence[Record], tool: ToolLabel, arguments: Mapping[str, Any]) -> bytes:
+        """By which words the user may speak of the things of a list, and of the people in it: those that no other one
+        of the list has. Whoever answers at an address that was asked can have written all of it, so it tells none."""
+        if any(is_address(key) for _, key, _ in islice(leaves(arguments), _HINTED)):
+            return b""
+        told: list[tuple[int, Collection[str]]] = []
+        called = [(record, self._called(record)) for record in records[: self.bounds.records] if record.value]
+        for record, words in called:
+            others = {id(other.value): also for other, also in called if other.value is not record.value}
+            alone = words.difference(*others.values()) if others else frozenset()
+            for kind in kinds(record, tool.tool) if alone and is_server_made(record.id) else ():
+                told.append((self.key(tool.server, f"hint {kind}", record.id), alone))
+        for record in {id(record.value): record for record, _ in called}.values():
+            told += [(self.key("", "person", address), words) for address, words in people(record.value) if words]
+        packed: list[int] = []
+        for key, words in told[:_HINTED]:
+            digests = [self.fingerprints.digest(word) for word in islice(sorted(words), _HINT_WORDS)]
+            packed += (key, 2 * len(digests) << 8, *(part for digest in digests for part in (1, digest)))
+        return array("Q", packed).tobytes()
+
+    def _called(self, record: Record) -> frozenset[str]:
+        """The words by which people speak of a thing: those of its names, and of who sent or made it."""
+        named = [telling(name) for name in names_of(record.value)]
+        return frozenset().union(*named, *(words for _, words in people(record.value)))
+
+    def hinted(self, key: int) -> bool:
+        """Whether the user's words have one by which a thing or a person is known."""
+        known = self.records.get(key)
+        return known is not None and any(map(self.prompt.holds, known.names))
 
     def _queries(self, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Phrases of a call that are the user's own words, each with the name of its argument."""

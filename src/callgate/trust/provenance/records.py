@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from callgate.trust.answers import remembered
+from callgate.trust.proposing import common_words
 from callgate.trust.provenance import normalise
 from callgate.trust.provenance.fingerprints import Fingerprints
 
@@ -32,6 +33,7 @@ _NAMES: Final = re.compile(
 _PLACES: Final = frozenset(["path", "file", "filename", "file_path", "filepath", "uri", "url", "key", "slug"])
 _LONGEST_ID: Final = 256
 _OBJECTS: Final = 256
+_HEADED: Final = 64 * 1024
 # What holds nothing else.
 _LEAVES: Final = frozenset((str, int, float, bool, type(None)))
 
@@ -62,10 +64,74 @@ def listed_ids(text: str) -> tuple[str, list[Record]]:
         field = line[1].strip().lower().replace(" ", "_").replace("-", "_")
         if not is_id(field) or len(found) >= _OBJECTS:
             return line[0]
-        found.append(Record(field, written_id(line[2]), "", (), {}))
+        written = written_id(line[2])
+        about = next((one for one in heads if written_id(one.get(field, "").lstrip("#")) == written), {})
+        found.append(Record(field, written, "", (), about))
         return f"{line[1]}:"
 
+    heads = headed(text)
     return _LINE.sub(taken, text), found
+
+
+_FIELD: Final = re.compile(r"([A-Za-z][A-Za-z _-]{0,30}):[ \t]{0,4}(.*)")
+_BLOCKS: Final = 500
+
+
+def headed(text: str) -> list[dict[str, str]]:
+    """What the heads of a plain text say: lines such as `Subject: …`, at its beginning, before an empty line. Of a text
+    that has nothing but such heads, one behind the other and each with the same first field, all of them. Whoever
+    writes what comes after a head cannot change it."""
+    blocks = [
+        block.strip("\n").split("\n") for block in re.split(r"\n[ \t]*\n", text[:_HEADED].strip("\n"), maxsplit=_BLOCKS)
+    ]
+    found: list[dict[str, str]] = []
+    for block in blocks:
+        fields = [match for line in block if (match := _FIELD.fullmatch(line.strip())) is not None]
+        named = {match[1].strip().lower().replace(" ", "_").replace("-", "_"): match[2].strip() for match in fields}
+        if (
+            len(fields) < len(block)
+            or len(named) < len(fields)
+            or (found and next(iter(named)) != next(iter(found[0])))
+        ):
+            return found[:1]
+        found.append(named)
+    return found if len(blocks) > 1 or len(found[0]) > 1 else []
+
+
+_ADDRESS: Final = re.compile(
+    r"(?:\"?([^\"<>@,;]{0,80}?)\"?\s*<)?([A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9][A-Za-z0-9.-]{1,253})>?"
+)
+_PEOPLE: Final = frozenset(
+    """
+    from sender author organizer organiser creator owner reporter assignee assignees attendee attendees participant
+    participants to cc email mail contact
+    """.split()  # noqa: SIM905
+)
+_LETTERS: Final = re.compile(r"[^\W\d_]{3,}")
+
+
+def people(fields: Mapping[str, Any]) -> Iterator[tuple[str, frozenset[str]]]:
+    """The addresses in fields that a server fills in with people, each with the words of that person's name. Where a
+    thing has one address and a name, the name is that person's."""
+    for field, value in fields.items():
+        if field.lower() not in _PEOPLE:
+            continue
+        for one in value[:_OBJECTS] if isinstance(value, list) else [value]:
+            if not isinstance(one, str) or len(one) > _LONGEST_ID:
+                continue
+            beside = [fields.get(name) for name in ("name", "displayName", "display_name")] if len(fields) <= 6 else []
+            for match in _ADDRESS.finditer(one):
+                called = " ".join([match[1] or "", match[2].partition("@")[0], *filter(_is_text, beside)])
+                yield match[2].casefold(), telling(called)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST_ID
+
+
+def telling(text: str) -> frozenset[str]:
+    """The words of a name that tell it from others."""
+    return frozenset(_LETTERS.findall(normalise.fold(text))) - common_words()
 
 
 def ids_of(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

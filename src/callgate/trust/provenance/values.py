@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from callgate.trust.critical import is_measure
 from callgate.trust.model import FOUND, Found, ToolLabel, Traced, ValueKind
+from callgate.trust.proposing import is_wanted
 from callgate.trust.provenance import normalise
 from callgate.trust.provenance.fingerprints import CACHED_LENGTH
 from callgate.trust.provenance.harvest import PROSE_WORDS
@@ -151,7 +152,23 @@ class Value:
                 return "trusted"
         elif memory.vouching and memory.vouching.says(words) and not self._bare_id():
             return "trusted"
-        return self._doubtful(thing)
+        return "linked" if self._is_spoken_of(thing) else self._doubtful(thing)
+
+    def _is_spoken_of(self, thing: Known | None) -> bool:
+        """Whether the user's words ask for what the tool does, and have a word by which they may speak of this thing
+        or person: its server's list has that for no other one."""
+        memory = self.memory
+        if self.kind != "identity" or not memory.prompt_known or not self.critical:
+            return False
+        if "@" in self.text:
+            keys = [memory.key("", "person", self.text.casefold())]
+        elif thing is not None:
+            written = written_id(int(self.text) if self.number and self.text.isdigit() else self.text)
+            about = spoken_of(self.key, self.label.tool) | nouns(self.label.tool)
+            keys = [memory.key(self.label.server, f"hint {kind}", written) for kind in about]
+        else:
+            return False
+        return any(map(memory.hinted, keys)) and is_wanted(self.label, memory.names_in_prompt)
 
     def _doubtful(self, thing: Known | None) -> Found:
         memory = self.memory
