@@ -19,7 +19,9 @@ from callgate.trust.policy.engine import Policy, Ruling
 from callgate.trust.policy.facts import Facts
 from callgate.trust.policy.recorded import to_record
 from callgate.trust.propagation import honour, joined
+from callgate.trust.proposing import goes_further
 from callgate.trust.provenance import guarded, trace
+from callgate.trust.provenance.asking import asks_for
 from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import strangers
 from callgate.trust.session_cache import LiveSession, TrustSessionCache
@@ -136,7 +138,7 @@ class TrustCheck:
         if name.unmet:
             session = joined(session, _ANYTHING)
             live.memory.overflowed = True
-        label = self._narrowed(call, label, live.memory, doubtful=session.open_world)
+        label = self._of_this_call(call, label, live.memory, doubtful=session.open_world)
         facts = Facts(label, session, args=call.arguments, request=request, size=len(call.canonical))
         facts.agent, facts.steps = agent_facts(call.context, name, client), live.session.steps
         # Where values come from is a question worth its time only if some rule may ask it, or if the call changes
@@ -165,17 +167,25 @@ class TrustCheck:
         """The label of a call."""
         return self.labels.of(context.server, tool, arguments, self.approved(context, tool))
 
-    def _narrowed(self, call: Call, label: ToolLabel, memory: Memory, *, doubtful: bool) -> ToolLabel:
-        """The label of what this call does, where its tool runs whatever it is given and a review said so."""
-        if not label.may_be_irreversible or label.origins.get("outcomes") != "review":
+    def _of_this_call(self, call: Call, label: ToolLabel, memory: Memory, *, doubtful: bool) -> ToolLabel:
+        """The label of what this call does: milder, where its tool runs whatever it is given and this is known; graver,
+        where an argument of a change says that more is done. Only what a proposal said is made more exact."""
+        if label.outcome == "benign" or label.origins.get("outcomes") != "review":
             return label
         reviewed = decode(self.approved(call.context, call.tool) or "")
-        found = None if reviewed is None or reviewed.chosen else known(call.arguments)
+        if reviewed is None or reviewed.chosen:
+            return label
+        server, tool, arguments = call.context.server, call.tool, call.arguments
+        if not label.may_be_irreversible:
+            if not any(goes_further(name) for name, value in arguments.items() if value and value != "private"):
+                return label
+            graver = Effects(ordered((*reviewed.effects, "destroys")), reviewed.critical)
+            return self.labels.of(server, tool, arguments, encode(graver))
+        found = known(arguments)
         if found is None or ((doubtful or memory.strange or memory.overflowed) and not wanted(memory, found)):
             return label
-        made = encode(Effects(ordered(found.effects)))
-        narrowed = self.labels.of(call.context.server, call.tool, call.arguments, made)
-        return msgspec.structs.replace(narrowed, sources=frozenset({found.source}))
+        milder = self.labels.of(server, tool, arguments, encode(Effects(ordered(found.effects))))
+        return msgspec.structs.replace(milder, sources=frozenset({found.source}))
 
     def consents(self, meta: Mapping[str, Any]) -> bool:
         """Whether the sources of a call's data may be kept."""
@@ -195,6 +205,8 @@ def wanted(memory: Memory, found: Known) -> bool:
     if "changes" in found.effects and (
         memory.overflowed or memory.is_strange(found.text) or _leads_to_a_stranger(memory, found.text)
     ):
+        return False
+    if not all(asks_for(effect, memory.asks) for effect in found.asks) or any(map(memory.is_strange, found.programs)):
         return False
     return all(any(memory.prompt.says(memory.words(word)) for word in group) for group in found.needs)
 

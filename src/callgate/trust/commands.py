@@ -12,12 +12,13 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
+from itertools import islice, pairwise
 from typing import Any, Final
 
 import msgspec
 
 from callgate.trust.model import UNTRUSTED
-from callgate.trust.proposing import grave_things, spoken
+from callgate.trust.proposing import grave_things
 
 _LONGEST: Final = 4_000
 _TOKENS: Final = 1_000
@@ -45,11 +46,17 @@ class Known(msgspec.Struct, frozen=True):
     effects: frozenset[str]
     source: str = "user"
     needs: tuple[frozenset[str], ...] = ()
+    # What the user's words have to ask for: `changes`, `destroys` or `runs`.
+    asks: frozenset[str] = frozenset()
+    # Programs that are run: a stranger must not have named them.
+    programs: tuple[str, ...] = ()
     text: str = ""
 
     def and_then(self, other: Known) -> Known:
         source = max(self.source, other.source, key=_SOURCES.index)
-        return Known(self.effects | other.effects, source, (*self.needs, *other.needs))
+        needs = (*self.needs, *other.needs)
+        programs = (*self.programs, *other.programs)
+        return Known(self.effects | other.effects, source, needs, self.asks | other.asks, programs)
 
 
 _SOURCES: Final = ("user", "internal", UNTRUSTED)
@@ -63,6 +70,7 @@ def known(arguments: Mapping[str, Any]) -> Known | None:
     command: list[str] = []
     operands: list[str] = []
     statement = ""
+    fed = False
     for name, value in arguments.items():
         words = frozenset(part.lower() for part in _WORDS.findall(name))
         if value is None or value == "" or isinstance(value, bool):
@@ -73,6 +81,8 @@ def known(arguments: Mapping[str, Any]) -> Known | None:
             operands += _strings(value) or [""]
         elif words <= _STATEMENTS and isinstance(value, str) and not statement:
             statement = value
+        elif words == {"stdin"} and isinstance(value, str):
+            fed = True
         elif not words <= _BESIDE or not isinstance(value, str | int | float):
             return None
     if bool(command) == bool(statement) or (operands and len(command) != 1) or "" in command or "" in operands:
@@ -84,7 +94,9 @@ def known(arguments: Mapping[str, Any]) -> Known | None:
         words_given = (*command, *operands)
         found = None if sum(map(len, words_given)) > _LONGEST else _of_words(words_given)
         return None if found is None else msgspec.structs.replace(found, text=" ".join(words_given))
-    return _told(command[0], of_command)
+    found = _told(command[0], of_command)
+    # What runs something may run what it is fed.
+    return None if fed and found is not None and found.source != "user" else found
 
 
 def _told(text: str, reader: Callable[[str], Known | None]) -> Known | None:
@@ -100,16 +112,20 @@ def _strings(value: object) -> list[str]:
 
 # ---- commands of a shell ----
 
-# A shell puts something else in the place of these.
-_LIVE: Final = re.compile(r"[$`{\x00]|[<>]\(")
-_SEPARATORS: Final = frozenset((";", "&&", "||", "|"))
-_PUNCTUATION: Final = frozenset("();<>|&")
+# A shell puts something else in the place of these. A dollar before what is no name means itself.
+_LIVE: Final = re.compile(r"[`{\x00]|[<>]\(|\$(?![\s/|\\.])")
+_SEPARATORS: Final = frozenset((";", "&&", "||", "|", ""))
+_PUNCTUATION: Final = frozenset("();<>|&\n")
 # A hidden file or folder, or one of the system's or above the home folder's own.
 _FAR: Final = re.compile(
-    r"(?:^|[\\/])\.[^\\/.]|^~|^/(?:etc|usr|bin|sbin|boot|lib|opt|var|root|Library|System)\b|^[A-Za-z]:\\(?:Windows|Program)"
+    r"(?:^|[\\/])\.(?!\.?(?:[\\/]|$))|^~|^/(?:etc|usr|bin|sbin|boot|lib|opt|var|root|Library|System)\b"
+    r"|^[A-Za-z]:\\(?:Windows|Program)"
 )
-_LINES: Final = re.compile(r"\d+(?:,\d+)?p")
 _VERSIONS: Final = frozenset(("--version", "-V", "-v", "version"))
+# What `sed` may be given: lines to print, to delete, or to replace something in.
+_PRINTS: Final = re.compile(r"\d+(?:,\d+)?p")
+_EDITS: Final = re.compile(r"\d+(?:,\d+)?d|(?:\d+(?:,\d+)?)?s([/|,#@])(?:(?!\1).)*\1(?:(?!\1).)*\1[gI0-9]*", re.DOTALL)
+_ASSIGNED: Final = re.compile(r"([A-Z_]+)=[\w./:-]*")
 
 
 @cache
@@ -132,81 +148,116 @@ def of_command(text: str) -> Known | None:
     if _LIVE.search(text) is not None:
         return None
     whole: Known | None = None
-    for line in text.splitlines():
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        try:
-            commands = list(_split(line))
-        except ValueError:
-            return None
-        for words in commands:
+    try:
+        for words, target in _split(text):
             found = _of_words(words)
-            if found is None:
+            if found is None or (target and _FAR.search(target)):
                 return None
+            found = found.and_then(_CHANGES) if target else found
             whole = found if whole is None else whole.and_then(found)
+    except ValueError:
+        return None
     return whole
 
 
-def _split(line: str) -> Iterator[tuple[str, ...]]:
-    """The single commands of a line; ValueError where it does more than put them one after the other."""
-    reader = shlex.shlex(line, posix=True, punctuation_chars=True)
-    reader.whitespace_split, reader.commenters = True, ""
-    tokens = list(reader)
+def _split(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The single commands of a text, each with the file that its output goes to; ValueError where it does more than put
+    them one after the other."""
+    reader = shlex.shlex(text, posix=True, punctuation_chars="();<>|&\n")
+    reader.whitespace, reader.whitespace_split, reader.commenters = " \t\r", True, ""
+    tokens = list(islice(reader, _TOKENS + 1))
     if len(tokens) > _TOKENS:
         raise ValueError
     words: list[str] = []
+    target = ""
     at = 0
     while at < len(tokens):
         token = tokens[at]
         at += 1
-        if token in _SEPARATORS:
-            yield tuple(words)
-            words = []
-        elif token and _PUNCTUATION.issuperset(token):
-            # Output that is thrown away or put together.
-            after = tokens[at] if at < len(tokens) else ""
-            if (token, after) not in ((">", "/dev/null"), (">&", "1"), (">&", "2")):
-                raise ValueError
-            at += 1
-            if words and words[-1] in ("1", "2"):
-                words.pop()
-        else:
+        if not token or not _PUNCTUATION.issuperset(token):
             words.append(token)
+            continue
+        sign = token.replace("\n", "")
+        if sign in _SEPARATORS:
+            if words or sign:
+                yield tuple(words), target
+            words, target = [], ""
+            continue
+        # Output that is put together, thrown away or kept.
+        after = tokens[at] if at < len(tokens) else ""
+        at += 1
+        if sign == ">&" and after in ("1", "2"):
+            words = words[:-1] if words[-1:] in (["1"], ["2"]) else words
+        elif sign in (">", ">>") and after and not _PUNCTUATION.issuperset(after):
+            words = words[:-1] if words[-1:] in (["1"], ["2"]) else words
+            target = target if after == "/dev/null" else after
+        else:
+            raise ValueError
     if words or not tokens:
-        yield tuple(words)
+        yield tuple(words), target
 
 
 def _of_words(words: Sequence[str]) -> Known | None:
     """What one command does."""
-    if not words:
+    given = list(words)
+    assigned = 0
+    while given and (match := _ASSIGNED.fullmatch(given[0])) is not None and match[1] in _list("own", "variables"):
+        given, assigned = given[1:], assigned + 1
+    if given[:2] in (["uv", "run"], ["poetry", "run"]):
+        given = given[2:]
+    elif given[:1] == ["npx"] and given[1:2] and given[1] in _list("own", "programs"):
+        given = given[1:]
+    if not given:
         return None
-    program, given = words[0].lower(), list(words[1:])
-    if program in ("uv", "poetry") and given[:1] == ["run"] and given[1:2]:
-        program, given = given[1].lower(), given[2:]
-    elif program == "npx" and given and given[0].lower() in _list("own", "programs"):
-        program, given = given[0].lower(), given[1:]
-    if program == "git":
-        return _of_git(given)
+    program, given = given[0].lower(), given[1:]
+    if assigned:
+        return _of_own(program, given)
+    for read in (_of_git, _of_looking, _of_editing, _of_subcommand, _of_own, _of_given):
+        if (found := read(program, given)) is not None:
+            return found
+    return None
+
+
+def _of_looking(program: str, given: list[str]) -> Known | None:
     if program in _list("reads", "programs"):
         return _READS
-    if program in _tables()["reads"]["but"]:
-        return None if _has(given, _list("reads", "but", program)) else _READS
-    if program == "sed":
-        return _READS if given[:1] == ["-n"] and len(given) > 1 and _LINES.fullmatch(given[1]) else None
-    if program == "uniq":
-        return _READS if sum(not one.startswith("-") for one in given) <= 1 else None
+    if program in _tables()["reads"]["but"] and not _has(given, _list("reads", "but", program)):
+        return _READS
+    if program == "uniq" and sum(not one.startswith("-") for one in given) <= 1:
+        return _READS
+    if program == "sed" and given[:1] == ["-n"] and given[1:] and _PRINTS.fullmatch(given[1]):
+        return _READS
+    is_version = len(given) == 1 and given[0] in _VERSIONS
+    return _READS if is_version and program in _list("given", "programs") | _list("own", "managers") else None
+
+
+def _of_editing(program: str, given: list[str]) -> Known | None:
+    """A change as a server for files makes it, or a file that the user wants to be gone."""
+    if any(map(_FAR.search, given)):
+        return None
     if program in _list("changes", "programs"):
-        return None if any(map(_FAR.search, given)) else _CHANGES
-    if len(given) == 1 and given[0] in _VERSIONS and program in _list("given", "programs") | _list("own", "managers"):
-        return _READS
-    if given and given[0] in _list("subcommands", program):
-        return _READS
-    if given[1:] and given[0] in _list("others", program) and given[1] in _list("others", "verbs"):
-        return _OTHERS
-    return _of_own(program, given) or _of_given(program, given)
+        return _CHANGES
+    if program == "sed" and given[:1] == ["-i"] and given[2:] and _EDITS.fullmatch(given[1]):
+        return _CHANGES
+    gone = [one for one in given if one != "-f"]
+    if program not in ("rm", "del", "unlink") or not gone or any(one.startswith("-") or "*" in one for one in gone):
+        return None
+    named = tuple(frozenset((one, *_called(one))) for one in gone)
+    return Known(frozenset({"changes"}), needs=named, asks=frozenset({"destroys"}))
 
 
-def _of_git(given: list[str]) -> Known | None:
+def _called(path: str) -> Iterator[str]:
+    """What people call a file: its name, with and without the ending."""
+    name = re.split(r"[\\/]", path.rstrip("\\/"))[-1]
+    yield name
+    stem = name.rpartition(".")[0]
+    if stem:
+        yield stem
+
+
+def _of_git(program: str, given: list[str]) -> Known | None:
+    if program != "git":
+        return None
     while given and given[0] in ("-C", "--no-pager", "-P"):
         given = given[2:] if given[0] == "-C" else given[1:]
     if not given or _has(given, _list("git", "but")):
@@ -214,35 +265,54 @@ def _of_git(given: list[str]) -> Known | None:
     verb, rest = given[0], given[1:]
     if verb in _list("git", "reads"):
         return _READS
-    if verb in _list("git", "changes"):
+    if verb in _list("git", "changes") or (verb in ("branch", "tag") and rest and not rest[0].startswith("-")):
+        return _CHANGES if verb != "branch" or not any(one.startswith("-") for one in rest) else None
+    with_it = _tables()["git"]["with"].get(verb)
+    if with_it is None:
+        return None
+    reads, changes = _list("git", "with", verb, "reads"), _list("git", "with", verb, "changes")
+    if rest and rest[0] in changes:
         return _CHANGES
-    if verb == "branch" and rest and not any(one.startswith("-") for one in rest):
-        return _CHANGES
-    first = rest[0] if rest else ""
-    if verb in _tables()["git"]["with"]:
-        reads, changes = _list("git", "with", verb, "reads"), _list("git", "with", verb, "changes")
-        if reads and (not rest or first in reads) and not (verb == "stash" and not rest):
-            options = all(one in reads for one in rest) or not first.startswith("-") or verb == "tag"
-            return _READS if options else None
-        if first in changes:
-            return _CHANGES
+    alone = not rest and verb != "stash"
+    return _READS if reads and (alone or (rest and rest[0] in reads)) and _is_plain(rest, reads) else None
+
+
+def _is_plain(rest: Sequence[str], reads: frozenset[str]) -> bool:
+    """Whether no other option follows."""
+    return all(one in reads or not one.startswith("-") for one in rest) and (not rest or rest[0] in reads)
+
+
+def _of_subcommand(program: str, given: list[str]) -> Known | None:
+    if given and given[0] in _list("subcommands", program):
+        return _READS
+    if given[1:] and given[0] in _list("others", program) and given[1] in _list("others", "verbs"):
+        return _OTHERS
     return None
 
 
 def _of_own(program: str, given: list[str]) -> Known | None:
-    """A check or a build of the project."""
+    """A check or a build of the project, or a program of it."""
+    static, script = False, ""
     if program in ("python", "python3") and given[:1] == ["-m"] and given[1:2]:
-        is_own, rest = given[1] in _list("own", "modules"), given[2:]
-    elif program in _list("own", "managers"):
+        is_own, rest, static = given[1] in _list("own", "modules"), given[2:], given[1] in _list("static", "modules")
+    elif program in _list("own", "managers") and given[:1] != ["-m"]:
         rest = given[1:] if given[:1] == ["run"] else given
         is_own = bool(rest) and rest[0].partition(":")[0] in _list("own", "subcommands")
+    elif program in _list("own", "interpreters"):
+        script, rest = given[0] if given else "", given
+        is_own = _SCRIPT.fullmatch(script) is not None and _FAR.search(script) is None
     else:
-        is_own, rest = program in _list("own", "programs"), given
+        is_own, rest, static = program in _list("own", "programs"), given, program in _list("static", "programs")
     if not is_own or _has(rest, _list("own", "but")):
         return None
-    if program in _list("static", "programs") or (given[:1] == ["-m"] and given[1] in _list("static", "modules")):
+    if static:
         return Known(frozenset({"changes"}), "internal")
-    return Known(frozenset({"changes"}), "internal", (_list("own", "words"),))
+    programs = (script, *_called(script)) if script else ()
+    return Known(frozenset({"changes"}), "internal", asks=frozenset({"runs"}), programs=programs)
+
+
+# A file here, and no link.
+_SCRIPT: Final = re.compile(r"(?:[\w.-]+[\\/]|[\\/])*[\w.-]+\.(?:py|js|mjs|ts|rb|php|pl|sh)")
 
 
 def _of_given(program: str, given: list[str]) -> Known | None:
@@ -250,8 +320,8 @@ def _of_given(program: str, given: list[str]) -> Known | None:
     named = [one for one in given if one not in _list("given", "verbs")]
     if program not in _list("given", "programs") or not named or any(one.startswith("-") for one in named):
         return None
-    asked = (_list("given", "words"), *(frozenset({one}) for one in named))
-    return Known(frozenset({"changes"}), "internal", asked)
+    asked = tuple(frozenset({one}) for one in named)
+    return Known(frozenset({"changes"}), "internal", asked, frozenset({"runs"}))
 
 
 def _has(given: Sequence[str], options: frozenset[str]) -> bool:
@@ -291,10 +361,12 @@ _FUNCTIONS: Final = frozenset(
 # Words with which a statement does more than its first word says.
 _MORE: Final = frozenset(
     """
-    outfile dumpfile program attach detach copy load exec execute call do grant revoke drop truncate delete update insert
-    merge replace alter create vacuum trigger function procedure extension database pragma set returning into
+    outfile dumpfile program attach detach copy load exec execute call do grant revoke drop truncate delete update
+    insert merge replace alter create vacuum trigger function procedure extension database pragma set returning into
     """.split()  # noqa: SIM905
 )
+# Those that belong to it.
+_ALONG: Final = {"insert": frozenset({"into"}), "update": frozenset({"set"})}
 _LOOKS: Final = frozenset(("select", "with", "explain", "show", "describe", "desc"))
 # An entry or a value of these says who may do what, or who gets something.
 _GRAVE: Final = frozenset(
@@ -307,51 +379,63 @@ _GRAVE: Final = frozenset(
 
 @lru_cache(1024)
 def of_statement(text: str) -> Known | None:
-    """What one statement does; nothing is said of several, or of one with a comment in it."""
-    tokens = _tokens(text)
+    """What one or several statements do; nothing is said of any with a comment in it."""
+    whole: Known | None = None
+    for tokens in _statements(text):
+        found = _of_tokens(tokens)
+        if found is None:
+            return None
+        whole = found if whole is None else whole.and_then(found)
+    return whole
+
+
+def _of_tokens(tokens: Sequence[tuple[str, str]]) -> Known | None:
     words = [word.lower() for kind, word in tokens if kind == "word"]
-    if not words:
-        return None
-    verb, rest = words[0], frozenset(words[1:])
+    verb, rest = (words[0] if words else ""), frozenset(words[1:])
     if verb in _LOOKS:
         return _READS if rest.isdisjoint(_MORE) and _only_looks(tokens) else None
-    table = _table(tokens)
-    names = [word for kind, word in tokens if kind != "sign" and kind != "number"]
-    if not table or _is_about(names, _GRAVE):
+    table = _table(tokens) if words else ""
+    names = [word for kind, word in tokens if kind not in ("sign", "number")]
+    if not table or _is_about(names, _GRAVE) or _is_about([table], grave_things()):
         return None
-    if verb == "insert" and rest.isdisjoint(_MORE - {"into"}):
-        return None if _is_about([table], grave_things()) or not _only_looks(tokens, table) else _CHANGES
-    if verb == "create" and rest.isdisjoint(_MORE):
-        return None if _is_about([table], grave_things()) or not _only_looks(tokens, table) else _CHANGES
-    if verb == "update" and "where" in rest and rest.isdisjoint(_MORE - {"set"}):
-        given = [word.strip("'") for kind, word in tokens if kind == "text"]
-        if _is_about([word for kind, word in tokens if kind in ("word", "name")], grave_things()):
-            return None
+    only = rest.isdisjoint(_MORE - _ALONG.get(verb, frozenset()))
+    if verb in ("insert", "create"):
+        return _CHANGES if only and _only_looks(tokens, table) else None
+    if verb == "update" and "where" in rest and not _is_about(names, grave_things()):
         # Whoever named the table or one of the values wants it changed.
-        return Known(frozenset({"changes"}), needs=(spoken("changes"), frozenset(filter(None, (table, *given)))))
+        given = [word.strip("'") for kind, word in tokens if kind == "text"]
+        named = frozenset(filter(None, (table, *given)))
+        return Known(frozenset({"changes"}), needs=(named,), asks=frozenset({"changes"})) if only else None
+    if verb == "drop" or (verb == "delete" and "where" in rest):
+        gone = Known(frozenset({"changes"}), needs=(frozenset({table}),), asks=frozenset({"destroys"}))
+        return gone if only else None
     return None
 
 
-def _tokens(text: str) -> list[tuple[str, str]]:
-    """The tokens of one statement; none where there are more, or something else in it."""
-    found: list[tuple[str, str]] = []
-    at, text = 0, text.strip().removesuffix(";")
+def _statements(text: str) -> list[list[tuple[str, str]]]:
+    """The tokens of each statement; none where there is something else in it."""
+    found: list[list[tuple[str, str]]] = [[]]
+    at = 0
     while at < len(text):
         match = _SQL.match(text, at)
         if match is None or text.startswith(("--", "/*"), at):
             return []
-        if match.lastgroup is not None:
-            found.append((match.lastgroup, match[0]))
+        if match[0] == ";":
+            found.append([])
+        elif match.lastgroup is not None:
+            found[-1].append((match.lastgroup, match[0]))
         at = match.end()
-    return [] if ("sign", ";") in found or len(found) > _TOKENS else found
+    return [one for one in found if one] if sum(map(len, found)) <= _TOKENS else []
 
 
 def _table(tokens: Sequence[tuple[str, str]]) -> str:
     """What is written to: behind `INTO`, `UPDATE`, `CREATE TABLE` and the like."""
     words = [word for kind, word in tokens if kind in ("word", "name")]
     before = ("insert", "into", "update", "create", "table", "index", "view", "temp", "temporary", "unique")
-    skipped = (*before, "or", "ignore", "if", "not", "exists")
-    if words[0].lower() == "create" and not {"table", "index", "view"} & {word.lower() for word in words[1:4]}:
+    skipped = (*before, "or", "ignore", "if", "not", "exists", "drop", "delete", "from")
+    if words[0].lower() in ("create", "drop") and not {"table", "index", "view"} & {
+        word.lower() for word in words[1:4]
+    }:
         return ""
     return next((word.strip('"`[]') for word in words if word.lower() not in skipped), "")
 
@@ -360,7 +444,7 @@ def _only_looks(tokens: Sequence[tuple[str, str]], table: str = "") -> bool:
     """Whether no function is called that is not known to look something up, and nothing is read from elsewhere."""
     if not table and any("://" in word for _, word in tokens):
         return False
-    called = [one[1].lower() for one, after in zip(tokens, tokens[1:], strict=False) if after == ("sign", "(")]
+    called = [one[1].lower() for one, after in pairwise(tokens) if after == ("sign", "(")]
     first = tokens[0][1].lower()
     # `WITH sold(sku) AS (…)` and `CREATE TABLE t (price DECIMAL(10, 2))` have names before brackets.
     free = first in ("with", "create") or (first == "insert" and called[:1] == [table.lower()])

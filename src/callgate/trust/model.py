@@ -213,6 +213,8 @@ class Provenance(msgspec.Struct, frozen=True):
     strange_texts: tuple[str, ...] = ()
     # The session has read running text, which may hold an order of somebody else's.
     texts_read: bool = False
+    # The user's words are known, and do not ask for what the tool does.
+    unasked: bool = False
 
 
 class Step(msgspec.Struct, frozen=True):

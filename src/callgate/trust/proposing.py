@@ -81,7 +81,8 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
     schema = tool.get("inputSchema")
     named = [_words(one) for one in _names(schema)]
     named_for = found = _of_name(words)
-    unnamed = not found
+    # `log_work` may be about a log, or write one.
+    unnamed = not found or all(map(_is_noun, (word for word in words if _verb(word) is not None)))
     found = found | _of_text(tool.get("description"), first=unnamed) | _of_text(tool.get("title"), first=unnamed)
     if named_for == {"reads"} and _LOOKS_UP.search(str(tool.get("description"))[:_CHARS]):
         # `read_query`: to run a query that only reads is to read.
@@ -152,15 +153,24 @@ def is_spoken_of(label: ToolLabel, says: Callable[[str], bool]) -> bool:
     return any(says(verb) for kind in kinds for verb in _lists()[kind] - _lists()["nouns"])
 
 
+def verbs_of(tool: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The verbs in a tool's name, those that are nouns as well included, and what they say that it does: of those
+    only where no other one is there."""
+    words = _words(tool)
+    verbs = {word: kind for word in words if (kind := _verb(word)) is not None}
+    sure = {kind for word, kind in verbs.items() if not _is_noun(word)}
+    return frozenset(verbs), frozenset(sure or verbs.values())
+
+
+def goes_further(name: str) -> bool:
+    """Whether an argument's name says that more is done than a change: something is dropped, or others may see it."""
+    return not _lists()["further"].isdisjoint(_words(name))
+
+
 def is_named_for_adding(tool: str) -> bool:
     """Whether the only verb in a tool's name says that it makes something new."""
     verbs = [word for word in _words(tool) if _verb(word) is not None and not _is_noun(word)]
     return len(verbs) == 1 and verbs[0] in _lists()["adds"]
-
-
-def spoken(effect: str) -> frozenset[str]:
-    """How people ask for a change, for something to be sent, or for something to be deleted."""
-    return _lists()[{"changes": "asks_change", "sends": "asks_send", "destroys": "asks_destroy"}[effect]]
 
 
 @cache
@@ -168,27 +178,6 @@ def common_words() -> frozenset[str]:
     """Words that tell nothing and nobody from another."""
     names = ("common_names", "common_things", "english", "prepositions", "articles", "were", "who", "joins")
     return frozenset().union(*(_lists()[name] for name in names))
-
-
-def is_wanted(label: ToolLabel, says: Callable[[str], bool]) -> bool:
-    """Whether the user's words ask for what a tool does: with the verb of its name, or in other words for the same
-    where it deletes something or writes to somebody."""
-    words = frozenset(_words(label.tool))
-    verbs = [word for word in words if _verb(word) is not None and not _is_noun(word)]
-    if any(says(form) for verb in verbs for form in _forms(verb)):
-        return True
-    kinds = {_verb(verb) for verb in verbs}
-    if "destroys" in kinds and kinds <= {"destroys"}:
-        return _is_asked("asks_destroy", says)
-    if label.may_be_irreversible or not (words & _lists()["letters_sent"] or words & _lists()["meetings"]):
-        return False
-    return _is_asked("asks_meeting" if words & _lists()["meetings"] else "asks_send", says)
-
-
-def _is_asked(kind: str, says: Callable[[str], bool]) -> bool:
-    # "Tell me" asks to tell nobody else.
-    oneself = {phrase.split()[0] for phrase in _lists()["to_oneself"] if says(phrase)}
-    return any(says(word) for word in _lists()[kind] - oneself)
 
 
 def grave_things() -> frozenset[str]:
@@ -202,11 +191,7 @@ def grave_things() -> frozenset[str]:
 @cache
 def _lists() -> Mapping[str, frozenset[str]]:
     read = tomllib.loads(files("callgate.trust").joinpath("effect_words.toml").read_text("utf-8"))
-    return {
-        name: frozenset(text.split("|") if "|" in text else text.split())
-        for part in read.values()
-        for name, text in part.items()
-    }
+    return {name: frozenset(text.split()) for part in read.values() for name, text in part.items()}
 
 
 @cache
@@ -366,9 +351,12 @@ def _is_kept(words: list[str], text: object) -> bool:
 
 
 def _is_of_a_file(named: Sequence[list[str]]) -> bool:
-    """Whether a change is one of a file here: an argument is its path, and none says that it is somewhere else."""
+    """Whether a change is one of a file here, or within a document: an argument says which, and none says that it is
+    somewhere else."""
     ends = {one[-1] for one in named if one}
-    return not _lists()["file_paths"].isdisjoint(ends) and not any(_lists()["elsewhere"] & {*one} for one in named)
+    within = {one[0] for one in named if len(one) == 2 and one[1] in ("id", "name", "index", "number")} | ends
+    is_here = not _lists()["file_paths"].isdisjoint(ends) or not _lists()["documents"].isdisjoint(within)
+    return is_here and not any(_lists()["elsewhere"] & {*one} for one in named)
 
 
 def _object(words: Sequence[str]) -> list[str]:

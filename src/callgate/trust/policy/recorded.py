@@ -67,6 +67,7 @@ class _Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
     far_reaching: tuple[str, ...] = ()
     strange_texts: tuple[str, ...] = ()
     texts_read: bool = False
+    unasked: bool = False
     agent: dict[str, str] = {}
     carried: tuple[str, ...] | None = None
     result: DataLabel | None = None
@@ -110,28 +111,21 @@ def to_record(facts: Facts) -> dict[str, Any]:
 def _add_marks(record: dict[str, Any], facts: Facts) -> None:
     """What most calls have little of."""
     provenance = facts.provenance
-    if provenance.foreign_links:
-        record["links"] = [one.path for one in provenance.foreign_links[:MAX_VALUES]]
-    if provenance.any_own_words:
-        record["own_words"] = True
-    if provenance.guarded:
-        record["guarded"] = provenance.guarded
-    if provenance.prompt_known:
-        record["prompt"] = True
-    if provenance.new_links:
-        record["new_links"] = provenance.new_links[:MAX_VALUES]
-    if provenance.untraceable:
-        record["untraceable"] = True
-    if provenance.far_reaching:
-        record["far_reaching"] = provenance.far_reaching[:MAX_VALUES]
-    if provenance.strange_texts:
-        record["strange_texts"] = provenance.strange_texts[:MAX_VALUES]
-    if provenance.texts_read:
-        record["texts_read"] = True
-    if facts.args is None or facts.args:
-        record["args"] = True
-    if facts.secrets:
-        record["secrets"] = True
+    marks: dict[str, Any] = {
+        "links": [one.path for one in provenance.foreign_links[:MAX_VALUES]],
+        "own_words": provenance.any_own_words,
+        "guarded": provenance.guarded,
+        "prompt": provenance.prompt_known,
+        "new_links": provenance.new_links[:MAX_VALUES],
+        "untraceable": provenance.untraceable,
+        "far_reaching": provenance.far_reaching[:MAX_VALUES],
+        "strange_texts": provenance.strange_texts[:MAX_VALUES],
+        "texts_read": provenance.texts_read,
+        "unasked": provenance.unasked,
+        "args": facts.args is None or bool(facts.args),
+        "secrets": facts.secrets,
+    }
+    record.update((name, value) for name, value in marks.items() if value)
 
 
 def _taken(session: SessionLabel) -> dict[str, Any]:
@@ -225,6 +219,7 @@ def from_record(record: object, args: Mapping[str, Any] | None = None) -> Facts:
             recorded.far_reaching,
             recorded.strange_texts,
             recorded.texts_read,
+            recorded.unasked,
         ),
         args=args if args is not None or recorded.args else {},
         request=None

@@ -19,6 +19,7 @@ from callgate.trust.critical import is_address, is_field, names_somebody
 from callgate.trust.keeping import DECLASSIFIED
 from callgate.trust.model import DataLabel, Step, ToolLabel
 from callgate.trust.provenance import guarded, normalise, packing
+from callgate.trust.provenance.asking import asked
 from callgate.trust.provenance.delta import LONGEST, Chains, Met, Retention, unknown
 from callgate.trust.provenance.fingerprints import BREAK, CACHED_LENGTH, Fingerprints
 from callgate.trust.provenance.harvest import Echoes, Harvest, TooLarge, echoes, is_server_made, keys, leaves, within
@@ -127,7 +128,8 @@ class Memory:
     def digests_of_prompt(self, text: str) -> bytes:
         """All that is kept of the user's words, for who has them before there is a session."""
         text = text[: self.bounds.prompt_chars]
-        return self._ordered([text, *respelt(text)]) + self._hosts([text]) + self._numbers([text])
+        said = self._ordered([text, *respelt(text)]) + self._hosts([text]) + self._numbers([text])
+        return said + array("Q", [part for word in asked(text) for part in (self._asked(word), 0)]).tobytes()
 
     def remember_digests(self, digests: bytes) -> None:
         """The same as `remember_prompt` of the text that these were made of."""
@@ -357,6 +359,13 @@ class Memory:
         """The digest of a link as a whole."""
         return self.fingerprints.digest(f"link\x00{written}")
 
+    def _asked(self, word: str) -> int:
+        return self.fingerprints.digest(f"asked\x00{word}")
+
+    def asks(self, word: str) -> bool:
+        """Whether the user's words ask for something with a word."""
+        return self._asked(word) in self.prompt
+
     def names_in_prompt(self, word: str) -> bool:
         """Whether the user wrote a word, or a phrase."""
         return self.prompt.says(self.words(word))
@@ -463,12 +472,12 @@ class Memory:
             asked_for = [False] * len(records)
         names = iter(_runs(packing.numbers(self._ordered([name for record in records for name in record.names]))))
         packed: list[int] = []
-        for record, asked in zip(records, asked_for, strict=True):
+        for record, wanted in zip(records, asked_for, strict=True):
             called: list[int] = []
             for name in islice(names, len(record.names)):
                 found = windows(name)
                 called += (len(found), *found)
-            flags = (VOUCHED if trusted else 0) | (ASKED_FOR if asked else 0)
+            flags = (VOUCHED if trusted else 0) | (ASKED_FOR if wanted else 0)
             for kind in kinds(record, tool.tool):
                 # Whom something goes to is nothing that a stranger's structure can say.
                 if (trusted or not names_somebody(kind)) and len(packed) < _RECORDED:
@@ -480,13 +489,13 @@ class Memory:
         of the list has. Whoever answers at an address that was asked can have written all of it, so it tells none."""
         if any(is_address(key) for _, key, _ in islice(leaves(arguments), _HINTED)):
             return b""
-        told: list[tuple[int, Collection[str]]] = []
+        told: list[tuple[int, frozenset[str]]] = []
         called = [(record, self._called(record)) for record in records[: self.bounds.records] if record.value]
         for record, words in called:
             others = {id(other.value): also for other, also in called if other.value is not record.value}
             alone = words.difference(*others.values()) if others else frozenset()
-            for kind in kinds(record, tool.tool) if alone and is_server_made(record.id) else ():
-                told.append((self.key(tool.server, f"hint {kind}", record.id), alone))
+            if alone and is_server_made(record.id):
+                told += [(self.key(tool.server, f"hint {kind}", record.id), alone) for kind in kinds(record, tool.tool)]
         for record in {id(record.value): record for record, _ in called}.values():
             told += [(self.key("", "person", address), words) for address, words in people(record.value) if words]
         packed: list[int] = []

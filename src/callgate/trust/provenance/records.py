@@ -119,14 +119,11 @@ def people(fields: Mapping[str, Any]) -> Iterator[tuple[str, frozenset[str]]]:
         for one in value[:_OBJECTS] if isinstance(value, list) else [value]:
             if not isinstance(one, str) or len(one) > _LONGEST_ID:
                 continue
-            beside = [fields.get(name) for name in ("name", "displayName", "display_name")] if len(fields) <= 6 else []
+            names = [fields.get(name) for name in ("name", "displayName", "display_name")] if len(fields) <= 6 else []
+            beside = [name for name in names if isinstance(name, str) and len(name) <= _LONGEST_ID]
             for match in _ADDRESS.finditer(one):
-                called = " ".join([match[1] or "", match[2].partition("@")[0], *filter(_is_text, beside)])
+                called = " ".join([match[1] or "", match[2].partition("@")[0], *beside])
                 yield match[2].casefold(), telling(called)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= _LONGEST_ID
 
 
 def telling(text: str) -> frozenset[str]:

@@ -26,6 +26,7 @@ from callgate.trust.critical import (
 from callgate.trust.model import Provenance, ToolLabel, Traced, ValueKind
 from callgate.trust.proposing import is_asked_for, is_named_for_adding, is_spoken_of
 from callgate.trust.provenance import normalise, packing
+from callgate.trust.provenance.asking import is_wanted
 from callgate.trust.provenance.harvest import NESTED, PROSE_WORDS, keys, leaves
 from callgate.trust.provenance.joining import Budget
 from callgate.trust.provenance.memory import Memory
@@ -137,12 +138,13 @@ def trace(
         () if benign or label.read_only else _far_reaching(arguments, values),
         tuple(strange_texts[:_LINKS]) if strange_texts else (),
         doubtful,
+        doubtful and not stays and _is_unasked(memory, label, values),
     )
 
 
-# A hidden file or folder, or one of the system's.
+# A hidden file or folder, or one of the system's; not those that only say what others are to leave out, or how to write.
 _STARTS: Final = re.compile(
-    r"(?:^|[\\/~])\.[^\\/.]|^(?:/(?:etc|usr|bin|sbin|boot|lib|opt|Library|System)/|[A-Za-z]:\\Windows\\)"
+    r"(?:^|[\\/~])\.(?!(?:git|docker|npm|prettier|eslint)ignore$|gitattributes$|editorconfig$|prettierrc$|nvmrc$)[^\\/.]|^(?:/(?:etc|usr|bin|sbin|boot|lib|opt|Library|System)/|[A-Za-z]:\\Windows\\)"
 )
 
 
@@ -272,6 +274,8 @@ def _is_untraceable(
     for one in values:
         # What a person approved here before tells it too, even where nobody expects that.
         expected = one.critical and not guessed and one.path not in unexpected
+        # How much of something says nothing of what.
+        expected = expected and not (one.kind == "quantity" and one.found in ("own", "nowhere"))
         if one.found == "endorsed" or (expected and one.found != "schema"):
             return False
         if one.found != "schema" and one.kind not in ("time", "quantity"):
@@ -281,6 +285,14 @@ def _is_untraceable(
         # All of it is in the user's words.
         return False
     return not (memory.prompt_known and is_asked_for(label, memory.names_in_prompt))
+
+
+def _is_unasked(memory: Memory, label: ToolLabel, values: Sequence[Traced]) -> bool:
+    """Whether the user's words are known and do not ask for what a tool does, where harm may follow. A person who
+    approved it before, for the same thing, asked for it."""
+    if not memory.prompt_known or not _does_harm(label) or [one for one in values if one.found == "endorsed"]:
+        return False
+    return not is_wanted(label, memory.asks)
 
 
 def _is_unasked_amount(memory: Memory, label: ToolLabel, values: Sequence[Traced]) -> bool:

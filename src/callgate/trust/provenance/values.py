@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from callgate.trust.critical import is_measure
 from callgate.trust.model import FOUND, Found, ToolLabel, Traced, ValueKind
-from callgate.trust.proposing import is_wanted
 from callgate.trust.provenance import normalise
+from callgate.trust.provenance.asking import is_wanted
 from callgate.trust.provenance.fingerprints import CACHED_LENGTH
 from callgate.trust.provenance.harvest import PROSE_WORDS
 from callgate.trust.provenance.joining import Budget, put_together
@@ -168,7 +168,9 @@ class Value:
             keys = [memory.key(self.label.server, f"hint {kind}", written) for kind in about]
         else:
             return False
-        return any(map(memory.hinted, keys)) and is_wanted(self.label, memory.names_in_prompt)
+        return any(map(memory.hinted, keys)) and is_wanted(
+            self.label, memory.asks, exactly=self.label.may_be_irreversible
+        )
 
     def _doubtful(self, thing: Known | None) -> Found:
         memory = self.memory

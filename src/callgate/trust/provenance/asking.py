@@ -1,0 +1,98 @@
+"""What the user's words ask for. A question asks for nothing but an answer: "what is in order 12?" cancels no order."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from callgate.trust.model import ToolLabel
+from callgate.trust.proposing import verbs_of
+from callgate.trust.provenance import normalise
+
+_SENTENCES: Final = re.compile(r"[^.!?;\n]+[.!?;\n]?")
+# A full stop within a name, a number or a link ends no sentence.
+_INNER_STOP: Final = re.compile(r"(?<=\w)[.!?;](?=\w)")
+_WORDS: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
+_MOST: Final = 4_000
+
+
+@cache
+def _list(name: str) -> frozenset[str]:
+    read = tomllib.loads(files("callgate.trust").joinpath("asking_words.toml").read_text("utf-8"))
+    found = str(read[name])
+    phrases = found.split("|") if "|" in found else found.split()
+    return frozenset(normalise.fold(phrase).strip() for phrase in phrases)
+
+
+def asked(text: str) -> list[str]:
+    """The words of a prompt in which something is asked for, each once: all but those of questions, of what is told to
+    the user alone ("tell me"), and of what is not to be done."""
+    found: dict[str, None] = {}
+    for sentence in _SENTENCES.findall(_INNER_STOP.sub(" ", text)):
+        question = sentence.rstrip().endswith("?")
+        for number, clause in enumerate(_clauses(_WORDS.findall(normalise.fold(sentence)))):
+            if not _only_wants_to_know(clause, question=question, first=number == 0):
+                found |= dict.fromkeys(_told_to_others(clause))
+        if len(found) > _MOST:
+            break
+    return list(found)[:_MOST]
+
+
+def _clauses(words: list[str]) -> Iterator[list[str]]:
+    clause: list[str] = []
+    for word in words:
+        if word in _list("joins") and clause:
+            yield clause
+            clause = []
+        else:
+            clause.append(word)
+    if clause:
+        yield clause
+
+
+def _only_wants_to_know(clause: list[str], *, question: bool, first: bool) -> bool:
+    start = next((word for word in clause if word not in _list("fillers")), "")
+    if start in _list("requests") or not _list("pleas").isdisjoint(clause):
+        return False
+    if start in _list("questions"):
+        return True
+    return question and first
+
+
+def _told_to_others(clause: list[str]) -> Iterator[str]:
+    for at, word in enumerate(clause):
+        after = clause[at + 1] if at + 1 < len(clause) else ""
+        if after in _list("oneself") and word in _list("sends"):
+            continue
+        if not _list("negations").isdisjoint(clause[max(0, at - 2) : at]):
+            continue
+        yield word
+
+
+def is_wanted(label: ToolLabel, asks: Callable[[str], bool], *, exactly: bool = False) -> bool:
+    """Whether the user's words ask for what a tool does: with the verb of its name, or another word for the same.
+    `asks` knows each word in which something is asked for. `exactly`: other words count only for what is deleted."""
+    verbs, kinds = verbs_of(label.tool)
+    if any(asks(form) for verb in verbs for form in _forms(verb)):
+        return True
+    if exactly and kinds != {"destroys"}:
+        return False
+    lists = {"destroys": ("destroys",), "sends": ("sends", "meets"), "changes": ("changes", "sends"), "runs": ("runs",)}
+    names = {name for kind in kinds for name in lists.get(kind, ())}
+    if not kinds - {"reads"}:
+        names = {"destroys", "sends", "meets", "changes", "runs"}
+    return any(asks(word) for name in names for word in _list(name))
+
+
+def asks_for(effect: str, asks: Callable[[str], bool]) -> bool:
+    """Whether the user's words ask for something to be changed (`changes`), or for something to go (`destroys`)."""
+    return any(map(asks, _list(effect)))
+
+
+def _forms(verb: str) -> Iterator[str]:
+    stem = verb.removesuffix("e")
+    yield from (verb, f"{verb}s", f"{verb}es", f"{stem}ed", f"{stem}ing", f"{verb}{verb[-1]}ed", f"{verb}{verb[-1]}ing")
