@@ -19,7 +19,7 @@ from callgate.trust.policy.engine import Policy, Ruling
 from callgate.trust.policy.facts import Facts
 from callgate.trust.policy.recorded import to_record
 from callgate.trust.propagation import honour, joined
-from callgate.trust.proposing import goes_further
+from callgate.trust.proposing import goes_further, mode_of
 from callgate.trust.provenance import guarded, trace
 from callgate.trust.provenance.asking import asks_for
 from callgate.trust.provenance.memory import Memory
@@ -176,8 +176,14 @@ class TrustCheck:
         if reviewed is None or reviewed.chosen:
             return label
         server, tool, arguments = call.context.server, call.tool, call.arguments
+        if (mode := mode_of(label, arguments)) is not None:
+            # One tool for several acts, of which the schema has the names: this call is one of them.
+            kept = [one for one in reviewed.effects if one == "reads_others" or (one == "sends" and mode != "reads")]
+            effects = {"reads": ["reads_own"] if not kept else []}.get(mode, [mode])
+            exact = Effects(ordered((*kept, *effects)), reviewed.critical)
+            return self.labels.of(server, tool, arguments, encode(exact))
         if not label.may_be_irreversible:
-            if not any(goes_further(name) for name, value in arguments.items() if value and value != "private"):
+            if not any(goes_further(name, value) for name, value in arguments.items()):
                 return label
             graver = Effects(ordered((*reviewed.effects, "destroys")), reviewed.critical)
             return self.labels.of(server, tool, arguments, encode(graver))

@@ -258,8 +258,10 @@ def _called(path: str) -> Iterator[str]:
 def _of_git(program: str, given: list[str]) -> Known | None:
     if program != "git":
         return None
-    while given and given[0] in ("-C", "--no-pager", "-P"):
-        given = given[2:] if given[0] == "-C" else given[1:]
+    while given and given[0] in ("-C", "-c", "--no-pager", "-P"):
+        if given[0] == "-c" and (not given[1:] or given[1].partition("=")[0] not in _list("git", "settings")):
+            return None
+        given = given[2:] if given[0] in ("-C", "-c") else given[1:]
     if not given or _has(given, _list("git", "but")):
         return None
     verb, rest = given[0], given[1:]
@@ -344,7 +346,7 @@ def _has(given: Sequence[str], options: frozenset[str]) -> bool:
 
 _SQL: Final = re.compile(
     r"""\s+|(?P<text>'(?:[^'\\]|'')*')|(?P<name>"[^"]+"|`[^`]+`|\[[^\]'"]+\])|(?P<number>\d+(?:\.\d+)?)"""
-    r"""|(?P<word>[A-Za-z_]\w*)|(?P<sign>\|\||<>|[<>!]=|::|[-+*/%=<>(),.;?:@])"""
+    r"""|(?P<word>[A-Za-z_]\w*)|(?P<sign>\|\||<>|[<>!]=|::|[-+*/%=<>(),.;?:@{}])"""
 )
 _NAME: Final = re.compile(r"[a-z_]\w*")
 # What may stand before a bracket where something is only looked up.
@@ -353,7 +355,8 @@ _FUNCTIONS: Final = frozenset(
     count sum avg min max total round abs ceil ceiling floor coalesce nullif ifnull iif lower upper trim ltrim rtrim
     length substr substring instr date time datetime julianday strftime unixepoch now extract date_trunc to_char
     group_concat string_agg array_agg row_number rank dense_rank lag lead first_value last_value ntile cast concat
-    printf format json_extract json_each json_array_length median stddev variance greatest least year month day
+    read_csv read_csv_auto read_json read_json_auto read_parquet printf format
+    json_extract json_each json_array_length median stddev variance greatest least year month day
     in values as and or not on over exists using any all distinct by when then else from join where between like filter
     select union except intersect having limit
     """.split()  # noqa: SIM905

@@ -162,9 +162,25 @@ def verbs_of(tool: str) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(verbs), frozenset(sure or verbs.values())
 
 
-def goes_further(name: str) -> bool:
-    """Whether an argument's name says that more is done than a change: something is dropped, or others may see it."""
-    return not _lists()["further"].isdisjoint(_words(name))
+def mode_of(label: ToolLabel, arguments: Mapping[str, Any]) -> str | None:
+    """What a call of a tool for several acts does: where one argument says which, with a verb that the approved schema
+    has for it. None where nothing, or more than one, says so, and for a change of what may not stay with the user."""
+    named = [name for name in arguments if name in label.fixed and not _lists()["modes"].isdisjoint(_words(name))]
+    if len(named) != 1 or str(arguments[named[0]]) not in label.fixed[named[0]]:
+        return None
+    words = _words(str(arguments[named[0]]))
+    kind = _verb(words[0]) if words else None
+    if kind == "changes" and not _is_kept([words[0], *_words(label.tool)], None):
+        return None
+    return kind if kind != "runs" else None
+
+
+def goes_further(name: str, value: object) -> bool:
+    """Whether an argument says that more is done than a change: something is dropped, or others may see it."""
+    words = _words(name)
+    if value is True:
+        return not (_lists()["further"] | _lists()["seen"]).isdisjoint(words)
+    return isinstance(value, str) and value.lower() != "private" and not _lists()["seen"].isdisjoint(words)
 
 
 def is_named_for_adding(tool: str) -> bool:

@@ -18,6 +18,7 @@ _SENTENCES: Final = re.compile(r"[^.!?;\n]+[.!?;\n]?")
 _INNER_STOP: Final = re.compile(r"(?<=\w)[.!?;](?=\w)")
 _WORDS: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MOST: Final = 4_000
+_ACTS: Final = ("changes", "sends", "meets", "destroys", "runs")
 
 
 @cache
@@ -60,7 +61,7 @@ def _only_wants_to_know(clause: list[str], *, question: bool, first: bool) -> bo
         return False
     if start in _list("questions"):
         return True
-    return question and first
+    return question and first and not any(start in _list(act) for act in _ACTS)
 
 
 def _told_to_others(clause: list[str]) -> Iterator[str]:
@@ -84,7 +85,7 @@ def is_wanted(label: ToolLabel, asks: Callable[[str], bool], *, exactly: bool = 
     lists = {"destroys": ("destroys",), "sends": ("sends", "meets"), "changes": ("changes", "sends"), "runs": ("runs",)}
     names = {name for kind in kinds for name in lists.get(kind, ())}
     if not kinds - {"reads"}:
-        names = {"destroys", "sends", "meets", "changes", "runs"}
+        names = {*_ACTS}
     return any(asks(word) for name in names for word in _list(name))
 
 

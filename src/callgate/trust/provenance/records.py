@@ -101,18 +101,20 @@ def headed(text: str) -> list[dict[str, str]]:
 _ADDRESS: Final = re.compile(
     r"(?:\"?([^\"<>@,;]{0,80}?)\"?\s*<)?([A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9][A-Za-z0-9.-]{1,253})>?"
 )
+# How people are called on a platform.
+_HANDLE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{2,38}")
 _PEOPLE: Final = frozenset(
     """
     from sender author organizer organiser creator owner reporter assignee assignees attendee attendees participant
-    participants to cc email mail contact
+    participants to cc email mail contact login username handle user reviewer
     """.split()  # noqa: SIM905
 )
 _LETTERS: Final = re.compile(r"[^\W\d_]{3,}")
 
 
 def people(fields: Mapping[str, Any]) -> Iterator[tuple[str, frozenset[str]]]:
-    """The addresses in fields that a server fills in with people, each with the words of that person's name. Where a
-    thing has one address and a name, the name is that person's."""
+    """The addresses and handles in fields that a server fills in with people, each with the words of that person's
+    name. Where a thing has one of them and a name, the name is that person's."""
     for field, value in fields.items():
         if field.lower() not in _PEOPLE:
             continue
@@ -121,6 +123,8 @@ def people(fields: Mapping[str, Any]) -> Iterator[tuple[str, frozenset[str]]]:
                 continue
             names = [fields.get(name) for name in ("name", "displayName", "display_name")] if len(fields) <= 6 else []
             beside = [name for name in names if isinstance(name, str) and len(name) <= _LONGEST_ID]
+            if _HANDLE.fullmatch(one):
+                yield one.casefold(), telling(" ".join([one, *beside]))
             for match in _ADDRESS.finditer(one):
                 called = " ".join([match[1] or "", match[2].partition("@")[0], *beside])
                 yield match[2].casefold(), telling(called)

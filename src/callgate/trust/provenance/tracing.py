@@ -142,7 +142,7 @@ def trace(
     )
 
 
-# A hidden file or folder, or one of the system's; not those that only say what others are to leave out, or how to write.
+# A hidden file or folder, or one of the system's; not those that only say what to leave out or how to write.
 _STARTS: Final = re.compile(
     r"(?:^|[\\/~])\.(?!(?:git|docker|npm|prettier|eslint)ignore$|gitattributes$|editorconfig$|prettierrc$|nvmrc$)[^\\/.]|^(?:/(?:etc|usr|bin|sbin|boot|lib|opt|Library|System)/|[A-Za-z]:\\Windows\\)"
 )

@@ -160,14 +160,12 @@ class Value:
         memory = self.memory
         if self.kind != "identity" or not memory.prompt_known or not self.critical:
             return False
-        if "@" in self.text:
-            keys = [memory.key("", "person", self.text.casefold())]
-        elif thing is not None:
+        if thing is None:
+            keys = [memory.key("", "person", self.text.casefold().removeprefix("@"))]
+        else:
             written = written_id(int(self.text) if self.number and self.text.isdigit() else self.text)
             about = spoken_of(self.key, self.label.tool) | nouns(self.label.tool)
             keys = [memory.key(self.label.server, f"hint {kind}", written) for kind in about]
-        else:
-            return False
         return any(map(memory.hinted, keys)) and is_wanted(
             self.label, memory.asks, exactly=self.label.may_be_irreversible
         )
