@@ -208,10 +208,12 @@ class TrustCheck:
 def wanted(memory: Memory, found: Known) -> bool:
     """Whether a command may count as what it does, after a stranger's text was read. A read may. A change may not be
     the stranger's own words, nor have an address of theirs in it, and the user's words have to ask for some."""
-    if "changes" in found.effects and (
-        memory.overflowed or memory.is_strange(found.text) or _leads_to_a_stranger(memory, found.text)
-    ):
-        return False
+    if "changes" in found.effects:
+        if memory.overflowed or memory.is_strange(found.text):
+            return False
+        meant = any(memory.prompt.says(memory.words(word)) for word in found.named)
+        if not (meant and asks_for("changes", memory.asks)) and _leads_to_a_stranger(memory, found.text):
+            return False
     if not all(asks_for(effect, memory.asks) for effect in found.asks) or any(map(memory.is_strange, found.programs)):
         return False
     return all(any(memory.prompt.says(memory.words(word)) for word in group) for group in found.needs)

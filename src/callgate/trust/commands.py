@@ -46,17 +46,21 @@ class Known(msgspec.Struct, frozen=True):
     effects: frozenset[str]
     source: str = "user"
     needs: tuple[frozenset[str], ...] = ()
-    # What the user's words have to ask for: `changes`, `destroys` or `runs`.
+    # What the user's words have to ask for: `changes`, `destroys`, `runs` or `any` of these.
     asks: frozenset[str] = frozenset()
     # Programs that are run: a stranger must not have named them.
     programs: tuple[str, ...] = ()
+    # What the user must have named some of, and asked for a change, where a stranger's address is in it.
+    named: frozenset[str] = frozenset()
     text: str = ""
 
     def and_then(self, other: Known) -> Known:
         source = max(self.source, other.source, key=_SOURCES.index)
         needs = (*self.needs, *other.needs)
         programs = (*self.programs, *other.programs)
-        return Known(self.effects | other.effects, source, needs, self.asks | other.asks, programs)
+        return Known(
+            self.effects | other.effects, source, needs, self.asks | other.asks, programs, self.named | other.named
+        )
 
 
 _SOURCES: Final = ("user", "internal", UNTRUSTED)
@@ -309,8 +313,10 @@ def _of_own(program: str, given: list[str]) -> Known | None:
         return None
     if static:
         return Known(frozenset({"changes"}), "internal")
-    programs = (script, *_called(script)) if script else ()
-    return Known(frozenset({"changes"}), "internal", asks=frozenset({"runs"}), programs=programs)
+    if not script:
+        # Who wants something done to a project wants to know whether it still works.
+        return Known(frozenset({"changes"}), "internal", asks=frozenset({"any"}))
+    return Known(frozenset({"changes"}), "internal", asks=frozenset({"runs"}), programs=(script, *_called(script)))
 
 
 # A file here, and no link.
@@ -369,7 +375,7 @@ _MORE: Final = frozenset(
     """.split()  # noqa: SIM905
 )
 # Those that belong to it.
-_ALONG: Final = {"insert": frozenset({"into"}), "update": frozenset({"set"})}
+_ALONG: Final = {"alter": frozenset({"alter"}), "insert": frozenset({"into"}), "update": frozenset({"set"})}
 _LOOKS: Final = frozenset(("select", "with", "explain", "show", "describe", "desc"))
 # An entry or a value of these says who may do what, or who gets something.
 _GRAVE: Final = frozenset(
@@ -402,17 +408,26 @@ def _of_tokens(tokens: Sequence[tuple[str, str]]) -> Known | None:
     if not table or _is_about(names, _GRAVE) or _is_about([table], grave_things()):
         return None
     only = rest.isdisjoint(_MORE - _ALONG.get(verb, frozenset()))
-    if verb in ("insert", "create"):
-        return _CHANGES if only and _only_looks(tokens, table) else None
-    if verb == "update" and "where" in rest and not _is_about(names, grave_things()):
-        # Whoever named the table or one of the values wants it changed.
-        given = [word.strip("'") for kind, word in tokens if kind == "text"]
-        named = frozenset(filter(None, (table, *given)))
-        return Known(frozenset({"changes"}), needs=(named,), asks=frozenset({"changes"})) if only else None
+    texts = [word.strip("'") for kind, word in tokens if kind == "text" and len(word) > 4]
+    numbers = [word for kind, word in tokens if kind == "number" and len(word) >= 3]
+    # Whoever named the table or one of the values means this.
+    named = frozenset((table, *_parts(table), *texts, *numbers))
+    if not only:
+        return None
+    if verb in ("insert", "create") or (verb == "alter" and words[1:2] == ["table"] and "add" in rest):
+        return msgspec.structs.replace(_CHANGES, named=named) if _only_looks(tokens, table) else None
+    if verb == "update" and ("where" in rest or texts) and not _is_about(names, grave_things()):
+        return Known(frozenset({"changes"}), needs=(named,), asks=frozenset({"changes"}))
     if verb == "drop" or (verb == "delete" and "where" in rest):
-        gone = Known(frozenset({"changes"}), needs=(frozenset({table}),), asks=frozenset({"destroys"}))
-        return gone if only else None
+        return Known(frozenset({"changes"}), needs=(named,), asks=frozenset({"destroys"}))
     return None
+
+
+def _parts(table: str) -> Iterator[str]:
+    """What people call a table: `order_items` holds orders and items."""
+    for part in (table, *table.split("_")):
+        yield part
+        yield part.removesuffix("s")
 
 
 def _statements(text: str) -> list[list[tuple[str, str]]]:
@@ -434,7 +449,7 @@ def _statements(text: str) -> list[list[tuple[str, str]]]:
 def _table(tokens: Sequence[tuple[str, str]]) -> str:
     """What is written to: behind `INTO`, `UPDATE`, `CREATE TABLE` and the like."""
     words = [word for kind, word in tokens if kind in ("word", "name")]
-    before = ("insert", "into", "update", "create", "table", "index", "view", "temp", "temporary", "unique")
+    before = ("insert", "into", "update", "create", "alter", "table", "index", "view", "temp", "temporary", "unique")
     skipped = (*before, "or", "ignore", "if", "not", "exists", "drop", "delete", "from")
     if words[0].lower() in ("create", "drop") and not {"table", "index", "view"} & {
         word.lower() for word in words[1:4]

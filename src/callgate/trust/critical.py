@@ -82,6 +82,8 @@ _INDEX: Final = re.compile(r"\[\d+\]")
 _DEPTH: Final = 16
 PATHS: Final = 200
 _FIXED: Final = 1_000
+_DESCRIPTION: Final = 2_000
+_QUOTED: Final = re.compile(r"""(?<![\w])['"`]([A-Za-z][A-Za-z0-9_-]{1,30})['"`](?![\w])""")
 # Of a schema, so many parts are looked at.
 NODES: Final = 20_000
 # The critical paths of a tool whose schema was not read to its end: all there are.
@@ -101,7 +103,8 @@ def guess(schema: object) -> tuple[str, ...]:
 
 
 def fixed_values(schema: object) -> dict[str, frozenset[str]]:
-    """The values that a schema itself has for arguments (`enum`, `const`, `default`), by their paths; bounded."""
+    """The values that a schema itself has for arguments (`enum`, `const`, `default`, examples, and single words that
+    its descriptions quote), by their paths; bounded."""
     found: dict[str, set[str]] = {}
     left: list[tuple[object, str, int]] = [(schema, "", _DEPTH)]
     looked = 0
@@ -114,8 +117,11 @@ def fixed_values(schema: object) -> dict[str, frozenset[str]]:
             # What stands beside a reference holds as well.
             part = {**_Schema(schema).resolved(part), **part}
         own = [part[name] for name in ("const", "default") if name in part]
-        several = part.get("enum")
-        own += several[:_FIXED] if isinstance(several, list) else []
+        for several in (part.get("enum"), part.get("examples")):
+            own += several[:_FIXED] if isinstance(several, list) else []
+        if isinstance(about := part.get("description"), str):
+            # "Use 'primary' for the main calendar."
+            own += _QUOTED.findall(about[:_DESCRIPTION])
         for value in own:
             for single in value[:_FIXED] if isinstance(value, list) else [value]:
                 if isinstance(single, str | int | float) and len(found) <= PATHS:

@@ -67,7 +67,7 @@ def _only_wants_to_know(clause: list[str], *, question: bool, first: bool) -> bo
 def _told_to_others(clause: list[str]) -> Iterator[str]:
     for at, word in enumerate(clause):
         after = clause[at + 1] if at + 1 < len(clause) else ""
-        if after in _list("oneself") and word in _list("sends"):
+        if after in _list("oneself") and word in _list("tells"):
             continue
         if not _list("negations").isdisjoint(clause[max(0, at - 2) : at]):
             continue
@@ -90,8 +90,9 @@ def is_wanted(label: ToolLabel, asks: Callable[[str], bool], *, exactly: bool = 
 
 
 def asks_for(effect: str, asks: Callable[[str], bool]) -> bool:
-    """Whether the user's words ask for something to be changed (`changes`), or for something to go (`destroys`)."""
-    return any(map(asks, _list(effect)))
+    """Whether the user's words ask for something to be changed (`changes`), to go (`destroys`), to be run (`runs`), or
+    for anything to be done (`any`)."""
+    return any(asks(word) for act in (_ACTS if effect == "any" else (effect,)) for word in _list(act))
 
 
 def _forms(verb: str) -> Iterator[str]:
