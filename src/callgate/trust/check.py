@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -214,9 +214,18 @@ def wanted(memory: Memory, found: Known) -> bool:
         meant = any(memory.prompt.says(memory.words(word)) for word in found.named)
         if not (meant and asks_for("changes", memory.asks)) and _leads_to_a_stranger(memory, found.text):
             return False
-    if not all(asks_for(effect, memory.asks) for effect in found.asks) or any(map(memory.is_strange, found.programs)):
+    if any(map(memory.is_strange, found.programs)):
+        return False
+    # Who is not heard has asked for whatever a check of the project is, and for what the agent wrote here.
+    heard = memory.prompt_known or not found.asks <= {"any", "runs"} or not _wrote(memory, found.programs)
+    if heard and not all(asks_for(effect, memory.asks) for effect in found.asks):
         return False
     return all(any(memory.prompt.says(memory.words(word)) for word in group) for group in found.needs)
+
+
+def _wrote(memory: Memory, programs: Sequence[str]) -> bool:
+    """Whether the agent wrote all of some programs in this session."""
+    return all(memory.written.issuperset(memory.pieces(program)) for program in programs)
 
 
 def _leads_to_a_stranger(memory: Memory, text: str) -> bool:
