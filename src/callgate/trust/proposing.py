@@ -112,7 +112,9 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
         elif "sends" in told:
             found.discard("changes")
         elif not found & GRAVE and not (
-            (_is_kept(words, tool.get("description")) or _is_of_a_file(named)) and _is_readable(tool)
+            (_is_kept(words, tool.get("description")) or _is_of_a_file(named))
+            and not _is_shared(named)
+            and _is_readable(tool)
         ):
             # It may be a change of who sees, gets or runs something.
             found.add("sends")
@@ -283,7 +285,7 @@ def _of_nouns(words: list[str], verbs: set[str]) -> set[str]:
     lists, found = _lists(), set[str]()
     if verbs - {"reads"} and not (lists["access"] | lists["rights"]).isdisjoint(words):
         found.add("destroys")
-    if "changes" in verbs and not lists["consoles"].isdisjoint(words):
+    if "changes" in verbs and not (lists["consoles"] | lists["executed"]).isdisjoint(words):
         found.add("runs")
     return found
 
@@ -367,12 +369,21 @@ def _is_kept(words: list[str], text: object) -> bool:
 
 
 def _is_of_a_file(named: Sequence[list[str]]) -> bool:
-    """Whether a change is one of a file here, or within a document: an argument says which, and none says that it is
-    somewhere else."""
+    """Whether a change is one of a file, or within a document: an argument says which."""
     ends = {one[-1] for one in named if one}
     within = {one[0] for one in named if len(one) == 2 and one[1] in ("id", "name", "index", "number")} | ends
-    is_here = not _lists()["file_paths"].isdisjoint(ends) or not _lists()["documents"].isdisjoint(within)
-    return is_here and not any(_lists()["elsewhere"] & {*one} for one in named)
+    return not _lists()["file_paths"].isdisjoint(ends) or not _lists()["documents"].isdisjoint(within)
+
+
+def _is_shared(named: Sequence[list[str]]) -> bool:
+    """Whether a change is one of what others have as well: an argument says where that is, or who has to do with it.
+    `repo_path` is a folder here."""
+    lists = _lists()
+    return any(
+        not (lists["elsewhere"] | lists["involved"]).isdisjoint(one) and one[-1] not in lists["file_paths"]
+        for one in named
+        if one
+    )
 
 
 def _object(words: Sequence[str]) -> list[str]:
