@@ -178,8 +178,11 @@ def mode_of(label: ToolLabel, arguments: Mapping[str, Any]) -> str | None:
 
 
 def goes_further(name: str, value: object) -> bool:
-    """Whether an argument says that more is done than a change: something is dropped, or others may see it."""
+    """Whether an argument says that more is done than a change: something is dropped or switched off, or others may
+    see it."""
     words = _words(name)
+    if value is False:
+        return not _lists()["switches"].isdisjoint(words)
     if value is True:
         return not (_lists()["further"] | _lists()["seen"]).isdisjoint(words)
     return isinstance(value, str) and value.lower() != "private" and not _lists()["seen"].isdisjoint(words)
@@ -283,6 +286,8 @@ def _of_name(words: list[str]) -> set[str]:
 def _of_nouns(words: list[str], verbs: set[str]) -> set[str]:
     """What the things say that a tool is named for, where it does more than read."""
     lists, found = _lists(), set[str]()
+    if "resolve" in words and not (lists["watched"] | lists["public"]).isdisjoint(words):
+        found |= {"changes", "sends"}
     if verbs - {"reads"} and not (lists["access"] | lists["rights"]).isdisjoint(words):
         found.add("destroys")
     if "changes" in verbs and not (lists["consoles"] | lists["executed"]).isdisjoint(words):

@@ -66,12 +66,11 @@ def _only_wants_to_know(clause: list[str], *, question: bool, first: bool) -> bo
 
 def _told_to_others(clause: list[str]) -> Iterator[str]:
     for at, word in enumerate(clause):
+        if word in _list("negations"):
+            return
         after = clause[at + 1] if at + 1 < len(clause) else ""
-        if after in _list("oneself") and word in _list("tells"):
-            continue
-        if not _list("negations").isdisjoint(clause[max(0, at - 2) : at]):
-            continue
-        yield word
+        if not (after in _list("oneself") and word in _list("tells")):
+            yield word
 
 
 def is_wanted(label: ToolLabel, asks: Callable[[str], bool], *, exactly: bool = False) -> bool:

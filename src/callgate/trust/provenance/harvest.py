@@ -15,7 +15,7 @@ from callgate.trust.answers import remembered
 from callgate.trust.critical import is_measure, names_somebody
 from callgate.trust.model import SOURCES, UNTRUSTED
 from callgate.trust.provenance import normalise
-from callgate.trust.provenance.records import Record, ids_of, listed_ids, names_of
+from callgate.trust.provenance.records import Record, has_people, headed, ids_of, listed_ids, names_of
 
 # Fields that a server fills in itself.
 _OWN: Final = re.compile(
@@ -57,13 +57,15 @@ _SURELY_SHORT: Final = 2 * PROSE_WORDS
 class Harvest:
     """What one result holds, by who may have written it."""
 
-    __slots__ = ("_depth", "_leaves", "_lines", "_rules", "_trusted", "own", "records", "strange", "vouching")
+    __slots__ = ("_depth", "_leaves", "_lines", "_rules", "_trusted", "own", "people", "records", "strange", "vouching")
 
     def __init__(self, *, trusted: bool, lines: bool, fields: Mapping[str, str], leaves: int, depth: int) -> None:
         self.strange: list[str] = []
         self.vouching: list[str] = []
         self.own: list[str] = []
         self.records: list[Record] = []
+        # What names somebody in a field of its own.
+        self.people: list[Mapping[str, Any]] = []
         self._trusted = trusted
         # Whether each short line of a plain text vouches: not where others than the user can write into it.
         self._lines = lines
@@ -124,8 +126,10 @@ class Harvest:
     def _plain(self, text: str) -> None:
         """A stranger's text, of which lines may be the server's: those that hold nothing but an id."""
         if "\n" in text:
-            text, found = listed_ids(text)
+            heads = headed(text)
+            text, found = listed_ids(text, heads)
             self.records += found
+            self.people += heads
         self.strange.append(text)
 
     def _walk(self, value: Any, key: str, path: str, depth: int) -> None:
@@ -156,6 +160,8 @@ class Harvest:
                 self._text(name)
         else:
             self.strange.extend(value)
+        if has_people(value):
+            self.people.append(value)
         for field, own in ids_of(value):
             self.records.append(Record(field, own, key, names_of(value), value))
 

@@ -202,7 +202,7 @@ class Memory:
             left.own = self._ordered(found.own)
         if found.records:
             left.records = self._records(found.records, tool, arguments, trusted=trusted)
-            left.records += self._hints(found.records, tool, arguments)
+        left.records += self._hints(found, tool, arguments)
         if classes := _guarded(data.sensitivity):
             left.details = self._details(classes, found)
         left.details += self._shaped(found, secrets)
@@ -484,20 +484,20 @@ class Memory:
                     packed += (self.key(tool.server, kind, record.id), flags | len(called) << 8, *called)
         return array("Q", packed).tobytes()
 
-    def _hints(self, records: Sequence[Record], tool: ToolLabel, arguments: Mapping[str, Any]) -> bytes:
+    def _hints(self, found: Harvest, tool: ToolLabel, arguments: Mapping[str, Any]) -> bytes:
         """By which words the user may speak of the things of a list, and of the people in it: those that no other one
         of the list has. Whoever answers at an address that was asked can have written all of it, so it tells none."""
-        if any(is_address(key) for _, key, _ in islice(leaves(arguments), _HINTED)):
+        if not (found.records or found.people) or any(map(is_address, arguments)):
             return b""
         told: list[tuple[int, frozenset[str]]] = []
-        called = [(record, self._called(record)) for record in records[: self.bounds.records] if record.value]
+        called = [(record, self._called(record)) for record in found.records[: self.bounds.records] if record.value]
         for record, words in called:
             others = {id(other.value): also for other, also in called if other.value is not record.value}
             alone = words.difference(*others.values()) if others else frozenset()
             if alone and is_server_made(record.id):
                 told += [(self.key(tool.server, f"hint {kind}", record.id), alone) for kind in kinds(record, tool.tool)]
-        for record in {id(record.value): record for record, _ in called}.values():
-            told += [(self.key("", "person", address), words) for address, words in people(record.value) if words]
+        for fields in found.people[: self.bounds.records]:
+            told += [(self.key("", "person", address), words) for address, words in people(fields) if words]
         packed: list[int] = []
         for key, words in told[:_HINTED]:
             digests = [self.fingerprints.digest(word) for word in islice(sorted(words), _HINT_WORDS)]

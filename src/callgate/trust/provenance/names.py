@@ -390,7 +390,7 @@ def begins_as_link(text: str, *, address: bool = True) -> bool:
 # A page by a name of words, at a host without further parts: nothing else fits into its address.
 _PLAIN_PAGE: Final = re.compile(
     r"(?:[a-z][a-z-]{1,30}\.(?:[a-z]{2,3}\.)?[a-z]{2,12}|localhost|127\.0\.0\.1)(?::\d{2,5})?"
-    r"(?:/[A-Za-z][A-Za-z-]{0,24}){0,3}(?:\.(?:html?|md|php|aspx?|txt|pdf))?/?"
+    r"(?:(?:/[A-Za-z][A-Za-z-]{0,24}){1,3}(?:\.(?:html?|md|php|aspx?|txt|pdf))?)?/?"
 )
 
 
@@ -406,7 +406,8 @@ def _is_new_link(memory: Memory, link: str) -> bool:
         return True
     if is_met:
         return False
-    if not memory.prompt_known and _PLAIN_PAGE.fullmatch(form) and not is_strangers(memory, place):
+    plain = link.startswith(("http://", "https://")) and _PLAIN_PAGE.fullmatch(form) is not None
+    if plain and not memory.prompt_known and not is_strangers(memory, place):
         # Most likely the user wrote it, who is not heard here. It has room for nothing but a few words.
         return False
     if not slash or not memory.strange.issuperset(memory.pieces(place)):

@@ -55,9 +55,9 @@ _LINE: Final = re.compile(
 )
 
 
-def listed_ids(text: str) -> tuple[str, list[Record]]:
+def listed_ids(text: str, heads: Sequence[Mapping[str, str]]) -> tuple[str, list[Record]]:
     """The ids in a plain text, each on a line of its own, and the text without them. Whoever writes into the text can
-    write such a line too, so they go by no name: nothing that the user says picks one of them out."""
+    write such a line too, so only one in a head (`headed`) is known by what else stands there."""
     found: list[Record] = []
 
     def taken(line: re.Match[str]) -> str:
@@ -69,7 +69,6 @@ def listed_ids(text: str) -> tuple[str, list[Record]]:
         found.append(Record(field, written, "", (), about))
         return f"{line[1]}:"
 
-    heads = headed(text)
     return _LINE.sub(taken, text), found
 
 
@@ -110,6 +109,10 @@ _PEOPLE: Final = frozenset(
     """.split()  # noqa: SIM905
 )
 _LETTERS: Final = re.compile(r"[^\W\d_]{3,}")
+
+
+def has_people(fields: Mapping[str, Any]) -> bool:
+    return not _PEOPLE.isdisjoint(fields)
 
 
 def people(fields: Mapping[str, Any]) -> Iterator[tuple[str, frozenset[str]]]:
