@@ -18,8 +18,7 @@ import typer.main
 
 from callgate import config
 from callgate.cli import build
-from callgate.cli.examples import EXAMPLES
-from callgate.cli.exit_codes import EXIT_CODES, SPECIAL
+from callgate.cli.help_texts import EXAMPLES, EXIT_CODES, SPECIAL
 from callgate.config.rules import peel
 from callgate.config.section import Section
 from callgate.config.wording import expected, number

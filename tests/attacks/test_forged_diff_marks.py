@@ -3,9 +3,9 @@
 import json
 import re
 
-from callgate.cli.tools_diff import difference_lines, pieces
-from callgate.cli.tools_lines import GUTTER, folded
-from callgate.cli.tools_show import finding_lines
+from callgate.cli.printing import GUTTER, folded
+from callgate.cli.tools.diff import difference_lines, pieces
+from callgate.cli.tools.show import finding_lines
 from callgate.inspection import ToolFinding
 from callgate.pinning.diffing import difference
 from callgate.pinning.model import Listed, Pin

@@ -5,8 +5,8 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from callgate.cli.tools_diff import edit_lines, pieces
-from callgate.cli.tools_lines import folded
+from callgate.cli.printing import folded
+from callgate.cli.tools.diff import edit_lines, pieces
 from callgate.pinning.diffing import schema_edits
 from callgate.pinning.views import Difference, Piece
 from callgate.pinning.words import pieces as compared

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from callgate.cli.tools_lines import GUTTER, Line, folded
+from callgate.cli.printing import GUTTER, Line, folded
 from callgate.pinning.views import Piece
 
 _PART: Final = re.compile(r"\[-(?P<gone>.*?)-\]|\{\+(?P<new>.*?)\+\}", re.DOTALL)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from callgate.cli.pinned import labelling
+from callgate.cli.services import labelling
 from callgate.pinning.document import approval_hash, beside
 from callgate.pinning.model import Connected, ServerSeen, ToolSeen
 from callgate.pinning.service import Choice, Pins

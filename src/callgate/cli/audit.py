@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 
-from callgate.cli.approved import approved_by, refused_together, shown_verdict
 from callgate.cli.common import (
     ConfigOption,
     JsonOption,
@@ -20,14 +19,14 @@ from callgate.cli.common import (
     open_log,
     open_store,
     operator,
+    parse_when,
     print_json,
     progress,
     say,
     working,
 )
-from callgate.cli.people import plain
-from callgate.cli.receipts import read_text, verify_receipt
-from callgate.cli.when import parse_when, show_when
+from callgate.cli.printing import plain, show_when
+from callgate.cli.receipts import approved_by, read_text, refused_together, shown_verdict, verify_receipt
 
 if TYPE_CHECKING:
     from callgate.audit import AuditLog
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from callgate.audit.sequencer import Sequencer
     from callgate.keyring import Keyring
     from callgate.store import Store
+
 
 _ATTEMPTS: Final = 5
 SinceOption = Annotated[str | None, typer.Option("--since", help="From then on: 2h, 7d, 2026-11-15 or a full time.")]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from callgate.local.place import Place
     from callgate.prompts.listener import PromptListener
 
+
 _STOP_SECONDS: Final = 30.0
 _TAIL_LINES: Final = 200
 _TURN_SECONDS: Final = 2.0
@@ -44,7 +45,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Show your gateway: where its console is, and which servers it stands before."""
-    from callgate.cli.when import show_when
+    from callgate.cli.printing import show_when
 
     found = asked(place_of(config), "status")
     if as_json:
@@ -148,7 +149,7 @@ def _run(path: Path, idle: float, listens: Callable[[], None]) -> bool:
 def _serve(at: Place, path: Path, idle: float, listens: Callable[[], None], prompts: PromptListener | None) -> None:
     from callgate.app.event_loop import new_event_loop
     from callgate.app.serve import serve
-    from callgate.cli.showing import make_console
+    from callgate.cli.serve import make_console
     from callgate.config import load, parse
     from callgate.telemetry.logs import configure, get
 

@@ -1,20 +1,21 @@
-"""What a receipt proves: the call's place in the log, and the passkey's signature over it if a person approved it."""
+"""What a receipt and a record prove of an approval: the place in the log, the passkey, the signature."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from callgate.cli.common import print_json, say
-from callgate.cli.people import plain
-from callgate.cli.when import show_when
+from callgate.cli.printing import plain, show_when
 
 if TYPE_CHECKING:
     from callgate.approval.proof import Proven
     from callgate.audit import DecisionRecord
     from callgate.audit.receipt import Verified
+    from callgate.store import Store
 
 
 def verify_receipt(path: Path, key: str | None, arguments: Path | None, *, as_json: bool) -> None:
@@ -31,7 +32,7 @@ def verify_receipt(path: Path, key: str | None, arguments: Path | None, *, as_js
         _print(done, approval)
 
 
-class Approval:
+class ReceiptApproval:
     """What can be said of the approval on record, and what cannot."""
 
     def __init__(self, proven: Proven | None, verified: list[str], not_verified: list[str]) -> None:
@@ -40,7 +41,7 @@ class Approval:
         self.not_verified = not_verified
 
 
-def approval_in(decision: DecisionRecord, given: bytes | None) -> Approval | None:
+def approval_in(decision: DecisionRecord, given: bytes | None) -> ReceiptApproval | None:
     """The approval that let a call through, verified; None where the record has none.
 
     `given` are the call's arguments as JSON; they have to be the ones on record.
@@ -54,7 +55,7 @@ def approval_in(decision: DecisionRecord, given: bytes | None) -> Approval | Non
     if facts is None or decision.verdict != "allow":
         return None
     if not is_proof(facts):
-        return Approval(None, [], ["the approval: the record holds no passkey's signature for it"])
+        return ReceiptApproval(None, [], ["the approval: the record holds no passkey's signature for it"])
     form = _on_record(decision) if form is None else form
     try:
         proven = check_proof(facts, decision.tool, form)
@@ -103,7 +104,7 @@ def _on_record(decision: DecisionRecord) -> bytes | None:
     return canonical(stored.value)
 
 
-def _account(proven: Proven, *, whole_on_record: bool) -> Approval:
+def _account(proven: Proven, *, whole_on_record: bool) -> ReceiptApproval:
     verified = [
         f"passkey {proven.fingerprint} signed this approval",
         "its authenticator says that a person was there and was verified",
@@ -124,10 +125,10 @@ def _account(proven: Proven, *, whole_on_record: bool) -> Approval:
         "`callgate credentials list --all --json`"
     )
     not_verified.append("that the approval was fresh and used once: the gateway checked that in its store")
-    return Approval(proven, verified, not_verified)
+    return ReceiptApproval(proven, verified, not_verified)
 
 
-def _print_json(done: Verified, approval: Approval | None) -> None:
+def _print_json(done: Verified, approval: ReceiptApproval | None) -> None:
     import msgspec
 
     facts: dict[str, Any] = {"decision": done.decision, "outcome": done.outcome, "log": done.checkpoint.origin}
@@ -146,7 +147,7 @@ def _print_json(done: Verified, approval: Approval | None) -> None:
     )
 
 
-def _print(done: Verified, approval: Approval | None) -> None:
+def _print(done: Verified, approval: ReceiptApproval | None) -> None:
     decision = done.decision
     why = f" ({decision.reason})" if decision.reason else ""
     typer.echo(f"The receipt holds: call {plain(decision.call)} of {plain(decision.server)} / {plain(decision.tool)}")
@@ -160,7 +161,7 @@ def _print(done: Verified, approval: Approval | None) -> None:
         say("Checked with the key in the receipt itself: compare its fingerprint with the log's, or give --key.")
 
 
-def _print_approval(approval: Approval) -> None:
+def _print_approval(approval: ReceiptApproval) -> None:
     if approval.proven is not None:
         typer.echo(f"The approval holds: {plain(approval.proven.user)}, {plain(approval.proven.fingerprint)}")
     for text in approval.verified:
@@ -185,3 +186,52 @@ def read_bytes(path: Path) -> bytes:
 
 def read_text(path: Path) -> str:
     return read_bytes(path).decode("utf-8", "replace")
+
+
+def approval_of(decision: DecisionRecord) -> dict[str, Any] | None:
+    """What is on record of the signature that let a call through; None where there is none."""
+    from callgate.approval.proof import is_proof
+
+    facts = (decision.extra or {}).get("approval")
+    return facts if decision.verdict == "allow" and is_proof(facts) else None
+
+
+def shown_verdict(decision: DecisionRecord) -> str:
+    if decision.repeated is not None:
+        return f"{decision.verdict} ({decision.calls:,} {'call' if decision.calls == 1 else 'calls'})"
+    return decision.verdict if approval_of(decision) is None else f"{decision.verdict} (approved)"
+
+
+def refused_together(decision: DecisionRecord) -> str:
+    """What a record of a caller whom nobody knows stands for, in a sentence or two; empty for every other."""
+    repeated = decision.repeated
+    if repeated is None:
+        return "Who called was not verified." if decision.unproven else ""
+    many = "1 more call" if repeated.count == 1 else f"{repeated.count:,} more calls"
+    tools = f" of {', '.join(map(plain, repeated.tools))}" if repeated.tools else ""
+    by = "several callers" if (decision.caller or {}).get("peer") == "several" else "the same caller"
+    span = f"between {show_when(repeated.first)} and {show_when(repeated.last)}"
+    return f"{many}{tools} by {by}, refused {span}, counted together. Who called was not verified."
+
+
+def approved_by(decision: DecisionRecord, store: Store) -> str:
+    """One line on who approved a call; empty where nobody had to. What the store still knows is put in."""
+    facts = approval_of(decision)
+    if facts is None:
+        return ""
+    passkey, at = asyncio.run(_looked_up(facts, store))
+    when = show_when(decision.at if at is None else at)
+    words = (facts.get("user", "?"), passkey or facts.get("credential", "?"), facts.get("origin", "?"))
+    user, key, origin = (plain(str(word)) for word in words)
+    return f"approved by {user} with passkey {key} at {when} on {origin}"
+
+
+async def _looked_up(facts: dict[str, Any], store: Store) -> tuple[str, int | None]:
+    """The passkey's name, and when its person signed: on the page that is before the call was let through."""
+    from callgate.store import SqlShelf
+
+    shelf = SqlShelf(store)
+    passkey, request = facts.get("credential"), facts.get("request")
+    held = await shelf.credential(passkey) if isinstance(passkey, str) else None
+    asked = await shelf.request(request) if isinstance(request, str) else None
+    return "" if held is None else held.name, None if asked is None else asked.decided_at

@@ -11,7 +11,7 @@ import pytest
 
 from callgate.cli import VERBS, run
 from callgate.cli.completion import FILES, candidates
-from callgate.cli.completion_scripts import SCRIPTS
+from callgate.cli.completion.scripts import SCRIPTS
 from callgate.errors import Reason
 from callgate.pinning.identity import http_identity
 from callgate.pinning.listing import Listing, Reader

@@ -15,8 +15,8 @@ import pytest
 
 from callgate.cli import run
 from callgate.cli.doctor import checks, examine
-from callgate.cli.doctor_findings import LEVELS, Check, Finding, Setup
-from callgate.cli.doctor_store import clock
+from callgate.cli.doctor.findings import LEVELS, Check, Finding, Setup
+from callgate.cli.doctor.state import clock
 from callgate.cli.gateway import end, place_of, running
 from callgate.store import Store
 from support.table import rows

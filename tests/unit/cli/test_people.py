@@ -1,6 +1,7 @@
 import pytest
 
-from callgate.cli.people import moment, pick, plain, short
+from callgate.cli.common import pick, short
+from callgate.cli.printing import moment, plain
 from callgate.errors import CallgateError
 
 

@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 
-from callgate.cli.pinned import word_to_type
+from callgate.cli.printing import word_to_type
 from support.table import rows
 
 WORDS = [

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from callgate.cli.demo.services import PERSON
-from callgate.cli.people import has_display, open_page
+from callgate.cli.demo.services import PERSON, open_services
+from callgate.cli.links import has_display, open_page
 
 if TYPE_CHECKING:
     from callgate.cli.demo.services import DemoServices
@@ -139,7 +139,7 @@ class DemoRun:
 
         async def serving() -> None:
             from callgate.app.serve import serve
-            from callgate.cli.showing import make_console
+            from callgate.cli.serve import make_console
 
             def listening(address: str) -> None:
                 if stopped.requested:
@@ -179,7 +179,6 @@ class DemoRun:
     async def _play(self, address: str, say: StoryPrinter) -> None:
         import aiohttp
 
-        from callgate.cli.demo.services import open_services
         from callgate.cli.demo.story import Participants, Story
         from callgate.cli.demo.users import reading_keys
         from callgate_demo.agent import ScriptedAgent

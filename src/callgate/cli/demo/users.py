@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from callgate.cli.demo.services import PERSON, DemoServices
-from callgate.cli.people import approval_link, enrolment_link
+from callgate.cli.links import approval_link, enrolment_link
 
 if TYPE_CHECKING:
     from callgate.approval import Request
