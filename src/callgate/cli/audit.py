@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from callgate.keyring import Keyring
     from callgate.store import Store
 
-
 _ATTEMPTS: Final = 5
 SinceOption = Annotated[str | None, typer.Option("--since", help="From then on: 2h, 7d, 2026-11-15 or a full time.")]
 UntilOption = Annotated[str | None, typer.Option("--until", help="Up to then, in the same forms.")]

@@ -24,11 +24,11 @@ from callgate.errors import CallgateError, MessageError
 if TYPE_CHECKING:
     from mcp import Client
 
-    from callgate.sdk.authenticators import Authenticator, Prompt
-    from callgate.sdk.client_outcome import Done, Outcome
-
+    from callgate.sdk.authenticators import PasskeyAuthenticator, Prompt
+    from callgate.sdk.outcome import Done, Outcome
 
 _COMMAND: Final = "callgate.cli.call"
+_CHARS: Final = 300
 
 
 class _WithCommand(TyperCommand):
@@ -165,7 +165,7 @@ def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-def _signer(kind: str, open_page: bool, seconds: float) -> Authenticator:
+def _signer(kind: str, open_page: bool, seconds: float) -> PasskeyAuthenticator:
     from callgate.sdk import BrowserAuthenticator, SecurityKey
 
     if kind == "usb":
@@ -176,7 +176,7 @@ def _signer(kind: str, open_page: bool, seconds: float) -> Authenticator:
 
 
 async def _call(
-    target: CallTarget, tool: str, arguments: dict[str, Any], signer: Authenticator, *, ask: bool, **options: Any
+    target: CallTarget, tool: str, arguments: dict[str, Any], signer: PasskeyAuthenticator, *, ask: bool, **options: Any
 ) -> Outcome:
     from callgate.sdk import ApprovalClient
 
@@ -196,15 +196,14 @@ async def _call(
 
 async def _confirm() -> None:
     """Ask in the terminal; anything but yes is no."""
-    from callgate.sdk.authenticators import Cancelled, NoPasskey
-    from callgate.sdk.authenticators.beside import beside
+    from callgate.sdk.authenticators import CeremonyCancelled, NoPasskey, in_daemon_thread
 
     if not sys.stdin.isatty():
         raise NoPasskey("there is no terminal to ask you on", advice="Run it in a terminal, or sign in the browser.")
     sys.stderr.write("Go on? [y/N] ")
     sys.stderr.flush()
-    if (await beside(sys.stdin.readline)).strip().lower() not in ("y", "yes"):
-        raise Cancelled("you said no")
+    if (await in_daemon_thread(sys.stdin.readline)).strip().lower() not in ("y", "yes"):
+        raise CeremonyCancelled("you said no")
 
 
 def report(outcome: Outcome, *, raw: bool, config: Path | None = None) -> int:
@@ -241,9 +240,6 @@ def harmless(text: str) -> str:
     from callgate.telemetry.logs import one_line
 
     return "\n".join(one_line(line) for line in text.split("\n"))
-
-
-_CHARS: Final = 300
 
 
 class CallTarget(msgspec.Struct, frozen=True):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from callgate.trust.policy.places import Path as Keys
     from callgate.trust.policy.places import Places
 
+_SHOWN: Final = 5
+
 
 # What only this verb needs is imported by it: every other verb would wait for it too.
 
@@ -162,9 +164,6 @@ def schema() -> None:
     from callgate import config
 
     print_json(config.schema())
-
-
-_SHOWN: Final = 5
 
 
 def trust_problems(loaded: Config, file: Path | None) -> list[Problem]:

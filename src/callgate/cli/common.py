@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from callgate.keyring import Keyring
     from callgate.store import Store
 
-
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
@@ -41,6 +40,15 @@ StoreOption = Annotated[
     typer.Option("--store", metavar="URL", help="Another store: sqlite:///FILE or postgresql://USER@HOST/DATABASE."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+_SHORT: Final = 10
+_SPAN: Final = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[smhdw])\Z")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+# No id has it, so that the parser does not see an option.
+_MARK: Final = "="
+_DASHED: Final = re.compile(r"-[A-Za-z0-9_-]+")
+# A short option may have its value right behind it; the ids of both kinds are longer than that.
+_WHOLE: Final = 16
 
 
 def configuration(path: Path | None, url: str | None) -> Config:
@@ -164,12 +172,6 @@ def say(text: str) -> None:
     typer.echo(text, err=True)
 
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
-
-
-_SHORT: Final = 10
-
-
 def pick(ids: Iterable[str], given: str, what: str, advice: str) -> str:
     """The id that is meant by a beginning of it."""
     from callgate.errors import CallgateError
@@ -219,10 +221,6 @@ def confirm(question: str, *, yes: bool) -> None:
         raise typer.Exit(1)
 
 
-_SPAN: Final = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[smhdw])\Z")
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
-
 def parse_when(text: str | None, now: float) -> int | None:
     """`2h`, `30m`, `7d` ago, or an ISO date or time (local unless it says otherwise), in milliseconds."""
     if text is None:
@@ -243,13 +241,6 @@ def parse_span(text: str) -> int:
     if span is None or not int(span["count"]):
         raise typer.BadParameter(f"{text!r} is not a span of time; write 30m, 12h or 90d")
     return int(span["count"]) * _SECONDS[span["unit"]]
-
-
-# No id has it, so that the parser does not see an option.
-_MARK: Final = "="
-_DASHED: Final = re.compile(r"-[A-Za-z0-9_-]+")
-# A short option may have its value right behind it; the ids of both kinds are longer than that.
-_WHOLE: Final = 16
 
 
 class TakesIds(TyperCommand):

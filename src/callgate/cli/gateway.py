@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from callgate.local.place import Place
     from callgate.prompts.listener import PromptListener
 
-
 _STOP_SECONDS: Final = 30.0
 _TAIL_LINES: Final = 200
 _TURN_SECONDS: Final = 2.0

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     import typer
 
-
 # The words of a command, and what somebody may type after `callgate`.
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "demo": ("demo", "demo --auto", "demo --dir ./demo"),
@@ -118,6 +117,24 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "keys rotate": ("keys rotate", "keys rotate seal"),
     "keys export": ("keys export > gate.pub",),
 }
+DONE: Final = 0
+FAILED: Final = 1
+MISTYPED: Final = 2
+INTERRUPTED: Final = 130
+# What each of these verbs adds to the table.
+SPECIAL: Final = {
+    "callgate wrap": "Ends as the wrapped command ends: with its exit code, or by the signal that ended it; with 69 if "
+    "its gateway ended.",
+    "callgate serve": "Ends with 0 when it is asked to stop (Ctrl-C, SIGTERM), after the calls under way.",
+    "callgate demo": "Ends with 0 when it is asked to stop; with `--auto`, only if every step happened.",
+    "callgate doctor": "Ends with 1 if any finding is a problem; warnings and notes do not count.",
+    "callgate check": "Ends with 1 if the configuration has a mistake.",
+    "callgate review": "With `--check`, or without a terminal: ends with 1 if anything waits for review.",
+    "callgate call": "Ends with 1 if the call was refused or its result is an error, 130 if you cancelled.",
+    "callgate policy test": "Ends with 1 if a case comes out otherwise than it says.",
+    "callgate audit verify": "Ends with 1 if a record, a checkpoint or a receipt does not hold.",
+    "callgate store check": "Ends with 1 if the store cannot be used.",
+}
 
 
 def attach(app: typer.Typer, before: str = "") -> None:
@@ -146,11 +163,6 @@ class ExitCode(NamedTuple):
     then: str
 
 
-DONE: Final = 0
-FAILED: Final = 1
-MISTYPED: Final = 2
-INTERRUPTED: Final = 130
-
 EXIT_CODES: Final = (
     ExitCode(DONE, "It was done, and nothing is wrong with what was looked at.", "Nothing."),
     ExitCode(
@@ -170,18 +182,3 @@ EXIT_CODES: Final = (
         "Run it again if it is still wanted.",
     ),
 )
-
-# What each of these verbs adds to the table.
-SPECIAL: Final = {
-    "callgate wrap": "Ends as the wrapped command ends: with its exit code, or by the signal that ended it; with 69 if "
-    "its gateway ended.",
-    "callgate serve": "Ends with 0 when it is asked to stop (Ctrl-C, SIGTERM), after the calls under way.",
-    "callgate demo": "Ends with 0 when it is asked to stop; with `--auto`, only if every step happened.",
-    "callgate doctor": "Ends with 1 if any finding is a problem; warnings and notes do not count.",
-    "callgate check": "Ends with 1 if the configuration has a mistake.",
-    "callgate review": "With `--check`, or without a terminal: ends with 1 if anything waits for review.",
-    "callgate call": "Ends with 1 if the call was refused or its result is an error, 130 if you cancelled.",
-    "callgate policy test": "Ends with 1 if a case comes out otherwise than it says.",
-    "callgate audit verify": "Ends with 1 if a record, a checkpoint or a receipt does not hold.",
-    "callgate store check": "Ends with 1 if the store cannot be used.",
-}

@@ -20,8 +20,33 @@ if TYPE_CHECKING:
     from callgate.trust.said import Said
     from callgate.trust.stripping import Understated
 
-
 ServerArgument = Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Only this server's tools.")]
+# Field of a label in the words of callgate.toml, and its attribute.
+FIELDS: Final = {
+    "destination": "destinations",
+    "outcomes": "outcomes",
+    "source": "sources",
+    "sensitivity": "returns",
+    "accepts": "accepts",
+}
+FLAGS: Final = ("read_only", "destructive", "open_world")
+_WHO: Final = {
+    "operator": "you said so",
+    "review": "approved with the tool",
+    "server": "the server says so",
+    "hints": "by the server's hints",
+    "default": "by default",
+    "unknown": "nobody said so; the worst counts",
+}
+_WIDTH: Final = 12
+FromOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--from", metavar="FILE", help="Read the list of tools from this JSON file, as `tools/list` answers it."
+    ),
+]
+_BYTES: Final = 4 * 2**20
+_SHOWN: Final = 10
 
 
 def register(app: typer.Typer) -> None:
@@ -209,26 +234,6 @@ def _what_next(known: KnownLabels) -> None:
         say(f"\nUnknown counts as the worst. A table to begin with:  {known.command('labels', 'starter', unknown[0])}")
 
 
-# Field of a label in the words of callgate.toml, and its attribute.
-FIELDS: Final = {
-    "destination": "destinations",
-    "outcomes": "outcomes",
-    "source": "sources",
-    "sensitivity": "returns",
-    "accepts": "accepts",
-}
-FLAGS: Final = ("read_only", "destructive", "open_world")
-_WHO: Final = {
-    "operator": "you said so",
-    "review": "approved with the tool",
-    "server": "the server says so",
-    "hints": "by the server's hints",
-    "default": "by default",
-    "unknown": "nobody said so; the worst counts",
-}
-_WIDTH: Final = 12
-
-
 def who(label: ToolLabel, field: str) -> str:
     """Who said a field: `operator`, `server`, `hints`, `default`, or `unknown` where nobody did."""
     return "unknown" if field in label.unknown else label.origins.get(field, "default")
@@ -351,17 +356,6 @@ def _builtins(spoken: Said) -> dict[str, Any]:
                 sorted(value) if isinstance(value, frozenset) else list(value) if isinstance(value, tuple) else value
             )
     return found
-
-
-FromOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--from", metavar="FILE", help="Read the list of tools from this JSON file, as `tools/list` answers it."
-    ),
-]
-
-_BYTES: Final = 4 * 2**20
-_SHOWN: Final = 10
 
 
 class KnownLabels(NamedTuple):

@@ -15,10 +15,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from callgate.config import Config
 
-
 _PORTS: Final = {"http": 80, "https": 443}
-
-
 _CONNECT_SECONDS: Final = 1.0
 
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from callgate.trust.policy.explain import Checked, Explanation
     from callgate.trust.policy.replaying import Difference, Then
 
-
 FileArgument = Annotated[
     Path | None, typer.Argument(metavar="[FILE]", help="A rule file, TOML or JSON, instead of the configured one.")
 ]
@@ -50,6 +49,16 @@ NoDefaultOption = Annotated[bool, typer.Option("--no-default", help="Without the
 _INPUT: Final = 2**20
 _CASES: Final = "Name a file with cases: TOML with name, tool and expect under each [[cases]], or the same in JSON."
 _CALLS: Final = "Name a JSON file with a call, or a call's id: `callgate audit list` shows those on record."
+COLOURS: Final = {
+    "allow": "green",
+    "ask": "yellow",
+    "warn": "yellow",
+    "mask": "yellow",
+    "block": "red",
+    "quarantine": "red",
+}
+_LONG: Final = 2000
+_STATES: Final = {"holds": "bold", "failed": "bold red", "overridden": "dim", "does not hold": "dim"}
 
 
 def register(app: typer.Typer) -> None:
@@ -291,18 +300,6 @@ def _rule(rule: Any) -> dict[str, Any]:
         "line": rule.line,
         "reads": sorted(rule.condition.reads),
     }
-
-
-COLOURS: Final = {
-    "allow": "green",
-    "ask": "yellow",
-    "warn": "yellow",
-    "mask": "yellow",
-    "block": "red",
-    "quarantine": "red",
-}
-_LONG: Final = 2000
-_STATES: Final = {"holds": "bold", "failed": "bold red", "overridden": "dim", "does not hold": "dim"}
 
 
 def rules_table(policy: Policy) -> Table:

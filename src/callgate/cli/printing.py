@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-
 # Stands before every line of a server's own text, so that none of them passes for a line of ours.
 GUTTER: Final = "  │ "
 HIDDEN: Final = "black on yellow"
@@ -26,6 +25,8 @@ _NARROWEST: Final = 8
 _SPELT: Final = re.compile(r"\\(?:u[0-9a-f]{4}|u\{[0-9a-f]+\}|[nrt])|\\\\")
 # Not torn apart at the end of a line: marks of a difference, and what is spelt out.
 _WHOLE: Final = re.compile(rf"\[-|-\]|\{{\+|\+\}}|{_SPELT.pattern}")
+_CELL: Final = 120
+_DIGITS: Final = 16
 
 
 class Line(NamedTuple):
@@ -131,9 +132,6 @@ def print_lines(console: Console, lines: Iterable[Line]) -> None:
         console.print(text, soft_wrap=True)
 
 
-_CELL: Final = 120
-
-
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Rows for people. Names come from clients and callers: as plain text, with control characters made visible."""
     from rich.table import Table
@@ -154,9 +152,6 @@ def plain(text: str, most: int = _CELL) -> str:
 def moment(at: int | None) -> str:
     """A time for people, local, to the minute."""
     return "-" if at is None else f"{datetime.fromtimestamp(at / 1000).astimezone():%Y-%m-%d %H:%M}"
-
-
-_DIGITS: Final = 16
 
 
 def shown(text: str) -> str:

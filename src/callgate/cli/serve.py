@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from callgate.local.place import Place
     from callgate.transport.http.exchange import Asgi
 
+_NAME: Final = re.compile(r"[^A-Za-z0-9._@+-]+")
+_SHOWN: Final = 5
+_NOBODY_APPROVES: Final = "Nobody can approve calls yet."
+_NOBODY_REVIEWS: Final = (
+    "Nobody can sign in to the console yet; tools are reviewed there, or here with `callgate review`."
+)
+
 
 def register(app: typer.Typer) -> None:
     app.command("serve")(serve)
@@ -129,14 +136,6 @@ def make_console(shown: ConsoleSources) -> Asgi:
         ),
         demands=lambda: demands(config, SqlPins(shown.store)),
     )
-
-
-_NAME: Final = re.compile(r"[^A-Za-z0-9._@+-]+")
-_SHOWN: Final = 5
-_NOBODY_APPROVES: Final = "Nobody can approve calls yet."
-_NOBODY_REVIEWS: Final = (
-    "Nobody can sign in to the console yet; tools are reviewed there, or here with `callgate review`."
-)
 
 
 def set_up(path: Path | None, config: Config, *, terminal: bool | None = None) -> Callable[[str], None]:

@@ -18,7 +18,6 @@ from callgate.cli.gateway import ConfigOption
 if TYPE_CHECKING:
     from callgate.local.place import Place
 
-
 _SECONDS: Final = 60.0
 _LABEL: Final = "dev.callgate."
 _SYSTEMD: Final = """\

@@ -41,11 +41,17 @@ if TYPE_CHECKING:
     from callgate.trust.picture import Flow, Node, Picture, Tag
     from callgate.trust.service import HeldView, Settled
 
-
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The session's key, or enough of its beginning.")]
 
 _MOST: Final = 10_000
 _STEPS: Final = 60
+STYLES: Final = {"good": "green", "plain": "", "wait": "yellow", "bad": "bold red"}
+_RAIL: Final = "   │    "
+_BESIDE: Final = f"{_RAIL}       "
+_MARKS: Final = {"good": "●", "wait": "◆", "bad": "✖", "plain": "○"}
+_WIDTH: Final = 12
+HandleArgument = Annotated[str, typer.Argument(metavar="HANDLE", help="The handle, or enough of its beginning.")]
+NoteOption = Annotated[str, typer.Option("--note", help="Why; it is recorded with your name.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -178,13 +184,6 @@ def _print(found: list[Session]) -> None:
     )
 
 
-STYLES: Final = {"good": "green", "plain": "", "wait": "yellow", "bad": "bold red"}
-_RAIL: Final = "   │    "
-_BESIDE: Final = f"{_RAIL}       "
-_MARKS: Final = {"good": "●", "wait": "◆", "bad": "✖", "plain": "○"}
-_WIDTH: Final = 12
-
-
 def picture_lines(picture: Picture) -> Iterator[Line]:
     """All of it; every text of a peer is spelt out."""
     session = picture.session
@@ -273,10 +272,6 @@ def _result(node: Node | None) -> Iterator[Line]:
         yield text_line(f"from {shown(node.about)}", "dim", lead=_BESIDE)
     for warning in node.warnings:
         yield text_line(f"WARNING {shown(warning)}", "bold red", lead=_BESIDE)
-
-
-HandleArgument = Annotated[str, typer.Argument(metavar="HANDLE", help="The handle, or enough of its beginning.")]
-NoteOption = Annotated[str, typer.Option("--note", help="Why; it is recorded with your name.")]
 
 
 def register_quarantine(app: typer.Typer) -> None:

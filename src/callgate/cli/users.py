@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from callgate.approval.overview import PasskeyRow
     from callgate.approval.reach import Demand
 
-
 Role: TypeAlias = Literal["viewer", "approver", "operator"]
 NameArgument = Annotated[str, typer.Argument(metavar="USER", help="The person's name here, such as alice.")]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The passkey's id, or enough of its beginning.", callback=as_typed)
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -112,11 +114,6 @@ def remove(user: NameArgument, config: ConfigOption = None, store: StoreOption =
         confirm(f"Remove {user} with {passkeys} passkey{'' if passkeys == 1 else 's'}, for good?", yes=yes)
         opened.wait(opened.approvals.remove(user, by=operator()))
     typer.echo(f"{user} is removed; what was approved before stays on record.")
-
-
-IdArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="The passkey's id, or enough of its beginning.", callback=as_typed)
-]
 
 
 def register_credentials(app: typer.Typer) -> None:

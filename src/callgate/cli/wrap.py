@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from callgate.config import Config
     from callgate.prompts.listener import PromptListener
 
-
 UrlEnvOption = Annotated[
     str | None,
     typer.Option(

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from callgate.agents.directories import Refreshed
     from callgate.agents.storage import Listed
 
-
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="What the agent is called here.")]
 
 

@@ -17,7 +17,6 @@ from callgate.errors import ConfigError
 if TYPE_CHECKING:
     from callgate.sdk.agent_keys import AgentKey
 
-
 KeyFile = Annotated[Path, typer.Option("--key", "-k", metavar="FILE", help="The agent's private key.")]
 
 

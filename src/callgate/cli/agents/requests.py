@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from callgate.agents.keys import Key
     from callgate.agents.model import Signed
 
-
 HeaderOption = Annotated[
     list[str] | None, typer.Option("--header", "-H", metavar="'NAME: VALUE'", help="A header of the request.")
 ]
+MAX_REQUEST: Final = 16 * 1024 * 1024
+_REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,16}) (\S{1,8192})(?: HTTP/[0-9.]{1,3})?")
+_NAME: Final = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
+_HOW: Final = "It begins with a line such as `POST /mcp HTTP/1.1`, then headers, an empty line and the body."
 
 
 def sign(
@@ -128,9 +131,6 @@ def _write_request(method: str, url: str, headers: list[tuple[str, str]], body: 
     lines += [f"{name}: {value}" for name, value in headers]
     sys.stdout.buffer.write("\r\n".join([*lines, "", ""]).encode() + body)
     sys.stdout.buffer.flush()
-
-
-MAX_REQUEST: Final = 16 * 1024 * 1024
 
 
 class SignatureLabel(msgspec.Struct):
@@ -342,11 +342,6 @@ def _print(report: VerifyReport, *, show_base: bool) -> None:
         say(report.advice)
     if report.in_its_time is not None:
         say(f"When it was signed: {report.in_its_time or 'it held'}.")
-
-
-_REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,16}) (\S{1,8192})(?: HTTP/[0-9.]{1,3})?")
-_NAME: Final = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}")
-_HOW: Final = "It begins with a line such as `POST /mcp HTTP/1.1`, then headers, an empty line and the body."
 
 
 def read_captured(raw: bytes, scheme: str, authority: str | None) -> Signed:

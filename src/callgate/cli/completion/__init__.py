@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from callgate.config import Config
     from callgate.store import Store
 
-
 ASK: Final = "__complete"
 FILES: Final = ":files"
 _MOST: Final = 500
 _ABOUT: Final = 56
 _FILES: Final = ("FILE", "PATH", "TEXT|@FILE", "CMD")
+Names: TypeAlias = Iterable[tuple[str, str]]
+_CALLS: Final = 30
+# Somebody waits with a finger on the key: a store that is locked for longer has no names.
+_BUSY_SECONDS: Final = 0.3
 
 
 def register(app: typer.Typer) -> None:
@@ -221,13 +224,6 @@ def _is_path(parameter: Any) -> bool:
 def _first(text: str | None) -> str:
     """The first sentence or line of a help."""
     return (text or "").strip().partition("\n")[0].partition(". ")[0].rstrip(".")
-
-
-Names: TypeAlias = Iterable[tuple[str, str]]
-
-_CALLS: Final = 30
-# Somebody waits with a finger on the key: a store that is locked for longer has no names.
-_BUSY_SECONDS: Final = 0.3
 
 
 class CommandLine:

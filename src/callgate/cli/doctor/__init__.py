@@ -12,7 +12,6 @@ from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, 
 if TYPE_CHECKING:
     from callgate.cli.doctor.findings import Check, Finding, Setup
 
-
 _COLOURS: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "bold red"}
 _LABEL: Final = 9
 

@@ -15,7 +15,6 @@ from callgate.cli.links import is_listening
 if TYPE_CHECKING:
     from callgate.config import Address
 
-
 _SECONDS: Final = 2.0
 _BODY: Final = 400
 # Browsers in a terminal know no passkeys.

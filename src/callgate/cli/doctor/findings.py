@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from callgate.config import Config
     from callgate.store import Store
 
-
 Level: TypeAlias = Literal["ok", "note", "warning", "problem"]
 LEVELS: Final[tuple[Level, ...]] = ("ok", "note", "warning", "problem")
 _LINE: Final = 400

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from callgate.transport.upstream.http_client import HttpClient
     from callgate.transport.upstream.process import ServerProcess
 
-
 _AT_ONCE: Final = 8
 _MORE_SECONDS: Final = 10.0
 _MOST_SECONDS: Final = 60.0
 _SAID: Final = 200
 _SECRET_CHARS: Final = 4
+MODERN: Final = "2026-07-28"
+HANDSHAKE: Final = "2025-11-25"
+_BYTES: Final = 8 * 2**20
 
 
 def servers(setup: Setup) -> Iterator[Finding]:
@@ -179,11 +181,6 @@ def without_secrets(text: str, server: Server) -> str:
         if len(value) >= _SECRET_CHARS and str(secret) != value:
             text = text.replace(value, MASK)
     return redact.text(plain(text, 2 * _SAID))
-
-
-MODERN: Final = "2026-07-28"
-HANDSHAKE: Final = "2025-11-25"
-_BYTES: Final = 8 * 2**20
 
 
 class DoctorPeer(Protocol):

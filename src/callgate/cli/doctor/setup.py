@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from callgate.clients import Spot
     from callgate.config import Server
 
-
 _NEEDED: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*>=\s*(?P<least>[0-9.]+)(?P<rest>.*)")
 _EXTRA: Final = re.compile(r"extra\s*==")
 _SHOWN: Final = ("cryptography", "webauthn", "sqlalchemy", "msgspec", "aiohttp", "starlette", "uvicorn")

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from callgate.approval import Credential, User
     from callgate.approval.reach import Demand
 
-
 _MIB: Final = 2**20
 _LITTLE: Final = 500 * _MIB
 _TOO_LITTLE: Final = 20 * _MIB

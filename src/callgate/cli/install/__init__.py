@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from callgate.clients import Gate, Hint, Records, Source
     from callgate.clients.entries import Pointer
 
-
 ClientOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -27,6 +27,21 @@ if TYPE_CHECKING:
     from callgate.clients.entries import Command
     from callgate.pinning.launch import Launch
 
+_LINE: Final = 300
+# Editors whose window can be loaded anew, and programs of the terminal.
+_WINDOWS: Final = frozenset({"cursor", "vscode", "windsurf"})
+_SESSIONS: Final = frozenset({"claude-code", "gemini-cli", "codex"})
+_STATES: Final = {
+    "wrap": ("put behind the gate", "green"),
+    "unwrap": ("take out from behind the gate", "green"),
+    "wrapped": ("already behind the gate", "dim"),
+    "left": ("left as it is", "yellow"),
+    "hook": ("tell the gate what you write", "green"),
+    "unhook": ("tell the gate no longer what you write", "green"),
+    "hooked": ("tells the gate already what you write", "dim"),
+    "before": ("stays behind the gate, as it was before `callgate install`", "dim"),
+}
+
 
 @dataclass(eq=False)
 class FileChange:
@@ -202,22 +217,6 @@ def _row(finding: Finding) -> dict[str, str]:
 def status(works: Sequence[FileChange]) -> int:
     """1 if some file could not be read or written, whatever became of the others."""
     return int(any(work.error is not None for work in works))
-
-
-_LINE: Final = 300
-# Editors whose window can be loaded anew, and programs of the terminal.
-_WINDOWS: Final = frozenset({"cursor", "vscode", "windsurf"})
-_SESSIONS: Final = frozenset({"claude-code", "gemini-cli", "codex"})
-_STATES: Final = {
-    "wrap": ("put behind the gate", "green"),
-    "unwrap": ("take out from behind the gate", "green"),
-    "wrapped": ("already behind the gate", "dim"),
-    "left": ("left as it is", "yellow"),
-    "hook": ("tell the gate what you write", "green"),
-    "unhook": ("tell the gate no longer what you write", "green"),
-    "hooked": ("tells the gate already what you write", "dim"),
-    "before": ("stays behind the gate, as it was before `callgate install`", "dim"),
-}
 
 
 def at_home(path: Path) -> str:

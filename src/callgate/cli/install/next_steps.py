@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from callgate.clients import Gate
     from callgate.config import Config, Server
 
-
 _AT_ONCE: Final = 8
 _SECONDS: Final = 60.0
 _PAGES: Final = 50

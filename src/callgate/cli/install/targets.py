@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from callgate.pinning.launch import Launch
     from callgate.pinning.server import ServerRef
 
-
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _PLACES_MAX: Final = 1_000
 

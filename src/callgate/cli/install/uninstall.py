@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from callgate.clients import Plan, Record, Records, Source, Spot
 
-
 _SHOWN: Final = ("unwrap", "unhook", "left")
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from callgate.pinning.sighting import Sighting
     from callgate.pinning.views import ServerView, ToolView
 
-
 # A package has to be fetched before it starts.
 _SECONDS: Final = 180.0
 _PAGES: Final = 100

@@ -26,7 +26,6 @@ from callgate.cli.printing import plain
 if TYPE_CHECKING:
     from callgate.pinning.launch import Launch
 
-
 _SECONDS: Final = 20.0
 _SECONDS_IN_ALL: Final = 60.0
 _AT_ONCE: Final = 4

@@ -17,8 +17,15 @@ if TYPE_CHECKING:
 
     from callgate.pinning.views import Review, ServerView, SetView, ToolView
 
-
 _LEAST_ROWS: Final = 4
+# Space, enter, and down.
+NEXT: Final = "next"
+OTHER: Final = "other"
+END: Final = "end"
+_LINE: Final = 4096
+_PAGE_DOWN: Final = (b"\x1b[B", b"\x1b[6~", b"\x1bOB")
+_ESCAPE_SECONDS: Final = 0.05
+_LONGEST: Final = 8
 
 
 class Screen:
@@ -149,16 +156,6 @@ def _erase_line() -> Control:
 
 def _name(key: str) -> str:
     return "space" if key == NEXT else key
-
-
-# Space, enter, and down.
-NEXT: Final = "next"
-OTHER: Final = "other"
-END: Final = "end"
-_LINE: Final = 4096
-_PAGE_DOWN: Final = (b"\x1b[B", b"\x1b[6~", b"\x1bOB")
-_ESCAPE_SECONDS: Final = 0.05
-_LONGEST: Final = 8
 
 
 class KeyInput:

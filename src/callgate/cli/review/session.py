@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from callgate.pinning.service import Choice
     from callgate.pinning.views import Review, ServerView, SetView, ToolView
 
-
 _KEYS: Final = {
     "a": "approve",
     "b": "block",

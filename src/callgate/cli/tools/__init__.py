@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from callgate.pinning.model import Pin
     from callgate.pinning.views import Difference, ToolView
 
-
 ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A server's name, or its identity.")]
 ToolOption = Annotated[str, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")]
 

@@ -22,12 +22,17 @@ if TYPE_CHECKING:
     from callgate.pinning.views import ServerView, ToolView
     from callgate.trust.effects import Effects
 
-
 ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A server's name, or its identity.")]
 ToolOption = Annotated[str, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")]
 NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="Why; it is recorded with the decision.")]
 
 _WHOLE: Final = 64
+_MOST_BYTES: Final = 64 * 1024 * 1024
+_KEYS: Final = ("server_id", "tool", "approval_hash")
+# The digest of the whole entry: a file that has none names a text, whatever stands beside it.
+_ENTRY: Final = "entry_digest"
+_LABEL: Final = "label"
+_FINDINGS: Final = 20
 
 
 def register(verbs: typer.Typer) -> None:
@@ -327,14 +332,6 @@ def _named(refused: Refused) -> Refused:
         return refused
     message = f"{refused.message.rstrip('.')} ({refused.reason.value})"
     return Refused(refused.reason, message, advice=refused.advice, code=refused.code, data=refused.data)
-
-
-_MOST_BYTES: Final = 64 * 1024 * 1024
-_KEYS: Final = ("server_id", "tool", "approval_hash")
-# The digest of the whole entry: a file that has none names a text, whatever stands beside it.
-_ENTRY: Final = "entry_digest"
-_LABEL: Final = "label"
-_FINDINGS: Final = 20
 
 
 def approve_file(opened: OpenedPins, path: Path, *, note: str, override: bool, findings: bool) -> list[ToolView]:

@@ -15,7 +15,6 @@ from callgate.cli.services import OpenedPins
 if TYPE_CHECKING:
     from callgate.pinning.views import Difference, Piece, SchemaEdit, ToolView
 
-
 _GONE: Final = ("[-", "-]", "red")
 _NEW: Final = ("{+", "+}", "green")
 _OPS: Final = {"gone": "red", "new": "green", "changed": "yellow"}
@@ -24,6 +23,22 @@ _SPACE: Final = "·"
 _END: Final = "↵"
 # In JSON, a string or the one mark that can stand outside of strings: a list that begins with a negative number.
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?=-)', re.DOTALL)
+# The brackets of `[-`, `-]`, `{+` and `+}`, and those that look like them.
+_OPENING: Final = (
+    "[{\u2045\u2772\u2774\u27e6\u2983\u298b\u298d\u298f\u3014\u301a\ufe37\ufe39\ufe47\ufe5b\ufe5d\uff3b\uff5b"
+)
+_CLOSING: Final = (
+    "]}\u2046\u2773\u2775\u27e7\u2984\u298c\u298e\u2990\u3015\u301b\ufe38\ufe3a\ufe48\ufe5c\ufe5e\uff3d\uff5d"
+)
+_BRACKET: Final = re.compile(f"[{re.escape(_OPENING + _CLOSING)}]")
+# Drawn like a plus or a minus, beside all dashes and signs of mathematics.
+_STROKES: Final = frozenset(
+    "\u02d6\u02d7\u0640\u07fa\u1429\u2043\u2795\u2796\u271a\u271b\u271c\u30fc\u3161\u4e00\u5341\U0001029b"
+)
+_KINDS: Final = frozenset({"Pd", "Sm"})
+_FRAMES: Final = range(0x2500, 0x2580)
+# Enough to look at a text. To approve one takes all of its hash.
+DIGITS: Final = 8
 
 
 def difference_lines(difference: Difference) -> Iterator[Line]:
@@ -120,22 +135,6 @@ def _value(value: str, how: tuple[str, str, str]) -> Any:
     return Line(text, " " * 12, " " * 12)
 
 
-# The brackets of `[-`, `-]`, `{+` and `+}`, and those that look like them.
-_OPENING: Final = (
-    "[{\u2045\u2772\u2774\u27e6\u2983\u298b\u298d\u298f\u3014\u301a\ufe37\ufe39\ufe47\ufe5b\ufe5d\uff3b\uff5b"
-)
-_CLOSING: Final = (
-    "]}\u2046\u2773\u2775\u27e7\u2984\u298c\u298e\u2990\u3015\u301b\ufe38\ufe3a\ufe48\ufe5c\ufe5e\uff3d\uff5d"
-)
-_BRACKET: Final = re.compile(f"[{re.escape(_OPENING + _CLOSING)}]")
-# Drawn like a plus or a minus, beside all dashes and signs of mathematics.
-_STROKES: Final = frozenset(
-    "\u02d6\u02d7\u0640\u07fa\u1429\u2043\u2795\u2796\u271a\u271b\u271c\u30fc\u3161\u4e00\u5341\U0001029b"
-)
-_KINDS: Final = frozenset({"Pd", "Sm"})
-_FRAMES: Final = range(0x2500, 0x2580)
-
-
 def spelt(char: str) -> str:
     """As other characters that could mislead are shown."""
     return f"\\u{ord(char):04x}"
@@ -157,10 +156,6 @@ def _is_stroke(char: str) -> bool:
     if char.isascii():
         return char in ("+", "-")
     return char in _STROKES or unicodedata.category(char) in _KINDS or ord(char) in _FRAMES
-
-
-# Enough to look at a text. To approve one takes all of its hash.
-DIGITS: Final = 8
 
 
 class Compared(NamedTuple):

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from callgate.pinning.model import Pin
     from callgate.pinning.views import Review, ToolView
 
-
 _SOME: Final = 5
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from callgate.cli.printing import Line
     from callgate.pinning.views import ServerStatus
 
-
 _TWICE: Final = "duplicate:"
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from callgate.pinning.model import Pin
     from callgate.pinning.views import ToolView
 
-
 STATES: Final = {
     "approved": "green",
     "new": "yellow",
@@ -42,6 +41,18 @@ _AROUND: Final = 24
 _OPENED: Final = "»"
 _CLOSED: Final = "«"
 _POINTED_MOST: Final = 200
+_STEP: Final = "  "
+# Keywords whose value is one schema, and those with several of them.
+_ONE: Final = frozenset(
+    {
+        "items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
+        "unevaluatedItems", "unevaluatedProperties", "contentSchema",
+    }
+)  # fmt: skip
+_NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+# Say by themselves what is taken.
+_ELSEWHERE: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf", "enum", "const"})
+_LISTED: Final = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 
 
 def tool_lines(view: ToolView, *, raw: bool = True) -> Iterator[Line]:
@@ -194,20 +205,6 @@ def _count(view: ToolView) -> str:
     hard = len(view.hard)
     soft = len(view.findings) - hard
     return ", ".join(f"{number} {tier}" for number, tier in ((hard, "hard"), (soft, "soft")) if number)
-
-
-_STEP: Final = "  "
-# Keywords whose value is one schema, and those with several of them.
-_ONE: Final = frozenset(
-    {
-        "items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
-        "unevaluatedItems", "unevaluatedProperties", "contentSchema",
-    }
-)  # fmt: skip
-_NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-# Say by themselves what is taken.
-_ELSEWHERE: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf", "enum", "const"})
-_LISTED: Final = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 
 
 def schema_tree(schema: Any, indent: str = _STEP) -> Iterator[Line]:

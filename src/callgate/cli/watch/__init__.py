@@ -15,7 +15,6 @@ from callgate.cli.common import ConfigOption, StoreOption, open_store, say
 if TYPE_CHECKING:
     from callgate.cli.watch.follow import Printer, StoreFollower
 
-
 # Calls are written too often to be announced one by one (PostgreSQL): they are looked for.
 _LOOK_SECONDS: Final = 0.4
 

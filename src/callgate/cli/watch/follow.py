@@ -31,9 +31,28 @@ if TYPE_CHECKING:
     from callgate.config import Config
     from callgate.store import Store
 
-
 _MOST: Final = 1000
 _REMEMBERED: Final = 10_000
+_ROWS: Final = 2000
+_OPEN_MOST: Final = 10_000
+# A call that takes longer than this is told of before it ends, too.
+_LONG_MS: Final = 3_000
+# PostgreSQL hands out ids before they commit: a smaller one may appear this long after a larger one.
+_LATE_MS: Final = 10_000
+_NAMES: Final = ("agent", "name", "client", "peer")
+_BODY: Final = 1 + COLUMNS.index("body")
+_KIND: Final = 1 + COLUMNS.index("kind")
+_WHERE: Final = 32
+_NAME: Final = 60
+_BELL: Final = "\a"
+_STATES: Final = {
+    "waiting": ("WAITS", "bold yellow"),
+    "approved": ("approved", "green"),
+    "used": ("approved", "green"),
+    "refused": ("refused", "red"),
+    "expired": ("expired", "dim"),
+}
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class ApprovalSeen(msgspec.Struct, frozen=True, kw_only=True, tag="approval", tag_field="event"):
@@ -208,17 +227,6 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
-_ROWS: Final = 2000
-_OPEN_MOST: Final = 10_000
-# A call that takes longer than this is told of before it ends, too.
-_LONG_MS: Final = 3_000
-# PostgreSQL hands out ids before they commit: a smaller one may appear this long after a larger one.
-_LATE_MS: Final = 10_000
-_NAMES: Final = ("agent", "name", "client", "peer")
-_BODY: Final = 1 + COLUMNS.index("body")
-_KIND: Final = 1 + COLUMNS.index("kind")
-
-
 class CallFollower:
     """Reads on from the newest record; what cannot be read is passed over, `callgate audit verify` is for that."""
 
@@ -320,27 +328,6 @@ def _seen(
         ms=None if outcome is None else outcome.ms,
         calls=decision.calls,
     )
-
-
-_WHERE: Final = 32
-
-
-_NAME: Final = 60
-
-
-_BELL: Final = "\a"
-
-
-_STATES: Final = {
-    "waiting": ("WAITS", "bold yellow"),
-    "approved": ("approved", "green"),
-    "used": ("approved", "green"),
-    "refused": ("refused", "red"),
-    "expired": ("expired", "dim"),
-}
-
-
-_encode: Final = msgspec.json.Encoder().encode
 
 
 class Printer:

@@ -14,27 +14,30 @@ import inspect
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from callgate.canonical import canonical
 from callgate.errors import CallgateError, ConfigError, Reason, Refused
-from callgate.sdk.trust_question import Alert, Ask, Question, Tell
-from callgate.sdk.trust_results import Read
-from callgate.sdk.trust_scan import OF_READERS, Detector, scan, secret
-from callgate.sdk.trust_scan import secrets as secrets_in
-from callgate.sdk.trust_session import AgentSession
+from callgate.sdk.trust.scan import OF_READERS, Detector, scan, secret
+from callgate.sdk.trust.scan import secrets as secrets_in
+from callgate.sdk.trust.session import AgentSession
 from callgate.trust.memory import MemoryTrust
-from callgate.trust.model import Annotations, DataLabel, Session, SessionLabel, Step, ToolLabel
+from callgate.trust.model import Annotations, DataLabel, Session, SessionLabel, Step, ToolLabel, Traced
 from callgate.trust.policy import Facts, Policy, Ruling
 from callgate.trust.propagation import adds, asked, honour, joined
 from callgate.trust.provenance import Fingerprints, objects, to_endorse, trace
 from callgate.trust.results import of_result, told
 from callgate.trust.storage import NewStep, TrustShelf
 from callgate.trust.vocabulary import Vocabulary
+from callgate.trust.words import plain
+from callgate.trust.words import told as told_in_words
 from callgate.trust.written import taints, things
+
+if TYPE_CHECKING:
+    from callgate.sdk.trust.results import ReadResult
 
 log = logging.getLogger("callgate.trust")
 
@@ -54,7 +57,7 @@ class Judged(msgspec.Struct, frozen=True):
         return self.facts.session
 
 
-class Taken(NamedTuple):
+class LabelledResult(NamedTuple):
     """A result that was labelled and written down; `secrets` are those to mask in it, with the words for each."""
 
     data: DataLabel
@@ -206,7 +209,7 @@ class TrustTracker:
 
     # ---- after it ----
 
-    async def take(self, judged: Judged, came: Read, *, trusted: bool) -> Taken:
+    async def take(self, judged: Judged, came: ReadResult, *, trusted: bool) -> LabelledResult:
         """Label what came back and write it down; only then may anybody read it."""
         facts, label, session = judged.facts, judged.facts.tool, self._session
         arguments = dict(facts.args or {})
@@ -254,7 +257,7 @@ class TrustTracker:
             await session.add(new, keep=self._keep, expires_at=step.at + self._lasts_ms)
         if data.malicious:
             await self._tell(label, data)
-        return Taken(data, ruling, masks)
+        return LabelledResult(data, ruling, masks)
 
     async def _tainted(self, found: Collection[str]) -> bool:
         """Whether something in it was written with a stranger's words, by whomever."""
@@ -338,3 +341,52 @@ def _question(judged: Judged) -> Question:
         attribution=facts.session.attribution,
         result=facts.result,
     )
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that a person has to agree to, or, where `result` is set, a result before the agent reads it.
+
+    `values` has each value among the arguments and where it was met before; `attribution` where the session's data
+    comes from. `text` is all of it in words, ready to be shown.
+    """
+
+    server: str
+    tool: str
+    arguments: Mapping[str, Any]
+    rule: str
+    say: str
+    destination: str
+    outcomes: str
+    source: tuple[str, ...]
+    values: tuple[Traced, ...] = ()
+    links: tuple[Traced, ...] = ()
+    sensitivity: tuple[str, ...] = ()
+    attribution: tuple[str, ...] = ()
+    result: DataLabel | None = None
+
+    @property
+    def text(self) -> str:
+        what = "The result of" if self.result is not None else "Call"
+        return told_in_words(
+            f"{what} {plain(self.tool)} on {plain(self.server)}: {self.say} (rule: {self.rule})",
+            does=(self.destination, self.outcomes, self.source),
+            values=self.values,
+            links=self.links,
+            sensitivity=self.sensitivity,
+            attribution=self.attribution,
+            warnings=() if self.result is None else self.result.warnings,
+        )
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """A result that was flagged as malicious, by its server or by a detector here. The user should know of it."""
+
+    server: str
+    tool: str
+    warnings: tuple[str, ...]
+    attribution: tuple[str, ...] = ()
+
+
+# True lets it pass; anything else does not.
+Ask: TypeAlias = Callable[[Question], Awaitable[bool]]
+Tell: TypeAlias = Callable[[Alert], Awaitable[None] | None]

@@ -14,13 +14,10 @@ from callgate.errors import place
 from callgate.inspection.scanner import ResultScanner
 
 log = logging.getLogger("callgate.trust")
-
 Detector: TypeAlias = Callable[[Sequence[str]], Iterable[str]]
-
 BROKEN: Final = "A detector failed on this text, so it was not looked at."
 _WARNINGS: Final = 16
 _CHARS: Final = 300
-
 # Made when it is first needed: it reads all rules.
 _scanner: Final = cache(ResultScanner)
 

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
-from mcp import Client
-from mcp.client.session import IncomingMessage, MessageHandlerFnT
+from mcp import Client, ClientSession, MCPError
+from mcp.client.session import IncomingMessage
 from mcp.shared.dispatcher import ProgressFnT
-from mcp_types import CallToolResult, GetPromptResult, ListToolsResult, ReadResourceResult, RequestParamsMeta
+from mcp_types import (
+    METHOD_NOT_FOUND,
+    CallToolResult,
+    GetPromptResult,
+    ListToolsRequest,
+    ListToolsResult,
+    PaginatedRequestParams,
+    ReadResourceResult,
+    Request,
+    RequestParamsMeta,
+    ToolListChangedNotification,
+)
 from pydantic import BaseModel
 
-from callgate.canonical import canonical
-from callgate.errors import ConfigError, MessageError, Reason, Refused
-from callgate.sdk.holding import held_open
-from callgate.sdk.trust_line import Learning
-from callgate.sdk.trust_results import Read, read, read_error, read_notice, warned, without_secrets
-from callgate.sdk.trust_tracker import Judged, Taken, TrustTracker
+from callgate.errors import ConfigError, Reason, Refused, place
+from callgate.sdk.connection import RawPage, both_handlers, held_open, plain_copy
+from callgate.sdk.trust import Judged, LabelledResult, TrustTracker
+from callgate.sdk.trust.results import ReadResult, read_error, read_notice, read_result, warned, without_secrets
+from callgate.trust.critical import guess
 from callgate.trust.labels import Labels, ServerWords
-from callgate.trust.model import ANNOTATIONS_META
+from callgate.trust.model import ANNOTATIONS_META, Annotations, ToolLabel
 from callgate.trust.operator import annotations_of, read_annotations
 from callgate.trust.propagation import Share, outgoing
+from callgate.trust.resolving import narrowed
+from callgate.trust.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from callgate.sdk.pinned import PinnedClient
@@ -32,6 +46,11 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=BaseModel)
 
 _SERVER_CHARS: Final = 128
+log = logging.getLogger("callgate.trust")
+RESOLVE: Final = "tools/resolve"
+_PAGES: Final = 200
+_TOOLS: Final = 10_000
+_RESOLVE_SECONDS: Final = 5.0
 
 
 class TrackedClient:
@@ -76,10 +95,10 @@ class TrackedClient:
         self._trusted = trusted
         self._share: Share = share
         self._propagate = propagate
-        words = ServerWords(trusted=trusted, hints=hints, tools=_said(annotations, tracker))
+        words = ServerWords(trusted=trusted, hints=hints, tools=_operator_words(annotations, tracker))
         self._server = server
         self._labels = Labels({server: words})
-        self._learning = Learning(
+        self._learning = ServerLabels(
             lambda: self._sdk.session,
             server,
             self._labels,
@@ -88,7 +107,7 @@ class TrackedClient:
             seconds=request_seconds,
         )
         self._open = AsyncExitStack()
-        self._sdk.message_handler = _both(self._heard, self._sdk.message_handler)
+        self._sdk.message_handler = both_handlers(self._heard, self._sdk.message_handler)
 
     # ---- the connection ----
 
@@ -141,7 +160,7 @@ class TrackedClient:
 
         A result that was flagged has a warning for the model in front.
         """
-        settled = _settled(arguments)
+        settled, _ = plain_copy(arguments or {})
         label = await self._learning.label(name, settled)
         judged = await self._tracker.decide(label, settled, self._tracker.vocabulary.of_meta(meta))
 
@@ -169,7 +188,7 @@ class TrackedClient:
 
     async def _read(self, method: str, given: dict[str, Any], send: Callable[[], Awaitable[R]]) -> R:
         label = self._labels.of(self._server, method, given)
-        return await self._tracked(await self._tracker.note(label, _settled(given)), send)
+        return await self._tracked(await self._tracker.note(label, plain_copy(given)[0]), send)
 
     async def _heard(self, message: IncomingMessage) -> None:
         await self._learning.heard(message)
@@ -191,13 +210,13 @@ class TrackedClient:
                     Reason.RESULT_WITHHELD, f"the server's error holds {', '.join(taken.data.secrets)}"
                 ) from None
             raise
-        taken = await self._taken(judged, read(result))
+        taken = await self._taken(judged, read_result(result))
         if taken.secrets:
             result = without_secrets(result, taken.secrets)
         warnings = taken.data.warnings or ((taken.ruling.say,) if taken.ruling.has("warn") else ())
         return cast("R", warned(result, warnings)) if warnings and isinstance(result, CallToolResult) else result
 
-    async def _taken(self, judged: Judged, came: Read) -> Taken:
+    async def _taken(self, judged: Judged, came: ReadResult) -> LabelledResult:
         taken = await self._tracker.take(judged, came, trusted=self._trusted)
         await self._tracker.release(judged, taken.data, taken.ruling)
         return taken
@@ -212,7 +231,7 @@ class TrackedClient:
         return cast("RequestParamsMeta", sent) if sent else None
 
 
-def _said(annotations: Mapping[str, Any] | str | Path | None, tracker: TrustTracker) -> Mapping[str, Any]:
+def _operator_words(annotations: Mapping[str, Any] | str | Path | None, tracker: TrustTracker) -> Mapping[str, Any]:
     if annotations is None:
         return {}
     if isinstance(annotations, str | Path):
@@ -220,21 +239,101 @@ def _said(annotations: Mapping[str, Any] | str | Path | None, tracker: TrustTrac
     return annotations_of(dict(annotations), "annotations", None, tracker.vocabulary)
 
 
-def _settled(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Values of our own, which nobody can change between the decision and the wire; Refused where they are not JSON."""
-    try:
-        canonical(arguments or {})
-        settled: dict[str, Any] = json.loads(json.dumps(dict(arguments or {})))
-    except (MessageError, TypeError, ValueError, RecursionError) as error:
-        text = error.message if isinstance(error, MessageError) else "the arguments are not plain JSON"
-        raise Refused(Reason.ARGUMENTS_INVALID, text, advice="Send arguments that are plain JSON.") from None
-    return settled
+class _Answer(BaseModel, extra="allow"):
+    """Whatever the server answers to `tools/resolve`."""
+
+    tool: Any = None
 
 
-def _both(first: MessageHandlerFnT, then: MessageHandlerFnT | None) -> MessageHandlerFnT:
-    async def handler(message: IncomingMessage) -> None:
-        await first(message)
-        if then is not None:
-            await then(message)
+class ServerLabels:
+    """One for each connection."""
 
-    return handler
+    def __init__(
+        self,
+        session: Callable[[], ClientSession],
+        server: str,
+        labels: Labels,
+        vocabulary: Vocabulary,
+        *,
+        resolves: bool,
+        seconds: float,
+    ) -> None:
+        self._session = session
+        self._server = server
+        self._labels = labels
+        self._vocabulary = vocabulary
+        self._resolves = resolves
+        self._seconds = seconds
+        self._known = False
+        self._turn = asyncio.Lock()
+
+    async def heard(self, message: object) -> None:
+        """For the SDK's message handler."""
+        if isinstance(message, ToolListChangedNotification):
+            self._known = False
+
+    async def label(self, tool: str, arguments: dict[str, Any]) -> ToolLabel:
+        """The label of a call, as far as it can be told before it."""
+        if not self._known:
+            async with self._turn:
+                if not self._known:
+                    await self.learn()
+        label = self._labels.of(self._server, tool, arguments)
+        return await self._resolved(label, arguments) if self._resolves else label
+
+    async def learn(self) -> None:
+        """Read the list. What cannot be read stays unknown, which is the strictest there is."""
+        self._known = True
+        try:
+            async with asyncio.timeout(self._seconds):
+                entries = await self._entries()
+        except (MCPError, ValueError, RuntimeError, OSError, TimeoutError) as error:
+            log.warning("the labels of %s's tools were not read: %s", self._server, place(error))
+            self._known = False
+            return
+        read = {name: self._vocabulary.tool(entry) for name, entry in entries.items()}
+        for name, said in read.items():
+            _tell_problems(self._server, name, said)
+        self._labels.declare(self._server, read, {name: guess(one.get("inputSchema")) for name, one in entries.items()})
+
+    async def _entries(self) -> dict[str, dict[str, Any]]:
+        entries: dict[str, dict[str, Any]] = {}
+        cursor: str | None = None
+        for _ in range(_PAGES):
+            request = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor))
+            try:
+                page = await self._session().send_request(request, RawPage)
+            except MCPError as error:
+                if cursor is None and error.code == METHOD_NOT_FOUND:
+                    return {}
+                raise
+            for entry in page.raw.get("tools") or ():
+                if isinstance(entry, dict) and isinstance(entry.get("name"), str) and len(entries) < _TOOLS:
+                    entries[entry["name"]] = entry
+            cursor = page.next_cursor or None
+            if cursor is None:
+                break
+        return entries
+
+    async def _resolved(self, label: ToolLabel, arguments: dict[str, Any]) -> ToolLabel:
+        """As the server's answer leaves it; as it was where there is no answer to read."""
+        params = {"name": label.tool, "arguments": arguments}
+        try:
+            async with asyncio.timeout(_RESOLVE_SECONDS):
+                answer = await self._session().send_request(
+                    Request[dict[str, Any], str](method=RESOLVE, params=params), _Answer
+                )
+        except MCPError as error:
+            self._resolves = self._resolves and error.code != METHOD_NOT_FOUND
+            return label
+        except (ValueError, RuntimeError, OSError, TimeoutError):
+            return label
+        tool = answer.tool
+        if not isinstance(tool, dict) or tool.get("name") != label.tool:
+            return label
+        return narrowed(label, self._vocabulary.tool(tool), trusted=self._labels.trusted(self._server))
+
+
+def _tell_problems(server: str, tool: str, said: Annotations) -> None:
+    for problem in said.problems[:3]:
+        log.warning("the labels of %s on %s: %s: %s", ascii(tool)[:100], server, problem.path, problem.text)

@@ -19,8 +19,8 @@ from callgate.pinning.model import Change, ServerSeen
 from callgate.pinning.sighting import Sighting
 from callgate.pinning.storage import PinShelf
 from callgate.recording import decision_record
-from callgate.sdk.client_outcome import bounded
-from callgate.sdk.pinned_line import Verified
+from callgate.sdk.outcome import bounded
+from callgate.sdk.pinned.tool_list import VerifiedTools
 
 log = logging.getLogger("callgate.pinning")
 
@@ -29,7 +29,7 @@ _TOUCH_SECONDS: Final = 10.0
 _BY: Final = "client"
 
 
-class Books:
+class PinRecorder:
     """One for each connection. `name`, `group` and `target` are the server's, as the author has them."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Books:
 
     # ---- lists ----
 
-    async def met(self, sight: Sighting, found: Verified, toolset: Toolset) -> None:
+    async def met(self, sight: Sighting, found: VerifiedTools, toolset: Toolset) -> None:
         """A whole list was read: keep it for reviewers, and tell of what is another than before."""
         server, listing, at = sight.server, found.listing, self._clock()
         again = self._written[:2] == (server.server_id, listing.digest)
@@ -113,7 +113,7 @@ class Books:
             if change.what != "new":
                 self._alert("changed", server, _told(change))
 
-    def _checked(self, server: ServerSeen, found: Verified, toolset: Toolset) -> None:
+    def _checked(self, server: ServerSeen, found: VerifiedTools, toolset: Toolset) -> None:
         states = {name: toolset.standings[name].state.value for name in sorted(toolset.standings)[:_TOLD_MAX]}
         detail = {
             "server": server.name,

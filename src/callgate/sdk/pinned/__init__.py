@@ -11,41 +11,44 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
+from urllib.parse import unquote
 
 import msgspec
-from mcp import Client
-from mcp.client.session import IncomingMessage, MessageHandlerFnT
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import get_default_environment
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CallToolResult, ListToolsResult
 
 from callgate.audit import ArgumentsPolicy
 from callgate.errors import CallgateError, ConfigError, Reason, Refused
 from callgate.gate import Context, Gate
-from callgate.pinning.identity import library_identity
+from callgate.pinning.identity import http_identity, library_identity, shown, stdio_identity
 from callgate.pinning.judging import Toolset
 from callgate.pinning.model import Action, Identity, Pin
 from callgate.pinning.service import Choice
 from callgate.pinning.settings import Settings
 from callgate.pinning.views import Review, ToolView
-from callgate.sdk.holding import held_open
-from callgate.sdk.pinned_books import Books
-from callgate.sdk.pinned_calls import Calls, settle
-from callgate.sdk.pinned_check import PinCheck, Place
-from callgate.sdk.pinned_hearing import Hearing
-from callgate.sdk.pinned_identity import ServerIs, known
-from callgate.sdk.pinned_line import Line
-from callgate.sdk.pinned_seat import Seat
-from callgate.sdk.pinned_store import Desk, open_desk
+from callgate.sdk.connection import both_handlers, held_open, is_open, plain_copy
+from callgate.sdk.pinned.calls import GatedCalls, NamedServer, PinCheck, ToolCall
+from callgate.sdk.pinned.recorder import PinRecorder
+from callgate.sdk.pinned.store import PinStore, ServerLease, open_pin_store
+from callgate.sdk.pinned.tool_list import ConnectionTools, listening_for_changes
 
 log = logging.getLogger("callgate.pinning")
 
 _STORE_SECONDS = 5.0
 _USUAL = Settings(on_behalf_of="whoever uses this client")
+# From what a server says of itself to who it is.
+Identify: TypeAlias = Callable[[str], Identity]
+# An identity, a URL, a command, or a function of what the server says of itself; None: as the client connects.
+ServerIs: TypeAlias = Identity | str | Sequence[str] | Identify | None
+_ADVICE = "Give PinnedClient a `server`: library_identity(NAME, version=VERSION), a URL, or the command as a list."
 
 
 class PinnedClient:
@@ -76,47 +79,49 @@ class PinnedClient:
         if self._settings.mode != "enforce":
             text = f"a pinned client enforces its pins; it has no mode {self._settings.mode!r}"
             raise ConfigError(text, advice="Leave `mode` out, or use the mcp client without PinnedClient.")
-        if _is_open(client):
+        if is_open(client):
             text = "this client is open already: what its server said of its tools since went unheard"
             raise ConfigError(text, advice="Give PinnedClient a Client that is not open yet, and open PinnedClient.")
         self._client = client
         self._pins = pins
-        self._known = known(server, client)
-        self._place = Place(name or "", group, self._known.target)
+        self._known = resolve_server(server, client)
+        self._place = NamedServer(name or "", group, self._known.target)
         self._policy = ArgumentsPolicy(arguments)
         self._seconds = request_seconds
-        self._line = Line(lambda: client.session, self._known.identify, self._settings, seconds=request_seconds)
-        client.message_handler = _both(self._line, client.message_handler)
+        self._tools = ConnectionTools(
+            lambda: client.session, self._known.identify, self._settings, seconds=request_seconds
+        )
+        client.message_handler = both_handlers(self._tools.heard, client.message_handler)
         self._open = contextlib.AsyncExitStack()
-        self._desk_: Desk | None = None
+        self._opened: PinStore | None = None
 
     # ---- the connection ----
 
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
-            desk = await stack.enter_async_context(open_desk(self._pins, self._settings))
+            store = await stack.enter_async_context(open_pin_store(self._pins, self._settings))
             await stack.enter_async_context(held_open(self._client))
-            await stack.enter_async_context(Hearing(self._client, self._line).open(self._seconds))
+            await stack.enter_async_context(listening_for_changes(self._client, self._tools, self._seconds))
             place = self._named(await self._who())
             holder = secrets.token_hex(6)
-            seat = Seat(desk.pins, place.name, place.group, holder)
-            stack.push_async_callback(seat.leave)
-            keeping = asyncio.create_task(seat.keep(), name="callgate-seat")
+            lease = ServerLease(store.pins, place.name, place.group, holder)
+            stack.push_async_callback(lease.leave)
+            keeping = asyncio.create_task(lease.keep(), name="callgate-lease")
             stack.push_async_callback(_ended, keeping)
-            books = Books(
-                desk.shelf,
-                desk.audit,
+            recorder = PinRecorder(
+                store.shelf,
+                store.audit,
                 self._policy,
                 process=holder,
                 growth_percent=self._settings.growth_percent,
-                review=desk.command("review"),
+                review=store.command("review"),
             )
-            self._check = PinCheck(desk, self._line, seat, books, place)
+            self._check = PinCheck(store, self._tools, lease, recorder, place)
             limit = self._seconds + _STORE_SECONDS
-            gate = Gate(kill_switch=desk.closed, record=books.record, pinning=self._check, limit=limit)
+            gate = Gate(kill_switch=store.closed, record=recorder.record, pinning=self._check, limit=limit)
             where = Context(place.name, self._known.transport, None, self._client.session.protocol_version)
-            self._calls = Calls(self._client, gate, self._check, books=books, line=self._line, where=where)
-            self._desk_ = desk
+            self._calls = GatedCalls(self._client, gate, self._check, recorder=recorder, tools=self._tools, where=where)
+            self._opened = store
             await self._first_look(place)
             self._open = stack.pop_all()
         return self
@@ -124,23 +129,23 @@ class PinnedClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._desk_ = None
+        self._opened = None
         await self._open.aclose()
 
     @property
-    def _desk(self) -> Desk:
-        if self._desk_ is None:
+    def _store(self) -> PinStore:
+        if self._opened is None:
             raise RuntimeError("open PinnedClient first, with `async with`")
-        return self._desk_
+        return self._opened
 
     async def _who(self) -> Identity:
         return await asyncio.to_thread(self._known.identify, "")
 
-    def _named(self, identity: Identity) -> Place:
+    def _named(self, identity: Identity) -> NamedServer:
         """A server without a name of the author's is known by what it is, never by what it calls itself."""
         return self._place if self._place.name else msgspec.structs.replace(self._place, name=identity.lineage)
 
-    async def _first_look(self, place: Place) -> None:
+    async def _first_look(self, place: NamedServer) -> None:
         """The list is checked as soon as the server is there. What cannot be checked is refused when it is used."""
         try:
             await self._check.look()
@@ -156,7 +161,7 @@ class PinnedClient:
 
     async def list_tools(self) -> ListToolsResult:
         """The tools that may be called, of every page; what was not approved is not among them."""
-        with self._desk.telling():
+        with self._store.with_advice():
             found, toolset = await self._check.look()
             self._usable(toolset)
         open_ = {tool.name: tool for tool in found.tools if toolset.standing(tool.name).open}
@@ -164,7 +169,7 @@ class PinnedClient:
         return ListToolsResult(tools=list(open_.values()))
 
     def _usable(self, toolset: Toolset) -> None:
-        book = self._desk.pins.book
+        book = self._store.pins.book
         if book.broken:
             raise Refused(Reason.PIN_TAMPERED, f"{Reason.PIN_TAMPERED.meaning} ({book.broken})")
         if toolset.listing.problem:
@@ -180,18 +185,18 @@ class PinnedClient:
         meta: Mapping[str, Any] | None = None,
     ) -> CallToolResult:
         """Call a tool that is approved, on a list that was verified on this connection; Refused otherwise."""
-        with self._desk.telling():
-            wanted = settle(name, arguments, meta)
-            timed = msgspec.structs.replace(wanted, seconds=read_timeout_seconds, progress=progress_callback)
-            return await self._calls.run(timed)
+        with self._store.with_advice():
+            copied, form = plain_copy(arguments or {})
+            sent = dict(meta or {})
+            return await self._calls.run(ToolCall(name, copied, form, sent, read_timeout_seconds, progress_callback))
 
     # ---- what a reviewer uses ----
 
     async def review(self) -> Review:
         """What waits, of all servers on this file: whole texts, findings, and the difference to what was approved."""
-        with self._desk.telling():
+        with self._store.with_advice():
             await self._check.look(anew=True)
-            return await self._desk.pins.review()
+            return await self._store.pins.review()
 
     async def approve(
         self,
@@ -209,7 +214,7 @@ class PinnedClient:
         all of it: the servers on it count as reviewed together, the approval is for the whole entry that is on it, and
         no finding is overruled that is not.
         """
-        with self._desk.telling():
+        with self._store.with_advice():
             _, toolset = await self._check.look(anew=True)
             server_id = toolset.identity.server_id
             choice = Choice("approve", server_id, tool, approval_hash, note, override)
@@ -228,14 +233,14 @@ class PinnedClient:
         return await self._put("withdraw", tool, by, note)
 
     async def _put(self, action: Action, tool: str, by: str, note: str) -> Pin:
-        with self._desk.telling():
+        with self._store.with_advice():
             # The server need not answer for this.
-            last = self._line.last
+            last = self._tools.last
             identity = last.identity if last is not None else (await self._check.look())[0].identity
             return await self._decide(Choice(action, identity.server_id, tool, note=note), by, ())
 
     async def _decide(self, choice: Choice, by: str, beside: Any) -> Pin:
-        made = await self._desk.pins.decide([choice], by=by, together=(choice.server_id, *beside))
+        made = await self._store.pins.decide([choice], by=by, together=(choice.server_id, *beside))
         return made[0]
 
 
@@ -249,21 +254,66 @@ async def _ended(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def _is_open(client: Client) -> bool:
-    try:
-        _ = client.session
-    except RuntimeError:
-        return False
-    return True
-
-
-def _both(line: Line, then: MessageHandlerFnT | None) -> MessageHandlerFnT:
-    async def handler(message: IncomingMessage) -> None:
-        await line.heard(message)
-        if then is not None:
-            await then(message)
-
-    return handler
-
-
 __all__ = ["Identity", "PinnedClient", "Review", "Settings", "library_identity"]
+
+
+class ResolvedServer(msgspec.Struct, frozen=True):
+    """A server as its author names it. `identify` may read a program from the disk: call it on a thread."""
+
+    identify: Identify
+    target: str
+    transport: str
+
+
+def resolve_server(server: ServerIs, client: Client) -> ResolvedServer:
+    """Who the server is, by the author's word or by what the client connects to; ConfigError where neither tells."""
+    transport = _transport(client.server)
+    if isinstance(server, Identity):
+        return ResolvedServer(_as_given(server), server.lineage, transport)
+    if callable(server):
+        return ResolvedServer(server, "", transport)
+    if server is None and isinstance(client.server, StdioServerParameters):
+        return _started(client.server)
+    place = client.server if server is None else server
+    if isinstance(place, str):
+        return _at(place, transport)
+    if isinstance(place, Sequence) and place and all(isinstance(word, str) for word in place):
+        argv = list(place)
+        return ResolvedServer(lambda reported: stdio_identity(argv, reported=reported), argv[0], transport)
+    raise ConfigError("it cannot be told which server this client connects to", advice=_ADVICE)
+
+
+def _at(url: str, transport: str) -> ResolvedServer:
+    if not url.lower().startswith(("http://", "https://")):
+        raise ConfigError(f"{shown(url)!r} is no http:// or https:// address of a server", advice=_ADVICE)
+    return ResolvedServer(lambda reported: http_identity(url, reported=reported), http_identity(url).lineage, transport)
+
+
+def _started(how: StdioServerParameters) -> ResolvedServer:
+    """The command with the directory and the PATH that the SDK starts it with."""
+    argv = [how.command, *how.args]
+    cwd = None if how.cwd is None else os.fspath(how.cwd)
+    path = {**get_default_environment(), **(how.env or {})}.get("PATH")
+
+    def identify(reported: str) -> Identity:
+        return stdio_identity(argv, cwd=cwd, environ_path=path, reported=reported)
+
+    return ResolvedServer(identify, how.command, "stdio")
+
+
+def _as_given(identity: Identity) -> Identify:
+    """The author's word. Without a version the server's own is added: another version is another server."""
+
+    def identify(reported: str) -> Identity:
+        if identity.kind == "library" and not identity.chosen:
+            name = unquote(identity.lineage.removeprefix("library:"), errors="surrogatepass")
+            return library_identity(name, reported=reported)
+        return msgspec.structs.replace(identity, reported=shown(reported))
+
+    return identify
+
+
+def _transport(server: object) -> str:
+    if isinstance(server, StdioServerParameters):
+        return "stdio"
+    return "http" if isinstance(server, str) else "library"

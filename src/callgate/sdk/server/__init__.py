@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import anyio
@@ -34,11 +34,10 @@ from callgate.approval.base import Witness
 from callgate.errors import ConfigError
 from callgate.jsonrpc import Limits
 from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META
-from callgate.sdk.server_desk import AnyParams, Approver, Desk
-from callgate.sdk.server_store import Place, Service, Tenancy, open_service
-from callgate.sdk.server_tools import Context, GatedTools, ListedTools, Mark, RegisteredTools
-from callgate.sdk.server_wiring import around_lifespan, bind, read_strictly
-from callgate.sdk.strict import strict_stdio
+from callgate.sdk.server.handler import AnyParams, ApprovalHandler, Approver
+from callgate.sdk.server.store import OpenedService, Place, SharedService, open_service
+from callgate.sdk.server.strict import StrictBodies, strict_stdio
+from callgate.sdk.server.tools import Context, GatedTools, ListedTools, Mark, RegisteredTools
 
 F = TypeVar("F", bound=Callable[..., Any])
 AnyServer: TypeAlias = MCPServer[Any] | Server[Any]
@@ -46,6 +45,7 @@ AnyServer: TypeAlias = MCPServer[Any] | Server[Any]
 LOCAL: Final = "http://localhost:*"
 # What the SDK calls a server that has no name.
 _NAMELESS: Final = "mcp-server"
+Intercept: TypeAlias = Callable[[CallToolRequestParams, Context, CallNext], Awaitable[HandlerResult]]
 
 
 class VerifiedApproval(Extension):
@@ -93,8 +93,8 @@ class VerifiedApproval(Extension):
         self._clock = clock
         self._random = random
         self._tools = GatedTools(strict_defaults=strict_defaults)
-        self._tenancy = Tenancy(self._open)
-        self._desk = Desk(self._tools, lambda: self._tenancy.service, user)
+        self._shared = SharedService(self._open)
+        self._handler = ApprovalHandler(self._tools, lambda: self._shared.service, user)
         self._server: Server[Any] | None = None
 
     # ---- gating tools ----
@@ -161,19 +161,19 @@ class VerifiedApproval(Extension):
         if not self.enabled:
             self._server, self._tools.catalogue = low, catalogue
             low.extensions.pop(META, None)
-            low.middleware.append(self._desk.hide)
+            low.middleware.append(self._handler.hide)
             return
         if self._server_id is None and isinstance(server, MCPServer) and low.name == _NAMELESS:
             raise ConfigError(
                 "a server without a name cannot be told apart from others in what people sign",
                 advice='Name it, as in MCPServer("files"), or give a server_id.',
             )
-        self._desk.server_name = low.name
+        self._handler.server_name = low.name
         bind(low, self.methods(), self.intercept_tool_call)
         gate = low.get_request_handler("tools/call")
-        self._desk.in_place = lambda: low.get_request_handler("tools/call") is gate
-        low.middleware.append(self._desk.present)
-        around_lifespan(low, self._tenancy.held)
+        self._handler.in_place = lambda: low.get_request_handler("tools/call") is gate
+        low.middleware.append(self._handler.present)
+        around_lifespan(low, self._shared.held)
         read_strictly(low)
         self._server, self._tools.catalogue = low, catalogue
 
@@ -184,9 +184,9 @@ class VerifiedApproval(Extension):
         if not self.enabled:
             return ()
         handlers = {
-            ENROLL_BEGIN: self._desk.begin,
-            ENROLL_FINISH: self._desk.finish,
-            CHALLENGE_CREATE: self._desk.create,
+            ENROLL_BEGIN: self._handler.begin,
+            ENROLL_FINISH: self._handler.finish,
+            CHALLENGE_CREATE: self._handler.create,
         }
         return [MethodBinding(name, AnyParams, handler) for name, handler in handlers.items()]
 
@@ -194,7 +194,7 @@ class VerifiedApproval(Extension):
         self, params: CallToolRequestParams, ctx: Context, call_next: CallNext
     ) -> HandlerResult:
         """Every `tools/call` of the server; tools that are not gated go through untouched."""
-        return await (self._desk.call(params, ctx, call_next) if self.enabled else call_next(ctx))
+        return await (self._handler.call(params, ctx, call_next) if self.enabled else call_next(ctx))
 
     # ---- running ----
 
@@ -227,7 +227,7 @@ class VerifiedApproval(Extension):
         low = self._server
         assert low is not None
         async with strict_stdio(limits or Limits()) as (read, write):
-            self._desk.reads_strictly = True
+            self._handler.reads_strictly = True
             await low.run(read, write, low.create_initialization_options())
 
     def http_app(self, server: AnyServer, **options: Any) -> Starlette:
@@ -240,11 +240,11 @@ class VerifiedApproval(Extension):
     @property
     def approvals(self) -> Approvals:
         """People, passkeys and tickets, while the server runs."""
-        return self._tenancy.service.approvals
+        return self._shared.service.approvals
 
-    def _open(self) -> contextlib.AbstractAsyncContextManager[Service]:
+    def _open(self) -> contextlib.AbstractAsyncContextManager[OpenedService]:
         user = None if callable(self._approver) else self._approver
-        return open_service(self._place, self._make_approvals, self._desk.server_name, self._server_id, user=user)
+        return open_service(self._place, self._make_approvals, self._handler.server_name, self._server_id, user=user)
 
     def _make_approvals(self, shelf: Shelf, witness: Witness) -> Approvals:
         return Approvals(shelf, self._party, self._settings, clock=self._clock, random=self._random, witness=witness)
@@ -254,3 +254,55 @@ def _mark(
     describe: Describe | None, authenticator_class: str, *, require_counter: bool, extra: Mapping[str, Any] | None
 ) -> Mark:
     return Mark(Policy(check_class(authenticator_class), require_counter), describe, dict(extra or {}))
+
+
+def bind(low: Server[Any], methods: Sequence[MethodBinding], intercept: Intercept) -> None:
+    """Add the methods, and the gate around `tools/call`, unless `MCPServer(extensions=[...])` has done so."""
+    first = methods[0]
+    bound = low.get_request_handler(first.method)
+    if bound is not None and bound.handler == first.handler:
+        return
+    if bound is not None:
+        raise ConfigError(f"the server has its own {first.method}", advice="Attach one VerifiedApproval, once.")
+    entry = low.get_request_handler("tools/call")
+    if entry is None:
+        raise ConfigError(
+            "the server has no tools/call handler yet", advice="Attach verified approval after its handlers."
+        )
+    for method in methods:
+        low.add_request_handler(method.method, method.params_type, method.handler)
+
+    async def call(ctx: Context, params: CallToolRequestParams) -> HandlerResult:
+        async def run(inner: Context) -> HandlerResult:
+            return await entry.handler(inner, params)
+
+        return await intercept(params, ctx, run)
+
+    low.add_request_handler("tools/call", CallToolRequestParams, call)
+
+
+def around_lifespan(low: Server[Any], opened: Callable[[], contextlib.AbstractAsyncContextManager[None]]) -> None:
+    """Hold something open for as long as the server serves."""
+    inner = low.lifespan
+
+    @contextlib.asynccontextmanager
+    async def lifespan(server: Server[Any]) -> AsyncIterator[Any]:
+        async with opened(), inner(server) as state:
+            yield state
+
+    low.lifespan = lifespan
+
+
+def read_strictly(low: Server[Any]) -> None:
+    """Whoever asks this server for its HTTP application gets one that reads strictly."""
+    make = low.streamable_http_app
+
+    def streamable_http_app(**options: Any) -> Starlette:
+        app = make(**options)
+        manager = low.session_manager
+        limits = Limits(bytes=manager.max_request_body_size)
+        # Inside the SDK's own checks of bearer tokens: who may not connect is told so first.
+        manager.asgi_app = StrictBodies(manager.asgi_app, limits)  # type: ignore[assignment]
+        return app
+
+    low.streamable_http_app = streamable_http_app  # type: ignore[method-assign]

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
+import math
+import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, cast
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 from mcp import Client, ClientSession, MCPError
-from mcp.client.session import ClientRequestContext, IncomingMessage, MessageHandlerFnT
-from mcp_types import CallToolResult, ErrorData, InputRequiredResult, InputResponses, Request, RequestParamsMeta
+from mcp.client.session import ClientRequestContext
+from mcp_types import (
+    CallToolResult,
+    ErrorData,
+    InputRequiredResult,
+    InputResponses,
+    PaginatedRequestParams,
+    Request,
+    RequestParamsMeta,
+    Tool,
+    ToolListChangedNotification,
+)
+from msgspec import Meta
 from pydantic import BaseModel, ConfigDict
 
-from callgate.protocol import CAPABILITIES, CHALLENGE_CREATE, META, WEBAUTHN
-from callgate.sdk.client_challenge import Malformed, Received, read_challenge
-from callgate.sdk.client_listing import Listed, Listing, TooLarge
-from callgate.sdk.client_outcome import (
+from callgate.approval.encoding import from_base64url
+from callgate.pinning.model import PENDING_TOOL
+from callgate.protocol import CAPABILITIES, CHALLENGE_CREATE, META, REQUIRED, WEBAUTHN
+from callgate.sdk.connection import both_handlers, is_open
+from callgate.sdk.outcome import (
     Failed,
     NotCalled,
     RefusedByServer,
@@ -33,6 +49,12 @@ _REMEMBERED: Final = 4096
 _CAPABILITIES: Final = frozenset(CAPABILITIES)
 _ROUNDS: Final = 10
 _WHAT_THE_SDK_RAISES: Final = (MCPError, RuntimeError, ValueError, OSError)
+TOOLS: Final = 10_000
+PAGES: Final = 200
+_LONGEST: Final = 3600.0
+# More than any arguments a server takes would fill, and less than would drown the person's screen and memory.
+DISPLAY_CHARS: Final = 4_000_000
+CREDENTIALS: Final = 100
 
 
 class _Reply(BaseModel):
@@ -41,7 +63,7 @@ class _Reply(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class Call(msgspec.Struct, frozen=True):
+class PendingCall(msgspec.Struct, frozen=True):
     """A call on its way. §4.6: the arguments are the very ones that are shown, signed and sent."""
 
     tool: str
@@ -49,17 +71,17 @@ class Call(msgspec.Struct, frozen=True):
     seconds: float | None = None
 
 
-class Peer:
+class RemoteServer:
     """Every method raises Stopped with the outcome where the server's answer ends the call."""
 
     def __init__(self, client: Client | ClientSession, name: str | None, seconds: float) -> None:
         self._client = client
         self._name = name
         self._seconds = seconds
-        closed = isinstance(client, Client) and not _is_open(client)
-        self._listing = Listing(lambda: self.session, hears=closed)
+        closed = isinstance(client, Client) and not is_open(client)
+        self._listing = RemoteTools(lambda: self.session, hears=closed)
         if isinstance(client, Client) and closed:
-            client.message_handler = _both(self._listing.heard, client.message_handler)
+            client.message_handler = both_handlers(self._listing.heard, client.message_handler)
         self._declared: bool | None = None
         self._issued: OrderedDict[str, None] = OrderedDict()
 
@@ -80,7 +102,7 @@ class Peer:
         """How often the server may ask for further input."""
         return self._client.input_required_max_rounds if isinstance(self._client, Client) else _ROUNDS
 
-    async def find(self, tool: str, *, anew: bool = False) -> Listed:
+    async def find(self, tool: str, *, anew: bool = False) -> RemoteTool:
         """The tool as it is listed."""
         if anew:
             self._listing.forget()
@@ -89,7 +111,7 @@ class Peer:
                 listed = await self._listing.find(tool)
         except TimeoutError:
             raise Stopped(late(tool, "server", sent=False)) from None
-        except TooLarge as error:
+        except ListTooLarge as error:
             raise Stopped(not_called(tool, "listing_too_large", str(error), "Ask who runs the server.")) from None
         except _WHAT_THE_SDK_RAISES as error:
             raise Stopped(_from_error(tool, error, sent=False)) from None
@@ -144,12 +166,12 @@ class Peer:
         except _WHAT_THE_SDK_RAISES as error:
             raise Stopped(self._refused(what, error, sent=False)) from None
 
-    async def challenge(self, call: Call, now: Callable[[], float]) -> Received:
+    async def challenge(self, call: PendingCall, now: Callable[[], float]) -> ReceivedChallenge:
         """§4.4.3: a challenge for exactly this call, never seen before."""
         raw = await self.ask(call.tool, CHALLENGE_CREATE, {"toolName": call.tool, "arguments": call.arguments})
         try:
             challenge = read_challenge(raw, now())
-        except Malformed as error:
+        except MalformedChallenge as error:
             raise Stopped(_malformed(call.tool, bounded(error))) from None
         if challenge.challenge_id in self._issued:
             raise Stopped(_malformed(call.tool, "it gave out the same challenge twice"))
@@ -160,7 +182,7 @@ class Peer:
 
     async def call(
         self,
-        call: Call,
+        call: PendingCall,
         challenge_id: str,
         response: dict[str, Any],
         answers: InputResponses | None,
@@ -184,7 +206,7 @@ class Peer:
         except _WHAT_THE_SDK_RAISES as error:
             raise Stopped(self._refused(call.tool, error, sent=True)) from None
 
-    async def answer(self, call: Call, wanted: InputRequiredResult) -> InputResponses:
+    async def answer(self, call: PendingCall, wanted: InputRequiredResult) -> InputResponses:
         """What the server asks the client for in between, answered by the client's own callbacks."""
         if not wanted.input_requests:
             # Asking again without input would mean signing again and again.
@@ -205,23 +227,6 @@ class Peer:
         return _from_error(tool, error, sent=sent)
 
 
-def _is_open(client: Client) -> bool:
-    try:
-        _ = client.session
-    except RuntimeError:
-        return False
-    return True
-
-
-def _both(first: Callable[[object], Awaitable[None]], then: MessageHandlerFnT | None) -> MessageHandlerFnT:
-    async def handler(message: IncomingMessage) -> None:
-        await first(message)
-        if then is not None:
-            await then(message)
-
-    return handler
-
-
 def _from_error(tool: str, error: Exception, *, sent: bool) -> RefusedByServer | Failed:
     if isinstance(error, MCPError):
         return refusal(tool, error.code, error.message, error.data, sent=sent)
@@ -230,3 +235,179 @@ def _from_error(tool: str, error: Exception, *, sent: bool) -> RefusedByServer |
 
 def _malformed(tool: str, text: str) -> NotCalled:
     return not_called(tool, "challenge_malformed", f"the server's challenge is none ({text})", "Tell who runs it.")
+
+
+class ListTooLarge(ValueError):
+    """A listing without an end."""
+
+
+class RemoteTool(msgspec.Struct, frozen=True):
+    """A tool, and whether a person has to approve its calls; not `readable` where the mark says what is not known."""
+
+    gated: bool
+    readable: bool
+    schema: dict[str, Any]
+
+
+class RemoteTools:
+    """The tools of one server, read page by page and kept while they hold.
+
+    They hold until the server says that they changed. Where that is not heard (`hears` is False) they are asked for
+    each time; a modern server says itself for how long (`ttlMs`).
+    """
+
+    def __init__(
+        self, session: Callable[[], ClientSession], *, hears: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._session = session
+        self._hears = hears
+        self._clock = clock
+        self._tools: dict[str, RemoteTool] = {}
+        self._until = -math.inf
+        self._generation = 0
+        self._lock = asyncio.Lock()
+
+    def forget(self) -> None:
+        """Ask again before the next call."""
+        self._generation += 1
+        self._until = -math.inf
+
+    async def heard(self, message: object) -> None:
+        """A message handler for the SDK's client."""
+        if isinstance(message, ToolListChangedNotification):
+            self.forget()
+
+    async def find(self, name: str) -> RemoteTool | None:
+        """The tool; asked for again where it is not known. Raises TooLarge, and what the session raises."""
+        async with self._lock:
+            if self._clock() >= self._until or name not in self._tools:
+                await self._read()
+            return self._tools.get(name)
+
+    @property
+    def withheld(self) -> bool:
+        """Whether a gateway in between says that it hides tools until somebody has reviewed them."""
+        return PENDING_TOOL in self._tools
+
+    def similar(self, name: str) -> str | None:
+        """The tool that was perhaps meant."""
+        names = [known for known in self._tools if known != PENDING_TOOL]
+        return next(iter(difflib.get_close_matches(name, names, 1)), None)
+
+    async def _read(self) -> None:
+        generation = self._generation
+        tools: dict[str, RemoteTool] = {}
+        lifetime = _LONGEST
+        cursor: str | None = None
+        for _ in range(PAGES):
+            page = await self._session().list_tools(params=PaginatedRequestParams(cursor=cursor))
+            for tool in page.tools:
+                tools[tool.name] = _read_tool(tool, tools.get(tool.name))
+            if len(tools) > TOOLS:
+                raise ListTooLarge(f"the server lists more than {TOOLS} tools")
+            lifetime = min(lifetime, self._lifetime(page.ttl_ms))
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        else:
+            raise ListTooLarge(f"the server's list of tools has more than {PAGES} pages")
+        self._tools = tools
+        if generation == self._generation:
+            self._until = self._clock() + lifetime
+
+    def _lifetime(self, ttl_ms: int) -> float:
+        if self._session().initialize_result is not None:
+            return math.inf if self._hears else 0.0
+        return ttl_ms / 1000
+
+
+def _read_tool(tool: Tool, before: RemoteTool | None) -> RemoteTool:
+    gated = META in (tool.meta or {})
+    mark = (tool.meta or {}).get(META)
+    readable = not gated or (isinstance(mark, dict) and mark.get("required") == REQUIRED)
+    if before is not None:
+        # The same name twice: whoever lists it so may run either, so the stricter one holds.
+        gated, readable = gated or before.gated, readable and before.readable
+    return RemoteTool(gated, readable, tool.input_schema)
+
+
+class _Descriptor(msgspec.Struct, frozen=True):
+    id: Annotated[str, Meta(min_length=1, max_length=1366)]
+    type: str
+
+
+class _RequestOptions(msgspec.Struct, frozen=True, rename="camel"):
+    challenge: Annotated[str, Meta(min_length=22, max_length=1366)]
+    rp_id: Annotated[str, Meta(max_length=253)] | None = None
+    allow_credentials: Annotated[list[_Descriptor], Meta(max_length=CREDENTIALS)] = []
+    timeout: Annotated[float, Meta(gt=0)] | None = None
+
+
+class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
+    challenge_id: Annotated[str, Meta(min_length=1, max_length=1024)]
+    display_text: Annotated[str, Meta(min_length=1, max_length=DISPLAY_CHARS)]
+    expires_at: Annotated[str, Meta(max_length=64)]
+    request_options: dict[str, Any]
+
+
+class _User(msgspec.Struct, frozen=True, rename="camel"):
+    id: Annotated[str, Meta(min_length=1, max_length=88)]
+    name: Annotated[str, Meta(max_length=1024)]
+
+
+class _CreationOptions(msgspec.Struct, frozen=True, rename="camel"):
+    rp: dict[str, Any]
+    user: _User
+    challenge: Annotated[str, Meta(min_length=22, max_length=1366)]
+    pub_key_cred_params: Annotated[list[dict[str, Any]], Meta(max_length=CREDENTIALS)]
+    exclude_credentials: Annotated[list[_Descriptor], Meta(max_length=CREDENTIALS)] = []
+    timeout: Annotated[float, Meta(gt=0)] | None = None
+
+
+class _Begun(msgspec.Struct, frozen=True):
+    options: dict[str, Any]
+
+
+class MalformedChallenge(ValueError):
+    """The server's answer is not what it has to be."""
+
+
+class ReceivedChallenge(msgspec.Struct, frozen=True):
+    """A challenge as it came; `seconds` is how long it can be used from now on."""
+
+    challenge_id: str
+    display_text: str
+    request_options: dict[str, Any]
+    seconds: float
+
+
+def read_challenge(raw: object, now: float) -> ReceivedChallenge:
+    """The challenge, its request options untouched; raises Malformed."""
+    try:
+        envelope = msgspec.convert(raw, _Envelope)
+        options = msgspec.convert(envelope.request_options, _RequestOptions)
+        from_base64url(options.challenge)
+        expires_at = _moment(envelope.expires_at)
+    except (msgspec.ValidationError, ValueError, OverflowError) as error:
+        raise MalformedChallenge(str(error)) from None
+    left = expires_at - now
+    if options.timeout is not None and not 0 < left <= options.timeout / 1000:
+        # The clocks here and there differ: the span that the server gives beside the moment holds on both.
+        left = options.timeout / 1000
+    return ReceivedChallenge(envelope.challenge_id, envelope.display_text, envelope.request_options, left)
+
+
+def read_creation(raw: object) -> tuple[dict[str, Any], str, float | None]:
+    """The creation options of §4.4.1 untouched, the user they are for, and the seconds they last; raises Malformed."""
+    try:
+        whole = msgspec.convert(raw, _Begun).options
+        options = msgspec.convert(whole, _CreationOptions)
+        from_base64url(options.challenge)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise MalformedChallenge(str(error)) from None
+    return whole, options.user.name, options.timeout / 1000 if options.timeout is not None else None
+
+
+def _moment(text: str) -> float:
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()

@@ -27,7 +27,7 @@ WARNING: Final = (
 )
 
 
-class Read(msgspec.Struct, frozen=True):
+class ReadResult(msgspec.Struct, frozen=True):
     """What came back of a request. `cut`: some of it was too much and was not read. `unread`: some is no text."""
 
     body: dict[str, Any]
@@ -51,7 +51,7 @@ class Read(msgspec.Struct, frozen=True):
         return tuple(found)
 
 
-def read(result: BaseModel) -> Read:
+def read_result(result: BaseModel) -> ReadResult:
     """A result of a tool, a resource or a prompt."""
     body = result.model_dump(by_alias=True, mode="json", exclude_none=True)
     structured = body.get("structuredContent")
@@ -62,7 +62,7 @@ def read(result: BaseModel) -> Read:
     if structured is not None and (strings := "\n".join(gathered.strings(structured))):
         texts.append(strings)
     held, unread = unpacked(texts, body, LEAVES)
-    return Read(body, (*texts, *held), structured, cut=many or gathered.cut, unread=unread)
+    return ReadResult(body, (*texts, *held), structured, cut=many or gathered.cut, unread=unread)
 
 
 def strings(body: dict[str, Any]) -> Iterator[str]:
@@ -81,12 +81,12 @@ def read_notice(params: BaseModel) -> tuple[str, ...]:
     return tuple(_Gathered().strings(worded)) if worded else ()
 
 
-def read_error(error: BaseException) -> Read:
+def read_error(error: BaseException) -> ReadResult:
     """An error: a model may read every word of it, and some of them are the server's."""
     data = getattr(error, "data", None)
     gathered = _Gathered()
     texts = [str(error)[:CHARS], *gathered.strings(data)]
-    return Read(
+    return ReadResult(
         {}, tuple(text for text in texts if text), data if isinstance(data, dict | list) else None, gathered.cut
     )
 

@@ -7,13 +7,16 @@ come. What is hashed is the unparsed result, so that members which the SDK's typ
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from mcp import ClientSession, MCPError
+from mcp import Client, ClientSession, MCPError
+from mcp.client.subscriptions import SubscriptionLost
 from mcp_types import (
     METHOD_NOT_FOUND,
     SERVER_INFO_META_KEY,
@@ -29,16 +32,22 @@ from callgate.pinning.identity import reported_as
 from callgate.pinning.listing import Listing, Reader, bound
 from callgate.pinning.model import Identity, Listed
 from callgate.pinning.settings import Settings
-from callgate.sdk.client_outcome import bounded
-from callgate.sdk.pinned_identity import Identify
-from callgate.sdk.raw_page import RawPage
+from callgate.sdk.connection import RawPage
+from callgate.sdk.outcome import bounded
+
+if TYPE_CHECKING:
+    from callgate.sdk.pinned import Identify
 
 PAGES: Final = 200
 _READ_BYTES: Final = 64 * 1024 * 1024
 _TRIES: Final = 3
+log = logging.getLogger("callgate.pinning")
+_AGAIN_SECONDS: Final = 1.0
+_AGAIN_MOST: Final = 60.0
+_ACK_SECONDS: Final = 5.0
 
 
-class Verified(msgspec.Struct, frozen=True):
+class VerifiedTools(msgspec.Struct, frozen=True):
     """A whole list under one identity, and its entries as the SDK has them; `fresh`: the first on this connection."""
 
     identity: Identity
@@ -66,7 +75,7 @@ class _Reading:
         self.problem = bound(self.listed, self._settings)
 
 
-class Line:
+class ConnectionTools:
     """One for each connection: what was verified on one says nothing of another."""
 
     def __init__(
@@ -85,18 +94,18 @@ class Line:
         self._clock = clock
         self._generation = 0
         self._turn = asyncio.Lock()
-        self.last: Verified | None = None
+        self.last: VerifiedTools | None = None
 
-    def outdate(self) -> None:
+    def invalidate(self) -> None:
         """Nothing that was read before counts any more."""
         self._generation += 1
 
     async def heard(self, message: object) -> None:
         """For the SDK's message handler."""
         if isinstance(message, ToolListChangedNotification):
-            self.outdate()
+            self.invalidate()
 
-    def current(self, *, whatever_age: bool = False) -> Verified | None:
+    def current(self, *, whatever_age: bool = False) -> VerifiedTools | None:
         """The list that was verified; None where it has to be read first."""
         found = self.last
         if found is None or found.generation != self._generation:
@@ -105,7 +114,7 @@ class Line:
             return None
         return found
 
-    async def verify(self, *, anew: bool = False) -> Verified:
+    async def verify(self, *, anew: bool = False) -> VerifiedTools:
         """The list, read where it has to be; Refused where that is not possible. `anew`: read in any case."""
         try:
             async with asyncio.timeout(self._seconds), self._turn:
@@ -130,7 +139,7 @@ class Line:
             raise Refused(Reason.TOOLSET_UNVERIFIED, text) from None
         raise Refused(Reason.TOOLSET_UNVERIFIED, "the server's list of tools changes while it is read")
 
-    async def _read(self) -> Verified | None:
+    async def _read(self) -> VerifiedTools | None:
         """Every page; None where the server said meanwhile that its list changed, or that it is another server."""
         generation, size = self._generation, 0
         reported: str | None = None
@@ -153,7 +162,7 @@ class Line:
                     return None
                 listing = Listing(reader.listed, problem=reader.problem)
                 kept = self._absorb(reader.tools)
-                return Verified(reader.identity, listing, kept, generation, self._clock(), self.last is None)
+                return VerifiedTools(reader.identity, listing, kept, generation, self._clock(), self.last is None)
             if size > _READ_BYTES:
                 break
         raise UpstreamError(Reason.UPSTREAM_TOO_LARGE, "the server's list of tools does not end")
@@ -197,3 +206,51 @@ class Line:
 def _bytes(entry: Any) -> bytes:
     """An entry as JSON again, with nothing lost: what has no JSON form is left for the reader to find unfit."""
     return json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+@contextlib.asynccontextmanager
+async def listening_for_changes(client: Client, tools: ConnectionTools, seconds: float) -> AsyncIterator[None]:
+    """Hear while the block runs that the server's tools changed; it begins when the server has answered, or has taken
+    long enough to.
+
+    Up to 2025-11-25 the notification comes by itself and reaches the message handler. Since 2026-07-28 it comes only
+    on a stream that was asked for (`subscriptions/listen`); a server that has none is asked for its list now and then.
+    """
+    if client.session.initialize_result is not None:
+        yield
+        return
+    settled = asyncio.Event()
+    task = asyncio.create_task(_listen(client, tools, settled), name="callgate-list-changes")
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, _ACK_SECONDS)):
+                await settled.wait()
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _listen(client: Client, tools: ConnectionTools, settled: asyncio.Event) -> None:
+    pause, heard = _AGAIN_SECONDS, False
+    while True:
+        try:
+            async with client.listen(tools_list_changed=True) as subscription:
+                # What changed before the server heard of us, it tells nobody.
+                tools.invalidate()
+                settled.set()
+                pause, heard = _AGAIN_SECONDS, True
+                async for _event in subscription:
+                    tools.invalidate()
+        except (MCPError, SubscriptionLost, TimeoutError, RuntimeError, OSError, ValueError) as error:
+            log.debug("no stream of changes: %s", type(error).__name__)
+            if not heard and isinstance(error, MCPError):
+                # It has no such stream.
+                settled.set()
+                return
+        if pause == _AGAIN_SECONDS and heard:
+            # Whatever is missed from here on is found when the list is read again.
+            tools.invalidate()
+        settled.set()
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _AGAIN_MOST)

@@ -21,17 +21,25 @@ from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.tools import Tool
 from mcp_types import INVALID_REQUEST, CallToolResult, TextContent
-from pydantic import BaseModel
 
 from callgate.errors import ConfigError, Reason, Refused, place
-from callgate.sdk.server_calls import arguments_of, meta_of, params_of
-from callgate.sdk.server_desk import AnyParams, answering
-from callgate.sdk.server_tools import Context
-from callgate.sdk.trust_declared import Classes, Declared, Forbids, Resolve, Words, declared
-from callgate.sdk.trust_line import RESOLVE
-from callgate.sdk.trust_marks import Flagged, Marks, current, marking
-from callgate.sdk.trust_results import strings
-from callgate.sdk.trust_scan import DETECTORS, Detector, scan
+from callgate.sdk.server.handler import AnyParams, arguments_of, as_dict, meta_of, params_of, wire_errors
+from callgate.sdk.server.tools import Context
+from callgate.sdk.trust.client import RESOLVE
+from callgate.sdk.trust.declared import (
+    Classes,
+    Declared,
+    Flagged,
+    Forbids,
+    Resolve,
+    ResultMarks,
+    Words,
+    current,
+    declared,
+    marking,
+)
+from callgate.sdk.trust.results import strings
+from callgate.sdk.trust.scan import DETECTORS, Detector, scan
 from callgate.trust.model import ANNOTATIONS_META, Annotations, ToolLabel
 from callgate.trust.policy import Facts, Policy
 from callgate.trust.propagation import asked
@@ -202,7 +210,7 @@ class TrustLabels:
         """Middleware. What it puts into lists and results would not survive the SDK's types further inside."""
         if ctx.method == "tools/call" and ctx.request_id is not None:
             return await self._call(ctx, call_next)
-        result = _plain(await call_next(ctx))
+        result = as_dict(await call_next(ctx))
         if ctx.method == "tools/list" and isinstance(result, dict) and "tools" in result:
             tools = [
                 self._tools[one["name"]].listed(one) if one["name"] in self._tools else one for one in result["tools"]
@@ -212,7 +220,7 @@ class TrustLabels:
 
     async def _resolve(self, ctx: Context, _params: AnyParams) -> HandlerResult:
         """`tools/resolve`: one value for each field where the arguments decide, the strictest where nothing does."""
-        with answering():
+        with wire_errors():
             name = params_of(ctx).get("name")
             found = self._tools.get(name) if isinstance(name, str) else None
             if found is None:
@@ -224,16 +232,16 @@ class TrustLabels:
         tool = name if isinstance(name, str) else ""
         found = self._tools.get(tool)
         request = self._vocabulary.of_meta(meta_of(ctx))
-        with answering():
+        with wire_errors():
             label = await self._admitted(ctx, found, request)
         if found is not None and found.said.source is None:
             label = None
-        with marking(Marks(self._name, tool, request)) as marks:
+        with marking(ResultMarks(self._name, tool, request)) as marks:
             try:
-                result = _plain(await call_next(ctx))
+                result = as_dict(await call_next(ctx))
             except Flagged as flagged:
                 # A low-level server's; an MCPServer makes a result of it by itself.
-                result = _plain(CallToolResult(content=[TextContent(type="text", text=str(flagged))], is_error=True))
+                result = as_dict(CallToolResult(content=[TextContent(type="text", text=str(flagged))], is_error=True))
             if not isinstance(result, dict) or "content" not in result:
                 return result
             if found is not None:
@@ -269,9 +277,3 @@ def _broken(rule: str, say: str) -> Refused:
     detail = f"{say.rstrip('.') or 'the labels of this request break a rule'} (rule: {rule})"
     advice = "Do it with data from another source, or another way; ask who runs the server."
     return Refused(Reason.RULE_BLOCKED, detail, code=INVALID_REQUEST, data={"rule": rule}, advice=advice)
-
-
-def _plain(result: HandlerResult) -> HandlerResult:
-    if isinstance(result, BaseModel):
-        return result.model_dump(by_alias=True, mode="json", exclude_none=True)
-    return result

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import inspect
 import logging
+import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from mcp.server.context import CallNext, HandlerResult
@@ -14,16 +16,16 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolRequestParams, CallToolResult
 from pydantic import BaseModel, ConfigDict
 
-from callgate.approval import Describe
+from callgate.approval import Describe, Gated
 from callgate.approval.action import check_tool_name
 from callgate.canonical import canonical
 from callgate.errors import Reason, Refused, StoreError, place
-from callgate.gate import Call
+from callgate.gate import Ask, Call, Decision, Gate, Pass, Refuse, Verdict
+from callgate.gate import Context as Origin
 from callgate.protocol import CAPABILITIES, META, TICKET
-from callgate.sdk.server_calls import arguments_of, decide, gated_tool, meta_of, params_of, wire_error
-from callgate.sdk.server_store import Service
-from callgate.sdk.server_tools import Context, GatedTools
-from callgate.sdk.strict import READ
+from callgate.sdk.server.store import OpenedService
+from callgate.sdk.server.strict import READ
+from callgate.sdk.server.tools import Context, GatedTool, GatedTools
 
 log = logging.getLogger("callgate.sdk")
 
@@ -31,6 +33,8 @@ log = logging.getLogger("callgate.sdk")
 Approver: TypeAlias = str | Callable[[Context], str | Awaitable[str]]
 
 _GREETINGS: Final = frozenset({"initialize", "server/discover"})
+_ABSENT: Final = object()
+_CLAIM_CHARS: Final = 128
 
 
 class AnyParams(BaseModel):
@@ -39,10 +43,10 @@ class AnyParams(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class Desk:
+class ApprovalHandler:
     """Answers for one server, with the service that is open while it serves."""
 
-    def __init__(self, tools: GatedTools, service: Callable[[], Service], user: Approver | None) -> None:
+    def __init__(self, tools: GatedTools, service: Callable[[], OpenedService], user: Approver | None) -> None:
         self.tools = tools
         self.server_name = ""
         self.reads_strictly = False
@@ -55,7 +59,7 @@ class Desk:
 
     async def begin(self, ctx: Context, _params: AnyParams) -> HandlerResult:
         """`approval/enroll/begin`: of the parameters only the ticket in `_meta` counts (§4.4.1)."""
-        with answering():
+        with wire_errors():
             approvals = self._service().approvals
             ticket = meta_of(ctx).get(TICKET)
             if ticket is not None and not isinstance(ticket, str):
@@ -65,13 +69,13 @@ class Desk:
 
     async def finish(self, ctx: Context, _params: AnyParams) -> HandlerResult:
         """`approval/enroll/finish` (§4.4.2)."""
-        with answering():
+        with wire_errors():
             enrolled = await self._service().approvals.finish_enrolment(params_of(ctx).get("response"))
             return enrolled.result
 
     async def create(self, ctx: Context, _params: AnyParams) -> HandlerResult:
         """`approval/challenge/create` (§4.4.3)."""
-        with answering():
+        with wire_errors():
             service = self._service()
             name = params_of(ctx).get("toolName")
             if not isinstance(name, str):
@@ -108,7 +112,7 @@ class Desk:
 
     async def call(self, params: CallToolRequestParams, ctx: Context, call_next: CallNext) -> HandlerResult:
         """`tools/call`: a gated tool runs once, and only after the gate has let the call through (§4.5)."""
-        with answering():
+        with wire_errors():
             call = await self._admit(params, ctx)
         if call is None:
             return await call_next(ctx)
@@ -118,7 +122,7 @@ class Desk:
             outcome = "tool_error" if isinstance(result, CallToolResult) and result.is_error else "result"
             return result
         finally:
-            self._service().books.completed(call, outcome, time.monotonic() - started)
+            self._service().recorder.completed(call, outcome, time.monotonic() - started)
 
     async def _admit(self, params: CallToolRequestParams, ctx: Context) -> Call | None:
         found = await self.tools.find(params.name, ctx)
@@ -153,7 +157,7 @@ class Desk:
         if ctx.method == "tools/call" and not self.in_place():
             log.error("the server's tools/call handler was replaced after verified approval was attached")
             raise wire_error(Refused(Reason.APPROVAL_UNAVAILABLE, "this server's gate is not in place"))
-        result = _plain(await call_next(ctx))
+        result = as_dict(await call_next(ctx))
         if result is None or ctx.request_id is None:
             return result
         if ctx.method in _GREETINGS and "capabilities" in result:
@@ -168,23 +172,23 @@ class Desk:
         """Middleware where verified approval is off: a tool that carries the mark is neither listed nor run (§4.3)."""
         if ctx.method == "tools/call":
             name = params_of(ctx).get("name")
-            with answering():
+            with wire_errors():
                 if isinstance(name, str) and await self.tools.find(name, ctx) is not None:
                     raise Refused(Reason.APPROVAL_UNAVAILABLE)
-        result = _plain(await call_next(ctx))
+        result = as_dict(await call_next(ctx))
         if ctx.method != "tools/list" or result is None or "tools" not in result:
             return result
         return result | {"tools": [tool for tool in result["tools"] if META not in (tool.get("_meta") or {})]}
 
 
-def _plain(result: HandlerResult) -> dict[str, Any] | None:
+def as_dict(result: HandlerResult) -> dict[str, Any] | None:
     if isinstance(result, BaseModel):
         return result.model_dump(by_alias=True, mode="json", exclude_none=True)
     return result
 
 
 @contextlib.contextmanager
-def answering() -> Iterator[None]:
+def wire_errors() -> Iterator[None]:
     """Turns every refusal into its JSON-RPC error; what breaks is refused too, and its text stays in the log."""
     try:
         yield
@@ -209,3 +213,82 @@ def _described(name: str, describe: Describe) -> Describe:
             raise Refused(Reason.CHECK_FAILED, "the tool's description of this call failed") from error
 
     return text
+
+
+def wire_error(refused: Refused) -> MCPError:
+    """The JSON-RPC error that a refusal becomes (SEP-2672 §4.10)."""
+    data = {"reason": refused.reason.value, "advice": refused.advice, **refused.data}
+    return MCPError(refused.code, str(refused), data)
+
+
+def params_of(ctx: Context) -> Mapping[str, Any]:
+    """The request's parameters as they came."""
+    return ctx.params if isinstance(ctx.params, Mapping) else {}
+
+
+def meta_of(ctx: Context) -> Mapping[str, Any]:
+    meta = params_of(ctx).get("_meta")
+    return meta if isinstance(meta, Mapping) else {}
+
+
+def arguments_of(ctx: Context) -> dict[str, Any]:
+    """What is hashed: the object as it was received, and no arguments are an empty one (§4.6)."""
+    found = params_of(ctx).get("arguments", _ABSENT)
+    if found is _ABSENT:
+        return {}
+    if not isinstance(found, dict):
+        raise Refused(Reason.INVALID_PARAMS, "params.arguments has to be an object", code=Reason.INVALID_PARAMS.code)
+    return found
+
+
+def gated_tool(name: str, found: GatedTool, server: str, service: OpenedService) -> Gated:
+    entry = found.entry or {}
+    schema, title = entry.get("inputSchema"), entry.get("title")
+    return Gated(server, service.server_id, name, found.mark.policy, schema, title)
+
+
+async def decide(ctx: Context, gated: Gated, service: OpenedService, user: str | None) -> tuple[Call, Decision]:
+    """Put a call before the gate; what it decides is durable, and an approval is used up, when this returns."""
+    arguments = arguments_of(ctx)
+    at = service.approvals.now()
+    origin = Origin(gated.server, transport_of(ctx), session_of(ctx), ctx.protocol_version)
+    form = canonical(arguments)
+    call = Call(f"{at:012x}{secrets.token_hex(10)}", at, gated.tool, arguments, form, b"", meta_of(ctx), origin)
+
+    async def approval(call: Call, _asks: tuple[Ask, ...]) -> Verdict:
+        """Steps 1 to 12 of §4.8 as the gate's last check; steps 13 and 14 are the `use` of its answer."""
+        evidence = call.meta.get(META)
+        try:
+            verified = await service.approvals.verify(gated, call.arguments, call.canonical, evidence, user=user)
+        except Refused as refused:
+            facts = {"approval": _claims(evidence, refused)}
+            return Refuse(refused.reason, refused.message, facts, refused.data, refused.advice)
+        return Pass({"approval": verified.facts}, verified.use)
+
+    gate = Gate(kill_switch=service.closed, record=service.recorder.record, approval=approval)
+    return call, await gate.decide(call)
+
+
+def _claims(evidence: object, refused: Refused) -> dict[str, Any]:
+    """What evidence that does not hold says of itself, and why it does not: for the record, never for the wire."""
+    found: dict[str, Any] = {} if refused.__cause__ is None else {"why": str(refused.__cause__)}
+    if isinstance(evidence, dict):
+        response = evidence.get("response")
+        key = response.get("id") if isinstance(response, dict) else None
+        claimed = {"challenge": evidence.get("challengeId"), "credential": key}
+        texts = {name: text[:_CLAIM_CHARS] for name, text in claimed.items() if isinstance(text, str)}
+        found["claimed"] = {name: text.encode("utf-8", "replace").decode() for name, text in texts.items()}
+    return found
+
+
+def transport_of(ctx: Context) -> str:
+    return "stdio" if ctx.request is None else "http"
+
+
+def session_of(ctx: Context) -> str | None:
+    """What the records keep of a session id: enough to join calls, not enough to take the session over."""
+    headers = getattr(ctx.request, "headers", {})
+    session = headers.get("mcp-session-id")
+    if session is None:
+        return None
+    return hashlib.sha256(b"callgate session\x00" + session.encode()).hexdigest()[:32]

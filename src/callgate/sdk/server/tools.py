@@ -35,7 +35,7 @@ class Mark(msgspec.Struct, frozen=True):
     extra: Mapping[str, Any] = {}
 
 
-class Found(msgspec.Struct, frozen=True):
+class GatedTool(msgspec.Struct, frozen=True):
     """A gated tool, and its entry in the list; None where the list does not have it."""
 
     mark: Mark
@@ -125,7 +125,7 @@ class GatedTools:
             self._warned.add(name)
             log.warning(text)
 
-    async def find(self, name: str, ctx: Context) -> Found | None:
+    async def find(self, name: str, ctx: Context) -> GatedTool | None:
         """The tool if it is gated; Refused(APPROVAL_UNAVAILABLE) where nobody could approve it."""
         if self.catalogue is None:
             raise _unattached()
@@ -143,7 +143,7 @@ class GatedTools:
             self.check_defaults(name, (entry or {}).get("inputSchema"))
         except ConfigError as error:
             raise Refused(Reason.APPROVAL_UNAVAILABLE, str(error), advice=error.advice) from None
-        return Found(mark, entry)
+        return GatedTool(mark, entry)
 
     def annotated(self, tool: dict[str, Any]) -> dict[str, Any]:
         """A tool's entry in `tools/list`, with the mark if it is gated here (§4.2)."""

@@ -8,10 +8,11 @@ import logging
 import secrets
 import shlex
 import sys
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import anyio
 import msgspec
@@ -19,42 +20,42 @@ import msgspec
 from callgate.approval import Approvals, Shelf
 from callgate.approval.action import check_server_id
 from callgate.approval.base import Witness, no_witness
-from callgate.audit import AuditLog
-from callgate.config.model import Store as StoreSection
-from callgate.config.secret import Secret
+from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
 from callgate.errors import Reason, Refused
-from callgate.keyring import Keyring
-from callgate.sdk.server_books import Books
-from callgate.store import KillSwitch, SqlShelf, Store
+from callgate.gate import Call, Decision
+from callgate.recording import decision_record
+from callgate.sdk.store import blocked, open_store, store_option, store_section
+from callgate.store import SqlShelf
 
 log = logging.getLogger("callgate.sdk")
 
 # A file, a URL as `store.url` takes it, or somebody's own shelf; None is the store that `callgate` uses by default.
 Place: TypeAlias = str | Path | Shelf | None
 MakeApprovals: TypeAlias = Callable[[Shelf, Witness], Approvals]
+_REDACTED: Final = ArgumentsPolicy("redacted", ())
 
 
-class Service(msgspec.Struct, frozen=True):
+class OpenedService(msgspec.Struct, frozen=True):
     """The parts, opened. `server_id` is that of SEP-2672 §4.6; `closed` is the kill switch as the gate asks for it."""
 
     approvals: Approvals
     server_id: str
-    books: Books
+    recorder: ApprovalRecorder
     closed: Callable[[], Refused | None]
 
 
-class Tenancy:
+class SharedService:
     """The service while anybody needs it: opened for the first, closed after the last."""
 
-    def __init__(self, opening: Callable[[], contextlib.AbstractAsyncContextManager[Service]]) -> None:
+    def __init__(self, opening: Callable[[], contextlib.AbstractAsyncContextManager[OpenedService]]) -> None:
         self._opening = opening
-        self._service: Service | None = None
-        self._tenants = 0
+        self._service: OpenedService | None = None
+        self._users = 0
         self._turn = asyncio.Lock()
         self._closing = contextlib.AsyncExitStack()
 
     @property
-    def service(self) -> Service:
+    def service(self) -> OpenedService:
         if self._service is None:
             raise Refused(Reason.APPROVAL_UNAVAILABLE, "verified approval is not running on this server")
         return self._service
@@ -62,9 +63,9 @@ class Tenancy:
     @contextlib.asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         async with self._turn:
-            if not self._tenants:
+            if not self._users:
                 self._service = await self._closing.enter_async_context(self._opening())
-            self._tenants += 1
+            self._users += 1
         try:
             yield
         finally:
@@ -74,8 +75,8 @@ class Tenancy:
 
     async def _leave(self) -> None:
         async with self._turn:
-            self._tenants -= 1
-            if not self._tenants:
+            self._users -= 1
+            if not self._users:
                 self._service = None
                 await self._closing.aclose()
 
@@ -83,7 +84,7 @@ class Tenancy:
 @contextlib.asynccontextmanager
 async def open_service(
     place: Place, make: MakeApprovals, server: str, server_id: str | None, *, user: str | None = None
-) -> AsyncIterator[Service]:
+) -> AsyncIterator[OpenedService]:
     """Open everything; what is durable is flushed when the block ends. `user` is who is asked, if that is known."""
     if place is None or isinstance(place, (str, Path)):
         async with _open_store(place, make, server, server_id) as service:
@@ -93,27 +94,19 @@ async def open_service(
     else:
         approvals = make(place, no_witness)
         chosen = await _server_id(place, server, server_id)
-        yield Service(approvals, chosen, Books(place, None, secrets.token_hex(6)), lambda: None)
+        yield OpenedService(approvals, chosen, ApprovalRecorder(place, None, secrets.token_hex(6)), lambda: None)
 
 
 @contextlib.asynccontextmanager
 async def _open_store(
     place: str | Path | None, make: MakeApprovals, server: str, server_id: str | None
-) -> AsyncIterator[Service]:
-    section = store_section(place)
-    async with contextlib.AsyncExitStack() as stack:
-        store = await asyncio.to_thread(Store.open, section.url.reveal())
-        stack.push_async_callback(store.close)
-        audit = await asyncio.to_thread(AuditLog, store, Keyring(section.keys_path))
-        await audit.start()
-        stack.push_async_callback(audit.close)
-        switch = KillSwitch(store)
-        await switch.start()
-        stack.push_async_callback(switch.stop)
+) -> AsyncIterator[OpenedService]:
+    async with open_store(store_section(place)) as (store, audit, switch):
         shelf = SqlShelf(store)
         approvals = make(shelf, audit.admin)
         chosen = await _server_id(shelf, server, server_id)
-        yield Service(approvals, chosen, Books(shelf, audit, secrets.token_hex(6)), lambda: _closed(switch))
+        recorder = ApprovalRecorder(shelf, audit, secrets.token_hex(6))
+        yield OpenedService(approvals, chosen, recorder, lambda: blocked(switch))
 
 
 def _tell_how_to_enrol(place: str | Path | None, user: str | None) -> None:
@@ -127,19 +120,8 @@ def how_to_enrol(place: str | Path | None, user: str | None) -> str:
     """The command to type for the first passkey."""
     words = ["callgate", "enroll", user or "USER", "--here"]
     if place is not None:
-        url = store_section(place).url.reveal()
-        # Another kind of address may hold a password.
-        words += ["--store", url if url.startswith("sqlite:") else "URL"]
+        words += store_option(store_section(place))
     return shlex.join(words)
-
-
-def store_section(place: str | Path | None) -> StoreSection:
-    """The store as a configuration would name it, with the folder of its keys."""
-    if place is None:
-        return StoreSection()
-    text = str(place)
-    url = text if "://" in text else f"sqlite:///{Path(text).expanduser().absolute().as_posix()}"
-    return StoreSection(url=Secret(url, url))
 
 
 async def _server_id(shelf: Shelf, server: str, given: str | None) -> str:
@@ -149,7 +131,26 @@ async def _server_id(shelf: Shelf, server: str, given: str | None) -> str:
     return check_server_id(f"{await shelf.identity(str(uuid.uuid4()))}/library:{server}")
 
 
-def _closed(switch: KillSwitch) -> Refused | None:
-    if switch.engaged:
-        return Refused(Reason.BLOCKED_BY_POLICY, f"{Reason.BLOCKED_BY_POLICY.meaning} ({switch.why})")
-    return Refused(Reason.STORE_UNAVAILABLE) if switch.stale else None
+class ApprovalRecorder:
+    """Decisions and outcomes; without a log, only what a decision uses up is kept."""
+
+    def __init__(self, shelf: Shelf, audit: AuditLog | None, process: str) -> None:
+        self._shelf = shelf
+        self._audit = audit
+        self._process = process
+
+    async def record(self, call: Call, decision: Decision) -> None:
+        """Make a decision durable, in one transaction with what it uses up (SEP-2672 §4.8, steps 13 and 14)."""
+        record = decision_record(call, decision, _REDACTED, self._process)
+        for use in decision.uses:
+            await self._shelf.use(use, None if self._audit is None else self._audit.row(record))
+        if self._audit is not None and not decision.uses:
+            await self._audit.decided(record)
+        if decision.refused is not None:
+            log.warning("call of %s refused: %s", call.tool, decision.refused.reason.value)
+
+    def completed(self, call: Call, outcome: str, seconds: float) -> None:
+        """How a call that was let through ended."""
+        if self._audit is not None:
+            at, ms = round(time.time() * 1000), round(seconds * 1000)
+            self._audit.completed(OutcomeRecord(call=call.id, at=at, outcome=outcome, ms=ms))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import copy
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,15 +17,20 @@ from typing import Any, Final, Self, TypeAlias
 from mcp import Client, ClientSession
 from mcp_types import CallToolResult, InputRequiredResult, InputResponses
 
-from callgate.canonical import canonical
-from callgate.errors import ConfigError, MessageError
+from callgate.errors import ConfigError, Refused
 from callgate.protocol import ENROLL_BEGIN, ENROLL_FINISH, TICKET
 from callgate.sdk import authenticators
-from callgate.sdk.authenticators import Authenticator, CreationPrompt, Prompt
-from callgate.sdk.client_challenge import Malformed, Received, read_creation
-from callgate.sdk.client_defaults import fill_defaults
-from callgate.sdk.client_listing import Listed
-from callgate.sdk.client_outcome import (
+from callgate.sdk.authenticators import CreationPrompt, PasskeyAuthenticator, Prompt
+from callgate.sdk.client.remote import (
+    MalformedChallenge,
+    PendingCall,
+    ReceivedChallenge,
+    RemoteServer,
+    RemoteTool,
+    read_creation,
+)
+from callgate.sdk.connection import held_open, plain_copy
+from callgate.sdk.outcome import (
     ApprovalReason,
     Cancelled,
     Done,
@@ -42,13 +47,13 @@ from callgate.sdk.client_outcome import (
     late,
     not_called,
 )
-from callgate.sdk.client_peer import Call, Peer
 
 log = logging.getLogger("callgate.sdk")
 
 Show: TypeAlias = Callable[[Prompt], Awaitable[None]]
 
 _ENROLMENT: Final = "enrolment"
+_DEPTH: Final = 32
 
 
 class ApprovalClient:
@@ -67,7 +72,7 @@ class ApprovalClient:
     def __init__(
         self,
         client: Client | ClientSession,
-        authenticator: Authenticator,
+        authenticator: PasskeyAuthenticator,
         *,
         show: Show | None = None,
         server: str | None = None,
@@ -83,7 +88,7 @@ class ApprovalClient:
                 advice="Give ApprovalClient a `show` function that displays prompt.display_text as it is.",
             )
         self._client = client
-        self._peer = Peer(client, server, request_seconds)
+        self._server = RemoteServer(client, server, request_seconds)
         self._authenticator = authenticator
         self._show = show
         self._strict = strict
@@ -93,59 +98,37 @@ class ApprovalClient:
         self._warned: set[str] = set()
         # One person reads and signs one thing at a time.
         self._person = asyncio.Lock()
-        self._holder: asyncio.Task[None] | None = None
-        self._leave = asyncio.Event()
+        self._open = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._holder = asyncio.create_task(self._hold(ready))
-        try:
-            await ready
-        except BaseException:
-            self._holder.cancel()
-            await asyncio.gather(self._holder, return_exceptions=True)
-            raise
+        await self._open.enter_async_context(held_open(self._client))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leave.set()
-        if self._holder is not None:
-            # A connection that broke was told of by the call that it broke.
-            await asyncio.gather(self._holder, return_exceptions=True)
-
-    async def _hold(self, ready: asyncio.Future[None]) -> None:
-        """Keep the connection in a task of its own: where it breaks, the SDK cancels the task that opened it."""
-        try:
-            async with self._client:
-                ready.set_result(None)
-                await self._leave.wait()
-        except BaseException as error:
-            if ready.done():
-                raise
-            ready.set_exception(error)
+        await self._open.aclose()
 
     @property
     def session(self) -> ClientSession:
         """The SDK's session underneath."""
-        return self._peer.session
+        return self._server.session
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any] | None = None, *, call_seconds: float | None = None
     ) -> Outcome:
         """Call a tool, with a person's approval if it needs one. `call_seconds` bounds the call itself."""
         try:
-            listed = await self._peer.find(name)
+            listed = await self._server.find(name)
             if not listed.gated:
                 try:
-                    result = await self._peer.call_plainly(name, arguments, call_seconds)
+                    result = await self._server.call_plainly(name, arguments, call_seconds)
                     return Done(name, result, approved=False)
                 except Stopped as stopped:
                     if not _wants_evidence(stopped.outcome):
                         raise
                     # It may have been marked since it was listed; nothing ran.
-                    listed = await self._peer.find(name, anew=True)
+                    listed = await self._server.find(name, anew=True)
                     if not listed.gated:
                         raise
             return await self._call_approved(name, arguments or {}, listed, call_seconds)
@@ -157,9 +140,9 @@ class ApprovalClient:
         params = {} if ticket is None else {"_meta": {TICKET: ticket}}
         try:
             async with self._person:
-                raw = await self._peer.ask(_ENROLMENT, ENROLL_BEGIN, params)
+                raw = await self._server.ask(_ENROLMENT, ENROLL_BEGIN, params)
                 response = await self._create(raw)
-                made = await self._peer.ask(_ENROLMENT, ENROLL_FINISH, {"response": response})
+                made = await self._server.ask(_ENROLMENT, ENROLL_FINISH, {"response": response})
         except Stopped as stopped:
             return stopped.outcome
         return Enrolled(bounded(made.get("credentialId", "")))
@@ -167,75 +150,74 @@ class ApprovalClient:
     async def _create(self, raw: dict[str, Any]) -> dict[str, Any]:
         try:
             options, user, lasts = read_creation(raw)
-        except Malformed as error:
+        except MalformedChallenge as error:
             text = f"the server's options are none ({bounded(error)})"
             raise Stopped(not_called(_ENROLMENT, "challenge_malformed", text, "Tell who runs it.")) from None
         seconds = min(lasts or self._timeout, self._timeout)
         prompt = CreationPrompt(
-            server=self._peer.name, user=user, creation_options=options, expires_at=self._clock() + seconds
+            server=self._server.name, user=user, creation_options=options, expires_at=self._clock() + seconds
         )
         async with _asking(_ENROLMENT, seconds):
             return await self._authenticator.create(prompt)
 
     async def _call_approved(
-        self, name: str, arguments: dict[str, Any], listed: Listed, seconds: float | None
+        self, name: str, arguments: dict[str, Any], listed: RemoteTool, seconds: float | None
     ) -> Outcome:
         if not listed.readable:
             # §4.2: a value of `required` that a later revision may define never means that no approval is needed.
             text = "the server asks for an approval of a kind that is not known here"
             raise Stopped(not_called(name, "unknown_annotation", text, "Use a newer client."))
         await self._check_capability(name)
-        call = Call(name, self._settled(name, arguments, listed), seconds)
+        call = PendingCall(name, self._settled(name, arguments, listed), seconds)
         result = await self._approve_and_call(call)
-        for _ in range(self._peer.rounds):
+        for _ in range(self._server.rounds):
             if isinstance(result, CallToolResult):
                 return Done(name, result, approved=True)
-            answers = await self._peer.answer(call, result)
+            answers = await self._server.answer(call, result)
             result = await self._approve_and_call(call, answers, result.request_state)
         return failure(name, "the server asked for further input too often", sent=True)
 
     async def _check_capability(self, name: str) -> None:
         """§4.3: a mark without the capability is the server's inconsistency: told of, and in strict mode refused."""
-        if await self._peer.declares():
+        if await self._server.declares():
             return
         if name not in self._warned:
             self._warned.add(name)
             log.warning(
                 "the tool %r is marked for verified approval, but its server does not declare the capability",
                 bounded(name),
-                extra={"fields": {"tool": bounded(name), "server": self._peer.name}},
+                extra={"fields": {"tool": bounded(name), "server": self._server.name}},
             )
         if self._strict:
             text = "the server marks it for approval without declaring that it can verify one"
             raise Stopped(not_called(name, "capability_missing", text, "Ask who runs the server, or be less strict."))
 
-    def _settled(self, name: str, arguments: dict[str, Any], listed: Listed) -> dict[str, Any]:
+    def _settled(self, name: str, arguments: dict[str, Any], listed: RemoteTool) -> dict[str, Any]:
         """§4.6: one value for the challenge and the call, which nobody can change in between."""
         try:
-            settled = fill_defaults(listed.schema, arguments) if self._fill_defaults else arguments
-            canonical(settled)
-            copied: dict[str, Any] = json.loads(json.dumps(settled))
-        except (MessageError, TypeError, ValueError, RecursionError) as error:
-            text = error.message if isinstance(error, MessageError) else "the arguments are not plain JSON"
-            raise Stopped(not_called(name, "arguments_invalid", text, "Send arguments that are plain JSON.")) from None
-        return copied
+            return plain_copy(fill_defaults(listed.schema, arguments) if self._fill_defaults else arguments)[0]
+        except Refused as refused:
+            raise Stopped(not_called(name, "arguments_invalid", refused.message, refused.advice)) from None
+        except RecursionError:
+            text, advice = "the arguments are not plain JSON", "Send arguments that are plain JSON."
+            raise Stopped(not_called(name, "arguments_invalid", text, advice)) from None
 
     async def _approve_and_call(
-        self, call: Call, answers: InputResponses | None = None, state: str | None = None
+        self, call: PendingCall, answers: InputResponses | None = None, state: str | None = None
     ) -> CallToolResult | InputRequiredResult:
         """§4.9: each call has a challenge of its own, asked for directly before."""
         async with self._person:
-            challenge = await self._peer.challenge(call, self._clock)
+            challenge = await self._server.challenge(call, self._clock)
             response = await self._sign(call, challenge)
-        return await self._peer.call(call, challenge.challenge_id, response, answers, state)
+        return await self._server.call(call, challenge.challenge_id, response, answers, state)
 
-    async def _sign(self, call: Call, challenge: Received) -> dict[str, Any]:
+    async def _sign(self, call: PendingCall, challenge: ReceivedChallenge) -> dict[str, Any]:
         """Show, and only then sign."""
         seconds = max(min(challenge.seconds, self._timeout), 0.0)
         prompt = Prompt(
             display_text=challenge.display_text,
             tool=call.tool,
-            server=self._peer.name,
+            server=self._server.name,
             request_options=challenge.request_options,
             expires_at=self._clock() + seconds,
         )
@@ -251,9 +233,9 @@ async def _asking(what: str, seconds: float) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(seconds):
             yield
-    except (TimeoutError, authenticators.TimedOut):
+    except (TimeoutError, authenticators.CeremonyTimedOut):
         raise Stopped(late(what, "person", sent=False)) from None
-    except authenticators.Cancelled as said:
+    except authenticators.CeremonyCancelled as said:
         raise Stopped(Cancelled(what, f"{what}: {said.message}")) from None
     except authenticators.NoPasskey as said:
         raise Stopped(not_called(what, "no_passkey", said.message, said.advice)) from None
@@ -277,3 +259,41 @@ __all__ = [
     "Show",
     "TimedOut",
 ]
+
+
+def fill_defaults(schema: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with every default that the schema has for what is not there; what is there stays."""
+    filled = _filled(schema, arguments, schema, _DEPTH)
+    return filled if isinstance(filled, dict) else arguments
+
+
+def _filled(schema: Any, value: Any, root: Any, depth: int) -> Any:
+    schema = _resolved(schema, root)
+    if schema is None or depth == 0:
+        return value
+    if isinstance(value, dict):
+        properties = schema.get("properties")
+        whole = dict(value)
+        for name, inner in properties.items() if isinstance(properties, dict) else ():
+            meant = _resolved(inner, root)
+            if name not in whole and meant is not None and "default" in meant:
+                whole[name] = copy.deepcopy(meant["default"])
+            if name in whole:
+                whole[name] = _filled(inner, whole[name], root, depth - 1)
+        return whole
+    if isinstance(value, list) and "items" in schema:
+        return [_filled(schema["items"], item, root, depth - 1) for item in value]
+    return value
+
+
+def _resolved(schema: Any, root: Any) -> dict[str, Any] | None:
+    """A schema, or the one in the same document that it refers to; its own members come first."""
+    if not isinstance(schema, dict):
+        return None
+    reference = schema.get("$ref")
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return schema
+    target = root
+    for step in reference.removeprefix("#/").split("/"):
+        target = target.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+    return {**target, **schema} if isinstance(target, dict) else schema
