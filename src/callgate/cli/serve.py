@@ -108,7 +108,7 @@ def make_console(shown: ConsoleSources) -> Asgi:
     """The console's application over what a gateway has."""
     from callgate.app.approval import demands
     from callgate.console.app import console_app
-    from callgate.console.rooms import Rooms
+    from callgate.console.context import GatewayParts
     from callgate.store import SqlPins
 
     config = shown.config
@@ -126,7 +126,7 @@ def make_console(shown: ConsoleSources) -> Asgi:
         reviewers=config.pinning.reviewers,
         configured=lambda: {name: server.pinning.group or "" for name, server in config.servers.items()} or None,
         trust=shown.trust,
-        rooms=Rooms(
+        gateway=GatewayParts(
             store=shown.store,
             log=shown.log,
             agents=shown.agents,

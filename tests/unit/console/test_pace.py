@@ -2,7 +2,7 @@
 
 import pytest
 
-from callgate.console.pace import Pace
+from callgate.console.guard import AttemptLimit
 from callgate.errors import Reason, Refused
 
 
@@ -22,7 +22,7 @@ def refused(pace, name):
 
 def test_a_name_may_be_tried_so_often_a_minute():
     clock = Clock()
-    pace = Pace(2, 10, clock)
+    pace = AttemptLimit(2, 10, clock)
     pace.step("anna")
     clock.now += 30
     pace.step("anna")
@@ -37,7 +37,7 @@ def test_a_name_may_be_tried_so_often_a_minute():
 
 def test_without_a_name_only_all_together_count():
     clock = Clock()
-    pace = Pace(2, 5, clock)
+    pace = AttemptLimit(2, 5, clock)
     for _ in range(4):
         pace.step()
     pace.step("anna")
@@ -46,7 +46,7 @@ def test_without_a_name_only_all_together_count():
 
 def test_all_names_together_are_bounded_and_so_is_what_is_remembered():
     clock = Clock()
-    pace = Pace(2, 5, clock)
+    pace = AttemptLimit(2, 5, clock)
     for number in range(5):
         pace.step(f"user{number}")
     for number in range(1000):

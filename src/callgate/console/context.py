@@ -1,10 +1,13 @@
-"""What all pages share: the service, who is signed in, how a page is drawn and an answer given."""
+"""What all pages share: the services, who is signed in, what waits for them, how pages and answers are made."""
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -12,16 +15,16 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from callgate.approval.model import Role, Session, reaches
 from callgate.approval.reach import Demand
 from callgate.approval.service import Approvals
-from callgate.console.address import Address
-from callgate.console.assets import Assets
-from callgate.console.bodies import Body, read
-from callgate.console.brief import NOTHING, Brief, Briefing, Waits
-from callgate.console.guard import check_change, check_token
-from callgate.console.rendering import environment
-from callgate.console.rooms import Rooms
+from callgate.audit import AuditLog
+from callgate.config import Config
+from callgate.console.cards import mark_of
+from callgate.console.guard import ConsoleOrigin, check_change, check_token
+from callgate.console.rendering import Assets, environment
+from callgate.console.requests import PageBody, read_body
 from callgate.errors import Reason, Refused
 from callgate.pinning.service import Configured, Pins
 from callgate.pinning.views import Review
+from callgate.store import KillSwitch, SqlAgents, Store
 from callgate.trust.model import Quarantined
 from callgate.trust.service import Settled, TrustService
 
@@ -39,9 +42,109 @@ _STATUS: Final = {
     Reason.TOOL_UNFIT: 409,
 }
 
-_Body = TypeVar("_Body", bound=Body)
+_Body = TypeVar("_Body", bound=PageBody)
 # The tools that do not take every passkey; None where that is not known, or no call is asked about.
 Demands: TypeAlias = Callable[[], Awaitable[Sequence[Demand] | None]]
+_DAY: Final = 86_400_000
+
+
+@dataclass(frozen=True)
+class GatewayParts:
+    """The gateway's own store and log, its agents, and the configuration in force with the file it came from."""
+
+    store: Store
+    log: AuditLog
+    agents: SqlAgents
+    switch: KillSwitch
+    config: Config
+    path: Path | None = None
+
+
+class Waits(NamedTuple):
+    """How much waits for a reviewer: tools, and sets of servers that nobody has reviewed together; and results that
+    are kept back until somebody has read them; and calls that wait for this person."""
+
+    tools: int = 0
+    sets: int = 0
+    held: int = 0
+    calls: int = 0
+
+    @property
+    def total(self) -> int:
+        """Of tools and sets."""
+        return self.tools + self.sets
+
+    @classmethod
+    def of(cls, review: Review) -> Waits:
+        return cls(len(review.pending), sum(not one.reviewed for one in review.sets))
+
+
+NOTHING: Final = Waits()
+
+
+class NewVersion(NamedTuple):
+    """Another version of a known server, which waits for one question: so many of its tools are as they were."""
+
+    server_id: str
+    server: str
+    tools: int
+
+
+class ReviewBrief(NamedTuple):
+    """Of one review: how much waits, the marks of its texts, and a stamp that changes whenever what waits does."""
+
+    waits: Waits
+    marks: tuple[str, ...]
+    stamp: str
+    versions: tuple[NewVersion, ...] = ()
+
+    @classmethod
+    def of(cls, review: Review) -> ReviewBrief:
+        marks = tuple(map(mark_of, review.pending))
+        sets = (f"{one.group}\0{one.version}" for one in review.sets if not one.reviewed)
+        text = "\n".join([*marks, *sets])
+        stamp = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        same = [(one.seen, sum(tool.unchanged for tool in one.tools)) for one in review.servers]
+        versions = [NewVersion(seen.server_id, ", ".join(seen.called), count) for seen, count in same if count]
+        return cls(Waits.of(review), marks, stamp, tuple(versions))
+
+
+class BriefCache:
+    """Remembers the last review, as long as nothing was met or decided since: one of thousands of tools is work."""
+
+    def __init__(self, pins: Pins) -> None:
+        self._pins = pins
+        self._last: tuple[Hashable, Review, ReviewBrief] | None = None
+
+    async def now(self, configured: Configured | None) -> ReviewBrief:
+        return (await self._look(configured))[2]
+
+    async def review(self, configured: Configured | None) -> Review:
+        """All of it, for whoever reads the tools themselves."""
+        return (await self._look(configured))[1]
+
+    async def _look(self, configured: Configured | None) -> tuple[Hashable, Review, ReviewBrief]:
+        # Read before the review: what comes in between is looked at again the next time.
+        key = await self._key(configured)
+        if self._last is None or self._last[0] != key:
+            review = await self._pins.review(configured)
+            self._last = (key, review, ReviewBrief.of(review))
+        return self._last
+
+    async def _key(self, configured: Configured | None) -> Hashable:
+        """Everything that a review is made of, but for the texts: those come with a server's own time and digest."""
+        shelf, now = self._pins.shelf, self._pins.now()
+        head = await shelf.head()
+        places = {(one.name, one.group, one.server_id) for one in await shelf.connected(now)}
+        groups = None if configured is None else frozenset(configured.items())
+        return (
+            None if head is None else (head.seq, head.mac),
+            tuple(await shelf.servers()),
+            frozenset(places),
+            groups,
+            self._pins.settings,
+            now // _DAY,
+        )
 
 
 async def _unknown() -> None:
@@ -63,7 +166,7 @@ class SignInFirst(Exception):
         self.onward = onward
 
 
-class ToolDesk:
+class ToolReviews:
     """What tools are reviewed with: the pins, who may decide (empty: every operator), what is configured."""
 
     def __init__(
@@ -75,7 +178,7 @@ class ToolDesk:
         self.pins = pins
         self.reviewers = reviewers
         self.configured = configured
-        self._briefing = Briefing(pins)
+        self._briefing = BriefCache(pins)
 
     def may_decide(self, session: Session) -> bool:
         return _may_decide(session, self.reviewers)
@@ -89,12 +192,12 @@ class ToolDesk:
         """What `callgate review` shows."""
         return await self._briefing.review(self.configured())
 
-    async def brief(self) -> Brief:
+    async def brief(self) -> ReviewBrief:
         """What waits, without the work of a review where nothing has happened since the last one."""
         return await self._briefing.now(self.configured())
 
 
-class TrustDesk:
+class TrustReviews:
     """What agents' sessions and held results are shown with, and who may let a result go (empty: every operator)."""
 
     def __init__(self, service: TrustService, deciders: tuple[str, ...] = ()) -> None:
@@ -122,24 +225,24 @@ class TrustDesk:
         return self._held[1]
 
 
-class Desk:
+class ConsoleContext:
     """State is all in the service's shelf; nothing here differs from one request to the next."""
 
     def __init__(
         self,
         approvals: Approvals,
-        address: Address,
+        address: ConsoleOrigin,
         *,
         describe_server: Callable[[str], str] = lambda _: "",
         clock: Callable[[], float] = time.time,
-        tools: ToolDesk | None = None,
-        trust: TrustDesk | None = None,
-        rooms: Rooms | None = None,
+        tools: ToolReviews | None = None,
+        trust: TrustReviews | None = None,
+        gateway: GatewayParts | None = None,
         demands: Demands = _unknown,
     ) -> None:
         self.approvals = approvals
         self.demands = demands
-        self.rooms = rooms
+        self.gateway = gateway
         self.tools = tools
         self.trust = trust
         self.address = address
@@ -191,14 +294,14 @@ class Desk:
     async def open_change(self, request: Request, kind: type[_Body]) -> _Body:
         """What a script of ours sends for somebody who need not be signed in."""
         check_change(request, self.address)
-        return await read(request, kind)
+        return await read_body(request, kind)
 
     async def change(self, request: Request, kind: type[_Body]) -> tuple[Session, _Body]:
         """What a script of ours sends for the person who is signed in."""
         check_change(request, self.address)
         session = await self.signed_in(request)
         check_token(request, session)
-        return session, await read(request, kind)
+        return session, await read_body(request, kind)
 
     def at_least(self, session: Session, role: Role) -> None:
         """Refused for whom this is not."""
@@ -217,8 +320,8 @@ class Desk:
             "origin": self.address.origin,
             "has_tools": self.tools is not None,
             "has_trust": self.trust is not None,
-            "has_rooms": self.rooms is not None,
-            "switch": None if self.rooms is None else self.rooms.switch,
+            "has_gateway": self.gateway is not None,
+            "switch": None if self.gateway is None else self.gateway.switch,
             "is_operator": session is not None and reaches(session.role, "operator"),
         }
         text = template.render(**shared, **values)
