@@ -15,7 +15,7 @@ from callgate.cli.links import console_url
 from callgate.cli.services import options_of
 
 if TYPE_CHECKING:
-    from callgate.config import Config, Server
+    from callgate.config import Config, ServerSection
     from callgate.errors import ConfigError, Problem
     from callgate.trust.policy.places import Path as Keys
     from callgate.trust.policy.places import Places
@@ -85,7 +85,7 @@ def _refusal(error: ConfigError, file: Path | None) -> dict[str, Any]:
     }
 
 
-def _row(name: str, server: Server) -> dict[str, Any]:
+def _row(name: str, server: ServerSection) -> dict[str, Any]:
     secrets = {
         f"{table}.{key}": str(value) for table in ("headers", "env") for key, value in getattr(server, table).items()
     }
@@ -185,7 +185,7 @@ def trust_problems(loaded: Config, file: Path | None) -> list[Problem]:
     return found
 
 
-def _conditions(name: str, server: Server, places: Places | None) -> Iterator[Problem]:
+def _conditions(name: str, server: ServerSection, places: Places | None) -> Iterator[Problem]:
     from callgate.trust.policy.condition import compile_condition
 
     for at, rule in enumerate(server.trust.rules):
@@ -198,7 +198,7 @@ def _conditions(name: str, server: Server, places: Places | None) -> Iterator[Pr
             yield _at(places, keys, f"this reads {others[0]}; a label can depend on args only")
 
 
-def _annotations(name: str, server: Server, loaded: Config, places: Places | None) -> Iterator[Problem]:
+def _annotations(name: str, server: ServerSection, loaded: Config, places: Places | None) -> Iterator[Problem]:
     from callgate.errors import ConfigError
     from callgate.trust.operator import read_annotations
     from callgate.trust.vocabulary import Vocabulary

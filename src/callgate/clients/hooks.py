@@ -12,11 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath, PureWindowsPath
 from typing import Any, Final, NamedTuple
 
-from callgate.clients.edits import Edit, apply, difference, without, without_item
-from callgate.clients.entries import Entry
-from callgate.clients.jsonc import Node, scan
-from callgate.clients.known import Hook, Machine, Spot, folder_of
-from callgate.clients.plan import Finding, Plan
+from callgate.clients.jsonc import Edit, JsonNode, apply, difference, scan, without, without_item
+from callgate.clients.locations import ConfigLocation, Hook, Machine, folder_of
+from callgate.clients.plan import Plan, PlannedServer
+from callgate.clients.servers import ServerEntry
 from callgate.errors import ConfigError
 
 HOOKS: Final = {
@@ -27,7 +26,7 @@ HOOKS: Final = {
     "vscode": Hook("UserPromptSubmit", beside=(("version", 1),)),
     "windsurf": Hook("pre_user_prompt", typed=False),
 }
-_EMPTY: Final = Node("object", 0, 0)
+_EMPTY: Final = JsonNode("object", 0, 0)
 _TIMES_MAX: Final = 20
 
 
@@ -38,7 +37,7 @@ class _Style(NamedTuple):
     line_end: str
 
 
-def hook_spots(machine: Machine) -> list[Spot]:
+def hook_locations(machine: Machine) -> list[ConfigLocation]:
     """The files for the hooks of this user. None on Windows, where the gate cannot hear them."""
     if machine.platform == "win32":
         return []
@@ -52,7 +51,7 @@ def hook_spots(machine: Machine) -> list[Spot]:
         "vscode": folder_of(machine, "COPILOT_HOME", home / ".copilot") / "hooks" / "callgate.json",
         "windsurf": home / ".codeium" / "windsurf" / "hooks.json",
     }
-    return [Spot(client, path, (), hook=HOOKS[client]) for client, path in places.items()]
+    return [ConfigLocation(client, path, (), hook=HOOKS[client]) for client, path in places.items()]
 
 
 def wrapped_by_hand(machine: Machine) -> Iterator[str]:
@@ -119,15 +118,15 @@ def _plan(before: str, after: str, source: str, hook: Hook, state: Any) -> Plan:
         raise _odd(source)
     tree = scan(before, source) if before else _EMPTY
     edits = (difference(before, after, new),) if before != after else ()
-    return Plan(before, after, (Finding(Entry(("hooks", hook.event), tree), state),), tree, edits)
+    return Plan(before, after, (PlannedServer(ServerEntry(("hooks", hook.event), tree), state),), tree, edits)
 
 
-def _commands(tree: Node, hook: Hook) -> list[Node]:
+def _commands(tree: JsonNode, hook: Hook) -> list[JsonNode]:
     """The commands of ours under the hook's event."""
     return [command for _, _, command in _places(tree, hook)]
 
 
-def _places(tree: Node, hook: Hook) -> list[tuple[Node, int, Node]]:
+def _places(tree: JsonNode, hook: Hook) -> list[tuple[JsonNode, int, JsonNode]]:
     """Each of our commands, with the list that it is in and its place there."""
     found = []
     listed = _event(tree, hook)
@@ -140,18 +139,18 @@ def _places(tree: Node, hook: Hook) -> list[tuple[Node, int, Node]]:
     return found
 
 
-def _ours(listed: Node) -> Iterator[tuple[int, Node]]:
+def _ours(listed: JsonNode) -> Iterator[tuple[int, JsonNode]]:
     for at, item in enumerate(listed.items):
         if (command := _own(item)) is not None:
             yield at, command
 
 
-def _own(item: Node) -> Node | None:
+def _own(item: JsonNode) -> JsonNode | None:
     command = item.get("command")
     return command.value if command is not None and is_ours(command.value.string) else None
 
 
-def _event(tree: Node, hook: Hook) -> Node | None:
+def _event(tree: JsonNode, hook: Hook) -> JsonNode | None:
     hooks = tree.get("hooks")
     event = None if hooks is None else hooks.value.get(hook.event)
     return None if event is None else event.value
@@ -176,7 +175,7 @@ def _added(text: str, source: str, hook: Hook, command: str) -> str:
     return apply(text, [_appended(text, listed, entry, style, depth=2)])
 
 
-def _appended(text: str, holder: Node, value: Any, style: _Style, *, depth: int, key: str | None = None) -> Edit:
+def _appended(text: str, holder: JsonNode, value: Any, style: _Style, *, depth: int, key: str | None = None) -> Edit:
     """One more member or item at the end of an object or array that is so deep."""
     if style.unit is None:
         new, gap, end = json.dumps(value, ensure_ascii=False), " ", ""
@@ -196,7 +195,7 @@ def _appended(text: str, holder: Node, value: Any, style: _Style, *, depth: int,
     return Edit(last, last, f",{gap}{new}")
 
 
-def _style(text: str, tree: Node) -> _Style:
+def _style(text: str, tree: JsonNode) -> _Style:
     line_end = "\r\n" if "\r\n" in text else "\n"
     if not tree.members:
         return _Style("  ", line_end)
@@ -215,7 +214,7 @@ def _removed(text: str, source: str, hook: Hook) -> str:
     raise _odd(source)
 
 
-def _removal(tree: Node, hook: Hook) -> Edit | None:
+def _removal(tree: JsonNode, hook: Hook) -> Edit | None:
     place = next(iter(_places(tree, hook)), None)
     hooks, listed = tree.get("hooks"), _event(tree, hook)
     if place is None or hooks is None or listed is None:
@@ -232,7 +231,7 @@ def _removal(tree: Node, hook: Hook) -> Edit | None:
     return without(tree, hooks)
 
 
-def _values(item: Node) -> list[Node]:
+def _values(item: JsonNode) -> list[JsonNode]:
     return [member.value for member in item.members]
 
 

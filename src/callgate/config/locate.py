@@ -27,7 +27,7 @@ _ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 _SHORT: Final = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r"}
 
 
-class Lines:
+class KeyLines:
     """The lines of a file's tables and keys."""
 
     def __init__(self, text: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from callgate.audit import AuditLog
-from callgate.config.model import Store as StoreSection
+from callgate.config.model import StoreSection
 from callgate.config.secret import Secret
 from callgate.errors import Reason, Refused
 from callgate.keyring import Keyring

@@ -53,7 +53,7 @@ def add(
     store: StoreOption = None,
 ) -> None:
     """Let an agent in: by an API key, by the keys of its directory, or by a public key of its own."""
-    from callgate.config.agent_rules import agent_name
+    from callgate.config.agents import agent_name
     from callgate.errors import CallgateError
 
     if (wrong := agent_name(agent)) is not None:
@@ -153,10 +153,10 @@ def _by_directory(agent: str, directory: str, thumbprint: str | None) -> Listed:
     from callgate.agents.directories import directory_url
     from callgate.agents.reaching import FetchFailed
     from callgate.agents.storage import Listed
-    from callgate.config import agent_rules
+    from callgate.config import agents
     from callgate.errors import CallgateError
 
-    if thumbprint is not None and (wrong := agent_rules.thumbprint(thumbprint)) is not None:
+    if thumbprint is not None and (wrong := agents.thumbprint(thumbprint)) is not None:
         raise CallgateError(wrong, advice="Ask the agent's operator for it.")
     try:
         url = directory_url(directory)

@@ -15,7 +15,7 @@ from callgate.cli.doctor.setup import obstacles
 from callgate.cli.printing import plain
 
 if TYPE_CHECKING:
-    from callgate.config import Server
+    from callgate.config import ServerSection
     from callgate.jsonrpc import Message
     from callgate.transport.upstream.http_client import HttpClient
     from callgate.transport.upstream.process import ServerProcess
@@ -45,17 +45,17 @@ def servers(setup: Setup) -> Iterator[Finding]:
     yield from found
 
 
-async def _all(setup: Setup, chosen: dict[str, Server], heard: dict[str, str]) -> list[Finding]:
+async def _all(setup: Setup, chosen: dict[str, ServerSection], heard: dict[str, str]) -> list[Finding]:
     room = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(name: str, server: Server) -> Finding:
+    async def one(name: str, server: ServerSection) -> Finding:
         async with room:
             return await _look(setup, name, server, heard)
 
     return list(await asyncio.gather(*(one(name, server) for name, server in chosen.items())))
 
 
-async def _look(setup: Setup, name: str, server: Server, heard: dict[str, str]) -> Finding:
+async def _look(setup: Setup, name: str, server: ServerSection, heard: dict[str, str]) -> Finding:
     from callgate.errors import Refused, place
 
     began = time.monotonic()
@@ -79,7 +79,7 @@ async def _look(setup: Setup, name: str, server: Server, heard: dict[str, str]) 
     return Finding("problem", without_secrets(text, server), advice, (setup.command("doctor", "--server", name),))
 
 
-async def _greet(name: str, server: Server) -> str:
+async def _greet(name: str, server: ServerSection) -> str:
     """Who it says it is and how many tools it has."""
     peer = await connect(name, server)
     try:
@@ -150,7 +150,7 @@ def capturing_stderr(lines: int = 1) -> Iterator[dict[str, str]]:
     heard: dict[str, str] = {}
     last: dict[str, list[str]] = {}
 
-    class Ear(logging.Handler):
+    class _Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             said = getattr(record, "fields", {})
             if line := str(said.get("stderr", "")).strip():
@@ -158,19 +158,19 @@ def capturing_stderr(lines: int = 1) -> Iterator[dict[str, str]]:
                 last[name] = [*last.get(name, []), line][-lines:]
                 heard[name] = " ".join(last[name])
 
-    log, ear = logging.getLogger("callgate.process"), Ear()
+    log, handler = logging.getLogger("callgate.process"), _Handler()
     before = log.level, log.propagate
-    log.addHandler(ear)
+    log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
     try:
         yield heard
     finally:
-        log.removeHandler(ear)
+        log.removeHandler(handler)
         log.level, log.propagate = before
 
 
-def without_secrets(text: str, server: Server) -> str:
+def without_secrets(text: str, server: ServerSection) -> str:
     """Nothing of what the configuration keeps secret, even if the server repeats it."""
     from callgate.config.secret import MASK
     from callgate.telemetry import redact
@@ -199,7 +199,7 @@ class NoAnswer(Exception):
     """The server did not answer as MCP wants it; the text says how, without secrets."""
 
 
-async def connect(name: str, server: Server) -> DoctorPeer:
+async def connect(name: str, server: ServerSection) -> DoctorPeer:
     from callgate.transport.upstream.http_client import HttpClient
     from callgate.transport.upstream.process import ServerProcess
 
@@ -261,7 +261,7 @@ class StdioPeer:
 class HttpPeer:
     """An endpoint of Streamable HTTP, spoken to as the gateway speaks to it."""
 
-    def __init__(self, client: HttpClient, server: Server) -> None:
+    def __init__(self, client: HttpClient, server: ServerSection) -> None:
         self._client = client
         self._server = server
         self._session: bytes | None = None

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 from callgate.cli.doctor.findings import Finding, Setup, count, finding_of, ok, sentence, some
 
 if TYPE_CHECKING:
-    from callgate.clients import Spot
-    from callgate.config import Server
+    from callgate.clients import ConfigLocation
+    from callgate.config import ServerSection
 
 _NEEDED: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*>=\s*(?P<least>[0-9.]+)(?P<rest>.*)")
 _EXTRA: Final = re.compile(r"extra\s*==")
@@ -158,7 +158,7 @@ def _unknown(setup: Setup) -> Iterator[Finding]:
             yield Finding("problem", f"No server {name!r} is configured.", listed)
 
 
-def obstacles(name: str, server: Server) -> Iterator[Finding]:
+def obstacles(name: str, server: ServerSection) -> Iterator[Finding]:
     """What keeps a server from being started at all."""
     if server.cwd is not None and not server.cwd.is_dir():
         advice = f"Make it, or change `cwd` under [servers.{name}]."
@@ -168,7 +168,7 @@ def obstacles(name: str, server: Server) -> Iterator[Finding]:
         yield Finding("problem", f"{name}: {server.command[0]} is not found on the PATH.", advice)
 
 
-def _is_there(server: Server) -> bool:
+def _is_there(server: ServerSection) -> bool:
     """Whether there is such a program; one with a relative path is looked for in the server's own folder."""
     program = server.argv[0]
     if shutil.which(program, path=server.environment(os.environ).get("PATH")) is not None:
@@ -178,56 +178,56 @@ def _is_there(server: Server) -> bool:
 
 def clients(_setup: Setup) -> Iterator[Finding]:
     """Which servers do clients still reach around the gate, and which clients tell it what their user writes?"""
-    from callgate.clients import Machine, hook_spots, spots
+    from callgate.clients import Machine, config_locations, hook_locations
 
     machine = Machine(Path.home(), sys.platform, os.environ, Path.cwd())
     gated: set[str] = set()
-    found = [finding for spot in spots(machine) for finding in _spot(spot, gated)]
+    found = [finding for location in config_locations(machine) for finding in _location(location, gated)]
     yield from found
-    for spot in hook_spots(machine):
-        if spot.client in gated and not _has_hook(spot):
-            text = f"{spot.title} does not tell the gate what you write, so more calls are asked about than needed."
+    for location in hook_locations(machine):
+        if location.client in gated and not _has_hook(location):
+            text = f"{location.title} does not tell the gate what you write, so more calls are asked about than needed."
             yield Finding("note", text, "To see the hook that would be added:", ("callgate install --dry-run",))
     if not found:
         yield Finding("note", "No MCP client with servers was found on this machine.")
 
 
-def _has_hook(spot: Spot) -> bool:
+def _has_hook(location: ConfigLocation) -> bool:
     """Whether a file of a client has our hook; also where it cannot be read, which is told of its servers."""
     from callgate.clients import plan_unhook
     from callgate.clients.files import read
     from callgate.errors import ConfigError
 
     try:
-        source = read(spot.path, spot.project)
-        if source is None or spot.hook is None:
+        source = read(location.path, location.project)
+        if source is None or location.hook is None:
             return False
-        return plan_unhook(source.text, str(spot.path), spot.hook).findings[0].state == "unhook"
+        return plan_unhook(source.text, str(location.path), location.hook).findings[0].state == "unhook"
     except ConfigError:
         return True
 
 
-def _spot(spot: Spot, behind: set[str]) -> Iterator[Finding]:
+def _location(location: ConfigLocation, behind: set[str]) -> Iterator[Finding]:
     """One file of one client; `behind` gets the client if some of its servers stand behind the gate."""
     from callgate.clients import plan_unwrap
     from callgate.clients.files import read
     from callgate.errors import ConfigError
 
     try:
-        source = read(spot.path, spot.project)
+        source = read(location.path, location.project)
         if source is None:
             return
-        plan = plan_unwrap(source.text, str(spot.path), spot.tables)
+        plan = plan_unwrap(source.text, str(location.path), location.tables)
     except ConfigError as error:
         yield finding_of(error, "warning")
         return
     gated = [one.entry.name for one in plan.findings if one.gate]
     if gated:
-        behind.add(spot.client)
+        behind.add(location.client)
     open_ = [one.entry.name for one in plan.findings if not one.gate]
     if open_:
         rest = f"; behind it: {some(gated)}" if gated else ""
-        text = sentence(f"{spot.title} reaches {some(open_)} around the gate ({spot.path}){rest}")
+        text = sentence(f"{location.title} reaches {some(open_)} around the gate ({location.path}){rest}")
         yield Finding("warning", text, "To see what would change:", ("callgate install --dry-run",))
     elif gated:
-        yield ok(f"{spot.title}: {count(len(gated), 'server')} behind the gate: {some(gated)}.")
+        yield ok(f"{location.title}: {count(len(gated), 'server')} behind the gate: {some(gated)}.")

@@ -38,8 +38,8 @@ from callgate.errors import CallgateError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from callgate.clients import Gate, Hint, Records, Source
-    from callgate.clients.entries import Pointer
+    from callgate.clients import GateCommand, Hint, InstallRecords, Source
+    from callgate.clients.servers import Pointer
 
 ClientOption = Annotated[
     list[str] | None,
@@ -137,12 +137,12 @@ def install(
     raise typer.Exit(status(works))
 
 
-def _gate(config: Path | None) -> tuple[Gate, Path | None, bool]:
+def _gate(config: Path | None) -> tuple[GateCommand, Path | None, bool]:
     """What the clients are to start, the configuration it has, and whether it hears prompts. They start it in whatever
     folder is open: a callgate.toml there must not count."""
     import platformdirs
 
-    from callgate.clients import Gate
+    from callgate.clients import GateCommand
     from callgate.config import FILE_NAME, load, parse
 
     own = platformdirs.user_config_path("callgate", appauthor=False) / FILE_NAME
@@ -150,7 +150,7 @@ def _gate(config: Path | None) -> tuple[Gate, Path | None, bool]:
     path = config or (own if own.exists() else None)
     settings = parse("", source="defaults") if path is None else load(path)
     hears = settings.trust.mode != "off" and settings.trust.prompt_hooks
-    return Gate(_program(), () if config is None else ("-c", str(config.absolute()))), path, hears
+    return GateCommand(_program(), () if config is None else ("-c", str(config.absolute()))), path, hears
 
 
 def _program() -> tuple[str, ...]:
@@ -163,21 +163,23 @@ def _program() -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", "callgate")
 
 
-def _found(gate: Gate, clients: list[str], files: list[Path], servers: list[str]) -> list[FileChange]:
-    from callgate.clients import named, plan_wrap, spots
+def _found(gate: GateCommand, clients: list[str], files: list[Path], servers: list[str]) -> list[FileChange]:
+    from callgate.clients import config_locations, location_of, plan_wrap
 
     machine = this_machine()
     asked = [path.absolute() for path in files]
-    places = [named(path, machine) for path in asked] if files else spots(machine)
+    places = [location_of(path, machine) for path in asked] if files else config_locations(machine)
 
     def prepare(work: FileChange, source: Source) -> None:
-        work.plan = plan_wrap(source.text, str(work.spot.path), work.spot.tables, gate, servers)
+        work.plan = plan_wrap(source.text, str(work.location.path), work.location.tables, gate, servers)
         work.data = work.plan.after.encode()
 
-    return look_at([spot for spot in places if not clients or spot.client in clients], prepare, asked)
+    return look_at([location for location in places if not clients or location.client in clients], prepare, asked)
 
 
-def _pin_versions(works: list[FileChange], gate: Gate, servers: list[str], *, wanted: bool | None, asks: bool) -> None:
+def _pin_versions(
+    works: list[FileChange], gate: GateCommand, servers: list[str], *, wanted: bool | None, asks: bool
+) -> None:
     """Into commands that fetch a package of no version goes the one that would run now, if the person wants that."""
     from callgate.cli.install.versions import versions_of
     from callgate.cli.printing import plain
@@ -202,42 +204,46 @@ def _pin_versions(works: list[FileChange], gate: Gate, servers: list[str], *, wa
         pins.setdefault(one.work, {})[one.entry.pointer] = pin
     for work, own in pins.items():
         assert work.source is not None
-        work.plan = plan_wrap(work.source.text, str(work.spot.path), work.spot.tables, gate, servers, pins=own)
+        work.plan = plan_wrap(work.source.text, str(work.location.path), work.location.tables, gate, servers, pins=own)
         work.data = work.plan.after.encode()
 
 
-def _hooks(gate: Gate, works: list[FileChange], clients: list[str]) -> list[FileChange]:
+def _hooks(gate: GateCommand, works: list[FileChange], clients: list[str]) -> list[FileChange]:
     """The hooks of the clients that have a server behind the gate."""
-    from callgate.clients import hook_spots, plan_hook, wrapped_by_hand
+    from callgate.clients import hook_locations, plan_hook, wrapped_by_hand
 
     machine = this_machine()
     gated = {
-        work.spot.client for work in works if any(finding.state in ("wrap", "wrapped") for finding in work.findings)
+        work.location.client for work in works if any(finding.state in ("wrap", "wrapped") for finding in work.findings)
     }
     gated.update(wrapped_by_hand(machine))
 
     def prepare(work: FileChange, source: Source | None) -> None:
-        assert work.spot.hook is not None
+        assert work.location.hook is not None
         text = None if source is None else source.text
-        work.plan = plan_hook(text, str(work.spot.path), work.spot.hook, gate.program)
+        work.plan = plan_hook(text, str(work.location.path), work.location.hook, gate.program)
         work.data = work.plan.after.encode()
 
-    wanted = [one for one in hook_spots(machine) if one.client in gated and (not clients or one.client in clients)]
+    wanted = [one for one in hook_locations(machine) if one.client in gated and (not clients or one.client in clients)]
     return look_at_hooks(wanted, prepare)
 
 
 def _has_use(work: FileChange, works: list[FileChange], asked: Sequence[FileChange] = ()) -> bool:
     """A hook is of no use to a client whose servers all stayed as they were; `asked` are yet to be decided on."""
-    if work.spot.hook is None or work.spot.client not in {one.spot.client for one in works if one.spot.hook is None}:
+    if work.location.hook is None or work.location.client not in {
+        one.location.client for one in works if one.location.hook is None
+    }:
         return True
     return any(
         one.done or (one in asked and one.changes) or any(finding.state == "wrapped" for finding in one.findings)
         for one in works
-        if one.spot.hook is None and one.spot.client == work.spot.client
+        if one.location.hook is None and one.location.client == work.location.client
     )
 
 
-def _show_and_ask(works: list[FileChange], gate: Gate, records: Records, *, dry_run: bool, yes: bool) -> None:
+def _show_and_ask(
+    works: list[FileChange], gate: GateCommand, records: InstallRecords, *, dry_run: bool, yes: bool
+) -> None:
     out = console()
     if not works:
         out.print("No MCP client on this machine has servers where Callgate looks for them.", soft_wrap=True)
@@ -263,8 +269,8 @@ def _by_client(works: list[FileChange]) -> list[list[FileChange]]:
     """The files of a client together, with its hook; those of a project apart, as others may get the change too."""
     found: dict[tuple[str, bool], list[FileChange]] = {}
     for work in works:
-        name = str(work.spot.path) if work.spot.client == "file" else work.spot.client
-        found.setdefault((name, work.spot.project is not None), []).append(work)
+        name = str(work.location.path) if work.location.client == "file" else work.location.client
+        found.setdefault((name, work.location.project is not None), []).append(work)
     return list(found.values())
 
 
@@ -284,9 +290,9 @@ def agreed(*works: FileChange, yes: bool) -> bool:
     return typer.confirm(f"  {'Make' if work.source is None else 'Change' if work.data else 'Remove'} this file?")
 
 
-def carry_out(work: FileChange, records: Records) -> None:
+def carry_out(work: FileChange, records: InstallRecords) -> None:
     """Backup, record, file: in this order, so that whatever is changed can be taken back."""
-    from callgate.clients import Hint, Record
+    from callgate.clients import Hint, InstallRecord
     from callgate.clients.files import back_up, check_writable, digest, replace
 
     if work.error is not None:
@@ -307,7 +313,9 @@ def carry_out(work: FileChange, records: Records) -> None:
         servers = {**(_pinned_anew(old.servers, work) if old is not None else {}), **ours}
         now = datetime.now(UTC).isoformat(timespec="seconds")
         if servers:
-            records.put(Record(source.target, work.spot.client, backup, before, digest(work.data), now, servers))
+            records.put(
+                InstallRecord(source.target, work.location.client, backup, before, digest(work.data), now, servers)
+            )
         replace(source, work.data)
     except CallgateError as error:
         work.fail(error)
@@ -327,16 +335,16 @@ def _pinned_anew(servers: Mapping[Pointer, Hint], work: FileChange) -> dict[Poin
     }
 
 
-def _create(work: FileChange, records: Records) -> None:
+def _create(work: FileChange, records: InstallRecords) -> None:
     """A file that was not there: the record comes first here too, and says that there is nothing to restore."""
-    from callgate.clients import Hint, Record
+    from callgate.clients import Hint, InstallRecord
     from callgate.clients.files import create, digest
 
-    target = work.spot.path.parent.resolve() / work.spot.path.name
+    target = work.location.path.parent.resolve() / work.location.path.name
     ours = {one.entry.pointer: one.hint or Hint() for one in work.findings}
     now = datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        records.put(Record(target, work.spot.client, Path(), "", digest(work.data), now, ours))
+        records.put(InstallRecord(target, work.location.client, Path(), "", digest(work.data), now, ours))
         create(target, work.data)
     except CallgateError as error:
         work.fail(error)
@@ -345,10 +353,10 @@ def _create(work: FileChange, records: Records) -> None:
     work.done = True
 
 
-def _take_back(records: Records, source: Source, old: object, made: Path | None) -> None:
-    from callgate.clients import Record
+def _take_back(records: InstallRecords, source: Source, old: object, made: Path | None) -> None:
+    from callgate.clients import InstallRecord
 
-    if isinstance(old, Record):
+    if isinstance(old, InstallRecord):
         records.put(old)
     else:
         records.drop(source.target)
@@ -359,7 +367,7 @@ def _take_back(records: Records, source: Source, old: object, made: Path | None)
 # -- the end ---------------------------------------------------------------------------------------------------
 
 
-def _conclude(out: Console, works: list[FileChange], gate: Gate, *, dry_run: bool) -> None:
+def _conclude(out: Console, works: list[FileChange], gate: GateCommand, *, dry_run: bool) -> None:
     from callgate.cli.printing import plain
 
     say = partial(out.print, soft_wrap=True, markup=False)
@@ -375,10 +383,10 @@ def _conclude(out: Console, works: list[FileChange], gate: Gate, *, dry_run: boo
         print_failures(out, works)
         return
     wrapped = [one for work in done for one in work.findings if one.state == "wrap"]
-    hooked = [work for work in done if work.spot.hook is not None]
+    hooked = [work for work in done if work.location.hook is not None]
     if hooked:
         say(f"{clients_of(hooked)}: with each prompt, a hook now tells the gate what you wrote. It keeps hashes only.")
-        if any(work.spot.client == "codex" for work in hooked):
+        if any(work.location.client == "codex" for work in hooked):
             say("Codex runs a new hook once you have trusted it: type /hooks there.")
     if wrapped:
         files = len(done) - len(hooked)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from callgate.clients import Entry, Finding, Machine, Plan, Records, Source, Spot
-    from callgate.clients.edits import Hunk
-    from callgate.clients.entries import Command
+    from callgate.clients import ConfigLocation, InstallRecords, Machine, Plan, PlannedServer, ServerEntry, Source
+    from callgate.clients.jsonc import Hunk
+    from callgate.clients.servers import Command
     from callgate.pinning.launch import Launch
 
 _LINE: Final = 300
@@ -48,7 +48,7 @@ class FileChange:
     """One file: what was found in it, what is to be done, and how that went. A file without a source is not there yet;
     one of no bytes is to go."""
 
-    spot: Spot
+    location: ConfigLocation
     source: Source | None = None
     plan: Plan | None = None
     # The bytes to write, where they are not those of the plan's text.
@@ -59,7 +59,7 @@ class FileChange:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[PlannedServer, ...]:
         return () if self.plan is None else self.plan.findings
 
     @property
@@ -76,12 +76,12 @@ def this_machine() -> Machine:
     return Machine(Path.home(), sys.platform, os.environ, Path.cwd())
 
 
-def the_records() -> Records:
+def the_records() -> InstallRecords:
     import platformdirs
 
-    from callgate.clients import Records
+    from callgate.clients import InstallRecords
 
-    return Records(platformdirs.user_state_path("callgate", appauthor=False))
+    return InstallRecords(platformdirs.user_state_path("callgate", appauthor=False))
 
 
 def check_clients(names: Collection[str]) -> None:
@@ -94,38 +94,40 @@ def check_clients(names: Collection[str]) -> None:
 
 
 def look_at(
-    spots: Iterable[Spot], prepare: Callable[[FileChange, Source], None], asked: Collection[Path] = ()
+    locations: Iterable[ConfigLocation], prepare: Callable[[FileChange, Source], None], asked: Collection[Path] = ()
 ) -> list[FileChange]:
     """Each file that is there, prepared; a broken one does not keep the others from being looked at."""
     from callgate.clients.files import read
 
     found = []
-    for spot in spots:
-        work = FileChange(spot)
+    for location in locations:
+        work = FileChange(location)
         try:
-            work.source = read(spot.path, spot.project)
-            if work.source is None and spot.path not in asked:
+            work.source = read(location.path, location.project)
+            if work.source is None and location.path not in asked:
                 continue
             if work.source is None:
-                raise CallgateError(f"{spot.path}: there is no such file", advice="Name a file that is there.")
+                raise CallgateError(f"{location.path}: there is no such file", advice="Name a file that is there.")
             prepare(work, work.source)
         except CallgateError as error:
-            if _concerns_us(work) or spot.path in asked:
+            if _concerns_us(work) or location.path in asked:
                 work.fail(error)
         if work.error is not None or work.findings:
             found.append(work)
     return found
 
 
-def look_at_hooks(spots: Iterable[Spot], prepare: Callable[[FileChange, Source | None], None]) -> list[FileChange]:
+def look_at_hooks(
+    locations: Iterable[ConfigLocation], prepare: Callable[[FileChange, Source | None], None]
+) -> list[FileChange]:
     """Each file for hooks, prepared, also one that is not there."""
     from callgate.clients.files import read
 
     found = []
-    for spot in spots:
-        work = FileChange(spot)
+    for location in locations:
+        work = FileChange(location)
         try:
-            work.source = read(spot.path)
+            work.source = read(location.path)
             prepare(work, work.source)
         except CallgateError as error:
             work.fail(error)
@@ -135,14 +137,14 @@ def look_at_hooks(spots: Iterable[Spot], prepare: Callable[[FileChange, Source |
 
 def _concerns_us(work: FileChange) -> bool:
     """An editor's settings that are broken are its own matter, as long as they name no servers."""
-    if work.source is None or work.spot.path.name != "settings.json":
+    if work.source is None or work.location.path.name != "settings.json":
         return True
-    return any(f'"{table[0]}"'.encode() in work.source.data for table in work.spot.tables)
+    return any(f'"{table[0]}"'.encode() in work.source.data for table in work.location.tables)
 
 
 def check_servers(works: Sequence[FileChange], names: Collection[str]) -> None:
     """A server that no client has is told, with those that there are."""
-    known = {finding.entry.name for work in works for finding in work.findings if work.spot.hook is None}
+    known = {finding.entry.name for work in works for finding in work.findings if work.location.hook is None}
     missing = [name for name in names if name not in known]
     if missing and not any(work.error for work in works):
         from callgate.cli.printing import plain
@@ -157,14 +159,14 @@ class Unpinned(NamedTuple):
     """A server that is to go behind the gate, whose command fetches a package of no version."""
 
     work: FileChange
-    entry: Entry
+    entry: ServerEntry
     command: Command
     start: Launch
     gate: str
 
 
 def unpinned(works: Iterable[FileChange]) -> list[Unpinned]:
-    from callgate.clients.entries import Command, look
+    from callgate.clients.servers import Command, look
     from callgate.pinning.commands import launched
 
     found = []
@@ -182,23 +184,23 @@ def listing(works: Sequence[FileChange]) -> list[dict[str, Any]]:
     """The files and their servers for machines. Nothing of a server's command or secrets is in it."""
     return [
         {
-            "client": work.spot.client,
-            "file": str(work.spot.path),
-            "project": work.spot.project is not None,
+            "client": work.location.client,
+            "file": str(work.location.path),
+            "project": work.location.project is not None,
             "changes": work.changes,
             "done": work.done,
             "backup": None if work.backup is None else str(work.backup),
             "error": None if work.error is None else {"message": work.error.message, "advice": work.error.advice},
-            "servers": [_row(finding) for finding in work.findings if work.spot.hook is None],
+            "servers": [_row(finding) for finding in work.findings if work.location.hook is None],
             "hooks": [
-                {"event": finding.entry.name, "state": finding.state} for finding in work.findings if work.spot.hook
+                {"event": finding.entry.name, "state": finding.state} for finding in work.findings if work.location.hook
             ],
         }
         for work in works
     ]
 
 
-def _row(finding: Finding) -> dict[str, str]:
+def _row(finding: PlannedServer) -> dict[str, str]:
     row = {
         "name": finding.entry.name,
         "scope": finding.entry.scope,
@@ -231,10 +233,10 @@ def print_file(out: Console, work: FileChange) -> None:
     """The file and its servers."""
     from rich.text import Text
 
-    note = "  (belongs to this project, so others may get the change too)" if work.spot.project is not None else ""
+    note = "  (belongs to this project, so others may get the change too)" if work.location.project is not None else ""
     if work.source is None and work.error is None:
         note = "  (a new file)"
-    out.print(Text.assemble(("\n" + work.spot.title, "bold"), "  ", at_home(work.spot.path), (note, "yellow")))
+    out.print(Text.assemble(("\n" + work.location.title, "bold"), "  ", at_home(work.location.path), (note, "yellow")))
     if work.error is not None:
         print_error(out, work)
         return
@@ -256,12 +258,12 @@ def print_error(out: Console, work: FileChange) -> None:
         out.print(Text(f"  {work.error.advice}", "dim"), soft_wrap=True)
 
 
-def _name(finding: Finding) -> str:
+def _name(finding: PlannedServer) -> str:
     scope = f" ({plain(finding.entry.scope, 60)})" if finding.entry.scope else ""
     return plain(finding.entry.name, 60) + scope
 
 
-def _told(finding: Finding, words: str) -> str:
+def _told(finding: PlannedServer, words: str) -> str:
     if finding.state == "left":
         return f"{words}: {finding.text}"
     if finding.state == "wrapped" and finding.text:
@@ -328,13 +330,15 @@ def counted(number: int, what: str) -> str:
 
 def clients_of(works: Iterable[FileChange]) -> str:
     """The clients to restart, as a sentence has them."""
-    names = list(dict.fromkeys("the client" if work.spot.client == "file" else work.spot.title for work in works))
+    names = list(
+        dict.fromkeys("the client" if work.location.client == "file" else work.location.title for work in works)
+    )
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def how_to_restart(works: Iterable[FileChange]) -> list[str]:
     """How each client is brought to start its servers anew, a line each."""
-    found = {"" if work.spot.client == "file" else work.spot.client: work.spot.title for work in works}
+    found = {"" if work.location.client == "file" else work.location.client: work.location.title for work in works}
     lines = []
     for client, title in found.items():
         named = title if client else "The client that reads the file"
@@ -360,5 +364,5 @@ def print_outcome(out: Console, work: FileChange, about_backup: str) -> None:
 
 def print_failures(out: Console, works: Iterable[FileChange]) -> None:
     """Files that were skipped are easily overlooked above what went well."""
-    if files := [at_home(work.spot.path) for work in works if work.error is not None]:
+    if files := [at_home(work.location.path) for work in works if work.error is not None]:
         out.print(f"\nNot done, see above: {', '.join(files)}", style="red", soft_wrap=True, markup=False)

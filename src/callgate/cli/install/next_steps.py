@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from callgate.cli.install.files import FileChange
-    from callgate.clients import Gate
-    from callgate.config import Config, Server
+    from callgate.clients import GateCommand
+    from callgate.config import Config, ServerSection
 
 _AT_ONCE: Final = 8
 _SECONDS: Final = 60.0
@@ -41,7 +41,7 @@ class NextSteps:
     `done` are those that changed."""
 
     def __init__(
-        self, out: Console, gate: Gate, path: Path | None, works: list[FileChange], done: list[FileChange]
+        self, out: Console, gate: GateCommand, path: Path | None, works: list[FileChange], done: list[FileChange]
     ) -> None:
         self._out = out
         self._path = path
@@ -216,17 +216,17 @@ def _carry_out(verb: partial[None]) -> bool:
     return False
 
 
-def _servers(works: Iterable[FileChange]) -> Iterable[tuple[str, Server]]:
+def _servers(works: Iterable[FileChange]) -> Iterable[tuple[str, ServerSection]]:
     """The wrapped servers, as their clients start them. Not those of a project: whether that is trusted, the client
     asks its user. And not those for which a client asks for a value."""
     from callgate.cli.install.targets import expanded
-    from callgate.clients.entries import Command, look
-    from callgate.config import Secret, Server
+    from callgate.clients.servers import Command, look
+    from callgate.config import Secret, ServerSection
 
     for work in works:
         for one in work.findings:
             command = look(one.entry.node)
-            ours = one.state == "wrapped" and not one.text and work.spot.project is None
+            ours = one.state == "wrapped" and not one.text and work.location.project is None
             if not ours or not isinstance(command, Command):
                 continue
             words, env = map(expanded, command.words), {key: expanded(text) for key, text in command.env.items()}
@@ -235,21 +235,21 @@ def _servers(works: Iterable[FileChange]) -> Iterable[tuple[str, Server]]:
                 continue
             folder = Path(one.entry.scope) if one.entry.scope and Path(one.entry.scope).is_dir() else None
             secrets = {key: Secret(text) for key, text in env.items()}
-            yield one.gate, Server(command=tuple(map(Secret, argv)), env=secrets, inherit_env=("*",), cwd=folder)
+            yield one.gate, ServerSection(command=tuple(map(Secret, argv)), env=secrets, inherit_env=("*",), cwd=folder)
 
 
-async def _meet_all(servers: dict[str, Server]) -> dict[str, str]:
+async def _meet_all(servers: dict[str, ServerSection]) -> dict[str, str]:
     """What is wrong with each; empty where its tools were listed."""
     room = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(name: str, server: Server) -> str:
+    async def one(name: str, server: ServerSection) -> str:
         async with room:
             return await _meet(name, server)
 
     return dict(zip(servers, await asyncio.gather(*(one(*item) for item in servers.items())), strict=True))
 
 
-async def _meet(name: str, server: Server) -> str:
+async def _meet(name: str, server: ServerSection) -> str:
     from callgate.cli.doctor.servers import NoAnswer, connect, open_session, session_request
 
     try:

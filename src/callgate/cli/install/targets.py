@@ -16,9 +16,9 @@ from callgate.cli.printing import plain
 from callgate.errors import CallgateError
 
 if TYPE_CHECKING:
-    from callgate.clients import Finding, Source, Spot, Word
-    from callgate.clients.entries import Command, Pointer
-    from callgate.config import Config, Server
+    from callgate.clients import ConfigLocation, PlannedServer, Source, Word
+    from callgate.clients.servers import Command, Pointer
+    from callgate.config import Config, ServerSection
     from callgate.pinning.launch import Launch
     from callgate.pinning.server import ServerRef
 
@@ -33,8 +33,8 @@ class UpgradeTarget:
     name: str
     words: tuple[str, ...]
     start: Launch
-    server: Server
-    place: Callable[[Server], ServerRef]
+    server: ServerSection
+    place: Callable[[ServerSection], ServerRef]
     # In a client's file; a callgate.toml is the other case.
     work: FileChange | None = None
     pointer: Pointer = ()
@@ -142,24 +142,26 @@ def toml_with(text: str, name: str, place: int, word: str) -> str:
 
 
 def _works(clients: list[str], asked: list[Path]) -> list[FileChange]:
-    from callgate.clients import named, plan_pin, spots
+    from callgate.clients import config_locations, location_of, plan_pin
 
     machine = this_machine()
-    known = [named(path, machine) for path in asked] if asked else spots(machine)
-    there = {spot.path.resolve() for spot in known}
-    recorded: list[Spot] = []
+    known = [location_of(path, machine) for path in asked] if asked else config_locations(machine)
+    there = {location.path.resolve() for location in known}
+    recorded: list[ConfigLocation] = []
     if not asked:
         recorded = [
-            named(one.file, machine)._replace(client=one.client) for one in the_records().all() if one.file not in there
+            location_of(one.file, machine)._replace(client=one.client)
+            for one in the_records().all()
+            if one.file not in there
         ]
 
     def prepare(work: FileChange, source: Source) -> None:
-        work.plan = plan_pin(source.text, str(work.spot.path), work.spot.tables, {})
+        work.plan = plan_pin(source.text, str(work.location.path), work.location.tables, {})
         work.data = source.data
 
-    wanted = [spot for spot in [*known, *recorded] if not clients or spot.client in clients]
+    wanted = [location for location in [*known, *recorded] if not clients or location.client in clients]
     works = look_at(wanted, prepare, asked)
-    return sorted(works, key=lambda work: work.spot.project is not None)
+    return sorted(works, key=lambda work: work.location.project is not None)
 
 
 def _names_in_clients(clients: list[str], asked: list[Path]) -> set[str]:
@@ -167,7 +169,7 @@ def _names_in_clients(clients: list[str], asked: list[Path]) -> set[str]:
 
 
 def _in_clients(config: Config, name: str, clients: list[str], asked: list[Path]) -> Iterable[UpgradeTarget]:
-    from callgate.clients.entries import Command, look
+    from callgate.clients.servers import Command, look
 
     for work in _works(clients, asked):
         for finding in work.findings:
@@ -176,10 +178,10 @@ def _in_clients(config: Config, name: str, clients: list[str], asked: list[Path]
                 yield found
 
 
-def _in_entry(config: Config, work: FileChange, finding: Finding, command: Command) -> UpgradeTarget | None:
+def _in_entry(config: Config, work: FileChange, finding: PlannedServer, command: Command) -> UpgradeTarget | None:
     from callgate.app.servers import command_place
-    from callgate.clients.wrapping import behind
-    from callgate.config import Secret, Server
+    from callgate.clients.plan import behind
+    from callgate.config import Secret, ServerSection
     from callgate.pinning.commands import launched
 
     inner = behind(command)
@@ -189,7 +191,7 @@ def _in_entry(config: Config, work: FileChange, finding: Finding, command: Comma
     entry, name = finding.entry, finding.gate
     cwd = entry.node.get("cwd")
     folder = None if cwd is None or cwd.value.kind != "string" else Path(expanded(cwd.value.string)).expanduser()
-    server = Server(
+    server = ServerSection(
         command=tuple(Secret(expanded(word)) for word in words),
         env={key: Secret(expanded(value)) for key, value in command.env.items()},
         inherit_env=("*",),
@@ -197,7 +199,7 @@ def _in_entry(config: Config, work: FileChange, finding: Finding, command: Comma
     )
     known = config.servers.get(name)
 
-    def place(changed: Server) -> ServerRef:
+    def place(changed: ServerSection) -> ServerRef:
         return command_place(
             name,
             changed.argv,
@@ -207,7 +209,9 @@ def _in_entry(config: Config, work: FileChange, finding: Finding, command: Comma
             path=os.environ.get("PATH"),
         )
 
-    return UpgradeTarget(name, tuple(words), launched(words), server, place, work, entry.pointer, at, work.spot.path)
+    return UpgradeTarget(
+        name, tuple(words), launched(words), server, place, work, entry.pointer, at, work.location.path
+    )
 
 
 def expanded(text: str) -> str:
@@ -218,7 +222,7 @@ def expanded(text: str) -> str:
 # -- another version -------------------------------------------------------------------------------------------
 
 
-def started_at(target: UpgradeTarget, word: Word) -> Server:
+def started_at(target: UpgradeTarget, word: Word) -> ServerSection:
     """How the server is started with another word in its command."""
     import msgspec
 
@@ -247,18 +251,18 @@ def planned(found: Iterable[tuple[UpgradeTarget, Word]]) -> list[FileChange]:
             words.setdefault(target.work, {})[target.pointer] = Word(target.at + word.place, word.text)
     for work, own in words.items():
         assert work.source is not None
-        work.plan = plan_pin(work.source.text, str(work.spot.path), work.spot.tables, own)
+        work.plan = plan_pin(work.source.text, str(work.location.path), work.location.tables, own)
         work.data = work.plan.after.encode()
         made.append(work)
     return made
 
 
 def _planned_toml(target: UpgradeTarget, word: Word) -> FileChange:
-    from callgate.clients import Spot
+    from callgate.clients import ConfigLocation
     from callgate.clients.files import read
 
     source = read(target.path)
     if source is None:
         raise CallgateError(f"{target.path}: there is no such file", advice="Run the command again.")
     after = toml_with(source.text, target.name, word.place, word.text)
-    return FileChange(Spot("file", target.path, ()), source, data=after.encode())
+    return FileChange(ConfigLocation("file", target.path, ()), source, data=after.encode())

@@ -32,7 +32,7 @@ from callgate.errors import CallgateError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from callgate.clients import Plan, Record, Records, Source, Spot
+    from callgate.clients import ConfigLocation, InstallRecord, InstallRecords, Plan, Source
 
 _SHOWN: Final = ("unwrap", "unhook", "left")
 
@@ -74,7 +74,7 @@ def uninstall(
     raise typer.Exit(status(works))
 
 
-def _end_gateways(records: Records, works: list[FileChange], *, quiet: bool) -> None:
+def _end_gateways(records: InstallRecords, works: list[FileChange], *, quiet: bool) -> None:
     """End what runs for wrapped servers, once none is left."""
     from callgate.cli.gateway import asked, end_all, place_of
     from callgate.cli.service import remove_all
@@ -98,46 +98,49 @@ def _end_gateways(records: Records, works: list[FileChange], *, quiet: bool) -> 
         typer.echo("Your gateway has ended.")
 
 
-def _found(records: Records, clients: list[str], files: list[Path], servers: list[str]) -> list[FileChange]:
+def _found(records: InstallRecords, clients: list[str], files: list[Path], servers: list[str]) -> list[FileChange]:
     asked = [path.absolute() for path in files]
 
     def prepare(work: FileChange, source: Source) -> None:
         _prepare(work, source, records.get(source.target), servers)
 
     chosen = [
-        spot
-        for spot in _spots(records, asked)
-        if (not clients or spot.client in clients) and (spot.hook is None or not servers)
+        location
+        for location in _locations(records, asked)
+        if (not clients or location.client in clients) and (location.hook is None or not servers)
     ]
     return look_at(chosen, prepare, asked)
 
 
-def _spots(records: Records, asked: list[Path]) -> list[Spot]:
+def _locations(records: InstallRecords, asked: list[Path]) -> list[ConfigLocation]:
     """Where clients keep their servers, and where we changed something, in whatever project that was."""
-    from callgate.clients import hook_spots, named, spots
+    from callgate.clients import config_locations, hook_locations, location_of
 
     machine = this_machine()
-    hooks = hook_spots(machine)
+    hooks = hook_locations(machine)
     if asked:
-        return [next((spot for spot in hooks if spot.path == path), named(path, machine)) for path in asked]
-    known = [*spots(machine), *hooks]
-    there = {spot.path.resolve() for spot in known}
+        return [
+            next((location for location in hooks if location.path == path), location_of(path, machine))
+            for path in asked
+        ]
+    known = [*config_locations(machine), *hooks]
+    there = {location.path.resolve() for location in known}
     return [*known, *(_recorded(one) for one in records.all() if one.file not in there)]
 
 
-def _recorded(record: Record) -> Spot:
+def _recorded(record: InstallRecord) -> ConfigLocation:
     """Where we changed something that is not where this machine has such files now."""
-    from callgate.clients import HOOKS, Spot, named
+    from callgate.clients import HOOKS, ConfigLocation, location_of
 
     if any(pointer[0] == "hooks" for pointer in record.servers) and record.client in HOOKS:
-        return Spot(record.client, record.file, (), hook=HOOKS[record.client])
-    return named(record.file, this_machine())._replace(client=record.client)
+        return ConfigLocation(record.client, record.file, (), hook=HOOKS[record.client])
+    return location_of(record.file, this_machine())._replace(client=record.client)
 
 
-def _prepare(work: FileChange, source: Source, record: Record | None, servers: list[str]) -> None:
+def _prepare(work: FileChange, source: Source, record: InstallRecord | None, servers: list[str]) -> None:
     from callgate.clients.files import digest
 
-    plan = _plan(work.spot, source.text, str(work.spot.path), servers, record)
+    plan = _plan(work.location, source.text, str(work.location.path), servers, record)
     work.plan, work.data = plan, plan.after.encode()
     if record is None or not plan.changes:
         return
@@ -151,15 +154,17 @@ def _prepare(work: FileChange, source: Source, record: Record | None, servers: l
         _restore(work, original, record)
 
 
-def _plan(spot: Spot, text: str, source: str, servers: Collection[str] = (), record: Record | None = None) -> Plan:
+def _plan(
+    location: ConfigLocation, text: str, source: str, servers: Collection[str] = (), record: InstallRecord | None = None
+) -> Plan:
     from callgate.clients import plan_unhook, plan_unwrap
 
-    if spot.hook is not None:
-        return plan_unhook(text, source, spot.hook)
-    return plan_unwrap(text, source, spot.tables, servers, None if record is None else record.servers)
+    if location.hook is not None:
+        return plan_unhook(text, source, location.hook)
+    return plan_unwrap(text, source, location.tables, servers, None if record is None else record.servers)
 
 
-def _original(work: FileChange, record: Record) -> bytes | None:
+def _original(work: FileChange, record: InstallRecord) -> bytes | None:
     """What the file was before, if the backup is still that, and the servers had no gate in front of them there."""
     from callgate.clients.files import digest, read
 
@@ -167,22 +172,21 @@ def _original(work: FileChange, record: Record) -> bytes | None:
         source = read(record.backup)
         if source is None or digest(source.data) != record.before:
             return None
-        plan = _plan(work.spot, source.text, str(record.backup))
+        plan = _plan(work.location, source.text, str(record.backup))
     except CallgateError:
         return None
     gated = {one.entry.pointer for one in plan.findings if one.state != "other"}
     return None if gated & set(record.servers) else source.data
 
 
-def _restore(work: FileChange, original: bytes, record: Record) -> None:
+def _restore(work: FileChange, original: bytes, record: InstallRecord) -> None:
     """The plan to put the original back; where it differs from the plain one, the diff has to show it."""
     from dataclasses import replace
 
-    from callgate.clients.edits import difference
-    from callgate.clients.jsonc import decode, scan
+    from callgate.clients.jsonc import decode, difference, scan
 
     assert work.plan is not None
-    text = decode(original, str(work.spot.path))
+    text = decode(original, str(work.location.path))
     findings = tuple(
         one if one.entry.pointer in record.servers or one.state == "other" else replace(one, state="before")
         for one in work.plan.findings
@@ -193,7 +197,7 @@ def _restore(work: FileChange, original: bytes, record: Record) -> None:
     work.notes.append("It is as `callgate install` left it, and becomes what it was before, byte for byte.")
 
 
-def _show_and_ask(works: list[FileChange], records: Records, *, dry_run: bool, yes: bool) -> None:
+def _show_and_ask(works: list[FileChange], records: InstallRecords, *, dry_run: bool, yes: bool) -> None:
     out = console()
     for work in works:
         print_file(out, work)
@@ -209,7 +213,7 @@ def _show_and_ask(works: list[FileChange], records: Records, *, dry_run: bool, y
     _conclude(out, works, dry_run=dry_run)
 
 
-def _carry_out(work: FileChange, records: Records) -> None:
+def _carry_out(work: FileChange, records: InstallRecords) -> None:
     from callgate.clients.files import digest, remove, replace
 
     if work.error is not None:
@@ -230,7 +234,7 @@ def _carry_out(work: FileChange, records: Records) -> None:
     work.done = True
 
 
-def _settle(work: FileChange, records: Records, record: Record, now: str) -> None:
+def _settle(work: FileChange, records: InstallRecords, record: InstallRecord, now: str) -> None:
     """What is remembered of the file from here on: nothing, once no server of it stands behind the gate."""
     assert work.source is not None
     if not work.data:
@@ -254,7 +258,7 @@ def _conclude(out: Console, works: list[FileChange], *, dry_run: bool) -> None:
     out.print()
     if done:
         servers = sum(one.state == "unwrap" for work in done for one in work.findings)
-        hooks = [work for work in done if work.spot.hook is not None]
+        hooks = [work for work in done if work.location.hook is not None]
         files = counted(len(done) - len(hooks), "file")
         if servers:
             out.print(f"{counted(servers, 'server')} in {files} without the gate again.")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from callgate.cli.install.targets import UpgradeTarget
     from callgate.cli.printing import Line
     from callgate.clients import Word
-    from callgate.config import Server
+    from callgate.config import ServerSection
     from callgate.pinning.settings import Settings
     from callgate.pinning.sighting import Sighting
     from callgate.pinning.views import ServerView, ToolView
@@ -178,7 +178,7 @@ def _approved_now(opened: OpenedPins, sighting: Sighting) -> set[str]:
     return {pin.tool for pin in pins if pin.server_id == named[0].server_id and pin.action == "approve"}
 
 
-def _met(opened: OpenedPins, target: UpgradeTarget, server: Server, version: str) -> Sighting:
+def _met(opened: OpenedPins, target: UpgradeTarget, server: ServerSection, version: str) -> Sighting:
     """The new version, started as `callgate doctor` starts servers, and the whole list of its tools."""
     from callgate.cli.doctor.servers import NoAnswer, capturing_stderr, without_secrets
 
@@ -198,7 +198,7 @@ def _met(opened: OpenedPins, target: UpgradeTarget, server: Server, version: str
     )
 
 
-async def _list_tools(target: UpgradeTarget, server: Server, settings: Settings, now: int) -> Sighting:
+async def _list_tools(target: UpgradeTarget, server: ServerSection, settings: Settings, now: int) -> Sighting:
     from callgate.cli.doctor.servers import NoAnswer, connect, open_session, server_info, session_request
     from callgate.pinning.identity import reported_as
     from callgate.pinning.listing import Listing, Reader, bound, read_page
@@ -241,7 +241,10 @@ def _show(step: UpgradeStep, works: list[FileChange], words: list[tuple[UpgradeT
     for work in works:
         print_lines(
             out,
-            [text_line(""), text_line(f"{work.spot.title if work.plan else 'Callgate'}  {at_home(work.spot.path)}")],
+            [
+                text_line(""),
+                text_line(f"{work.location.title if work.plan else 'Callgate'}  {at_home(work.location.path)}"),
+            ],
         )
         print_diff(out, work)
         for target, word in words:
@@ -317,7 +320,7 @@ def _carry_out(opened: OpenedPins, step: UpgradeStep, works: list[FileChange]) -
             replace(work.source, work.data)
             work.done = True
         if work.error is not None:
-            written = [str(one.spot.path) for one in works if one.done]
+            written = [str(one.location.path) for one in works if one.done]
             if written:
                 say(f"Written already: {', '.join(written)}.")
             raise work.error
@@ -359,7 +362,7 @@ def _listing(step: UpgradeStep, works: list[FileChange], *, done: bool, approved
         "unchanged": [one.tool for one in step.same],
         "waiting": [row(one) for one in step.others],
         "gone": list(step.gone),
-        "files": [str(work.spot.path) for work in works],
+        "files": [str(work.location.path) for work in works],
         "done": done,
         "approved": approved,
     }

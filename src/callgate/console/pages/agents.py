@@ -30,7 +30,7 @@ from callgate.app.agent_registry import (
     ways_in,
 )
 from callgate.approval.model import Session
-from callgate.config.agent_rules import agent_name
+from callgate.config.agents import agent_name
 from callgate.console.context import ConsoleContext, GatewayParts
 from callgate.console.requests import PageBody, SignedAction
 from callgate.console.statistics import MOST_CALLS, AgentCalls, DailyCounts, DayCounts

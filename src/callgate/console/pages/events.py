@@ -134,7 +134,7 @@ class EventsPage:
         return await self._context.signed_in(request)
 
 
-def _event(news: Changes) -> bytes:
+def _event(news: WaitingSummary) -> bytes:
     return b"event: change\ndata: " + _encode(news) + b"\n\n"
 
 
@@ -164,7 +164,7 @@ class WaitingVersion(msgspec.Struct, frozen=True):
     tools: int
 
 
-class Changes(msgspec.Struct, frozen=True):
+class WaitingSummary(msgspec.Struct, frozen=True):
     """How much waits for one person; `stamp` is another one whenever anything of it is."""
 
     approvals: int
@@ -183,7 +183,7 @@ class ChangeFeed:
         self._context = context
         self._listening: Counter[str] = Counter()
         self._version = 0
-        self._cached: dict[tuple[str, str], tuple[int, Changes]] = {}
+        self._cached: dict[tuple[str, str], tuple[int, WaitingSummary]] = {}
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
@@ -228,7 +228,7 @@ class ChangeFeed:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
 
-    async def news(self, session: Session) -> Changes:
+    async def news(self, session: Session) -> WaitingSummary:
         """What waits for this person, as of the newest version or later."""
         key = (session.user, session.role)
         async with self._lock:
@@ -241,7 +241,7 @@ class ChangeFeed:
                 self._cached[key] = version, made
             return made
 
-    async def _compute(self, session: Session) -> Changes:
+    async def _compute(self, session: Session) -> WaitingSummary:
         context, now = self._context, self._context.now()
         found = await context.approvals.shelf.requests(session.user, states=("waiting",), limit=_MOST)
         waiting = [one for one in found if phase(one, now) == "waiting"]
@@ -255,7 +255,7 @@ class ChangeFeed:
             )
         switch = await self._blocked()
         marks = [str(waits.held), texts, str(switch), *(one.id for one in waiting)]
-        return Changes(
+        return WaitingSummary(
             approvals=len(waiting),
             tools=waits.total,
             held=waits.held,

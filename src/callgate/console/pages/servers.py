@@ -13,7 +13,7 @@ from starlette.routing import Route
 from callgate.audit.reading import Entry, lost
 from callgate.audit.searching import Search, search
 from callgate.audit.storage import Filter
-from callgate.config import Server
+from callgate.config import ServerSection
 from callgate.console.cards import key_of
 from callgate.console.context import ConsoleContext, GatewayParts
 from callgate.console.statistics import chart, hourly_counts, in_log, out_of_time, rows
@@ -110,7 +110,7 @@ class ServerRow(msgspec.Struct, frozen=True):
     """One server: as configured (None: only met), every identity it was met under, and its newest failed calls."""
 
     name: str
-    server: Server | None
+    server: ServerSection | None
     met: Sequence[ServerStatus] = ()
     failed: Sequence[Entry] = ()
 

@@ -38,7 +38,7 @@ _PAUSE_MOST: Final = 0.25
 _OUTDATED: Final = "the tool was approved anew with another text since its description was shown"
 
 
-class ToolCall(msgspec.Struct, frozen=True):
+class PinnedCall(msgspec.Struct, frozen=True):
     """What the author calls: nobody can change it between the gate and the wire."""
 
     tool: str
@@ -69,7 +69,7 @@ class GatedCalls:
         self._tools = tools
         self._where = where
 
-    async def run(self, wanted: ToolCall) -> CallToolResult:
+    async def run(self, wanted: PinnedCall) -> CallToolResult:
         """The result, after as many rounds of further input as the SDK's client allows."""
         answers: InputResponses | None = None
         state: str | None = None
@@ -89,7 +89,7 @@ class GatedCalls:
             state = result.request_state
         raise InputRequiredRoundsExceededError(most)
 
-    async def _send(self, wanted: ToolCall, answers: InputResponses | None, state: str | None) -> Result:
+    async def _send(self, wanted: PinnedCall, answers: InputResponses | None, state: str | None) -> Result:
         try:
             return await self._once(wanted, answers, state)
         except MCPError as error:
@@ -99,7 +99,7 @@ class GatedCalls:
             self._tools.invalidate()
             return await self._once(wanted, answers, state)
 
-    async def _once(self, wanted: ToolCall, answers: InputResponses | None, state: str | None) -> Result:
+    async def _once(self, wanted: PinnedCall, answers: InputResponses | None, state: str | None) -> Result:
         call = self._call(wanted)
         decision = await self._gate.decide(call)
         if decision.refused is not None:
@@ -132,7 +132,7 @@ class GatedCalls:
         self._recorder.answered(call, result, time.monotonic() - begun)
         return result
 
-    def _call(self, wanted: ToolCall) -> Call:
+    def _call(self, wanted: PinnedCall) -> Call:
         at = self._recorder.now()
         number = f"{at:012x}{secrets.token_hex(10)}"
         return Call(number, at, wanted.tool, wanted.arguments, wanted.form, b"", wanted.meta, self._where)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from callgate.clients.jsonc import Member, Node
+from callgate.clients.jsonc import JsonMember, JsonNode
 
 # The way to a table of servers; `*` is any key.
 Table = tuple[str, ...]
@@ -26,11 +26,11 @@ _NOT_CARRIED: Final = frozenset(
 )
 
 
-class Entry(NamedTuple):
+class ServerEntry(NamedTuple):
     """One server: the keys that lead to it, the last of which is its name, and what is written of it."""
 
     pointer: Pointer
-    node: Node
+    node: JsonNode
 
     @property
     def name(self) -> str:
@@ -46,9 +46,9 @@ class Entry(NamedTuple):
 class Command:
     """A server that is started: the object that says how, and the members of it that name the program and its words."""
 
-    holder: Node
-    program: Member
-    args: Member | None
+    holder: JsonNode
+    program: JsonMember
+    args: JsonMember | None
 
     @property
     def words(self) -> list[str]:
@@ -67,10 +67,10 @@ class Command:
 class Remote:
     """A server at an address."""
 
-    holder: Node
-    url: Member
-    headers: Member | None
-    kind: Member | None
+    holder: JsonNode
+    url: JsonMember
+    headers: JsonMember | None
+    kind: JsonMember | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +82,23 @@ class Unfit:
     advice: str = ""
 
 
-def entries(tree: Node, tables: tuple[Table, ...]) -> Iterator[Entry]:
+def entries(tree: JsonNode, tables: tuple[Table, ...]) -> Iterator[ServerEntry]:
     """Every server in these tables."""
     for table in tables:
         yield from _below(tree, table, ())
 
 
-def _below(node: Node, way: Table, pointer: Pointer) -> Iterator[Entry]:
+def _below(node: JsonNode, way: Table, pointer: Pointer) -> Iterator[ServerEntry]:
     if not way:
         for member in node.members:
-            yield Entry((*pointer, member.key), member.value)
+            yield ServerEntry((*pointer, member.key), member.value)
         return
     for member in node.members:
         if way[0] in ("*", member.key) and member.value.kind == "object":
             yield from _below(member.value, way[1:], (*pointer, member.key))
 
 
-def look(node: Node) -> Command | Remote | Unfit:
+def look(node: JsonNode) -> Command | Remote | Unfit:
     """What kind of server an entry is."""
     if node.kind != "object":
         return Unfit("not_an_object", "its entry is not an object")
@@ -119,7 +119,7 @@ def look(node: Node) -> Command | Remote | Unfit:
     return Unfit("no_command", "its entry has neither a command nor an address")
 
 
-def _command(node: Node, command: Member) -> Command | Unfit:
+def _command(node: JsonNode, command: JsonMember) -> Command | Unfit:
     holder, program = node, command
     if command.value.kind == "object":
         # Zed up to the middle of 2025: {"command": {"path": …, "args": …, "env": …}}
@@ -135,7 +135,7 @@ def _command(node: Node, command: Member) -> Command | Unfit:
     return Command(holder, program, args)
 
 
-def _remote(node: Node, address: Member) -> Remote | Unfit:
+def _remote(node: JsonNode, address: JsonMember) -> Remote | Unfit:
     kind = node.get("type") or node.get("transport")
     word = "" if kind is None else kind.value.string
     url = address.value.string
@@ -167,7 +167,7 @@ def _remote(node: Node, address: Member) -> Remote | Unfit:
     return Remote(node, address, headers, kind)
 
 
-def _carried(headers: Node) -> bool:
+def _carried(headers: JsonNode) -> bool:
     return headers.kind == "object" and all(
         _HEADER.fullmatch(member.key)
         and member.key.lower() not in _NOT_CARRIED
@@ -178,6 +178,6 @@ def _carried(headers: Node) -> bool:
     )
 
 
-def _text(node: Node, key: str) -> str:
+def _text(node: JsonNode, key: str) -> str:
     member = node.get(key)
     return "" if member is None else member.value.string

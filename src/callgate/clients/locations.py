@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from callgate.clients.entries import Table
+from callgate.clients.servers import Table
 
 SERVERS: Final[tuple[Table, ...]] = (("mcpServers",),)
 CLAUDE_CODE: Final[tuple[Table, ...]] = (("mcpServers",), ("projects", "*", "mcpServers"))
@@ -55,7 +55,7 @@ class Hook(NamedTuple):
         return {"hooks": [plain]} if self.nested else plain
 
 
-class Spot(NamedTuple):
+class ConfigLocation(NamedTuple):
     """A file that a client reads servers from, or its `hook`. `project` is the folder that it belongs to, and is often
     shared with."""
 
@@ -70,49 +70,51 @@ class Spot(NamedTuple):
         return CLIENTS.get(self.client, "MCP configuration")
 
 
-def spots(machine: Machine) -> list[Spot]:
+def config_locations(machine: Machine) -> list[ConfigLocation]:
     """Everywhere to look, each file once: the user's own first, then those of the project."""
-    found: dict[Path, Spot] = {}
-    for spot in (*_of_user(machine), *_of_project(machine.project)):
-        found.setdefault(spot.path, spot)
+    found: dict[Path, ConfigLocation] = {}
+    for location in (*_of_user(machine), *_of_project(machine.project)):
+        found.setdefault(location.path, location)
     return list(found.values())
 
 
-def named(path: Path, machine: Machine) -> Spot:
+def location_of(path: Path, machine: Machine) -> ConfigLocation:
     """The file that somebody names: as the client's that has it, or a plain one."""
-    return next((spot for spot in spots(machine) if spot.path == path), Spot("file", path, ANY))
+    return next(
+        (location for location in config_locations(machine) if location.path == path), ConfigLocation("file", path, ANY)
+    )
 
 
-def _of_user(machine: Machine) -> Iterator[Spot]:
+def _of_user(machine: Machine) -> Iterator[ConfigLocation]:
     home, settings = machine.home, _settings(machine)
-    yield Spot("claude-desktop", settings / "Claude" / "claude_desktop_config.json", SERVERS)
+    yield ConfigLocation("claude-desktop", settings / "Claude" / "claude_desktop_config.json", SERVERS)
     if machine.platform == "win32":
         packages = folder_of(machine, "LOCALAPPDATA", machine.home / "AppData" / "Local") / "Packages"
         inside = packages / _PACKAGE / "LocalCache" / "Roaming" / "Claude"
-        yield Spot("claude-desktop", inside / "claude_desktop_config.json", SERVERS)
-    yield Spot("claude-code", folder_of(machine, "CLAUDE_CONFIG_DIR", home) / ".claude.json", CLAUDE_CODE)
-    yield Spot("cursor", home / ".cursor" / "mcp.json", SERVERS)
+        yield ConfigLocation("claude-desktop", inside / "claude_desktop_config.json", SERVERS)
+    yield ConfigLocation("claude-code", folder_of(machine, "CLAUDE_CONFIG_DIR", home) / ".claude.json", CLAUDE_CODE)
+    yield ConfigLocation("cursor", home / ".cursor" / "mcp.json", SERVERS)
     for flavour in ("Code", "Code - Insiders", "VSCodium"):
         user = settings / flavour / "User"
         for folder in (user, *_profiles(user / "profiles")):
-            yield Spot("vscode", folder / "mcp.json", VSCODE)
-            yield Spot("vscode", folder / "settings.json", VSCODE_SETTINGS)
-    yield Spot("windsurf", home / ".codeium" / "windsurf" / "mcp_config.json", SERVERS)
-    yield Spot("windsurf", home / ".codeium" / "mcp_config.json", SERVERS)
+            yield ConfigLocation("vscode", folder / "mcp.json", VSCODE)
+            yield ConfigLocation("vscode", folder / "settings.json", VSCODE_SETTINGS)
+    yield ConfigLocation("windsurf", home / ".codeium" / "windsurf" / "mcp_config.json", SERVERS)
+    yield ConfigLocation("windsurf", home / ".codeium" / "mcp_config.json", SERVERS)
     if machine.platform == "win32":
-        yield Spot("zed", settings / "Zed" / "settings.json", ZED)
+        yield ConfigLocation("zed", settings / "Zed" / "settings.json", ZED)
     else:
-        yield Spot("zed", _xdg(machine) / "zed" / "settings.json", ZED)
+        yield ConfigLocation("zed", _xdg(machine) / "zed" / "settings.json", ZED)
 
 
-def _of_project(project: Path | None) -> Iterator[Spot]:
+def _of_project(project: Path | None) -> Iterator[ConfigLocation]:
     if project is None:
         return
-    yield Spot("claude-code", project / ".mcp.json", SERVERS, project)
-    yield Spot("cursor", project / ".cursor" / "mcp.json", SERVERS, project)
-    yield Spot("vscode", project / ".vscode" / "mcp.json", VSCODE, project)
-    yield Spot("vscode", project / ".vscode" / "settings.json", VSCODE_SETTINGS, project)
-    yield Spot("zed", project / ".zed" / "settings.json", ZED, project)
+    yield ConfigLocation("claude-code", project / ".mcp.json", SERVERS, project)
+    yield ConfigLocation("cursor", project / ".cursor" / "mcp.json", SERVERS, project)
+    yield ConfigLocation("vscode", project / ".vscode" / "mcp.json", VSCODE, project)
+    yield ConfigLocation("vscode", project / ".vscode" / "settings.json", VSCODE_SETTINGS, project)
+    yield ConfigLocation("zed", project / ".zed" / "settings.json", ZED, project)
 
 
 def _settings(machine: Machine) -> Path:
