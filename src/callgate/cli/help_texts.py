@@ -2,121 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     import typer
 
 # The words of a command, and what somebody may type after `callgate`.
-EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
-    "demo": ("demo", "demo --auto", "demo --dir ./demo"),
-    "install": ("install --dry-run", "install --client cursor --server files", "install --pin-versions --yes"),
-    "uninstall": ("uninstall --dry-run", "uninstall --client cursor", "uninstall --yes"),
-    "upgrade": ("upgrade files", "upgrade files --to 1.4.2", "upgrade files --json"),
-    "serve": ("serve", "serve -c gate.toml --listen 127.0.0.1:9000"),
-    "wrap": (
-        "wrap files -- python server.py ~/Documents",
-        "wrap mail --url https://mail.example/mcp",
-        "wrap files",
-    ),
-    "status": ("status", "status --json"),
-    "stop": ("stop",),
-    "restart": ("restart",),
-    "logs": ("logs", "logs --follow"),
-    "service install": ("service install --dry-run", "service install"),
-    "service uninstall": ("service uninstall",),
-    "service status": ("service status",),
-    "prompt": ("prompt < hook-input.json",),
-    "call": (
-        "call files read_file path=notes.txt",
-        "call https://tools.example/mcp search query='old invoices' --raw",
-        "call read_file path=notes.txt -- python server.py",
-    ),
-    "check": ("check", "check -c gate.toml --json"),
-    "doctor": ("doctor", "doctor --server files", "doctor --no-start --json"),
-    "completion": ("completion bash", "completion zsh", "completion fish"),
-    "review": ("review", "review --check"),
-    "enroll": ("enroll alice", "enroll alice --here", "enroll bob --minutes 30"),
-    "config show": ("config show",),
-    "config schema": ("config schema > callgate.schema.json",),
-    "tools list": ("tools list", "tools list --state pending", "tools list --server files --json"),
-    "tools show": ("tools show --server files --tool read_file",),
-    "tools diff": (
-        "tools diff --server files --tool read_file",
-        "tools diff --server files --tool read --from 0a1b2c3d4e5f6071",
-    ),
-    "tools approve": (
-        'tools approve --server files --tool read_file --hash "$HASH"',
-        "tools approve --from reviewed.json --note 'read by two of us'",
-    ),
-    "tools block": ("tools block --server files --tool wipe --note 'never needed'",),
-    "tools withdraw": ("tools withdraw --server files --tool read_file",),
-    "tools together": ('tools together --version "$VERSION"',),
-    "tools history": ("tools history --server files --tool read_file",),
-    "tools servers": ("tools servers", "tools servers --odd"),
-    "tools forget": ("tools forget --server old-files --yes",),
-    "tools verify": ("tools verify",),
-    "labels show": ("labels show", "labels show files read_file"),
-    "labels report": ("labels report", "labels report files --json"),
-    "labels starter": ("labels starter files >> callgate.toml",),
-    "policy check": ("policy check", "policy check rules.toml --json"),
-    "policy facts": ("policy facts",),
-    "policy explain": ("policy explain 0192f3a4", "policy explain call.json --policy rules.toml"),
-    "policy replay": ("policy replay", "policy replay rules.toml --since 7d"),
-    "policy test": ("policy test cases.toml",),
-    "agents list": ("agents list", "agents list --all --json"),
-    "agents show": ("agents show research-bot", "agents show https://agent.example"),
-    "agents add": (
-        "agents add ci --api-key --expires 90d",
-        "agents add research-bot --directory https://agent.example",
-        "agents add nightly --key nightly.pem",
-    ),
-    "agents remove": ("agents remove ci", "agents remove ci --yes"),
-    "agents refresh": ("agents refresh", "agents refresh https://agent.example --flush"),
-    "agents why": ("agents why research-bot", "agents why research-bot read_file --server files"),
-    "agents keygen": ("agents keygen", "agents keygen agent.json --kind p256"),
-    "agents directory": (
-        "agents directory agent.pem --origin https://agent.example",
-        "agents directory agent.pem --serve 127.0.0.1:8500",
-    ),
-    "agents sign": ("agents sign https://gate.example/mcp --key agent.pem --curl",),
-    "agents verify": ("agents verify request.txt --key agent.pem", "agents verify request.txt --fetch"),
-    "block-all on": ("block-all on --note 'mail server acts strangely'",),
-    "block-all off": ("block-all off",),
-    "block-all status": ("block-all status", "block-all status --json"),
-    "users list": ("users list", "users list --json"),
-    "users add": ("users add alice", "users add bob --role viewer --display-name 'Bob from sales'"),
-    "users role": ("users role bob approver",),
-    "users remove": ("users remove bob", "users remove bob --yes"),
-    "credentials list": ("credentials list", "credentials list alice --all"),
-    "credentials rename": ("credentials rename Kd83jf 'blue security key'",),
-    "credentials revoke": ("credentials revoke Kd83jf",),
-    "approvals list": ("approvals list", "approvals list --user alice --all"),
-    "approvals show": ("approvals show 7hQ2mX",),
-    "approvals refuse": ("approvals refuse 7hQ2mX --note 'not to this address'",),
-    "watch": ("watch", "watch --approvals-only", "watch --json"),
-    "session list": ("session list", "session list --limit 10 --json"),
-    "session show": ("session show 4fe1a0", "session show 4fe1a0 --steps 20"),
-    "session declassify": ("session declassify 4fe1a0 --note 'read all of it, harmless'",),
-    "quarantine list": ("quarantine list",),
-    "quarantine show": ("quarantine show q-51ab",),
-    "quarantine release": ("quarantine release q-51ab --note 'an ordinary invoice'",),
-    "quarantine drop": ("quarantine drop q-51ab --note 'an injection'",),
-    "audit list": ("audit list --since 2h", "audit list --verdict refuse --reason rule_blocked", "audit list --json"),
-    "audit show": ("audit show 0192f3a4",),
-    "audit verify": ("audit verify", "audit verify --receipt receipt.json --key gate.pub"),
-    "audit export": ("audit export --since 7d -o calls.jsonl",),
-    "audit receipt": ("audit receipt 0192f3a4 -o receipt.json",),
-    "audit checkpoint": ("audit checkpoint > checkpoint.txt", "audit checkpoint --since checkpoint.txt"),
-    "audit prune": ("audit prune --days 90",),
-    "store check": ("store check", "store check --store sqlite:///copy.db"),
-    "store upgrade": ("store upgrade",),
-    "store backup": ("store backup callgate-copy.db",),
-    "keys list": ("keys list",),
-    "keys rotate": ("keys rotate", "keys rotate seal"),
-    "keys export": ("keys export > gate.pub",),
-}
+EXAMPLES: Final[dict[str, list[str]]] = json.loads(Path(__file__).with_name("examples.json").read_bytes())
 DONE: Final = 0
 FAILED: Final = 1
 MISTYPED: Final = 2

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Ty
 
 import typer
 
-from callgate.cli.completion.scripts import SCRIPTS
-
 if TYPE_CHECKING:
     from callgate.config import Config
     from callgate.store import Store
 
+_SCRIPTS: Final = {
+    "bash": "callgate.bash",
+    "zsh": "callgate.zsh",
+    "fish": "callgate.fish",
+    "powershell": "callgate.ps1",
+}
 ASK: Final = "__complete"
 FILES: Final = ":files"
 _MOST: Final = 500
@@ -31,6 +35,11 @@ def register(app: typer.Typer) -> None:
     app.command("completion")(completion)
 
 
+def script(shell: str) -> str:
+    """Names come from servers: each script leaves it to its shell to quote them."""
+    return (Path(__file__).parent / _SCRIPTS[shell]).read_text(encoding="utf-8")
+
+
 def completion(
     shell: Annotated[
         Literal["bash", "zsh", "fish", "powershell"],
@@ -41,7 +50,7 @@ def completion(
 
     The first lines of the script say where to put it.
     """
-    typer.echo(SCRIPTS[shell], nl=False)
+    typer.echo(script(shell), nl=False)
 
 
 def answer(asked: list[str]) -> int:
