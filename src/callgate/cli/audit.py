@@ -27,6 +27,7 @@ from callgate.cli.common import (
 )
 from callgate.cli.printing import plain, show_when
 from callgate.cli.receipts import approved_by, read_text, refused_together, shown_verdict, verify_receipt
+from callgate.errors import AuditError, KeyringError, NotInTree, StoreUnavailable, Tampered
 
 if TYPE_CHECKING:
     from callgate.audit import AuditLog
@@ -193,7 +194,6 @@ def receipt(
     """Make a receipt that proves one call offline: `callgate audit verify --receipt FILE`."""
     from callgate.audit import reading
     from callgate.audit import receipt as receipts
-    from callgate.errors import NotInTree
 
     with open_log(config, store) as (log, opened, keyring):
         for left in range(_ATTEMPTS, 0, -1):
@@ -270,8 +270,6 @@ def prune(
 
 def _catch_up(log: AuditLog | Sequencer) -> None:
     """Bring the newest records into the tree, if that can be done now."""
-    from callgate.errors import KeyringError, StoreUnavailable, Tampered
-
     try:
         with working("adding the newest records to the tree"):
             log.catch_up()
@@ -319,8 +317,6 @@ def _table(found: list[Entry]) -> Any:
 
 
 def _create(path: Path) -> BinaryIO:
-    from callgate.errors import AuditError
-
     try:
         return path.open("wb")
     except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,9 +19,7 @@ from callgate.cli.common import (
     print_json,
     say,
 )
-
-if TYPE_CHECKING:
-    from callgate.errors import KeyringError
+from callgate.errors import KeyringError
 
 NoteOption = Annotated[str, typer.Option("--note", help="Why; it is recorded and shown.")]
 
@@ -82,7 +80,6 @@ def status(config: ConfigOption = None, store: StoreOption = None, as_json: Json
 
 def _turn(config: Path | None, store: str | None, note: str, *, on: bool) -> KeyringError | None:
     """Turn the switch; what is wrong with the keys, if it was turned on without a record."""
-    from callgate.errors import KeyringError
     from callgate.store import Block, set_block
 
     by = operator()

@@ -88,7 +88,6 @@ def call(
     Exits with 0 for a result, 1 if the call was refused or failed, 2 for a mistake on the command line, 130 if you
     cancelled.
     """
-
     command: list[str] = ctx.meta.get(_COMMAND, [])
     server, tool, pairs = _split(words, started=bool(command))
     arguments = read_arguments(pairs, more)

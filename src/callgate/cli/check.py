@@ -13,10 +13,10 @@ import typer
 from callgate.cli.common import ConfigOption, JsonOption, console, print_json, say
 from callgate.cli.links import console_url
 from callgate.cli.services import options_of
+from callgate.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from callgate.config import Config, ServerSection
-    from callgate.errors import ConfigError, Problem
     from callgate.trust.policy.places import Path as Keys
     from callgate.trust.policy.places import Places
 
@@ -37,7 +37,6 @@ def check(path: ConfigOption = None, as_json: JsonOption = False) -> None:
     exits with 1 if there is any.
     """
     from callgate import config
-    from callgate.errors import ConfigError
 
     file = config.find(path)
     try:
@@ -170,7 +169,6 @@ def trust_problems(loaded: Config, file: Path | None) -> list[Problem]:
     """Every mistake in what the configuration names for trust, with its place."""
     from callgate.app.trust import make_policy
     from callgate.config.loading import read
-    from callgate.errors import ConfigError
     from callgate.trust.policy.places import toml_places
 
     places = None if file is None else toml_places(str(file), read(file))
@@ -199,7 +197,6 @@ def _conditions(name: str, server: ServerSection, places: Places | None) -> Iter
 
 
 def _annotations(name: str, server: ServerSection, loaded: Config, places: Places | None) -> Iterator[Problem]:
-    from callgate.errors import ConfigError
     from callgate.trust.operator import read_annotations
     from callgate.trust.vocabulary import Vocabulary
 
@@ -218,7 +215,6 @@ def _annotations(name: str, server: ServerSection, loaded: Config, places: Place
 def _at(places: Places | None, keys: Keys, text: str, index: int | None = None) -> Problem:
     """A mistake in callgate.toml; `index` counts the characters of the value before it."""
     from callgate.config.loading import dotted
-    from callgate.errors import Problem
 
     if places is None:
         return Problem("callgate.toml", None, dotted(keys), text)
@@ -227,8 +223,6 @@ def _at(places: Places | None, keys: Keys, text: str, index: int | None = None) 
 
 
 def refused(problems: list[Problem]) -> ConfigError:
-    from callgate.errors import ConfigError
-
     return ConfigError(problems=tuple(problems), advice="Put these right, then run `callgate check` again.")
 
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 from typer.core import TyperCommand
 
+from callgate.errors import CallgateError
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
@@ -174,8 +176,6 @@ def say(text: str) -> None:
 
 def pick(ids: Iterable[str], given: str, what: str, advice: str) -> str:
     """The id that is meant by a beginning of it."""
-    from callgate.errors import CallgateError
-
     known = list(dict.fromkeys(ids))
     if given in known:
         return given
@@ -211,8 +211,6 @@ def _bare(one: str) -> str:
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask before something that cannot be taken back; without a terminal to ask on, refuse."""
-    from callgate.errors import CallgateError
-
     if yes:
         return
     if not sys.stdin.isatty():

@@ -19,6 +19,7 @@ from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator,
 from callgate.cli.links import console_url, enrolment_link, has_display, how_to_serve, open_page
 from callgate.cli.printing import moment, plain
 from callgate.cli.services import OpenedApprovals, edit_approvals
+from callgate.errors import CallgateError, ConfigError
 
 if TYPE_CHECKING:
     from callgate.approval import Approvals, Credential
@@ -106,8 +107,6 @@ def enroll(
 
 def _check_console(config: Config) -> None:
     """Nobody opens a link to a console that is off."""
-    from callgate.errors import ConfigError
-
     if not config.has_console:
         raise ConfigError(
             "the console is off here, so nobody can enrol",
@@ -248,8 +247,6 @@ def _who_is_asked(config: Config, people: int) -> str:
 
 
 def _check_here(config: Config) -> None:
-    from callgate.errors import ConfigError
-
     if config.approval.rp_id != "localhost":
         raise ConfigError(
             f"passkeys are for {config.approval.rp_id} here, and a page of this machine cannot make one for it",
@@ -302,8 +299,6 @@ async def _serve(
 
 
 async def _new_passkey(approvals: Approvals, issued: IssuedTicket) -> Credential:
-    from callgate.errors import CallgateError
-
     # What was begun in the ticket's last moment may still be finished.
     while approvals.now() < issued.expires_at + approvals.settings.registration_ms:
         for held in await approvals.shelf.credentials(issued.user):

@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from callgate._version import __version__
+from callgate.cli.printing import show_when
+from callgate.errors import CallgateError, ConfigError
+
 if TYPE_CHECKING:
     from callgate.local.place import Place
     from callgate.prompts.listener import PromptListener
@@ -44,8 +48,6 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Show your gateway: where its console is, and which servers it stands before."""
-    from callgate.cli.printing import show_when
-
     found = asked(place_of(config), "status")
     if as_json:
         typer.echo(json.dumps(found))
@@ -106,7 +108,6 @@ def main(config: str, ready: str | None = None, idle: str = "600") -> None:
     `callgate wrap` starts it with the descriptor to say on that it listens, and the seconds without wrapped servers
     after which it ends. A service starts it without either: it stays until it is stopped.
     """
-    from callgate.errors import CallgateError
     from callgate.local.place import LocalError
     from callgate.local.starting import READY
 
@@ -167,7 +168,6 @@ def _serve(at: Place, path: Path, idle: float, listens: Callable[[], None], prom
 
 def place_of(config: Path | None) -> Place:
     """The gateway of this file, or of the user's own."""
-    from callgate.errors import ConfigError
     from callgate.local.place import LocalError, Place
     from callgate.local.wrap import is_possible
 
@@ -182,8 +182,6 @@ def place_of(config: Path | None) -> Place:
 
 def asked(at: Place, what: str, **more: float) -> dict[str, Any] | None:
     """What the gateway that runs answers; None where none runs."""
-    from callgate._version import __version__
-    from callgate.errors import ConfigError
     from callgate.local import wire
     from callgate.local.place import LocalError
 
@@ -207,7 +205,6 @@ def asked(at: Place, what: str, **more: float) -> dict[str, Any] | None:
 
 def running(at: Place, expect: float = 0.0) -> dict[str, Any]:
     """The gateway, started where none runs. It stays for so many seconds in which somebody may open a link."""
-    from callgate.errors import ConfigError
     from callgate.local.place import LocalError
     from callgate.local.starting import reach
 
@@ -243,8 +240,6 @@ def end(at: Place) -> bool:
             time.sleep(0.05)
     finally:
         os.close(lock)
-    from callgate.errors import ConfigError
-
     raise ConfigError("your gateway does not end", advice="Type `callgate logs` to see what it waits for.")
 
 
@@ -271,7 +266,6 @@ def end_all() -> int:
 def _told_to_end(at: Place) -> int | None:
     """Ask it to end; one that does not understand us, as after an upgrade, gets a signal. Its process; None where none
     runs."""
-    from callgate.errors import ConfigError
     from callgate.local.place import LocalError, peer
 
     try:

@@ -12,6 +12,7 @@ import typer
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, configuration, console, print_json, say
 from callgate.cli.printing import Line, fact, heading, print_lines, print_table, shown, text_line, word_to_type
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, open_pins, options_of
+from callgate.errors import ConfigError, Reason, Refused
 
 if TYPE_CHECKING:
     from callgate.config import Config
@@ -106,7 +107,6 @@ def report(
     A server that is not trusted is not believed when it says less than what holds here. Look at these before you trust
     one.
     """
-
     known = known_labels(config, store, server, file)
     found = _understated(known)
     listed = {one: known.labels.listed(*one) for one in {(each.server, each.tool) for each in found}}
@@ -155,7 +155,6 @@ def starter(
     as_json: JsonOption = False,
 ) -> None:
     """Print tables for callgate.toml to begin with: what the hints of a server's tools suggest, and what to decide."""
-    from callgate.errors import Reason, Refused
     from callgate.trust.hints import from_hints, starter_table
 
     known = known_labels(config, store, server, file)
@@ -196,8 +195,6 @@ def _understated(known: KnownLabels) -> list[Understated]:
 
 
 def _require(known: KnownLabels, server: str, tool: str) -> None:
-    from callgate.errors import Reason, Refused
-
     if tool in known.tools[server]:
         return
     raise Refused(
@@ -392,8 +389,6 @@ def known_labels(path: Path | None, url: str | None, server: str | None, file: P
 
 
 def _from_file(path: Path | None, url: str | None, server: str | None, file: Path) -> KnownLabels:
-    from callgate.errors import ConfigError
-
     if server is None:
         raise ConfigError("whose list is this?", advice=f"Name the server: callgate labels show SERVER --from {file}")
     return _known(
@@ -448,8 +443,6 @@ def _entry(raw: bytes) -> Any:
 
 def read_list(file: Path) -> list[Any]:
     """The tools in a file: a list, a result with `tools`, or a whole reply."""
-    from callgate.errors import ConfigError
-
     try:
         with file.open("rb") as opened:
             text = opened.read(_BYTES + 1)
@@ -471,8 +464,6 @@ def read_list(file: Path) -> list[Any]:
 
 
 def _unknown(server: str, known: list[str]) -> Exception:
-    from callgate.errors import Reason, Refused
-
     names = ", ".join(shown(name) for name in known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
     advice = f"Those that are configured or were met: {names}." if known else WHERE_TOOLS_COME_FROM
     return Refused(Reason.TOOL_UNKNOWN, f"no server {shown(server)!r} is configured, and none was met", advice=advice)

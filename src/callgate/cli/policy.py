@@ -27,13 +27,13 @@ from callgate.cli.common import (
     working,
 )
 from callgate.cli.printing import plain, show_when
+from callgate.errors import AuditError, ConfigError, Reason
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
     from callgate.config import Config
-    from callgate.errors import Reason
     from callgate.trust.policy import Facts, Policy
     from callgate.trust.policy.calls import LabelOf
     from callgate.trust.policy.explain import Checked, Explanation
@@ -79,8 +79,6 @@ def check(
 
     Prints every mistake with its file, line and a caret, and exits with 1 if there is any.
     """
-    from callgate.errors import ConfigError, Reason
-
     try:
         with _mistakes(Reason.POLICY_INVALID, as_json=as_json):
             loaded = _policy(file, config, default=not no_default)[0]
@@ -132,7 +130,6 @@ def explain(
     """
     import msgspec
 
-    from callgate.errors import Reason
     from callgate.trust.policy.explain import explain as explained
 
     again = _again("explain", call, policy, config, no_default=no_default)
@@ -156,7 +153,6 @@ def try_cases(
     as_json: JsonOption = False,
 ) -> None:
     """Try the rules on cases that say what is expected; exits with 1 if a case comes out otherwise."""
-    from callgate.errors import Reason
     from callgate.trust.policy.cases import read_cases
 
     again = _again("test", str(file), policy, config, no_default=no_default)
@@ -239,7 +235,6 @@ def _labels(loaded: Config) -> LabelOf | None:
 def _call(call: str, loaded: Config, config: Path | None, store: str | None, again: str) -> tuple[Facts, Then | None]:
     """The facts of a call on record and what was said of it then, or the facts of one that is written down."""
     from callgate.audit.reading import entry
-    from callgate.errors import AuditError
     from callgate.trust.policy.cases import read_call
     from callgate.trust.policy.replaying import recorded_facts, recorded_then
 
@@ -275,8 +270,6 @@ def _again(verb: str, given: str, policy: Path | None, config: Path | None, *, n
 @contextmanager
 def _mistakes(reason: Reason, *, as_json: bool) -> Iterator[None]:
     """For machines, mistakes in rules, cases and calls are an answer too."""
-    from callgate.errors import ConfigError
-
     try:
         yield
     except ConfigError as error:

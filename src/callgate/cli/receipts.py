@@ -10,6 +10,7 @@ import typer
 
 from callgate.cli.common import print_json, say
 from callgate.cli.printing import plain, show_when
+from callgate.errors import AuditError, CallgateError, Tampered
 
 if TYPE_CHECKING:
     from callgate.approval.proof import Proven
@@ -48,7 +49,6 @@ def approval_in(decision: DecisionRecord, given: bytes | None) -> ReceiptApprova
     """
     from callgate.approval.assertion import Malformed, NotVerified
     from callgate.approval.proof import check_proof, is_proof
-    from callgate.errors import Tampered
 
     form = None if given is None else _given(decision, given)
     facts = (decision.extra or {}).get("approval")
@@ -73,7 +73,6 @@ def _given(decision: DecisionRecord, text: bytes) -> bytes:
 
     from callgate.audit.arguments import matches
     from callgate.canonical import canonical
-    from callgate.errors import AuditError, CallgateError
 
     try:
         value = msgspec.json.decode(text)
@@ -91,7 +90,6 @@ def _on_record(decision: DecisionRecord) -> bytes | None:
     """The same from the record, where it has them whole."""
     from callgate.audit.arguments import matches
     from callgate.canonical import canonical
-    from callgate.errors import Tampered
 
     stored = decision.arguments
     if stored.mode == "hashed" or stored.hash is not None:
@@ -175,7 +173,6 @@ def _print_approval(approval: ReceiptApproval) -> None:
 
 def read_bytes(path: Path) -> bytes:
     from callgate.audit.receipt import MAX_RECEIPT
-    from callgate.errors import AuditError
 
     try:
         with path.open("rb") as file:

@@ -18,6 +18,7 @@ from callgate.cli.common import operator
 from callgate.cli.links import console_url, enrolment_link
 from callgate.cli.printing import moment
 from callgate.cli.services import edit_approvals
+from callgate.errors import ConfigError
 
 if TYPE_CHECKING:
     from callgate.app.console import ConsoleSources
@@ -52,7 +53,6 @@ def serve(
     from callgate.app.event_loop import new_event_loop
     from callgate.app.serve import serve as run
     from callgate.config import find, load
-    from callgate.errors import ConfigError
     from callgate.telemetry.logs import configure, get
     from callgate.transport.http.app import endpoint
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from callgate.cli.common import configuration, keys_of, log_of, open_store, operator, say, store_file
 from callgate.cli.printing import plain, shown, word_to_type
+from callgate.errors import Reason, Refused, StoreError
 
 if TYPE_CHECKING:
     from callgate.approval import Approvals
@@ -170,8 +171,6 @@ def edit_pins(path: Path | None, url: str | None) -> Iterator[OpenedPins]:
 
 
 def _require_store(path: Path | None, url: str | None) -> None:
-    from callgate.errors import StoreError
-
     file = store_file(configuration(path, url))
     if file is not None and not file.exists():
         raise StoreError(
@@ -281,8 +280,6 @@ def options_of(path: Path | None, url: str | None) -> tuple[str, ...]:
 
 def find_server(opened: OpenedPins, given: str) -> ServerSeen:
     """The server that is meant by its configured name or its identity; of several identities, the one met last."""
-    from callgate.errors import Reason, Refused
-
     known = opened.wait(opened.shelf.servers())
     exact = [one for one in known if one.server_id == given]
     named = exact or _met_last([one for one in known if given in one.called], given)
@@ -310,8 +307,6 @@ def _met_last(found: list[ServerSeen], name: str) -> list[ServerSeen]:
 
 def find_tool(opened: OpenedPins, server: str, tool: str) -> ToolView:
     """A tool as it was met last."""
-    from callgate.errors import Reason, Refused
-
     seen = find_server(opened, server)
     names = [one.tool for one in opened.wait(opened.shelf.tools(seen.server_id))]
     if tool not in names:

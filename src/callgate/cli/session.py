@@ -109,7 +109,6 @@ def declassify(
     yes: YesOption = False,
 ) -> None:
     """Take all labels off a session and forget what it has read of strangers' text. This is recorded."""
-
     # Before the keys of the log: where there is no such session, nobody needs them.
     with open_trust(config, store) as opened:
         session = opened.wait(opened.trust.find(key))

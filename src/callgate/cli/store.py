@@ -22,6 +22,7 @@ from callgate.cli.common import (
     say,
     working,
 )
+from callgate.errors import KeyringError, StoreError
 
 if TYPE_CHECKING:
     from callgate.store import Store
@@ -88,7 +89,6 @@ def backup(
 
 
 def _copy(opened: Store, target: Path) -> None:
-    from callgate.errors import StoreError
     from callgate.store.sqlite import SqliteBackend
 
     backend = opened.backend
@@ -145,7 +145,6 @@ def rotate(
     store: StoreOption = None,
 ) -> None:
     """Make a new version of a key; the old one keeps verifying what it signed."""
-    from callgate.errors import KeyringError
     from callgate.keyring import CHECKPOINT, SEAL
 
     with open_log(config, store, create=True) as (log, opened, keyring):

@@ -23,6 +23,7 @@ from callgate.cli.common import (
 )
 from callgate.cli.printing import moment, plain, print_table
 from callgate.cli.services import OpenedApprovals, edit_approvals, open_approvals
+from callgate.errors import CallgateError
 
 if TYPE_CHECKING:
     from callgate.approval import Credential
@@ -160,7 +161,6 @@ def rename(
 ) -> None:
     """Give a passkey another name."""
     from callgate.approval.persons import label
-    from callgate.errors import CallgateError
 
     if not (shown := label(name, "")):
         raise CallgateError("a passkey needs a name that can be read", advice="Write one, such as 'my blue key'.")
@@ -183,8 +183,6 @@ def revoke(passkey: IdArgument, config: ConfigOption = None, store: StoreOption 
 
 
 def _find(opened: OpenedApprovals, given: str) -> Credential:
-    from callgate.errors import CallgateError
-
     every = {one.id: one for one in opened.wait(opened.approvals.shelf.credentials(revoked=True))}
     held = {one.id: one for one in every.values() if one.revoked_at is None}
     # One that is in use is meant before one that is not.

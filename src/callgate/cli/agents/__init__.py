@@ -24,6 +24,7 @@ from callgate.cli.agents.requests import sign, verify
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, TakesIds, as_typed, print_json, say
 from callgate.cli.printing import moment, plain, print_table
 from callgate.cli.services import OpenedAgents, open_agents
+from callgate.errors import CallgateError
 
 if TYPE_CHECKING:
     from callgate.agents.directories import DirectoryShown
@@ -91,8 +92,6 @@ def show(
 
 def _show_agent(opened: OpenedAgents, agent: str, *, as_json: bool) -> None:
     import msgspec
-
-    from callgate.errors import CallgateError
 
     rows = [one for one in opened.wait(everybody(opened.config, opened.shelf)) if one.agent == agent]
     entry = opened.config.agents.known.get(agent)

@@ -24,6 +24,7 @@ from callgate.cli.common import (
 )
 from callgate.cli.printing import plain
 from callgate.cli.services import OpenedAgents, open_agents
+from callgate.errors import CallgateError, Refused
 
 if TYPE_CHECKING:
     from callgate.agents.directories import Refreshed
@@ -54,7 +55,6 @@ def add(
 ) -> None:
     """Let an agent in: by an API key, by the keys of its directory, or by a public key of its own."""
     from callgate.config.agents import agent_name
-    from callgate.errors import CallgateError
 
     if (wrong := agent_name(agent)) is not None:
         raise CallgateError(wrong, advice="Give it another name.")
@@ -82,8 +82,6 @@ def remove(
     yes: YesOption = False,
 ) -> None:
     """Shut an agent out: what was added for it is taken away, its API keys are revoked, at once and everywhere."""
-    from callgate.errors import CallgateError
-
     now = round(time.time() * 1000)
     with open_agents(config, store, changing=True) as opened:
         known = opened.wait(everybody(opened.config, opened.shelf))
@@ -154,7 +152,6 @@ def _by_directory(agent: str, directory: str, thumbprint: str | None) -> Listed:
     from callgate.agents.reaching import FetchFailed
     from callgate.agents.storage import Listed
     from callgate.config import agents
-    from callgate.errors import CallgateError
 
     if thumbprint is not None and (wrong := agents.thumbprint(thumbprint)) is not None:
         raise CallgateError(wrong, advice="Ask the agent's operator for it.")
@@ -169,7 +166,6 @@ def _by_key(agent: str, path: Path) -> Listed:
     from callgate.agents.directories import STATIC
     from callgate.agents.keys import Key
     from callgate.agents.storage import Listed
-    from callgate.errors import CallgateError, Refused
     from callgate.sdk.agent_keys import read_public
 
     keys = read_public(path)

@@ -186,7 +186,6 @@ def verify(
 
     Exits with 0 if a signature holds, else with 1.
     """
-
     signed = read_captured(_read(file), scheme, authority)
     report = asyncio.run(_report(signed, key or [], at=at, fetch=fetch, profile=profile, digest=digest))
     if as_json:
@@ -295,7 +294,6 @@ def _created(labels: list[SignatureLabel]) -> int | None:
 
 
 def _moment(at: str | None, created: int | None) -> float:
-
     if at is None:
         return time.time()
     if at == "created":

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Ty
 
 import typer
 
+from callgate.errors import Reason
+
 if TYPE_CHECKING:
     from callgate.config import Config
     from callgate.store import Store
@@ -158,7 +160,6 @@ def _at(place: CompletionPoint, current: str) -> Iterator[Candidate]:
 
 
 def _values(place: CompletionPoint, parameter: Any, current: str) -> Iterator[Candidate]:
-
     found = [Candidate(value) for value in _choices(parameter)] or [
         Candidate(name, about)
         for name, about in names_for(parameter.name, place.command.name, place.given, place.words)
@@ -244,7 +245,7 @@ class CommandLine:
         self.words = words
 
     def config(self) -> Config:
-        from callgate.cli.common import configuration
+        from callgate.cli.common import configuration  # each key press pays for what is imported above
 
         named = self.given.get("config") or self.given.get("path")
         return configuration(Path(named).expanduser() if named else None, self.given.get("store"))
@@ -349,8 +350,6 @@ def _calls(line: CommandLine) -> Names:
 
 
 def _reasons(_line: CommandLine) -> Names:
-    from callgate.errors import Reason
-
     return [(reason.value, reason.meaning) for reason in Reason]
 
 

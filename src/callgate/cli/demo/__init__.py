@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from callgate._version import __version__
 from callgate.cli.demo.services import PERSON, open_services
 from callgate.cli.links import has_display, open_page
+from callgate.errors import ConfigError
 
 if TYPE_CHECKING:
     from callgate.cli.demo.services import DemoServices
@@ -114,7 +116,6 @@ class DemoRun:
 
     def until_stopped(self, stopped: StopSignal) -> None:
         from callgate.cli.demo.story import StoryPrinter
-        from callgate.errors import ConfigError
 
         say = StoryPrinter()
         try:
@@ -208,8 +209,6 @@ class DemoRun:
         return user
 
     def _introduce(self, address: str, say: StoryPrinter) -> None:
-        from callgate._version import __version__
-
         state = f"{self._config.parent} ({'kept' if self._kept else 'gone when this ends'})"
         say.plain(f"\nCallgate {__version__}: an agent, three MCP servers, and a gate between them.")
         say.plain("It takes two minutes; Ctrl-C ends it whenever you like.\n")
@@ -342,7 +341,6 @@ def _server_command(state: Path, name: str) -> list[str]:
 def _check(path: Path) -> None:
     """Another server of such a name is nobody's to play with."""
     from callgate.config import load
-    from callgate.errors import ConfigError
 
     servers = load(path).servers
     for name in SERVERS:

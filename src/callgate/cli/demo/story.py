@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from callgate.cli.common import console
 from callgate.cli.demo.users import CHANGING
+from callgate.cli.printing import folded
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -428,8 +429,6 @@ class StoryPrinter:
         self._whole(Text(command, style="green"))
 
     def lines(self, lines: Iterable[Line]) -> None:
-        from callgate.cli.printing import folded
-
         for text in folded(lines, self._width):
             self._whole(text)
 

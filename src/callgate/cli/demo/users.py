@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from callgate.cli.demo.services import PERSON, DemoServices
 from callgate.cli.links import approval_link, enrolment_link
+from callgate.errors import Refused
 
 if TYPE_CHECKING:
     from callgate.approval import Request
@@ -198,8 +199,6 @@ class TerminalUser:
 
     async def _until(self, done: Callable[[], Awaitable[T | None]], acts: Mapping[str, Act]) -> T:
         """Look at the store again and again; meanwhile a key may do what else the console does."""
-        from callgate.errors import Refused
-
         while not (found := await done()):
             key = await self._keys.next()
             if key is not None and key in acts:

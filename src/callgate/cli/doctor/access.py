@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from callgate._version import __version__
 from callgate.cli.doctor.findings import Finding, Setup, ok, sentence, some
 from callgate.cli.links import is_listening
 
@@ -24,7 +25,6 @@ _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S1
 
 def gateway(setup: Setup) -> Iterator[Finding]:
     """Does the gateway run that wrapped servers share, and where is its console?"""
-    from callgate._version import __version__
     from callgate.cli.gateway import asked, place_of
     from callgate.local.wrap import is_possible
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from callgate.cli.doctor.findings import Finding, Setup, count, ok
 from callgate.cli.doctor.setup import obstacles
 from callgate.cli.printing import plain
+from callgate.errors import Refused, place
 
 if TYPE_CHECKING:
     from callgate.config import ServerSection
@@ -56,8 +57,6 @@ async def _all(setup: Setup, chosen: dict[str, ServerSection], heard: dict[str, 
 
 
 async def _look(setup: Setup, name: str, server: ServerSection, heard: dict[str, str]) -> Finding:
-    from callgate.errors import Refused, place
-
     began = time.monotonic()
     seconds = min(_MOST_SECONDS, server.connect_seconds + _MORE_SECONDS)
     try:

@@ -15,7 +15,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from callgate._version import __version__
+from callgate.cli.common import configuration as load
 from callgate.cli.doctor.findings import Finding, Setup, count, finding_of, ok, sentence, some
+from callgate.errors import ConfigError
 
 if TYPE_CHECKING:
     from callgate.clients import ConfigLocation
@@ -32,8 +35,6 @@ _OWN: Final = ("CALLGATE_CONFIG", "CALLGATE_SESSION")
 def versions(_setup: Setup) -> Iterator[Finding]:
     """Python, Callgate, its libraries and SQLite."""
     import sqlite3
-
-    from callgate._version import __version__
 
     found = ", ".join(f"{name} {version}" for name in _SHOWN if (version := _version(name)) is not None)
     python = f"Python {platform.python_version()} on {platform.system() or sys.platform}"
@@ -83,8 +84,6 @@ def configuration(setup: Setup) -> Iterator[Finding]:
     """Does callgate.toml parse, and does everything that it names exist?"""
     from callgate import config
     from callgate.cli.check import trust_problems
-    from callgate.cli.common import configuration as load
-    from callgate.errors import ConfigError
 
     setup.file = config.find(setup.path)
     again = setup.command("check") if setup.url is None else ""
@@ -116,8 +115,6 @@ def _mode(mode: str) -> str:
 
 
 def _refused(error: Exception, again: str) -> Iterator[Finding]:
-    from callgate.errors import ConfigError
-
     assert isinstance(error, ConfigError)
     texts = [str(problem) for problem in error.problems] or [error.message]
     for text in texts:
@@ -196,7 +193,6 @@ def _has_hook(location: ConfigLocation) -> bool:
     """Whether a file of a client has our hook; also where it cannot be read, which is told of its servers."""
     from callgate.clients import plan_unhook
     from callgate.clients.files import read
-    from callgate.errors import ConfigError
 
     try:
         source = read(location.path, location.project)
@@ -211,7 +207,6 @@ def _location(location: ConfigLocation, behind: set[str]) -> Iterator[Finding]:
     """One file of one client; `behind` gets the client if some of its servers stand behind the gate."""
     from callgate.clients import plan_unwrap
     from callgate.clients.files import read
-    from callgate.errors import ConfigError
 
     try:
         source = read(location.path, location.project)

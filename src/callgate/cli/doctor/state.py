@@ -11,7 +11,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from callgate.cli.common import connect, keys_of, store_file
 from callgate.cli.doctor.findings import Finding, Level, Setup, count, finding_of, ok, sentence, some
+from callgate.errors import StoreError
 
 if TYPE_CHECKING:
     from callgate.approval import Credential, User
@@ -29,8 +31,6 @@ _EPOCH: Final = 1_767_225_600
 
 def store(setup: Setup) -> Iterator[Finding]:
     """Does the store open, is its schema ours, is it whole, private, and is there room?"""
-    from callgate.cli.common import connect, store_file
-    from callgate.errors import StoreError
     from callgate.store import inspect
 
     file = store_file(setup.settings)
@@ -87,7 +87,6 @@ def _room(file: Path) -> Iterator[Finding]:
 def keys(setup: Setup) -> Iterator[Finding]:
     """Are the keys there, private, and those of this log?"""
     from callgate.audit import note
-    from callgate.cli.common import keys_of
     from callgate.keyring import CHECKPOINT, SEAL
 
     keyring = keys_of(setup.settings)

@@ -33,6 +33,7 @@ from callgate.cli.install.files import (
     to_type,
     unpinned,
 )
+from callgate.cli.printing import plain
 from callgate.errors import CallgateError
 
 if TYPE_CHECKING:
@@ -182,7 +183,6 @@ def _pin_versions(
 ) -> None:
     """Into commands that fetch a package of no version goes the one that would run now, if the person wants that."""
     from callgate.cli.install.versions import versions_of
-    from callgate.cli.printing import plain
     from callgate.clients import Pinned, Word, plan_wrap
     from callgate.pinning.commands import with_version
 
@@ -368,8 +368,6 @@ def _take_back(records: InstallRecords, source: Source, old: object, made: Path 
 
 
 def _conclude(out: Console, works: list[FileChange], gate: GateCommand, *, dry_run: bool) -> None:
-    from callgate.cli.printing import plain
-
     say = partial(out.print, soft_wrap=True, markup=False)
     done = [work for work in works if work.done]
     program = to_type(gate.program)
@@ -405,8 +403,6 @@ def _conclude(out: Console, works: list[FileChange], gate: GateCommand, *, dry_r
 
 
 def _about_signing_in(out: Console, names: list[str], program: str) -> None:
-    from callgate.cli.printing import plain
-
     shown = ", ".join(plain(name) for name in names)
     out.print(
         f"\nThe client's file has no token for {shown}. Where the client signs in with a browser, the gate cannot do "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import typer
 
+from callgate.cli.common import store_file, working
 from callgate.cli.install.files import counted, how_to_restart, to_type
 from callgate.errors import CallgateError, Refused, place
 
@@ -68,7 +69,6 @@ class NextSteps:
         self._conclude(config, missing)
 
     def _missing(self, config: Config) -> MissingStep:
-        from callgate.cli.common import store_file
         from callgate.cli.serve import first_name
         from callgate.cli.services import open_approvals, open_pins
 
@@ -92,7 +92,6 @@ class NextSteps:
 
     def _meet(self, names: Sequence[str]) -> None:
         """Start the servers once, as their client does, so that their tools can be reviewed now."""
-        from callgate.cli.common import working
         from callgate.cli.doctor.servers import capturing_stderr, without_secrets
 
         found = {name: server for name, server in _servers(self._works) if name in names}

@@ -235,7 +235,6 @@ async def _list_tools(target: UpgradeTarget, server: ServerSection, settings: Se
 
 
 def _show(step: UpgradeStep, works: list[FileChange], words: list[tuple[UpgradeTarget, Word]]) -> None:
-
     out = console()
     print_lines(out, _lines(step))
     for work in works:

@@ -12,9 +12,9 @@ from callgate.cli.services import OpenedPins
 from callgate.cli.tools.decide import approval
 from callgate.cli.tools.hints import blocked_words
 from callgate.cli.tools.show import raw_lines, tool_lines
+from callgate.errors import Reason, Refused
 
 if TYPE_CHECKING:
-    from callgate.errors import Refused
     from callgate.pinning.service import Choice
     from callgate.pinning.views import Review, ServerView, SetView, ToolView
 
@@ -280,8 +280,6 @@ class TerminalReview:
         )
 
     def _again(self) -> bool:
-        from callgate.errors import Reason, Refused
-
         fresh, moved = self._look_again()
         if not moved:
             try:
@@ -336,8 +334,6 @@ class TerminalReview:
 
     def _write_sets(self) -> int:
         """Sets come after the tools, each by itself: one that has changed takes nothing back that is stored."""
-        from callgate.errors import Refused
-
         done = 0
         for one in self._sets.values():
             try:

@@ -14,6 +14,7 @@ from callgate.cli.tools import decide, servers
 from callgate.cli.tools.decide import effects_of
 from callgate.cli.tools.diff import DIGITS, between, difference_lines, edit_lines
 from callgate.cli.tools.hints import blocked_row, blocked_words, how_to_decide, refused_lines
+from callgate.errors import Reason, Refused
 
 if TYPE_CHECKING:
     from callgate.pinning.model import Pin
@@ -260,7 +261,6 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """Show what changed in a tool since it was approved, word by word, or between any two texts that were met."""
-
     with open_pins(config, store) as opened:
         view = find_tool(opened, server, tool)
         if before is None and after is None and view.difference is not None and view.difference.since is not None:
@@ -321,8 +321,6 @@ def history(
 
 
 def _not_broken(opened: OpenedPins) -> None:
-    from callgate.errors import Reason, Refused
-
     if opened.pins.book.broken:
         raise Refused(
             Reason.PIN_TAMPERED,

@@ -14,9 +14,9 @@ from callgate.cli.printing import print_lines, shown
 from callgate.cli.services import OpenedPins, edit_pins, find_tool
 from callgate.cli.tools.hints import blocked_words, still_waiting, to_withdraw
 from callgate.cli.tools.show import decided, finding_lines
+from callgate.errors import CallgateError, Reason, Refused
 
 if TYPE_CHECKING:
-    from callgate.errors import Refused
     from callgate.pinning.model import Pin
     from callgate.pinning.service import Choice
     from callgate.pinning.views import ServerView, ToolView
@@ -94,7 +94,6 @@ def approve(
     If the tool has another text by now, or another entry than the one given, nothing is approved. The entries of a
     file are approved all or not at all.
     """
-
     one = (server, tool, approval_hash, entry)
     if file is not None and any(word is not None for word in one):
         raise typer.BadParameter("--from names the tools already: leave out --server, --tool, --hash and --entry")
@@ -151,8 +150,6 @@ def _approve(
 
 def _same_text(opened: OpenedPins, view: ToolView, given: str) -> None:
     """Refuses a hash that is not the one of the newest text, or not all of it."""
-    from callgate.errors import Reason, Refused
-
     digits = _digits(opened, view, given)
     if not view.approval_hash:
         raise Refused(Reason.TOOL_UNFIT, f"nobody can approve {shown(view.tool)}: {shown(view.problem)} (tool_unfit)")
@@ -162,8 +159,6 @@ def _same_text(opened: OpenedPins, view: ToolView, given: str) -> None:
 
 def _same_entry(opened: OpenedPins, view: ToolView, given: str) -> None:
     """Refuses an entry with the text that was reviewed, and something else beside it."""
-    from callgate.errors import Reason, Refused
-
     if view.entry_digest.removeprefix("sha256:") != _digits(opened, view, given):
         raise Refused(
             Reason.TOOL_CHANGED,
@@ -175,8 +170,6 @@ def _same_entry(opened: OpenedPins, view: ToolView, given: str) -> None:
 
 
 def _digits(opened: OpenedPins, view: ToolView, given: str) -> str:
-    from callgate.errors import CallgateError
-
     digits = given.strip().lower().removeprefix("sha256:")
     if len(digits) != _WHOLE or not all(char in "0123456789abcdef" for char in digits):
         # The server writes the texts: two whose hashes begin alike cost it little, two that are equal more than it has.
@@ -189,8 +182,6 @@ def _digits(opened: OpenedPins, view: ToolView, given: str) -> str:
 
 
 def _changed(opened: OpenedPins, view: ToolView, digits: str) -> Refused:
-    from callgate.errors import Reason, Refused
-
     texts = opened.wait(opened.shelf.texts(view.server_id, view.tool))
     before = [one for one in texts if one.approval_hash.removeprefix("sha256:") == digits]
     if not before:
@@ -209,8 +200,6 @@ def _changed(opened: OpenedPins, view: ToolView, digits: str) -> Refused:
 
 def _not_blocked(opened: OpenedPins, view: ToolView) -> None:
     """What somebody has blocked does not come back as another version of its server unless it is said to."""
-    from callgate.errors import Reason, Refused
-
     if not view.blocks:
         return
     _print_hard([view])
@@ -236,7 +225,6 @@ def block(
     store: StoreOption = None,
 ) -> None:
     """Block a tool, whatever its text becomes, until somebody approves it or withdraws this."""
-    from callgate.errors import CallgateError
     from callgate.pinning.service import Choice
 
     if not note.strip():
@@ -256,7 +244,6 @@ def withdraw(
     store: StoreOption = None,
 ) -> None:
     """Take back the decision on a tool, an approval or a block: it waits for review again, and cannot be called."""
-    from callgate.errors import CallgateError
     from callgate.pinning.service import Choice
 
     with edit_pins(config, store) as opened:
@@ -306,8 +293,6 @@ def decide(
 
     `together` are the servers of which everything that waits was reviewed.
     """
-    from callgate.errors import Reason, Refused
-
     try:
         opened.wait(opened.pins.decide(choices, by=operator(), together=together))
     except Refused as refused:
@@ -317,7 +302,6 @@ def decide(
 
 
 def _print_hard(views: Iterable[ToolView]) -> None:
-
     for view in views:
         for finding in view.hard:
             entry = {"description": view.description, "inputSchema": view.input_schema}
@@ -326,8 +310,6 @@ def _print_hard(views: Iterable[ToolView]) -> None:
 
 def _named(refused: Refused) -> Refused:
     """With the reason in the message, for whoever reads it in a log of a build."""
-    from callgate.errors import Refused
-
     if refused.reason.value in refused.message:
         return refused
     message = f"{refused.message.rstrip('.')} ({refused.reason.value})"
@@ -388,8 +370,6 @@ def _tell_together(whole: list[ServerView], parted: list[ServerView]) -> None:
 
 def read(path: Path) -> list[dict[str, Any]]:
     """The entries: which tool, which text, and which whole entry where that is given; the rest is for people."""
-    from callgate.errors import CallgateError
-
     try:
         with path.open("rb") as file:
             text = file.read(_MOST_BYTES + 1)
@@ -419,8 +399,6 @@ def _is_entry(one: Any) -> bool:
 
 def _views(opened: OpenedPins, path: Path, entries: list[dict[str, Any]]) -> list[ToolView]:
     """Each tool as it was met last. Every entry that does not fit is named."""
-    from callgate.errors import Reason, Refused
-
     views: list[ToolView] = []
     missing: list[str] = []
     changed: list[tuple[dict[str, Any], ToolView]] = []
@@ -479,8 +457,6 @@ def _approved(view: ToolView) -> bool:
 
 def _none_blocked(opened: OpenedPins, path: Path, views: list[ToolView]) -> None:
     """A file may be older than a block: what somebody has blocked is let in only by somebody who says so."""
-    from callgate.errors import Reason, Refused
-
     found: list[tuple[ToolView, Pin]] = []
     for view in views:
         own = [view.pin] if view.state == "blocked" and view.pin is not None else []
@@ -497,8 +473,6 @@ def _none_blocked(opened: OpenedPins, path: Path, views: list[ToolView]) -> None
 
 def _without_findings(opened: OpenedPins, path: Path, views: list[ToolView], typed: tuple[str, ...]) -> None:
     """A file says what was listed, not what was read: findings that are not hard are accepted by whoever says so."""
-    from callgate.errors import Reason, Refused
-
     found = [
         f"  {shown(view.tool)} on {shown(view.server)}: {shown(finding.rule)}: {shown(finding.what)}"
         for view in views
@@ -540,7 +514,6 @@ def is_label(given: Any) -> bool:
 
 def relabelled(proposed: str, effects: Sequence[str]) -> str:
     """A label with these effects; as proposed where they are the same or none is named."""
-    from callgate.errors import Reason, Refused
     from callgate.trust import effects as known
 
     if not is_label(list(effects)):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from callgate.cli.printing import GUTTER, Line, heading, moment, shown, text_line, with_hidden
 from callgate.cli.services import OpenedPins
+from callgate.errors import CallgateError
 
 if TYPE_CHECKING:
     from callgate.pinning.views import Difference, Piece, SchemaEdit, ToolView
@@ -205,8 +206,6 @@ def _kept_texts(opened: OpenedPins, view: ToolView) -> list[_Kept]:
 
 
 def _by_hash(view: ToolView, kept: list[_Kept], given: str) -> _Kept:
-    from callgate.errors import CallgateError
-
     # As the list prints it, with the mark that there is more.
     digits = given.strip().lower().removeprefix("sha256:").removesuffix("…")
     found = [one for one in kept if one.approval_hash.removeprefix("sha256:").startswith(digits)]

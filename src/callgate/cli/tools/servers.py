@@ -22,6 +22,7 @@ from callgate.cli.common import (
 )
 from callgate.cli.printing import moment, print_lines, print_table, shown, text_line
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, edit_pins, find_server, groups_of, open_pins
+from callgate.errors import Reason, Refused
 
 if TYPE_CHECKING:
     from callgate.cli.printing import Line
@@ -174,8 +175,6 @@ def verify(*, config: ConfigOption = None, store: StoreOption = None, as_json: J
 
     A row that does not hold is named, and the exit code is 1; then no tool can be called.
     """
-    from callgate.errors import Reason, Refused
-
     with open_pins(config, store) as opened:
         book = opened.pins.book
         if as_json:

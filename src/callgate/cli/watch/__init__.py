@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from callgate.cli.common import ConfigOption, StoreOption, open_store, say
+from callgate.errors import StoreError
 
 if TYPE_CHECKING:
     from callgate.cli.watch.follow import Printer, StoreFollower
@@ -61,8 +62,6 @@ def watch(
 
 def _follow(follows: StoreFollower, printer: Printer, poke: threading.Event) -> None:
     """Look again whenever the store may have changed, and now and then."""
-    from callgate.errors import StoreError
-
     printer.begin(follows.begin())
     away = False
     while True:
