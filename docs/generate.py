@@ -19,7 +19,7 @@ import typer.main
 from callgate import config
 from callgate.cli import build
 from callgate.cli.help_texts import EXAMPLES, EXIT_CODES, SPECIAL
-from callgate.config.loading import expected, number
+from callgate.config.loading import expected_type, number
 from callgate.config.rules import Section, peel
 from callgate.errors import Reason
 from callgate.inspection import ADVISORY, all_rules
@@ -191,7 +191,7 @@ def config_page() -> str:
     for title, kind, name in _sections():
         lines += [f"## {title}", "", str(inspect.getdoc(kind)), "", "| key | takes | default | |", "|---|---|---|---|"]
         for field in msgspec.structs.fields(kind):
-            takes = expected(field.type).replace('"', "`")
+            takes = expected_type(field.type).replace('"', "`")
             default = _DYNAMIC.get(f"{name}.{field.name}") or _default(field)
             lines.append(_row(f"`{field.name}`", takes, default, description(field.type)))
         lines.append("")

@@ -93,7 +93,7 @@ def show(
     _show(row, found)
     if row.state == "waiting":
         typer.echo(f"\n{row.user} approves it with a passkey, or refuses it, at\n\n  {plain(link, len(link))}\n")
-        typer.echo(f"To refuse it here, without a passkey: {_refusing(found.id, config, store)}")
+        typer.echo(f"To refuse it here, without a passkey: {_refuse_request(found.id, config, store)}")
         if left := _what_is_left(opened.config, config, store, found.page, url):
             say(left)
 
@@ -111,7 +111,7 @@ def refuse(
     typer.echo(f"Refused: {plain(found.tool)} on {plain(found.server)}.")
 
 
-def _refusing(request: str, config: Path | None, store: str | None) -> str:
+def _refuse_request(request: str, config: Path | None, store: str | None) -> str:
     words = ["callgate", "approvals", "refuse", *(["-c", str(config)] if config is not None else [])]
     if store is not None:
         # An address of another kind may hold a password, which is not repeated.

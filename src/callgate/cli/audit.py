@@ -23,7 +23,7 @@ from callgate.cli.common import (
     print_json,
     progress,
     say,
-    working,
+    spinner,
 )
 from callgate.cli.printing import plain, show_when
 from callgate.cli.receipts import approved_by, read_text, refused_together, shown_verdict, verify_receipt
@@ -140,7 +140,7 @@ def verify(
         keyring = keys_of(loaded)
         keyring.require(SEAL, CHECKPOINT)
         _catch_up(Sequencer(opened, keyring))
-        earlier = _noted(opened, keyring, checkpoint)
+        earlier = _known_checkpoints(opened, keyring, checkpoint)
         with progress() as bar:
             task = bar.add_task("verifying")
             report = verify_log(
@@ -260,7 +260,7 @@ def prune(
         return
     with open_log(config, store) as (log, _, _):
         _catch_up(log)
-        with working("removing old records"):
+        with spinner("removing old records"):
             removed = log.prune_sync(operator(), days)
     typer.echo(f"{removed} records removed.")
 
@@ -271,7 +271,7 @@ def prune(
 def _catch_up(log: AuditLog | Sequencer) -> None:
     """Bring the newest records into the tree, if that can be done now."""
     try:
-        with working("adding the newest records to the tree"):
+        with spinner("adding the newest records to the tree"):
             log.catch_up()
     except (StoreUnavailable, KeyringError) as error:
         say(f"The newest records are not in the tree yet: {error}")
@@ -279,7 +279,7 @@ def _catch_up(log: AuditLog | Sequencer) -> None:
         say(f"Not everything can be added to the tree: {error}")
 
 
-def _noted(opened: Store, keyring: Keyring, given: Path | None) -> list[str]:
+def _known_checkpoints(opened: Store, keyring: Keyring, given: Path | None) -> list[str]:
     """Checkpoints known outside the store: the one given, and the one noted beside the keys."""
     from callgate.audit import note, noted
 

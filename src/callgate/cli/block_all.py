@@ -44,7 +44,7 @@ def off(config: ConfigOption = None, store: StoreOption = None, note: NoteOption
     """Let calls through again, as far as the other checks allow."""
     _turn(config, store, note, on=False)
     typer.echo("Calls are let through again.")
-    forced = _forced(config)
+    forced = _forced_by(config)
     if forced:
         typer.echo(f"But {forced}: gateways that see this keep refusing.", err=True)
 
@@ -55,7 +55,7 @@ def status(config: ConfigOption = None, store: StoreOption = None, as_json: Json
 
     with open_store(config, store, create=True) as (_, opened), opened.reading() as conn:
         state = read_block(conn)
-    forced = _forced(config)
+    forced = _forced_by(config)
     if as_json:
         print_json(
             {
@@ -98,7 +98,7 @@ def _turn(config: Path | None, store: str | None, note: str, *, on: bool) -> Key
     return unrecorded
 
 
-def _forced(path: Path | None) -> str:
+def _forced_by(path: Path | None) -> str:
     """What holds the switch on whatever the store says."""
     from callgate.config import load
     from callgate.store.control import VARIABLE, forced_by_environment

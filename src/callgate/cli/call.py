@@ -114,7 +114,7 @@ def read_arguments(pairs: list[str], more: str | None) -> dict[str, Any]:
         key, equals, value = word.partition("=")
         if not equals or not key:
             raise typer.BadParameter(f"{word!r} is not KEY=VALUE", param_hint="KEY=VALUE")
-        _put(arguments, key, _value(value))
+        _put_argument(arguments, key, _value(value))
     if more is not None:
         try:
             whole = json.loads(more, object_pairs_hook=_once, parse_constant=_no_constant)
@@ -123,7 +123,7 @@ def read_arguments(pairs: list[str], more: str | None) -> dict[str, Any]:
         if not isinstance(whole, dict):
             raise typer.BadParameter('this is not a JSON object such as {"key": "value"}', param_hint="--json")
         for key, value in whole.items():
-            _put(arguments, key, value)
+            _put_argument(arguments, key, value)
     try:
         canonical(arguments)
     except MessageError as error:
@@ -131,7 +131,7 @@ def read_arguments(pairs: list[str], more: str | None) -> dict[str, Any]:
     return arguments
 
 
-def _put(arguments: dict[str, Any], key: str, value: Any) -> None:
+def _put_argument(arguments: dict[str, Any], key: str, value: Any) -> None:
     if key in arguments:
         raise typer.BadParameter(f"{key!r} is given twice", param_hint="KEY=VALUE")
     arguments[key] = value
@@ -188,7 +188,7 @@ async def _call(
         if ask:
             await _confirm()
 
-    with connecting(target):
+    with explaining_failures(target):
         async with ApprovalClient(client_for(target), signer, show=show, server=target.name, **options) as client:
             return await client.call_tool(tool, arguments)
 
@@ -309,7 +309,7 @@ async def _over_http(url: str) -> AsyncIterator[Any]:
 
 
 @contextlib.contextmanager
-def connecting(target: CallTarget) -> Iterator[None]:
+def explaining_failures(target: CallTarget) -> Iterator[None]:
     """Says in one sentence what keeps the server from being spoken to."""
     import httpx2
     from mcp import MCPError
@@ -318,15 +318,15 @@ def connecting(target: CallTarget) -> Iterator[None]:
     try:
         yield
     except known as error:
-        raise _told(target, error) from None
+        raise _connect_problem(target, error) from None
     except BaseExceptionGroup as group:
         rest = group.split(known)[1]
         if rest is not None:
             raise
-        raise _told(target, group) from None
+        raise _connect_problem(target, group) from None
 
 
-def _told(target: CallTarget, error: BaseException) -> CallgateError:
+def _connect_problem(target: CallTarget, error: BaseException) -> CallgateError:
     from mcp import MCPError
 
     from callgate.telemetry.logs import one_line

@@ -42,7 +42,7 @@ def check(path: ConfigOption = None, as_json: JsonOption = False) -> None:
     try:
         loaded = config.load(path)
         if problems := trust_problems(loaded, file):
-            raise refused(problems)
+            raise config_error(problems)
     except ConfigError as error:
         if as_json:
             print_json(_refusal(error, file))
@@ -179,7 +179,7 @@ def trust_problems(loaded: Config, file: Path | None) -> list[Problem]:
     try:
         make_policy(loaded)
     except ConfigError as error:
-        found += error.problems or [_at(places, ("trust", "policy"), error.message)]
+        found += error.problems or [_problem_at(places, ("trust", "policy"), error.message)]
     return found
 
 
@@ -191,9 +191,9 @@ def _conditions(name: str, server: ServerSection, places: Places | None) -> Iter
         condition = compile_condition(rule.when, result=False)
         if isinstance(condition, list):
             for mistake in condition:
-                yield _at(places, keys, mistake.text, mistake.at)
+                yield _problem_at(places, keys, mistake.text, mistake.at)
         elif others := sorted(condition.reads - {"args"}):
-            yield _at(places, keys, f"this reads {others[0]}; a label can depend on args only")
+            yield _problem_at(places, keys, f"this reads {others[0]}; a label can depend on args only")
 
 
 def _annotations(name: str, server: ServerSection, loaded: Config, places: Places | None) -> Iterator[Problem]:
@@ -209,20 +209,20 @@ def _annotations(name: str, server: ServerSection, loaded: Config, places: Place
         if error.problems:
             yield from error.problems
         else:
-            yield _at(places, ("servers", name, "trust", "annotations"), error.message)
+            yield _problem_at(places, ("servers", name, "trust", "annotations"), error.message)
 
 
-def _at(places: Places | None, keys: Keys, text: str, index: int | None = None) -> Problem:
+def _problem_at(places: Places | None, keys: Keys, text: str, index: int | None = None) -> Problem:
     """A mistake in callgate.toml; `index` counts the characters of the value before it."""
-    from callgate.config.loading import dotted
+    from callgate.config.loading import dotted_key
 
     if places is None:
-        return Problem("callgate.toml", None, dotted(keys), text)
+        return Problem("callgate.toml", None, dotted_key(keys), text)
     at = places.of_value(keys) if index is None else places.inside(keys, index)
-    return places.problem(at, dotted(keys), text)
+    return places.problem(at, dotted_key(keys), text)
 
 
-def refused(problems: list[Problem]) -> ConfigError:
+def config_error(problems: list[Problem]) -> ConfigError:
     return ConfigError(problems=tuple(problems), advice="Put these right, then run `callgate check` again.")
 
 
@@ -261,10 +261,10 @@ def trust_lines(row: dict[str, Any], show: str) -> Iterator[str]:
     count = "1 rule" if row["rules"] == 1 else f"{row['rules']} rules"
     verb = "decides" if row["mode"] == "enforce" else "only records what it would decide"
     yield f"Trust {verb}, by {count} of {whose}."
-    if bare := [one["name"] for one in row["servers"] if not _labelled(one)]:
+    if bare := [one["name"] for one in row["servers"] if not _label_counts(one)]:
         names = ", ".join(bare[:_SHOWN]) + (", …" if len(bare) > _SHOWN else "")
         yield f"Nobody here labelled the tools of {names}; what is unknown counts as the worst: `{show}`."
 
 
-def _labelled(row: dict[str, Any]) -> bool:
+def _label_counts(row: dict[str, Any]) -> bool:
     return bool(row["trusted"] or row["hints"] or row["tools"] or row["annotations"])

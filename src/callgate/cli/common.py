@@ -156,7 +156,7 @@ def progress(*columns: ProgressColumn) -> Progress:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
+def spinner(what: str) -> Iterator[None]:
     """The same for what cannot be counted."""
     if not sys.stderr.isatty():
         yield
@@ -190,12 +190,12 @@ def pick(ids: Iterable[str], given: str, what: str, advice: str) -> str:
 
 def fits(one: str, given: str) -> bool:
     """Whether an id begins like this; a leading `-` may be left out."""
-    return given != "" and (one.startswith(given) or _bare(one).startswith(given))
+    return given != "" and (one.startswith(given) or _without_dashes(one).startswith(given))
 
 
 def short(ids: Iterable[str]) -> dict[str, str]:
     """The beginning of each id that sets it apart from the others and can be typed."""
-    known = [(one, _bare(one)) for one in ids]
+    known = [(one, _without_dashes(one)) for one in ids]
     shown: dict[str, str] = {}
     for one, bare in known:
         length = _SHORT
@@ -205,7 +205,7 @@ def short(ids: Iterable[str]) -> dict[str, str]:
     return shown
 
 
-def _bare(one: str) -> str:
+def _without_dashes(one: str) -> str:
     return one.lstrip("-") or one
 
 
@@ -251,10 +251,10 @@ class TakesIds(TyperCommand):
             if option.param_type_name == "option"
             for name in (*option.opts, *option.secondary_opts)
         }
-        return super().parse_args(ctx, _marked(args, known))
+        return super().parse_args(ctx, _mark_id(args, known))
 
 
-def _marked(args: list[str], known: dict[str, bool]) -> list[str]:
+def _mark_id(args: list[str], known: dict[str, bool]) -> list[str]:
     """`known` says of each option whether a value follows. The id is the first of the arguments."""
     for place, word in enumerate(args):
         if place and known.get(args[place - 1], False):

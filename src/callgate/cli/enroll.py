@@ -122,7 +122,7 @@ def console_address(
 ) -> str | None:
     """Where the link opens. The gateway of the configuration is started for it, where no other one shows the console:
     a store that the command line names belongs to a gateway that runs elsewhere."""
-    from callgate.cli.gateway import asked, place_of, running
+    from callgate.cli.gateway import ask_gateway, ensure_running, place_of
     from callgate.config import find
 
     config = opened.config
@@ -130,11 +130,11 @@ def console_address(
     if config.approval.url is not None or store is not None:
         return url
     at = place_of(find(path))
-    if config.servers and url is not None and asked(at, "status") is None and _is_callgate(url):
+    if config.servers and url is not None and ask_gateway(at, "status") is None and _is_callgate(url):
         # `callgate serve` runs.
         return url
     seconds = opened.approvals.settings.ticket_ms / 1000 if minutes is None else minutes * 60
-    return str(running(at, expect=seconds)["address"])
+    return str(ensure_running(at, expect=seconds)["address"])
 
 
 def _is_callgate(url: str) -> bool:
@@ -284,7 +284,7 @@ async def _serve(
     home = asyncio.Event()
 
     def made(origin: str) -> Asgi:
-        return _noticing(console_app(approvals, origin=origin, secure=False, demands=opened.demands), home)
+        return _notice_first_page(console_app(approvals, origin=origin, secure=False, demands=opened.demands), home)
 
     pages = Loopback(made, opened.config)
     try:
@@ -308,7 +308,7 @@ async def _new_passkey(approvals: Approvals, issued: IssuedTicket) -> Credential
     raise CallgateError("nobody enrolled in time", advice=f"`callgate enroll {issued.user}` begins again.")
 
 
-def _noticing(console: Asgi, home: asyncio.Event) -> Asgi:
+def _notice_first_page(console: Asgi, home: asyncio.Event) -> Asgi:
     """The console; `home` is set once its first page was shown, which is where the enrolment page leads."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -48,7 +48,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Show your gateway: where its console is, and which servers it stands before."""
-    found = asked(place_of(config), "status")
+    found = ask_gateway(place_of(config), "status")
     if as_json:
         typer.echo(json.dumps(found))
         raise typer.Exit(found is None)
@@ -81,7 +81,7 @@ def restart(config: ConfigOption = None) -> None:
     """End your gateway and start it anew, after an upgrade or where it does not answer."""
     at = place_of(config)
     ended = end(at)
-    typer.echo(f"Your gateway runs. Console: {running(at)['address']}")
+    typer.echo(f"Your gateway runs. Console: {ensure_running(at)['address']}")
     if ended:
         typer.echo("Restart your clients: the servers that they had started ended with the old one.")
 
@@ -180,7 +180,7 @@ def place_of(config: Path | None) -> Place:
         raise ConfigError(error.message, advice=error.advice) from None
 
 
-def asked(at: Place, what: str, **more: float) -> dict[str, Any] | None:
+def ask_gateway(at: Place, what: str, **more: float) -> dict[str, Any] | None:
     """What the gateway that runs answers; None where none runs."""
     from callgate.local import wire
     from callgate.local.place import LocalError
@@ -203,7 +203,7 @@ def asked(at: Place, what: str, **more: float) -> dict[str, Any] | None:
     return None if answer is not None and answer.get("again") else answer
 
 
-def running(at: Place, expect: float = 0.0) -> dict[str, Any]:
+def ensure_running(at: Place, expect: float = 0.0) -> dict[str, Any]:
     """The gateway, started where none runs. It stays for so many seconds in which somebody may open a link."""
     from callgate.local.place import LocalError
     from callgate.local.starting import reach
@@ -214,7 +214,7 @@ def running(at: Place, expect: float = 0.0) -> dict[str, Any]:
         except LocalError as error:
             raise ConfigError(error.message, advice=error.advice) from None
         # One that is about to end takes nothing on: the next one does.
-        if (found := asked(at, "status", expect=expect)) is not None:
+        if (found := ask_gateway(at, "status", expect=expect)) is not None:
             return found
         time.sleep(_TRY_SECONDS)
     raise ConfigError("your gateway ended at once", advice="Type `callgate logs` to see why.")
@@ -269,7 +269,7 @@ def _told_to_end(at: Place) -> int | None:
     from callgate.local.place import LocalError, peer
 
     try:
-        answer = asked(at, "stop")
+        answer = ask_gateway(at, "stop")
         return None if answer is None else int(answer.get("pid", 0))
     except ConfigError:
         try:

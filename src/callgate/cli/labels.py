@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, configuration, console, print_json, say
-from callgate.cli.printing import Line, fact, heading, print_lines, print_table, shown, text_line, word_to_type
+from callgate.cli.printing import Line, escaped, fact, heading, print_lines, print_table, text_line, word_to_type
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, open_pins, options_of
 from callgate.errors import ConfigError, Reason, Refused
 
@@ -89,7 +89,7 @@ def show(
         found = [(one, known.labels.listed(*one)) for one in known.each()]
         print_table(
             ("server", "tool", *columns),
-            ((shown(one[0]), shown(one[1]), *(cell(label, field) for field in columns)) for one, label in found),
+            ((escaped(one[0]), escaped(one[1]), *(cell(label, field) for field in columns)) for one, label in found),
         )
     _what_next(known)
 
@@ -108,7 +108,7 @@ def report(
     one.
     """
     known = known_labels(config, store, server, file)
-    found = _understated(known)
+    found = _understated_by_risk(known)
     listed = {one: known.labels.listed(*one) for one in {(each.server, each.tool) for each in found}}
     if as_json:
         print_json(
@@ -126,17 +126,17 @@ def report(
         )
         return
     if not found:
-        say("No tool declares less than what holds for it here." if known.each() else _nothing())
+        say("No tool declares less than what holds for it here." if known.each() else _no_tools_yet())
         return
     print_table(
         ("server", "tool", "field", "declared", "here", "by"),
         (
             (
-                shown(one.server),
-                shown(one.tool),
+                escaped(one.server),
+                escaped(one.tool),
                 one.field,
-                shown(one.declared),
-                shown(one.local),
+                escaped(one.declared),
+                escaped(one.local),
                 who(listed[one.server, one.tool], one.field),
             )
             for one in found
@@ -162,11 +162,11 @@ def starter(
     if not declared:
         raise Refused(
             Reason.TOOL_UNKNOWN,
-            f"no list of tools of {shown(server)} was met yet",
+            f"no list of tools of {escaped(server)} was met yet",
             advice=f"{WHERE_TOOLS_COME_FROM} Or give its list with --from FILE.",
         )
     if as_json:
-        print_json({tool: _suggested(from_hints(annotations)) for tool, annotations in sorted(declared.items())})
+        print_json({tool: _hint_row(from_hints(annotations)) for tool, annotations in sorted(declared.items())})
         return
     typer.echo(starter_table(server, declared), nl=False)
     where = (
@@ -175,12 +175,12 @@ def starter(
     say(f"\nPut it into callgate.toml, {where}; then read it, decide what is commented out, and run `callgate check`.")
 
 
-def _suggested(said: Any) -> dict[str, Any]:
+def _hint_row(said: Any) -> dict[str, Any]:
     found = {name: getattr(said, name) for name in said.__struct_fields__ if getattr(said, name) is not None}
     return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in found.items()}
 
 
-def _understated(known: KnownLabels) -> list[Understated]:
+def _understated_by_risk(known: KnownLabels) -> list[Understated]:
     """High-risk tools first: what cannot be undone, then what reaches far; each tool's own fields stay together."""
     from callgate.trust.model import DESTINATIONS, OUTCOMES
     from callgate.trust.stripping import understated
@@ -199,21 +199,21 @@ def _require(known: KnownLabels, server: str, tool: str) -> None:
         return
     raise Refused(
         Reason.TOOL_UNKNOWN,
-        f"{shown(server)} was never seen to list a tool {shown(tool)!r}",
+        f"{escaped(server)} was never seen to list a tool {escaped(tool)!r}",
         advice=f"`{known.command('labels', 'show', server)}` shows those that it lists.",
     )
 
 
-def _nothing() -> str:
+def _no_tools_yet() -> str:
     return f"No server's tools were met yet. {WHERE_TOOLS_COME_FROM} Or give a server's list with --from FILE."
 
 
 def _what_next(known: KnownLabels) -> None:
     if not known.each() and not known.unmet:
-        say(_nothing())
+        say(_no_tools_yet())
     for server in known.unmet:
         say(
-            f"{shown(server)} was not met yet, so only what the configuration names is known of it. "
+            f"{escaped(server)} was not met yet, so only what the configuration names is known of it. "
             f"{WHERE_TOOLS_COME_FROM}"
         )
     problems = [
@@ -223,7 +223,7 @@ def _what_next(known: KnownLabels) -> None:
     ]
     for server, tool in problems[:10]:
         command = known.command("labels", "show", server, tool)
-        say(f"{shown(tool)} of {shown(server)} declares what cannot be read, which counts as unknown: `{command}`")
+        say(f"{escaped(tool)} of {escaped(server)} declares what cannot be read, which counts as unknown: `{command}`")
     unknown = [
         server for server, tools in known.tools.items() if any(known.labels.listed(server, t).unknown for t in tools)
     ]
@@ -274,15 +274,15 @@ def row(known: KnownLabels, server: str, tool: str) -> dict[str, Any]:
 
 
 def cell(label: ToolLabel, field: str) -> str:
-    return f"{' or '.join(map(shown, words(label, field))) or '-'} ({who(label, field)})"
+    return f"{' or '.join(map(escaped, words(label, field))) or '-'} ({who(label, field)})"
 
 
 def tool_lines(known: KnownLabels, server: str, tool: str) -> Iterator[Line]:
     """One tool's label, who said each part of it, and what was said without being believed."""
     label = known.labels.listed(server, tool)
-    yield fact("tool", f"{shown(tool)} on {shown(server)}", "bold", width=_WIDTH)
+    yield fact("tool", f"{escaped(tool)} on {escaped(server)}", "bold", width=_WIDTH)
     for field in FIELDS:
-        values = " or ".join(map(shown, words(label, field))) or "nothing"
+        values = " or ".join(map(escaped, words(label, field))) or "nothing"
         source = who(label, field)
         style = "yellow" if source == "unknown" else ""
         yield fact(field, f"{values}  ({_WHO[source]})", style, width=_WIDTH)
@@ -290,10 +290,10 @@ def tool_lines(known: KnownLabels, server: str, tool: str) -> Iterator[Line]:
         said_by = f"  ({_WHO[label.origins[flag]]})" if flag in label.origins else ""
         yield fact(flag, ("yes" if getattr(label, flag) else "no") + said_by, width=_WIDTH)
     how = "declared" if label.critical_declared else "guessed from its schema"
-    named = ", ".join(map(shown, label.critical))
+    named = ", ".join(map(escaped, label.critical))
     yield fact("critical", f"{named}  ({how})" if named else "every value without blanks in it", width=_WIDTH)
     for path, source in sorted(label.fields.items()):
-        yield fact("field", f"{shown(path)}: {source}", width=_WIDTH)
+        yield fact("field", f"{escaped(path)}: {source}", width=_WIDTH)
     if label.malicious:
         yield fact("malicious", "yes", "red", width=_WIDTH)
     yield from _rules(known, server, tool)
@@ -327,16 +327,16 @@ def _voices(known: KnownLabels, server: str, tool: str) -> Iterator[Line]:
         yield text_line("  nobody said anything", "dim")
     declared = labels.declared(server).get(tool)
     for problem in declared.problems if declared else ():
-        yield fact("  unreadable", f"{shown(problem.path)}: {shown(problem.text)}", "red", width=_WIDTH)
+        yield fact("  unreadable", f"{escaped(problem.path)}: {escaped(problem.text)}", "red", width=_WIDTH)
 
 
 def _sentence(spoken: Said) -> str:
     parts = []
     for name, value in _builtins(spoken).items():
         text = (
-            (" or " if name in FIELDS else ", ").join(map(shown, value))
+            (" or " if name in FIELDS else ", ").join(map(escaped, value))
             if isinstance(value, list)
-            else ", ".join(f"{shown(key)}: {shown(one)}" for key, one in value.items())
+            else ", ".join(f"{escaped(key)}: {escaped(one)}" for key, one in value.items())
             if isinstance(value, dict)
             else ("yes" if value else "no")
         )
@@ -377,13 +377,13 @@ def known_labels(path: Path | None, url: str | None, server: str | None, file: P
     if file is not None:
         return _from_file(path, url, server, file)
     with open_pins(path, url) as opened:
-        met = _met(opened)
+        met = _observed_entries(opened)
         known = list(dict.fromkeys([*opened.config.servers, *met]))
         if server is not None and server not in known:
             raise _unknown(server, known)
         wanted = known if server is None else [server]
-        found = _known(opened.config, {name: met[name] for name in wanted if name in met}, wanted, opened.options)
-        for name, labels in _approved(opened).items():
+        found = _labels_of(opened.config, {name: met[name] for name in wanted if name in met}, wanted, opened.options)
+        for name, labels in _approved_labels(opened).items():
             found.labels.approve(name, labels)
         return found
 
@@ -391,12 +391,12 @@ def known_labels(path: Path | None, url: str | None, server: str | None, file: P
 def _from_file(path: Path | None, url: str | None, server: str | None, file: Path) -> KnownLabels:
     if server is None:
         raise ConfigError("whose list is this?", advice=f"Name the server: callgate labels show SERVER --from {file}")
-    return _known(
+    return _labels_of(
         configuration(path, url), {server: read_list(file)}, [server], (*options_of(path, url), "--from", str(file))
     )
 
 
-def _known(config: Config, met: dict[str, list[Any]], wanted: list[str], options: tuple[str, ...]) -> KnownLabels:
+def _labels_of(config: Config, met: dict[str, list[Any]], wanted: list[str], options: tuple[str, ...]) -> KnownLabels:
     from callgate.app.trust import make_labels
     from callgate.trust.tool_annotations import AnnotationObserver
     from callgate.trust.vocabulary import Vocabulary
@@ -413,7 +413,7 @@ def _known(config: Config, met: dict[str, list[Any]], wanted: list[str], options
     return KnownLabels(labels, config, tools, tuple(name for name in wanted if name not in met), options)
 
 
-def _met(opened: OpenedPins) -> dict[str, list[Any]]:
+def _observed_entries(opened: OpenedPins) -> dict[str, list[Any]]:
     """The newest entry of each tool that a server still lists; of several identities of a name, the one met last."""
     found: dict[str, list[Any]] = {}
     for server in opened.wait(opened.shelf.servers()):
@@ -423,7 +423,7 @@ def _met(opened: OpenedPins) -> dict[str, list[Any]]:
     return found
 
 
-def _approved(opened: OpenedPins) -> dict[str, dict[str, str]]:
+def _approved_labels(opened: OpenedPins) -> dict[str, dict[str, str]]:
     """The labels that tools were approved with; of several identities of a name, those of the one met last."""
     opened.wait(opened.pins.refresh())
     found: dict[str, dict[str, str]] = {}
@@ -464,6 +464,6 @@ def read_list(file: Path) -> list[Any]:
 
 
 def _unknown(server: str, known: list[str]) -> Exception:
-    names = ", ".join(shown(name) for name in known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
+    names = ", ".join(escaped(name) for name in known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
     advice = f"Those that are configured or were met: {names}." if known else WHERE_TOOLS_COME_FROM
-    return Refused(Reason.TOOL_UNKNOWN, f"no server {shown(server)!r} is configured, and none was met", advice=advice)
+    return Refused(Reason.TOOL_UNKNOWN, f"no server {escaped(server)!r} is configured, and none was met", advice=advice)

@@ -24,7 +24,7 @@ from callgate.cli.common import (
     print_json,
     progress,
     say,
-    working,
+    spinner,
 )
 from callgate.cli.printing import plain, show_when
 from callgate.errors import AuditError, ConfigError, Reason
@@ -200,7 +200,7 @@ def replay(
 
     rules = _policy(file, config, default=not no_default)[0]
     replayed = Replayed()
-    with open_store(config, store) as (_, opened), opened.audit_reading() as tables, working("reading the log"):
+    with open_store(config, store) as (_, opened), opened.audit_reading() as tables, spinner("reading the log"):
         found = entries(tables, Filter(since=parse_when(since, time.time())), limit)
     with progress() as bar:
         for entry in bar.track(found, description="replaying"):
@@ -332,10 +332,10 @@ def explanation(found: Explanation, then: Then | None) -> Iterator[Text]:
         yield Text(plain(then.sentence(ruling), _LONG))
     for rule in found.told:
         yield Text("")
-        yield from _checked(rule)
+        yield from _rule_line(rule)
 
 
-def _checked(rule: Checked) -> Iterator[Text]:
+def _rule_line(rule: Checked) -> Iterator[Text]:
     from rich.text import Text
 
     mark = "  ← decides" if rule.decides else ""

@@ -58,13 +58,13 @@ def fact(name: str, value: str, style: str = "", *, width: int = 11) -> Line:
     return text_line(value, style, lead=lead, rest=" " * len(lead))
 
 
-def quoted(text: str, lead: str = GUTTER, spans: Sequence[tuple[int, int]] = ()) -> Iterator[Line]:
+def quote_lines(text: str, lead: str = GUTTER, spans: Sequence[tuple[int, int]] = ()) -> Iterator[Line]:
     """A text of the server, line by line as it is, with its invisible characters spelt out and spans marked."""
-    for part in marked(text, spans).split("\n", allow_blank=True):
+    for part in mark_spans(text, spans).split("\n", allow_blank=True):
         yield Line(part, lead, lead)
 
 
-def marked(text: str, spans: Sequence[tuple[int, int]] = (), *, style: str = "", keep_lines: bool = True) -> Text:
+def mark_spans(text: str, spans: Sequence[tuple[int, int]] = (), *, style: str = "", keep_lines: bool = True) -> Text:
     """The text spelt out. It is cut at the borders of the spans first: what is spelt out is longer than it was."""
     from rich.text import Text
 
@@ -76,10 +76,10 @@ def marked(text: str, spans: Sequence[tuple[int, int]] = (), *, style: str = "",
     for start, end in itertools.pairwise(cuts):
         pointed = any(begin <= start and end <= stop for begin, stop in within)
         out.append(escape(text[start:end], keep_lines=keep_lines), POINTED if pointed else "")
-    return with_hidden(out)
+    return highlight_escapes(out)
 
 
-def with_hidden(text: Text) -> Text:
+def highlight_escapes(text: Text) -> Text:
     """Colours what was spelt out, so that it is seen to be no part of the words."""
     for match in _SPELT.finditer(text.plain):
         if match[0] != "\\\\":
@@ -87,7 +87,7 @@ def with_hidden(text: Text) -> Text:
     return text
 
 
-def folded(lines: Iterable[Line], width: int | None) -> Iterator[Text]:
+def fold_lines(lines: Iterable[Line], width: int | None) -> Iterator[Text]:
     """As many lines as they take on a terminal of that width; whole where there is none."""
     from rich.text import Text
 
@@ -128,7 +128,7 @@ def _fold(text: Text, width: int | None) -> list[Text]:
 def print_lines(console: Console, lines: Iterable[Line]) -> None:
     """All of them at once."""
     width = console.width if console.is_terminal else None
-    for text in folded(lines, width):
+    for text in fold_lines(lines, width):
         console.print(text, soft_wrap=True)
 
 
@@ -154,7 +154,7 @@ def moment(at: int | None) -> str:
     return "-" if at is None else f"{datetime.fromtimestamp(at / 1000).astimezone():%Y-%m-%d %H:%M}"
 
 
-def shown(text: str) -> str:
+def escaped(text: str) -> str:
     """A name or an identity on one line, whole, with what is invisible spelt out."""
     from callgate.approval.display import escape
 
@@ -170,12 +170,12 @@ def word_to_type(word: str) -> str:
     """A word as a shell takes it, on one line: what cannot be seen or typed is written as bash and zsh escape it."""
     if word.isascii() and word.isprintable():
         return shlex.quote(word)
-    if word.isprintable() and shown(word) == word:
+    if word.isprintable() and escaped(word) == word:
         return shlex.quote(word)
-    return "$'" + "".join(_escaped(char) for char in word) + "'"
+    return "$'" + "".join(_shell_escape(char) for char in word) + "'"
 
 
-def _escaped(char: str) -> str:
+def _shell_escape(char: str) -> str:
     if char.isascii() and char.isprintable():
         return f"\\{char}" if char in "\\'" else char
     # As bytes: a shell turns \u2800 into what its locale has for it, and in C that is nothing.

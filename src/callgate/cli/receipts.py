@@ -50,7 +50,7 @@ def approval_in(decision: DecisionRecord, given: bytes | None) -> ReceiptApprova
     from callgate.approval.assertion import Malformed, NotVerified
     from callgate.approval.proof import check_proof, is_proof
 
-    form = None if given is None else _given(decision, given)
+    form = None if given is None else _canonical_arguments(decision, given)
     facts = (decision.extra or {}).get("approval")
     if facts is None or decision.verdict != "allow":
         return None
@@ -67,7 +67,7 @@ def approval_in(decision: DecisionRecord, given: bytes | None) -> ReceiptApprova
     return _account(proven, whole_on_record=form is not None)
 
 
-def _given(decision: DecisionRecord, text: bytes) -> bytes:
+def _canonical_arguments(decision: DecisionRecord, text: bytes) -> bytes:
     """The RFC 8785 form of arguments that somebody gives, if they are the ones on record."""
     import msgspec
 

@@ -146,9 +146,11 @@ def set_up(path: Path | None, config: Config, *, terminal: bool | None = None) -
     ticket = None
     nobody = _NOBODY_APPROVES if config.approves else _NOBODY_REVIEWS
     with edit_approvals(path, None, create=True) as opened:
-        first = not opened.wait(_taken(opened.approvals, name))
+        first = not opened.wait(_has_people(opened.approvals, name))
         lacking = (
-            opened.wait(_lacking(opened.approvals, config, path, name if first else None)) if config.approves else []
+            opened.wait(_missing_approvers(opened.approvals, config, path, name if first else None))
+            if config.approves
+            else []
         )
         # Only on a terminal: in a file or a journal it would stay, and whoever has the link can become this person.
         if first and (sys.stdout.isatty() if terminal is None else terminal):
@@ -171,7 +173,7 @@ def set_up(path: Path | None, config: Config, *, terminal: bool | None = None) -
 
 def first_name(config: Config) -> str:
     """Who is set up first: the configured person, or whoever runs the gateway."""
-    named = asked(config)
+    named = approvers_in_config(config)
     if len(named) == 1 and (only := next(iter(named))) is not None:
         return only
     if config.approval.user is not None:
@@ -183,29 +185,31 @@ def first_name(config: Config) -> str:
     return _NAME.sub("-", login).lstrip("-._@+")[:64] or "operator"
 
 
-def asked(config: Config) -> set[str | None]:
+def approvers_in_config(config: Config) -> set[str | None]:
     """Who is asked by any of the servers; None stands for the only person there is."""
     servers = config.servers.values()
     return {server.approval.user or config.approval.user for server in servers} or {config.approval.user}
 
 
-async def _taken(approvals: Approvals, name: str) -> bool:
+async def _has_people(approvals: Approvals, name: str) -> bool:
     """Whether somebody is set up already."""
     others = [user for user in await approvals.shelf.users() if user.name != name]
     return bool(others or await approvals.shelf.credentials(revoked=True))
 
 
 async def first_ticket(approvals: Approvals, name: str) -> str | None:
-    if await _taken(approvals, name):
+    if await _has_people(approvals, name):
         return None
     return await approvals.ticket(name, by=operator(), purpose="setup")
 
 
-async def _lacking(approvals: Approvals, config: Config, path: Path | None, welcomed: str | None) -> list[str]:
+async def _missing_approvers(
+    approvals: Approvals, config: Config, path: Path | None, welcomed: str | None
+) -> list[str]:
     """A line for each who will be asked and cannot answer, but for the one who is welcomed anyway."""
     known = [user.name for user in await approvals.shelf.users()]
     able = {held.user for held in await approvals.shelf.credentials()}
-    named = asked(config)
+    named = approvers_in_config(config)
     lines = []
     if None in named and len(known) > 1:
         names = ", ".join(known[:_SHOWN])

@@ -147,8 +147,8 @@ def unit_of(at: Place) -> Unit:
         base = Path(environ.get("XDG_CONFIG_HOME", Path.home() / ".config"))
         unit = f"callgate-{at.name}.service"
         text = _SYSTEMD.format(
-            command=" ".join(_quoted(word).replace("$", "$$") for word in words),
-            environment="".join(f"Environment={_quoted(f'{name}={text}')}\n" for name, text in environ.items()),
+            command=" ".join(_systemd_quote(word).replace("$", "$$") for word in words),
+            environment="".join(f"Environment={_systemd_quote(f'{name}={text}')}\n" for name, text in environ.items()),
             log=at.log.replace("%", "%%"),
         )
         control = ("systemctl", "--user")
@@ -191,7 +191,7 @@ def _domain() -> str:
     return f"gui/{os.getuid()}"
 
 
-def _quoted(word: str) -> str:
+def _systemd_quote(word: str) -> str:
     """A word as systemd.syntax(7) reads it; % begins a specifier."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("\n", "\\n")
     return f'"{escaped}"'

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from callgate.cli.common import configuration, keys_of, log_of, open_store, operator, say, store_file
-from callgate.cli.printing import plain, shown, word_to_type
+from callgate.cli.printing import escaped, plain, word_to_type
 from callgate.errors import Reason, Refused, StoreError
 
 if TYPE_CHECKING:
@@ -197,11 +197,11 @@ def pins_of(config: Config, shelf: PinShelf, witness: Any) -> Pins:
         settings=settings_of(config),
         witness=witness,
         configured=groups_of(config),
-        labelling=labelling(),
+        labelling=label_proposals(),
     )
 
 
-def labelling() -> Labelling:
+def label_proposals() -> Labelling:
     """What reviews know of what tools do."""
     from callgate.pinning.views import Labelling
     from callgate.trust.proposing import label_line, propose_label
@@ -294,7 +294,7 @@ def find_server(opened: OpenedPins, given: str) -> ServerSeen:
         )
     if len(named) > 1:
         say(
-            f"{plain(given)} was met under {len(named)} identities; this is the last: {shown(named[0].server_id)}\n"
+            f"{plain(given)} was met under {len(named)} identities; this is the last: {escaped(named[0].server_id)}\n"
             f"`{opened.command('tools', 'servers')}` has the others; give one of them as --server."
         )
     return named[0]
@@ -311,11 +311,11 @@ def find_tool(opened: OpenedPins, server: str, tool: str) -> ToolView:
     names = [one.tool for one in opened.wait(opened.shelf.tools(seen.server_id))]
     if tool not in names:
         near = [name for name in names if name.casefold() == tool.casefold()] or names
-        some = ", ".join(shown(name) for name in near[:_SHOWN]) + (", …" if len(near) > _SHOWN else "")
+        some = ", ".join(escaped(name) for name in near[:_SHOWN]) + (", …" if len(near) > _SHOWN else "")
         advice = f"It lists {some}." if names else "It lists none."
         raise Refused(
             Reason.TOOL_UNKNOWN,
-            f"{shown(seen.name)} was never seen to list a tool {plain(tool, _LONG)!r}",
+            f"{escaped(seen.name)} was never seen to list a tool {plain(tool, _LONG)!r}",
             advice=f"{advice} `{opened.command('tools', 'list', '--server', server)}` shows all of them.",
         )
     return opened.wait(opened.pins.find(seen.server_id, tool))

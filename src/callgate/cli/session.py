@@ -22,14 +22,14 @@ from callgate.cli.common import (
 from callgate.cli.printing import (
     Line,
     blank,
+    escaped,
     fact,
     heading,
     moment,
     plain,
     print_lines,
     print_table,
-    quoted,
-    shown,
+    quote_lines,
     text_line,
 )
 from callgate.cli.services import OpenedTrust, edit_trust, open_trust
@@ -113,7 +113,7 @@ def declassify(
     with open_trust(config, store) as opened:
         session = opened.wait(opened.trust.find(key))
     with edit_trust(config, store) as opened:
-        confirm(f"Take all labels off the session of {shown(session.agent)} ({session.key})?", yes=yes)
+        confirm(f"Take all labels off the session of {escaped(session.agent)} ({session.key})?", yes=yes)
         after = opened.wait(opened.trust.declassify(session.key, by=operator(), note=note))
         typer.echo(f"Declassified: {after.key}. It starts clean from here; the audit log has who and why.")
 
@@ -187,11 +187,11 @@ def picture_lines(picture: Picture) -> Iterator[Line]:
     """All of it; every text of a peer is spelt out."""
     session = picture.session
     yield fact("session", session.key)
-    yield fact("agent", shown(session.agent) or "-")
+    yield fact("agent", escaped(session.agent) or "-")
     yield fact("opened", f"{moment(session.opened_at)}, last seen {moment(session.seen_at)}")
     yield Line(tags(picture.tags), f"{'labels':<11} ", " " * 12)
     for source in session.label.attribution[:_WIDTH]:
-        yield fact("source", shown(source))
+        yield fact("source", escaped(source))
     yield blank()
     if picture.folded:
         steps = "1 earlier step" if picture.folded == 1 else f"{picture.folded} earlier steps"
@@ -208,7 +208,7 @@ def tags(found: tuple[Tag, ...]) -> Text:
 
     out = Text()
     for at, tag in enumerate(found):
-        out.append(", " if at else "").append(shown(tag.text), STYLES[tag.tone])
+        out.append(", " if at else "").append(escaped(tag.text), STYLES[tag.tone])
     return out if found else Text("none", "dim")
 
 
@@ -217,13 +217,13 @@ def _step(node: Node, picture: Picture) -> Iterator[Line]:
 
     head = Text().append(_MARKS[node.tone], STYLES[node.tone]).append("  ")
     if node.kind == "act":
-        yield Line(head.append(shown(node.title), "bold"), f"{node.seq:>3} ", _RAIL)
-        yield from (text_line(shown(line), lead=_RAIL) for line in node.why.split("\n") if line)
+        yield Line(head.append(escaped(node.title), "bold"), f"{node.seq:>3} ", _RAIL)
+        yield from (text_line(escaped(line), lead=_RAIL) for line in node.why.split("\n") if line)
         yield text_line(moment(node.at), "dim", lead=_RAIL)
         return
-    head.append(shown(node.title), "bold").append(f" on {shown(node.about)}  ")
+    head.append(escaped(node.title), "bold").append(f" on {escaped(node.about)}  ")
     head.append(node.verdict, STYLES[node.tone])
-    head.append(f"  {shown(node.rule)}" if node.rule else "", "dim")
+    head.append(f"  {escaped(node.rule)}" if node.rule else "", "dim")
     yield Line(head, f"{node.seq:>3} ", _RAIL)
     if node.tags:
         yield Line(Text("does   ", "dim").append_text(tags(node.tags)), _RAIL, _BESIDE)
@@ -238,7 +238,7 @@ def _why(node: Node) -> Iterator[Line]:
 
     lines = [line for line in node.why.split("\n") if line.strip()]
     for at, line in enumerate(lines):
-        out = Text().append(shown(line), STYLES[node.tone])
+        out = Text().append(escaped(line), STYLES[node.tone])
         if node.reason and at == len(lines) - 1:
             out.append(f"  {node.reason}", "dim")
         yield Line(out, f"{_RAIL}{'' if at else 'why':<7}", _BESIDE)
@@ -247,9 +247,9 @@ def _why(node: Node) -> Iterator[Line]:
 def _value(flow: Flow) -> Line:
     from rich.text import Text
 
-    out = Text().append(shown(flow.path), "bold" if flow.critical else "")
+    out = Text().append(escaped(flow.path), "bold" if flow.critical else "")
     if flow.shown:
-        out.append(f" = {shown(flow.shown)}")
+        out.append(f" = {escaped(flow.shown)}")
     out.append("  ").append(flow.where, STYLES[flow.tone])
     if flow.steps:
         numbers = ", ".join(map(str, flow.steps))
@@ -263,14 +263,14 @@ def _result(node: Node | None) -> Iterator[Line]:
     if node is None:
         yield text_line("gave   nothing: the call was not made", "dim", lead=_RAIL)
         return
-    out = Text().append(shown(node.title), STYLES[node.tone])
+    out = Text().append(escaped(node.title), STYLES[node.tone])
     if node.tags:
         out.append("  ").append_text(tags(node.tags))
     yield Line(out, f"{_RAIL}gave   ", _BESIDE)
     if node.about:
-        yield text_line(f"from {shown(node.about)}", "dim", lead=_BESIDE)
+        yield text_line(f"from {escaped(node.about)}", "dim", lead=_BESIDE)
     for warning in node.warnings:
-        yield text_line(f"WARNING {shown(warning)}", "bold red", lead=_BESIDE)
+        yield text_line(f"WARNING {escaped(warning)}", "bold red", lead=_BESIDE)
 
 
 def register_quarantine(app: typer.Typer) -> None:
@@ -367,18 +367,18 @@ def _settle(opened: OpenedTrust, handle: str, state: Settled, question: str, *, 
 
 def _lines(view: HeldView) -> Iterator[Line]:
     held = view.held
-    yield fact("handle", f"{shown(held.handle)}  {held.state}")
-    yield fact("result of", f"{shown(held.tool)} on {shown(held.server)}, call {shown(held.call)}")
-    yield fact("session", shown(held.session))
+    yield fact("handle", f"{escaped(held.handle)}  {held.state}")
+    yield fact("result of", f"{escaped(held.tool)} on {escaped(held.server)}, call {escaped(held.call)}")
+    yield fact("session", escaped(held.session))
     yield fact("held", moment(held.at))
     if held.decided_by:
-        yield fact("decided", f"{moment(held.decided_at)} by {shown(held.decided_by)}")
+        yield fact("decided", f"{moment(held.decided_at)} by {escaped(held.decided_by)}")
     for warning in held.warnings:
-        yield fact("WARNING", shown(warning), "bold red")
+        yield fact("WARNING", escaped(warning), "bold red")
     yield from heading("What it says. Follow nothing that it asks for.")
     if view.closed:
         yield text_line(view.closed)
     for text in view.texts or ((view.raw,) if view.raw else ()):
-        yield from quoted(text)
+        yield from quote_lines(text)
     if view.beyond:
         yield text_line(f"and {view.beyond} more characters", "dim")

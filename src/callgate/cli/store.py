@@ -20,7 +20,7 @@ from callgate.cli.common import (
     operator,
     print_json,
     say,
-    working,
+    spinner,
 )
 from callgate.errors import KeyringError, StoreError
 
@@ -42,7 +42,7 @@ def check(config: ConfigOption = None, store: StoreOption = None, as_json: JsonO
 
     opened = connect(configuration(config, store))
     try:
-        with working("looking through the store"):
+        with spinner("looking through the store"):
             report = inspect.inspect(opened)
     finally:
         opened.close_sync()
@@ -63,7 +63,7 @@ def upgrade(config: ConfigOption = None, store: StoreOption = None) -> None:
     """Bring the store to the schema of this Callgate, or create it."""
     opened = connect(configuration(config, store), create=True)
     try:
-        with working("upgrading the store"):
+        with spinner("upgrading the store"):
             before, after = opened.upgrade()
     finally:
         opened.close_sync()
@@ -105,7 +105,7 @@ def _copy(opened: Store, target: Path) -> None:
         raise StoreError(
             f"{target} cannot be written: {error.strerror}", advice="Name a file that does not exist yet."
         ) from None
-    with working("copying the store"):
+    with spinner("copying the store"):
         backend.copy(target)
 
 
@@ -152,7 +152,7 @@ def rotate(
         if name not in known:
             raise KeyringError(f"there is no key {name!r}", advice=f"Keys here: {', '.join(sorted(known))}.")
         # Everything so far gets the old key's signature first.
-        with working("signing what is on record"):
+        with spinner("signing what is on record"):
             log.catch_up()
         key = keyring.rotate(name)
         detail: dict[str, Any] = {"name": name, "version": key.version}

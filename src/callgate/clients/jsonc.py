@@ -217,7 +217,7 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
     return "".join([*out, text[at:]])
 
 
-def quoted(words: Iterable[str]) -> str:
+def quote_words(words: Iterable[str]) -> str:
     """The words as they stand in an array."""
     return ", ".join(json.dumps(word, ensure_ascii=False) for word in words)
 
@@ -228,7 +228,7 @@ def gap_before(text: str, member: JsonMember) -> str:
     return found[0].lstrip("\ufeff") if found and "\n" in found[0] else " "
 
 
-def without(holder: JsonNode, member: JsonMember) -> Edit:
+def remove_member(holder: JsonNode, member: JsonMember) -> Edit:
     """Takes a member away, and one comma with it."""
     place = holder.members.index(member)
     if place:
@@ -238,7 +238,7 @@ def without(holder: JsonNode, member: JsonMember) -> Edit:
     return Edit(member.start, member.value.end if holder.comma is None else holder.comma + 1, "")
 
 
-def without_item(array: JsonNode, place: int) -> Edit:
+def remove_item(array: JsonNode, place: int) -> Edit:
     """Takes an item away, and one comma with it."""
     items = array.items
     if place:
@@ -248,7 +248,7 @@ def without_item(array: JsonNode, place: int) -> Edit:
     return Edit(items[0].start, items[0].end if array.comma is None else array.comma + 1, "")
 
 
-def without_first(array: JsonNode, count: int) -> Edit:
+def remove_first(array: JsonNode, count: int) -> Edit:
     """Takes the first items of an array away."""
     items = array.items
     if count < len(items):
@@ -278,7 +278,7 @@ def hunks(text: str, tree: JsonNode, edits: Sequence[Edit], context: int = 2) ->
         Hunk(
             text.count("\n", 0, start) + 1,
             _lines(text, start, end, [mask for mask in masks if start <= mask.start and mask.end <= end]),
-            _lines(text, start, end, [*_shown(inside), *_beside(masks, inside, start, end)]),
+            _lines(text, start, end, [*_shown_edits(inside), *_other_masks(masks, inside, start, end)]),
         )
         for start, end, inside in found
     ]
@@ -313,11 +313,11 @@ def _lines(text: str, start: int, end: int, edits: Iterable[Edit]) -> list[str]:
     return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
-def _shown(edits: Iterable[Edit]) -> list[Edit]:
+def _shown_edits(edits: Iterable[Edit]) -> list[Edit]:
     return [Edit(edit.start, edit.end, edit.new if edit.shown is None else edit.shown) for edit in edits]
 
 
-def _beside(masks: Iterable[Edit], edits: Sequence[Edit], start: int, end: int) -> list[Edit]:
+def _other_masks(masks: Iterable[Edit], edits: Sequence[Edit], start: int, end: int) -> list[Edit]:
     return [
         mask
         for mask in masks

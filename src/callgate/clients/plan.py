@@ -19,12 +19,12 @@ from callgate.clients.jsonc import (
     gap_before,
     hunks,
     may_be_secret,
-    quoted,
+    quote_words,
+    remove_first,
+    remove_member,
     scan,
-    without,
-    without_first,
 )
-from callgate.clients.servers import Command, Pointer, Remote, ServerEntry, Table, Unfit, entries, look
+from callgate.clients.servers import Command, Pointer, Remote, ServerEntry, Table, Unfit, entries, read_server
 from callgate.errors import ConfigError
 
 URL_VARIABLE: Final = "CALLGATE_URL"
@@ -85,7 +85,7 @@ def gate_name(name: str, taken: Collection[str] = ()) -> str:
 # ---- wrapped already? ----
 
 
-def wrapped(command: Command) -> Wrapped | None:
+def parse_wrapped(command: Command) -> Wrapped | None:
     """What stands behind the gate, if the entry starts one; None for everything else."""
     program, *args = command.words
     for place in range(min(len(args), _RUNNER_WORDS)):
@@ -94,9 +94,9 @@ def wrapped(command: Command) -> Wrapped | None:
     return None
 
 
-def behind(command: Command) -> tuple[int, list[str]] | None:
+def wrapped_command(command: Command) -> tuple[int, list[str]] | None:
     """The command that stands behind the gate, and the place of its program among the words of the entry."""
-    found = wrapped(command)
+    found = parse_wrapped(command)
     if found is None or not found.has_command:
         return None
     return found.words + 1, command.words[found.words + 1 :]
@@ -150,14 +150,16 @@ def reword(server: Command, word: Word) -> list[Edit]:
     """The edit that changes one word behind the program."""
     assert server.args is not None
     item = server.args.value.items[word.place - 1]
-    return [Edit(item.start, item.end, quoted([word.text]))]
+    return [Edit(item.start, item.end, quote_words([word.text]))]
 
 
 def _wrap_command(text: str, server: Command, name: str, gate: GateCommand) -> list[Edit]:
     program = server.program.value
     # The program's own spelling moves, escapes and all, so that taking the gate away gives the same bytes.
-    words = f"{quoted([*gate.program[1:], 'wrap', name, *gate.options, '--'])}, {text[program.start : program.end]}"
-    first = Edit(program.start, program.end, quoted(gate.program[:1]))
+    words = (
+        f"{quote_words([*gate.program[1:], 'wrap', name, *gate.options, '--'])}, {text[program.start : program.end]}"
+    )
+    first = Edit(program.start, program.end, quote_words(gate.program[:1]))
     if server.args is None:
         gap = gap_before(text, server.program)
         return [Edit(program.start, program.end, f'{first.new},{gap}"args": [{words}]')]
@@ -174,15 +176,15 @@ def _wrap_remote(text: str, server: Remote, name: str, gate: GateCommand) -> lis
     hidden = may_be_secret(url.string) or not url.string.startswith("http")
     # The address keeps its own spelling, as a command does.
     where = f'"--url-env", "{URL_VARIABLE}"' if hidden else f'"--url", {raw}'
-    words = [quoted([*gate.program[1:], "wrap", name, *gate.options]), where]
+    words = [quote_words([*gate.program[1:], "wrap", name, *gate.options]), where]
     edits: list[Edit] = []
     variables: list[str] = []
     headers = server.headers.value.members if server.headers is not None else ()
     for member in headers:
         variables.append(_variable(member.key, variables))
-        words.append(quoted(["--header-env", f"{member.key}={variables[-1]}"]))
-        edits.append(Edit(member.start, member.end, quoted(variables[-1:])))
-    new = shown = f'{quoted(gate.program[:1])},{gap}"args": [{", ".join(words)}]'
+        words.append(quote_words(["--header-env", f"{member.key}={variables[-1]}"]))
+        edits.append(Edit(member.start, member.end, quote_words(variables[-1:])))
+    new = shown = f'{quote_words(gate.program[:1])},{gap}"args": [{", ".join(words)}]'
     if server.headers is not None:
         edits.append(Edit(server.headers.start, server.headers.end, '"env"'))
         if hidden:
@@ -215,8 +217,8 @@ def _variable(header: str, taken: Collection[str]) -> str:
 
 def unwrap(text: str, entry: ServerEntry, hint: Hint | None = None) -> list[Edit] | Unfit:
     """The edits that take the gate away from a wrapped entry, or why that cannot be done."""
-    command = look(entry.node)
-    found = wrapped(command) if isinstance(command, Command) else None
+    command = read_server(entry.node)
+    found = parse_wrapped(command) if isinstance(command, Command) else None
     if found is None or not isinstance(command, Command) or command.args is None:
         return Unfit("not_wrapped", "it does not stand behind the gate")
     if found.has_command:
@@ -224,7 +226,7 @@ def unwrap(text: str, entry: ServerEntry, hint: Hint | None = None) -> list[Edit
         own = args.items[found.words]
         return [
             Edit(program.start, program.end, text[own.start : own.end]),
-            without_first(args, found.words + 1),
+            remove_first(args, found.words + 1),
             *_unpin(args.items[found.words + 1 :], hint or Hint()),
         ]
     if found.url is not None or found.url_variable is not None:
@@ -239,7 +241,7 @@ def unwrap(text: str, entry: ServerEntry, hint: Hint | None = None) -> list[Edit
 def _unpin(words: Sequence[JsonNode], hint: Hint) -> list[Edit]:
     """The package as it was named before, if it still has the version that we wrote."""
     ours = [word for word in words if hint.pinned and word.string == hint.pinned]
-    return [Edit(word.start, word.end, quoted([hint.unpinned])) for word in ours[:1]]
+    return [Edit(word.start, word.end, quote_words([hint.unpinned])) for word in ours[:1]]
 
 
 def _unwrap_remote(text: str, command: Command, found: Wrapped, hint: Hint) -> list[Edit] | Unfit:
@@ -258,7 +260,7 @@ def _unwrap_remote(text: str, command: Command, found: Wrapped, hint: Hint) -> l
     else:
         # As it is spelt there, if it is a word of its own.
         own_word = next((item for item in args.value.items if item.string == found.url), None)
-        raw = quoted([found.url or ""]) if own_word is None else text[own_word.start : own_word.end]
+        raw = quote_words([found.url or ""]) if own_word is None else text[own_word.start : own_word.end]
     program = command.program
     edits = [
         Edit(program.start, program.end, json.dumps(hint.url_key)),
@@ -271,11 +273,11 @@ def _unwrap_remote(text: str, command: Command, found: Wrapped, hint: Hint) -> l
         edits.append(Edit(env.start, env.end, '"headers"'))
         edits += [Edit(m.start, m.end, json.dumps(own[key])) for key, m in inside.items() if key in own]
         if found.url_variable is not None:
-            edits.append(without(env.value, inside[found.url_variable]))
+            edits.append(remove_member(env.value, inside[found.url_variable]))
     kind = holder.get("type") or holder.get("transport")
     if kind is not None:
         edits.append(Edit(kind.value.start, kind.value.end, json.dumps(hint.kind)))
-    return [*edits, *(without(holder, member) for member in going)]
+    return [*edits, *(remove_member(holder, member) for member in going)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,10 +340,10 @@ def plan_wrap(
     edits: list[Edit] = []
     taken: dict[Pointer, set[str]] = {}
     # Names that are in use come first, so that a new server does not get one of them.
-    for entry, server in _looked(tree, tables):
-        if isinstance(server, Command) and (old := wrapped(server)):
+    for entry, server in _servers_in(tree, tables):
+        if isinstance(server, Command) and (old := parse_wrapped(server)):
             taken.setdefault(entry.pointer[:-1], set()).add(old.name)
-    for entry, server in _looked(tree, tables):
+    for entry, server in _servers_in(tree, tables):
         finding, made = _to_wrap(text, entry, server, gate, taken.setdefault(entry.pointer[:-1], set()))
         if only and entry.name not in only:
             finding, made = PlannedServer(entry, "other"), []
@@ -350,12 +352,12 @@ def plan_wrap(
             made = [*made, *more]
         found.append(finding)
         edits += made
-    return _checked(Plan(text, apply(text, edits), tuple(found), tree, tuple(edits)), source, tables)
+    return _verified(Plan(text, apply(text, edits), tuple(found), tree, tuple(edits)), source, tables)
 
 
-def _looked(tree: JsonNode, tables: tuple[Table, ...]) -> Iterator[tuple[ServerEntry, Command | Remote | Unfit]]:
+def _servers_in(tree: JsonNode, tables: tuple[Table, ...]) -> Iterator[tuple[ServerEntry, Command | Remote | Unfit]]:
     for entry in entries(tree, tables):
-        yield entry, look(entry.node)
+        yield entry, read_server(entry.node)
 
 
 def _to_wrap(
@@ -363,7 +365,7 @@ def _to_wrap(
 ) -> tuple[PlannedServer, list[Edit]]:
     if isinstance(server, Unfit):
         return PlannedServer(entry, "left", reason=server.reason, text=server.text, advice=server.advice), []
-    if isinstance(server, Command) and (old := wrapped(server)):
+    if isinstance(server, Command) and (old := parse_wrapped(server)):
         return PlannedServer(entry, "wrapped", old.name, _kind(old), text=_by_whom(old, gate)), []
     name = gate_name(entry.name, taken)
     taken.add(name)
@@ -406,8 +408,8 @@ def plan_pin(text: str, source: str, tables: tuple[Table, ...], words: Mapping[P
     tree = scan(text, source)
     found: list[PlannedServer] = []
     edits: list[Edit] = []
-    for entry, server in _looked(tree, tables):
-        old = wrapped(server) if isinstance(server, Command) else None
+    for entry, server in _servers_in(tree, tables):
+        old = parse_wrapped(server) if isinstance(server, Command) else None
         word = words.get(entry.pointer)
         name = "" if old is None else old.name
         if old is None or word is None or not isinstance(server, Command):
@@ -416,7 +418,7 @@ def plan_pin(text: str, source: str, tables: tuple[Table, ...], words: Mapping[P
         hint = Hint(pinned=word.text, unpinned=server.words[word.place])
         found.append(PlannedServer(entry, "pin", name, "stdio", hint=hint))
         edits += reword(server, word)
-    return _checked(Plan(text, apply(text, edits), tuple(found), tree, tuple(edits)), source, tables)
+    return _verified(Plan(text, apply(text, edits), tuple(found), tree, tuple(edits)), source, tables)
 
 
 def plan_unwrap(
@@ -430,8 +432,8 @@ def plan_unwrap(
     tree = scan(text, source)
     found: list[PlannedServer] = []
     edits: list[Edit] = []
-    for entry, server in _looked(tree, tables):
-        old = wrapped(server) if isinstance(server, Command) else None
+    for entry, server in _servers_in(tree, tables):
+        old = parse_wrapped(server) if isinstance(server, Command) else None
         if old is None or (only and entry.name not in only):
             found.append(PlannedServer(entry, "other"))
             continue
@@ -441,19 +443,19 @@ def plan_unwrap(
             continue
         found.append(PlannedServer(entry, "unwrap", old.name, _kind(old)))
         edits += made
-    return _checked(Plan(text, apply(text, edits), tuple(found), tree, tuple(edits)), source, tables)
+    return _verified(Plan(text, apply(text, edits), tuple(found), tree, tuple(edits)), source, tables)
 
 
-def _checked(plan: Plan, source: str, tables: tuple[Table, ...]) -> Plan:
+def _verified(plan: Plan, source: str, tables: tuple[Table, ...]) -> Plan:
     """The plan, if reading the new text shows the same servers, each as the plan wants it."""
     if not plan.edits:
         return plan
     wanted = {finding.entry.pointer: finding.state for finding in plan.findings}
     try:
-        now = {entry.pointer: server for entry, server in _looked(scan(plan.after, source), tables)}
+        now = {entry.pointer: server for entry, server in _servers_in(scan(plan.after, source), tables)}
     except ConfigError:
         now = {}
-    gated = {pointer for pointer, server in now.items() if isinstance(server, Command) and wrapped(server)}
+    gated = {pointer for pointer, server in now.items() if isinstance(server, Command) and parse_wrapped(server)}
     right = now.keys() == wanted.keys() and all(
         state not in ("wrap", "unwrap") or (state == "wrap") == (pointer in gated) for pointer, state in wanted.items()
     )

@@ -98,7 +98,7 @@ def _below(node: JsonNode, way: Table, pointer: Pointer) -> Iterator[ServerEntry
             yield from _below(member.value, way[1:], (*pointer, member.key))
 
 
-def look(node: JsonNode) -> Command | Remote | Unfit:
+def read_server(node: JsonNode) -> Command | Remote | Unfit:
     """What kind of server an entry is."""
     if node.kind != "object":
         return Unfit("not_an_object", "its entry is not an object")
@@ -158,7 +158,7 @@ def _remote(node: JsonNode, address: JsonMember) -> Remote | Unfit:
     headers = node.get("headers")
     if node.get("env") is not None or node.get("args") is not None:
         return Unfit("mixed", "it has an address, and keys of a command beside it")
-    if headers is not None and not _carried(headers.value):
+    if headers is not None and not _headers_fit(headers.value):
         return Unfit(
             "odd_headers",
             "its headers hold a name or a value that the gate does not send",
@@ -167,7 +167,7 @@ def _remote(node: JsonNode, address: JsonMember) -> Remote | Unfit:
     return Remote(node, address, headers, kind)
 
 
-def _carried(headers: JsonNode) -> bool:
+def _headers_fit(headers: JsonNode) -> bool:
     return headers.kind == "object" and all(
         _HEADER.fullmatch(member.key)
         and member.key.lower() not in _NOT_CARRIED

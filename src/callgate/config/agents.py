@@ -514,7 +514,7 @@ class AgentsSection(Section, frozen=True):
             yield from one.servers.values()
 
 
-def exposed(agents: AgentsSection, address: Address, listen: str) -> Iterator[Clash]:
+def exposure_clashes(agents: AgentsSection, address: Address, listen: str) -> Iterator[Clash]:
     """What must not be so on such an address, and above all on one that others can reach."""
     both = ("gateway", "agents")
     if agents.kya.mode == "required" and agents.in_force(address) != "required":
@@ -532,7 +532,7 @@ def exposed(agents: AgentsSection, address: Address, listen: str) -> Iterator[Cl
         yield Clash(("agents", "signatures", "test_keys"), text, both)
 
 
-def nowhere(agents: AgentsSection, servers: Collection[str]) -> Iterator[Clash]:
+def server_clashes(agents: AgentsSection, servers: Collection[str]) -> Iterator[Clash]:
     """Rules for a server that is not there: most likely misspelt, and then they would hold for nobody."""
     places: list[tuple[tuple[str, ...], Collection[str]]] = [
         (("agents", "servers"), agents.servers),

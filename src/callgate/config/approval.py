@@ -39,10 +39,10 @@ def origin(text: str) -> str | None:
     if f"{parts.scheme}://{parts.netloc}".lower() != text.lower():
         return _ORIGIN
     if _is_ip(host):
-        return f'{_NAMES}; write "{_spelt(parts.scheme, LOCAL, port)}" for this machine'
+        return f'{_NAMES}; write "{_spell_origin(parts.scheme, LOCAL, port)}" for this machine'
     if parts.scheme == "http" and host != LOCAL:
         return "browsers use passkeys on https pages only, and on http://localhost; write https"
-    if text != (right := _spelt(parts.scheme, host, port)):
+    if text != (right := _spell_origin(parts.scheme, host, port)):
         return f'browsers spell this origin "{right}"; write it so'
     return None
 
@@ -106,7 +106,7 @@ def _is_ip(text: str) -> bool:
     return True
 
 
-def _spelt(scheme: str, host: str, port: int | None) -> str:
+def _spell_origin(scheme: str, host: str, port: int | None) -> str:
     return f"{scheme}://{host}" if port in (None, _PORTS[scheme]) else f"{scheme}://{host}:{port}"
 
 

@@ -107,7 +107,7 @@ def parse(
         if name := overridden.get(path):
             problems.append(Problem("environment", None, name, text))
         else:
-            problems.append(Problem(source, lines.line(path), dotted(path), text))
+            problems.append(Problem(source, lines.line(path), dotted_key(path), text))
 
     def base_of(path: KeyPath) -> Path:
         return Path.cwd() if base is None or path in overridden else base
@@ -118,7 +118,7 @@ def parse(
     return config
 
 
-def dotted(path: KeyPath) -> str:
+def dotted_key(path: KeyPath) -> str:
     """A key path as it is written in TOML, with list positions in brackets."""
     text = ""
     for part in path:
@@ -188,7 +188,7 @@ class ConfigReader:
 
     def _section(self, kind: type[Section], data: object, path: KeyPath) -> Section:
         if not isinstance(data, dict):
-            self._problem(path, f"expected a table, found {found(data)}")
+            self._problem(path, f"expected a table, found {found_value(data)}")
             return kind()
         fields = _fields(kind)
         values: dict[str, Any] = {}
@@ -228,7 +228,7 @@ class ConfigReader:
         if rule.single and isinstance(value, str):
             return (self._value(item, rule, value, path),)
         if not isinstance(value, list):
-            raise _Invalid(f"expected {expected(kind)}, found {found(value)}")
+            raise _Invalid(f"expected {expected_type(kind)}, found {found_value(value)}")
         items: list[Any] = []
         for index, entry in enumerate(value):
             try:
@@ -242,7 +242,7 @@ class ConfigReader:
 
     def _table(self, item: Any, rule: KeyRule, value: object, path: KeyPath) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise _Invalid(f"expected a table, found {found(value)}")
+            raise _Invalid(f"expected a table, found {found_value(value)}")
         table: dict[str, Any] = {}
         for name, entry in value.items():
             if rule.name and (wrong := rule.name(name)):
@@ -257,7 +257,7 @@ class ConfigReader:
         written = value
         textual = bare is Secret or bare is Path
         if textual and not isinstance(value, str):
-            raise _Invalid(f"expected {expected(kind)}, found {found(value)}")
+            raise _Invalid(f"expected {expected_type(kind)}, found {found_value(value)}")
         if isinstance(value, str):
             value = self._text(rule, value, path)
         if bare is Secret:
@@ -293,8 +293,8 @@ def _mismatch(kind: Any, bare: Any, value: object) -> str:
     if get_origin(bare) is Literal and isinstance(value, str):
         near = get_close_matches(value, get_args(bare), n=1)
         hint = f'; did you mean "{near[0]}"?' if near else ""
-        return f"expected {expected(kind)}, found {found(value, show=True)}{hint}"
-    return f"expected {expected(kind)}, found {found(value, show=not isinstance(value, str))}"
+        return f"expected {expected_type(kind)}, found {found_value(value, show=True)}{hint}"
+    return f"expected {expected_type(kind)}, found {found_value(value, show=not isinstance(value, str))}"
 
 
 def _unknown(name: str, valid: list[str], path: KeyPath) -> str:
@@ -344,7 +344,7 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
     return _PIECE.sub(replace, text)
 
 
-def expected(kind: Any) -> str:
+def expected_type(kind: Any) -> str:
     """A type of the model, as a person would say it."""
     bare, rule = peel(kind)
     if get_origin(bare) is Literal:
@@ -355,7 +355,7 @@ def expected(kind: Any) -> str:
     return f'{text}, or a size such as "32 MiB"' if rule and rule.read is read_size else text
 
 
-def found(value: object, *, show: bool = False) -> str:
+def found_value(value: object, *, show: bool = False) -> str:
     """A decoded TOML value. Strings are named but not repeated unless asked for: they may be secret."""
     if isinstance(value, bool):
         return f"the boolean {str(value).lower()}"

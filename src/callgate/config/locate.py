@@ -77,7 +77,7 @@ class KeyLines:
         resolved: Path = ()
         for position, part in enumerate(path):
             resolved = (*resolved, part)
-            if resolved in self._arrays and (last or position < len(path) - 1) and not _indexed(path, position):
+            if resolved in self._arrays and (last or position < len(path) - 1) and not _has_index(path, position):
                 resolved = (*resolved, self._arrays[resolved])
         return resolved
 
@@ -138,7 +138,7 @@ class KeyLines:
         return line
 
 
-def _indexed(path: Path, position: int) -> bool:
+def _has_index(path: Path, position: int) -> bool:
     return position + 1 < len(path) and isinstance(path[position + 1], int)
 
 

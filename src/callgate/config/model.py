@@ -10,14 +10,14 @@ import platformdirs
 from msgspec import Meta, field
 
 from callgate.config import rules
-from callgate.config.agents import AgentsSection, exposed, nowhere
+from callgate.config.agents import AgentsSection, exposure_clashes, server_clashes
 from callgate.config.approval import ApprovalSection
 from callgate.config.notify import Notify
 from callgate.config.pinning import Pinning
 from callgate.config.rules import Address, Clash, IdleSeconds, KeyRule, Processes, Section, Sessions
 from callgate.config.secret import Secret, mask_url
 from callgate.config.server import ServerSection
-from callgate.config.trust import Trust, undefined
+from callgate.config.trust import Trust, undefined_labels
 
 
 def _default_store() -> Secret:
@@ -256,8 +256,8 @@ class Config(Section, frozen=True):
         return self.approves or self.pinning.mode != "off" or self.trust.mode != "off"
 
     def clashes(self) -> Iterator[Clash]:
-        yield from exposed(self.agents, self.gateway.address, self.gateway.listen)
-        yield from nowhere(self.agents, self.servers)
+        yield from exposure_clashes(self.agents, self.gateway.address, self.gateway.listen)
+        yield from server_clashes(self.agents, self.servers)
         if self.approval.enabled is False:
             for name, server in self.servers.items():
                 if server.approval.tools:
@@ -266,9 +266,9 @@ class Config(Section, frozen=True):
                     )
                     yield Clash(("servers", name, "approval", "tools"), text, ("approval", "servers"))
         own = [(("sensitivity",), word) for word in self.trust.defaults.own_labels]
-        yield from undefined(self.trust, own, ("trust", "defaults"))
+        yield from undefined_labels(self.trust, own, ("trust", "defaults"))
         for name, server in self.servers.items():
-            yield from undefined(self.trust, server.trust.used_labels(), ("servers", name, "trust"))
+            yield from undefined_labels(self.trust, server.trust.used_labels(), ("servers", name, "trust"))
 
     def server_limits(self, name: str) -> ServerLimits:
         server = self.servers[name]

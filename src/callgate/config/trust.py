@@ -359,7 +359,7 @@ class ServerTrust(Section, frozen=True):
                         yield (*place, key), word
 
 
-def undefined(
+def undefined_labels(
     trust: Trust, used: Iterable[tuple[tuple[str | int, ...], str]], base: tuple[str, ...]
 ) -> Iterator[Clash]:
     """Labels of an organisation that nobody defined: most likely misspelt."""

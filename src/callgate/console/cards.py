@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from callgate.approval.display import escape
-from callgate.console.marking import Branch, Run, Runs, TextMarks, changed, outline, plain
+from callgate.console.marking import Branch, Run, Runs, TextMarks, changed_runs, outline, plain
 from callgate.console.rendering import EscapedText, exact
 from callgate.inspection import ToolFinding
 from callgate.pinning.judging import beside_of, named_members
@@ -159,7 +159,7 @@ class Card:
         pieces = self.view.difference.description if self.view.difference else ()
         if all(piece.op == "same" for piece in pieces):
             return []
-        return [(piece.op, changed(piece.text, spelt=piece.op != "same")) for piece in pieces]
+        return [(piece.op, changed_runs(piece.text, spelt=piece.op != "same")) for piece in pieces]
 
     @cached_property
     def schema_edits(self) -> list[CardEdit]:

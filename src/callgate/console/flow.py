@@ -129,7 +129,7 @@ def _box(node: Node, y: int, result_x: int) -> Box:
         words = list(_call_words(node, width - 2 * PAD))
     height = words[-1].y + PAD
     ports = [y + one.y - 4 for one in words if one.style.startswith("port")]
-    return Box(node, x, y, width, height, words, _said(node), ports)
+    return Box(node, x, y, width, height, words, _box_text(node), ports)
 
 
 def _call_words(node: Node, width: int) -> Iterator[Words]:
@@ -175,7 +175,7 @@ def _value(flow: Flow) -> str:
     return f"{flow.path} = {flow.shown}" if flow.shown else flow.path
 
 
-def _said(node: Node) -> EscapedText:
+def _box_text(node: Node) -> EscapedText:
     """A box in a sentence, for who hovers over it or has it read aloud."""
     if node.kind == "call":
         return EscapedText(escape(f"Step {node.seq}: {node.title} on {node.about}, {node.verdict}. {node.why}"))
@@ -195,13 +195,15 @@ def _stroke(edge: Edge, boxes: dict[str, Box], lanes: int) -> Stroke:
         y = source.y + PAD + 9
         title = EscapedText(f"What step {target.node.seq} gave")
         return Stroke(
-            f"M{source.right} {y}H{target.x - 6}", _right(target.x, y), "plain", title, edge.source, edge.target
+            f"M{source.right} {y}H{target.x - 6}", _point_right(target.x, y), "plain", title, edge.source, edge.target
         )
     flow = target.node.flows[edge.port]
     y = target.ports[edge.port]
     title = EscapedText(escape(f"{flow.path}: {flow.where}"))
     if edge.source == USER:
-        return Stroke(f"M{_TRUNK} {y}H{target.x - 6}", _right(target.x, y), edge.tone, title, edge.source, edge.target)
+        return Stroke(
+            f"M{_TRUNK} {y}H{target.x - 6}", _point_right(target.x, y), edge.tone, title, edge.source, edge.target
+        )
     lane = lanes + (edge.lane or 0) * _LANE
     # Below the line that leads to the result.
     start = (
@@ -211,12 +213,12 @@ def _stroke(edge: Edge, boxes: dict[str, Box], lanes: int) -> Stroke:
         f"M{source.x} {start}H{lane + _ROUND}Q{lane} {start} {lane} {start + _ROUND}"
         f"V{y - _ROUND}Q{lane} {y} {lane - _ROUND} {y}H{target.right + 6}"
     )
-    return Stroke(path, _left(target.right, y), edge.tone, title, edge.source, edge.target)
+    return Stroke(path, _point_left(target.right, y), edge.tone, title, edge.source, edge.target)
 
 
-def _right(x: int, y: int) -> str:
+def _point_right(x: int, y: int) -> str:
     return f"M{x} {y}l-7 -4v8z"
 
 
-def _left(x: int, y: int) -> str:
+def _point_left(x: int, y: int) -> str:
     return f"M{x} {y}l7 -4v8z"

@@ -97,10 +97,10 @@ def plain(text: str) -> Runs:
     return TextMarks().runs("", text)
 
 
-def changed(text: str, *, spelt: bool) -> Runs:
+def changed_runs(text: str, *, spelt: bool) -> Runs:
     """A piece of a difference; `spelt` where it came or went, so that blanks alone are seen too."""
     if spelt and text and not text.strip():
-        return [Run(text, _spelt(text), unseen=True, title=_titles(text))]
+        return [Run(text, _spell_out(text), unseen=True, title=_titles(text))]
     drawn: Runs = []
     for at, line in enumerate(TextMarks().lines("", text)):
         if at:
@@ -119,7 +119,7 @@ def _lines(text: str, found: Sequence[tuple[int, ToolFinding]]) -> list[Runs]:
     starts: dict[int, list[tuple[int, ToolFinding]]] = {}
     ends: dict[int, set[int]] = {}
     for number, one in found:
-        start, end = _within(one.span, len(text))
+        start, end = _valid_span(one.span, len(text))
         starts.setdefault(start, []).append((number, one))
         ends.setdefault(end, set()).add(number)
     hidden = dict(_hidden(text))
@@ -133,24 +133,24 @@ def _lines(text: str, found: Sequence[tuple[int, ToolFinding]]) -> list[Runs]:
         open_now = [pair for pair in open_now if pair[0] not in over] + begun
         unseen_until = hidden.get(start, unseen_until)
         like = Run("", EscapedText(), start < unseen_until, "", _tier(open_now), _numbers(open_now), _numbers(begun))
-        _put(text[start:end], like, lines)
+        _append_text(text[start:end], like, lines)
     return lines
 
 
-def _within(span: tuple[int, int] | None, length: int) -> tuple[int, int]:
+def _valid_span(span: tuple[int, int] | None, length: int) -> tuple[int, int]:
     """A span that is there and holds a character, whatever a rule said."""
     start, end = span or (0, 0)
     start = max(0, min(start, length - 1))
     return start, max(start + 1, min(end, length))
 
 
-def _put(text: str, like: Run, lines: list[Runs]) -> None:
+def _append_text(text: str, like: Run, lines: list[Runs]) -> None:
     """A piece of the text at the end of the lines, which go on where it has line breaks."""
     if like.unseen:
         # The last of many line breaks is drawn as one, and stands between the lines like any other.
         breaks = text.startswith("\n")
         own = text[:-1] if breaks else text
-        lines[-1].append(like._replace(source=own, text=_spelt(text), title=_titles(text)))
+        lines[-1].append(like._replace(source=own, text=_spell_out(text), title=_titles(text)))
         if breaks:
             lines.append([])
         return
@@ -172,11 +172,11 @@ def _hidden(text: str) -> Iterator[tuple[int, int]]:
         for kind, group in groupby(range(start, end), key=lambda at: _kind(text[at])):
             first, *others = group
             last = others[-1] if others else first
-            if kind == "unseen" or (kind == "mark" and _piled(text, first, last + 1)):
+            if kind == "unseen" or (kind == "mark" and _is_piled_up(text, first, last + 1)):
                 yield first, last + 1
 
 
-def _piled(text: str, start: int, end: int) -> bool:
+def _is_piled_up(text: str, start: int, end: int) -> bool:
     """Marks belong to the letter before them: few are read, many cover the lines around them."""
     before = text[start - 1 : start]
     cluster = ("" if before in ("\n", "\\") else before) + text[start:end]
@@ -190,7 +190,7 @@ def _kind(char: str) -> str:
     return "seen" if escape(char) == char else "unseen"
 
 
-def _spelt(text: str) -> EscapedText:
+def _spell_out(text: str) -> EscapedText:
     """`U+200B × 3 U+202E`; letters of the tag block, which spell ASCII out of sight, as what they spell."""
     parts = []
     for tagged, group in groupby(text, key=_is_tag):

@@ -122,14 +122,14 @@ class SignedAction(Generic[B]):
         session, body = await self._context.change(request, self._kind)
         text = await self._ready(request, session, body)
         path = str(request.scope["path"]).removesuffix("/options")
-        issued = await self._context.approvals.begin_act(session.user, self._name, _meant(path, body), text)
+        issued = await self._context.approvals.begin_act(session.user, self._name, _signed_bytes(path, body), text)
         return JSONResponse(issued.result)
 
     async def carry_out(self, request: Request) -> Response:
         session, act = await self._context.change(request, _SignedAction)
         body = refit(act.body, self._kind)
         await self._ready(request, session, body)
-        meant = _meant(str(request.scope["path"]), body)
+        meant = _signed_bytes(str(request.scope["path"]), body)
         await self._context.approvals.finish_act(session.user, self._name, meant, act.evidence)
         return await self._do(request, session, body)
 
@@ -141,5 +141,5 @@ class SignedAction(Generic[B]):
         ]
 
 
-def _meant(path: str, body: PageBody) -> bytes:
+def _signed_bytes(path: str, body: PageBody) -> bytes:
     return canonical({"path": path, "body": msgspec.to_builtins(body)})

@@ -122,7 +122,7 @@ def refusal(tool: str, code: int, message: str, data: Any, *, sent: bool) -> Ref
     """What a JSON-RPC error means. §4.10: `data.reason` tells; `message` and everything else in `data` do not."""
     told = data.get("reason") if isinstance(data, dict) else None
     reason = Reason(told) if isinstance(told, str) and told in _OWN else None
-    said = bounded(message)
+    said = shorten(message)
     if code == APPROVAL and reason in APPROVAL_REASONS:
         text = f"{tool} was not run: {reason.meaning}"
         return RefusedByServer(tool, cast("ApprovalReason", reason.value), text, reason.advice, said)
@@ -133,10 +133,10 @@ def failure(tool: str, said: str, *, sent: bool, code: int | None = None, reason
     """An error that is not SEP-2672's; the gateway's own reasons bring their own advice."""
     own = reason if reason is not None and reason.code == code else None
     advice = own.advice if own is not None else _MAYBE_RUN if sent else _NOT_RUN
-    return Failed(tool, f"{tool}: {bounded(said)}", advice, sent, code, own.value if own is not None else None)
+    return Failed(tool, f"{tool}: {shorten(said)}", advice, sent, code, own.value if own is not None else None)
 
 
-def late(tool: str, waiting_for: Literal["person", "server"], *, sent: bool) -> TimedOut:
+def timed_out(tool: str, waiting_for: Literal["person", "server"], *, sent: bool) -> TimedOut:
     """Nobody answered in time."""
     whom = "nobody approved it in time" if waiting_for == "person" else "the server did not answer in time"
     return TimedOut(tool, waiting_for, sent, f"{tool}: {whom}", _MAYBE_RUN if sent else _NOT_RUN)
@@ -147,7 +147,7 @@ def not_called(tool: str, why: NotCalledWhy, text: str, advice: str) -> NotCalle
     return NotCalled(tool, why, f"{tool} was not called: {text}", advice)
 
 
-def bounded(text: object) -> str:
+def shorten(text: object) -> str:
     """A peer's text, short enough to show."""
     whole = str(text)
     return whole if len(whole) <= _SAID_CHARS else f"{whole[:_SAID_CHARS]}…"

@@ -45,7 +45,7 @@ async def open_store(section: StoreSection) -> AsyncIterator[tuple[Store, AuditL
         yield store, audit, switch
 
 
-def blocked(switch: KillSwitch) -> Refused | None:
+def switch_refusal(switch: KillSwitch) -> Refused | None:
     """The kill switch as the gate asks for it."""
     if switch.engaged:
         return Refused(Reason.BLOCKED_BY_POLICY, f"{Reason.BLOCKED_BY_POLICY.meaning} ({switch.why})")

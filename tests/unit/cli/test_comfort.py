@@ -195,7 +195,7 @@ def test_what_may_take_long_shows_that_it_works(module, function):
     called = {
         node.func.id for node in ast.walk(found) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
-    assert called & {"progress", "working"}
+    assert called & {"progress", "spinner"}
 
 
 def test_progress_is_seen_on_a_terminal(tmp_path):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.console.marking import TextMarks, changed, plain
+from callgate.console.marking import TextMarks, changed_runs, plain
 from callgate.inspection import ToolFinding
 from support.table import rows
 
@@ -49,7 +49,7 @@ def test_nothing_of_a_text_is_lost_whatever_is_found_in_it(text, spans):
 @given(st.text(max_size=80))
 def test_nothing_of_a_difference_is_lost_either(text):
     for spelt in (True, False):
-        assert "".join(run.source for run in changed(text, spelt=spelt)) == text
+        assert "".join(run.source for run in changed_runs(text, spelt=spelt)) == text
 
 
 @rows("char", HIDDEN)
@@ -116,6 +116,6 @@ def test_two_spellings_of_a_place_are_one():
 
 
 def test_a_line_break_that_came_or_went_is_seen():
-    assert texts(changed("a\nb", spelt=True)) == ["a", "line break", "\n", "b"]
-    assert texts(changed("a\nb", spelt=False)) == ["a", "\n", "b"]
-    assert texts(changed("  ", spelt=True)) == ["space \u00d7 2"]
+    assert texts(changed_runs("a\nb", spelt=True)) == ["a", "line break", "\n", "b"]
+    assert texts(changed_runs("a\nb", spelt=False)) == ["a", "\n", "b"]
+    assert texts(changed_runs("  ", spelt=True)) == ["space \u00d7 2"]

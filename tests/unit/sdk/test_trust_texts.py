@@ -7,7 +7,7 @@ from mcp_types import CallToolResult, EmbeddedResource, ImageContent, TextConten
 
 from callgate.inspection.scanner import KINDS, WHOLE
 from callgate.sdk.trust import Question
-from callgate.sdk.trust.results import CHARS, DEPTH, ITEMS, LEAVES, read_error, read_result, strings, warned
+from callgate.sdk.trust.results import CHARS, DEPTH, ITEMS, LEAVES, read_error, read_result, strings, with_warning
 from callgate.sdk.trust.scan import BROKEN, DETECTORS, scan, secret
 from callgate.trust.model import Traced
 from support.table import rows
@@ -66,7 +66,7 @@ def test_an_error_is_read_with_its_data():
 
 def test_a_warning_goes_in_front_and_the_rest_stays():
     result = CallToolResult(content=[text("one")], structured_content={"a": 1}, _meta={"x": 1})
-    made = warned(result, ["first\nreason", "second"])
+    made = with_warning(result, ["first\nreason", "second"])
     assert made.content[0].text.endswith("Reasons: first reason second")
     assert (made.content[1:], made.structured_content) == (result.content, {"a": 1})
     assert made.meta == {"x": 1, "dev.callgate/warning": {"flagged": True, "reasons": ["first reason", "second"]}}

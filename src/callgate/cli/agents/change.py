@@ -20,7 +20,7 @@ from callgate.cli.common import (
     parse_span,
     print_json,
     say,
-    working,
+    spinner,
 )
 from callgate.cli.printing import plain
 from callgate.cli.services import OpenedAgents, open_agents
@@ -119,7 +119,7 @@ def refresh(
             opened.record("agents.flush", {"directory": url or "*"})
             typer.echo(f"{gone} {'directory is' if gone == 1 else 'directories are'} fetched again before they count.")
             return
-        with working("fetching directories"):
+        with spinner("fetching directories"):
             done = opened.wait(_refresh(opened, url))
     if as_json:
         print_json(msgspec.to_builtins(done))

@@ -89,14 +89,14 @@ def candidates(words: list[str], current: str) -> Iterator[Candidate]:
     verb = next((word for word in words if not word.startswith("-")), None)
     if verb is None:
         names = VERBS if not current.startswith("-") else ("--help", "--version")
-        yield from _fitting((Candidate(name) for name in names), current)
+        yield from _matching((Candidate(name) for name in names), current)
         return
     if verb in VERBS:
-        place = locate(typer.main.get_command(build([verb])), _joined(words))
-        yield from _at(place, current)
+        place = locate(typer.main.get_command(build([verb])), _join_options(words))
+        yield from _candidates_at(place, current)
 
 
-def _joined(words: list[str]) -> list[str]:
+def _join_options(words: list[str]) -> list[str]:
     """bash takes `--option=value` apart at the sign."""
     made: list[str] = []
     for word in words:
@@ -131,7 +131,7 @@ def locate(command: Any, words: list[str]) -> CompletionPoint:
     return CompletionPoint(command, given, positional, option, behind_dashes=False)
 
 
-def _at(place: CompletionPoint, current: str) -> Iterator[Candidate]:
+def _candidates_at(place: CompletionPoint, current: str) -> Iterator[Candidate]:
     if place.behind_dashes:
         yield Candidate(FILES)
         return
@@ -146,11 +146,11 @@ def _at(place: CompletionPoint, current: str) -> Iterator[Candidate]:
                 yield one if one.value == FILES else Candidate(f"{name}={one.value}", one.about)
         return
     if current.startswith("-"):
-        yield from _fitting(_options(place.command), current)
+        yield from _matching(_options(place.command), current)
         return
     if children := getattr(place.command, "commands", {}):
         shown = (Candidate(name, _first(child.help)) for name, child in children.items() if not child.hidden)
-        yield from _fitting(shown, current)
+        yield from _matching(shown, current)
         return
     arguments = [one for one in place.command.params if one.param_type_name == "argument"]
     if arguments:
@@ -164,13 +164,13 @@ def _values(place: CompletionPoint, parameter: Any, current: str) -> Iterator[Ca
         Candidate(name, about)
         for name, about in names_for(parameter.name, place.command.name, place.given, place.words)
     ]
-    yield from _fitting(iter(found), current)
+    yield from _matching(iter(found), current)
     metavar = (parameter.metavar or "").strip("[].…- ")
     if not found and (metavar in _FILES or _is_path(parameter)):
         yield Candidate(FILES)
 
 
-def _fitting(found: Iterator[Candidate], current: str) -> Iterator[Candidate]:
+def _matching(found: Iterator[Candidate], current: str) -> Iterator[Candidate]:
     """Those that begin like the current word. A server names its tools: nothing that would be read as an option."""
     for one in found:
         option = one.value.startswith("-")
@@ -293,11 +293,11 @@ def _servers(line: CommandLine) -> Names:
     config = line.config()
     found: dict[str, str] = {name: server.kind for name, server in config.servers.items()}
     if line.command not in ("wrap", "doctor", "call"):
-        found |= {name: about for name, about in line.ask(_met) if name not in found}
+        found |= {name: about for name, about in line.ask(_seen_servers) if name not in found}
     return found.items()
 
 
-async def _met(store: Store) -> Names:
+async def _seen_servers(store: Store) -> Names:
     from callgate.store import SqlPins
 
     return [(one.name, "was met") for one in await SqlPins(store).servers()]

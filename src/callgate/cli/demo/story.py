@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from callgate.cli.common import console
 from callgate.cli.demo.users import CHANGING
-from callgate.cli.printing import folded
+from callgate.cli.printing import fold_lines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -429,7 +429,7 @@ class StoryPrinter:
         self._whole(Text(command, style="green"))
 
     def lines(self, lines: Iterable[Line]) -> None:
-        for text in folded(lines, self._width):
+        for text in fold_lines(lines, self._width):
             self._whole(text)
 
     def failed(self, text: str) -> None:

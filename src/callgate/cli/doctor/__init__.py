@@ -111,10 +111,10 @@ def _print(findings: list[Finding], skipped: list[str]) -> None:
     width = _LABEL + max(len(one.check) for one in findings) + 2
     indent = " " * width
     for one in findings:
-        first, *rest = _wrapped(one.text, out.width - width)
+        first, *rest = _wrap_text(one.text, out.width - width)
         level, check = one.level.ljust(_LABEL), one.check.ljust(width - _LABEL)
         line = Text.assemble((level, _COLOURS[one.level]), (check, "bold"), first)
-        for text in (line, *(Text(indent + more) for more in (*rest, *_wrapped(one.advice, out.width - width)))):
+        for text in (line, *(Text(indent + more) for more in (*rest, *_wrap_text(one.advice, out.width - width)))):
             out.print(text, soft_wrap=True)
         for command in one.commands:
             # Never wrapped by us: a command that is broken into lines cannot be pasted.
@@ -124,7 +124,7 @@ def _print(findings: list[Finding], skipped: list[str]) -> None:
     out.print(Text("\n").append_text(_summary(findings)))
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrap_text(text: str, width: int) -> list[str]:
     import textwrap
 
     return textwrap.wrap(text, max(width, 20), break_long_words=False, break_on_hyphens=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from callgate._version import __version__
-from callgate.cli.doctor.findings import Finding, Setup, ok, sentence, some
+from callgate.cli.doctor.findings import Finding, Setup, name_list, ok, sentence
 from callgate.cli.links import is_listening
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S1
 
 def gateway(setup: Setup) -> Iterator[Finding]:
     """Does the gateway run that wrapped servers share, and where is its console?"""
-    from callgate.cli.gateway import asked, place_of
+    from callgate.cli.gateway import ask_gateway, place_of
     from callgate.local.wrap import is_possible
 
     if setup.url is not None or not is_possible():
         return
-    found = asked(place_of(setup.file), "status")
+    found = ask_gateway(place_of(setup.file), "status")
     if found is None:
         # Where servers are configured, people may use `callgate serve` alone.
         if not setup.settings.servers:
@@ -44,7 +44,7 @@ def gateway(setup: Setup) -> Iterator[Finding]:
         yield Finding("warning", text, "", (setup.command("restart"),))
         return
     names = [str(server["name"]) for server in found["servers"]]
-    wrapped = f"wrapped servers: {some(names)}" if names else "no server is wrapped at the moment"
+    wrapped = f"wrapped servers: {name_list(names)}" if names else "no server is wrapped at the moment"
     yield ok(f"Your gateway runs (process {found['pid']}); {wrapped}.")
 
 

@@ -118,7 +118,7 @@ class Check(NamedTuple):
             # Only where it broke: the text of an exception may hold a secret.
             text = f"This could not be checked: {place(error)}."
             found.append(Finding("problem", text, "Please report this; the other checks hold."))
-        return [_cleaned(one, self.id) for one in found]
+        return [_clean(one, self.id) for one in found]
 
 
 def finding_of(error: CallgateError, level: Level = "problem") -> Finding:
@@ -133,7 +133,7 @@ def sentence(text: str) -> str:
     return line if line.endswith((".", "!", "?")) else f"{line}."
 
 
-def _cleaned(found: Finding, check: str) -> Finding:
+def _clean(found: Finding, check: str) -> Finding:
     return msgspec.structs.replace(found, text=plain(found.text, _LINE), advice=plain(found.advice, _LINE), check=check)
 
 
@@ -141,7 +141,7 @@ def count(many: int, what: str) -> str:
     return f"{many} {what}" if many == 1 else f"{many} {what}s"
 
 
-def some(names: Iterable[str], most: int = 5) -> str:
+def name_list(names: Iterable[str], most: int = 5) -> str:
     """A few names on one line."""
     known = [plain(name, 60) for name in names]
     return ", ".join(known[:most]) + (f" and {len(known) - most} more" if len(known) > most else "")

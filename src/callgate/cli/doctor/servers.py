@@ -51,12 +51,12 @@ async def _all(setup: Setup, chosen: dict[str, ServerSection], heard: dict[str, 
 
     async def one(name: str, server: ServerSection) -> Finding:
         async with room:
-            return await _look(setup, name, server, heard)
+            return await _check_server(setup, name, server, heard)
 
     return list(await asyncio.gather(*(one(name, server) for name, server in chosen.items())))
 
 
-async def _look(setup: Setup, name: str, server: ServerSection, heard: dict[str, str]) -> Finding:
+async def _check_server(setup: Setup, name: str, server: ServerSection, heard: dict[str, str]) -> Finding:
     began = time.monotonic()
     seconds = min(_MOST_SECONDS, server.connect_seconds + _MORE_SECONDS)
     try:

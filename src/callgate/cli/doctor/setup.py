@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from callgate._version import __version__
 from callgate.cli.common import configuration as load
-from callgate.cli.doctor.findings import Finding, Setup, count, finding_of, ok, sentence, some
+from callgate.cli.doctor.findings import Finding, Setup, count, finding_of, name_list, ok, sentence
 from callgate.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def versions(_setup: Setup) -> Iterator[Finding]:
     old = list(_too_old())
     if old:
         advice = "Install Callgate again, with its dependencies."
-        yield Finding("problem", f"Too old for this Callgate: {some(old)}.", advice, (f"{_pip()} -U callgate",))
+        yield Finding("problem", f"Too old for this Callgate: {name_list(old)}.", advice, (f"{_pip()} -U callgate",))
 
 
 def _pip() -> str:
@@ -90,7 +90,7 @@ def configuration(setup: Setup) -> Iterator[Finding]:
     try:
         loaded = load(setup.path, setup.url)
     except ConfigError as error:
-        yield from _refused(error, again)
+        yield from _config_findings(error, again)
         return
     setup.config = loaded
     for problem in trust_problems(loaded, setup.file):
@@ -114,7 +114,7 @@ def _mode(mode: str) -> str:
     return {"enforce": "enforced", "observe": "only observed"}.get(mode, mode)
 
 
-def _refused(error: Exception, again: str) -> Iterator[Finding]:
+def _config_findings(error: Exception, again: str) -> Iterator[Finding]:
     assert isinstance(error, ConfigError)
     texts = [str(problem) for problem in error.problems] or [error.message]
     for text in texts:
@@ -151,7 +151,7 @@ def _unknown(setup: Setup) -> Iterator[Finding]:
         yield Finding("note", f"{', '.join(held)} in this environment {verb} what the file says.")
     for name in setup.only:
         if name not in setup.settings.servers:
-            listed = f"Those there are: {some(setup.settings.servers)}." if setup.settings.servers else ""
+            listed = f"Those there are: {name_list(setup.settings.servers)}." if setup.settings.servers else ""
             yield Finding("problem", f"No server {name!r} is configured.", listed)
 
 
@@ -221,8 +221,8 @@ def _location(location: ConfigLocation, behind: set[str]) -> Iterator[Finding]:
         behind.add(location.client)
     open_ = [one.entry.name for one in plan.findings if not one.gate]
     if open_:
-        rest = f"; behind it: {some(gated)}" if gated else ""
-        text = sentence(f"{location.title} reaches {some(open_)} around the gate ({location.path}){rest}")
+        rest = f"; behind it: {name_list(gated)}" if gated else ""
+        text = sentence(f"{location.title} reaches {name_list(open_)} around the gate ({location.path}){rest}")
         yield Finding("warning", text, "To see what would change:", ("callgate install --dry-run",))
     elif gated:
-        yield ok(f"{location.title}: {count(len(gated), 'server')} behind the gate: {some(gated)}.")
+        yield ok(f"{location.title}: {count(len(gated), 'server')} behind the gate: {name_list(gated)}.")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from callgate.cli.common import connect, keys_of, store_file
-from callgate.cli.doctor.findings import Finding, Level, Setup, count, finding_of, ok, sentence, some
+from callgate.cli.doctor.findings import Finding, Level, Setup, count, finding_of, name_list, ok, sentence
 from callgate.errors import StoreError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def keys(setup: Setup) -> Iterator[Finding]:
     keyring.current(CHECKPOINT)
     if head is not None:
         note.verify(head.note, keyring.public_keys())
-    yield ok(f"{some(names)} in {keyring.directory}, for its owner only; the log's head is signed with them.")
+    yield ok(f"{name_list(names)} in {keyring.directory}, for its owner only; the log's head is signed with them.")
 
 
 def clock(setup: Setup) -> Iterator[Finding]:
@@ -182,7 +182,9 @@ def tools(setup: Setup) -> Iterator[Finding]:
     if review.waits:
         waiting = [tool.tool for tool in review.pending]
         what = (
-            f"{count(len(waiting), 'tool')} for review: {some(waiting)}" if waiting else "Servers for a look together"
+            f"{count(len(waiting), 'tool')} for review: {name_list(waiting)}"
+            if waiting
+            else "Servers for a look together"
         )
         effect = "agents do not see them" if mode == "enforce" else "they are only observed"
         yield Finding("warning", sentence(f"{what}; {effect}"), "", (setup.command("review"),))
@@ -191,20 +193,20 @@ def tools(setup: Setup) -> Iterator[Finding]:
         yield ok(f"{count(known, 'tool')} of {count(len(review.servers), 'server')} met; none waits for review.")
     listed = {name: [tool.tool for tool in server.tools] for server in review.servers for name in server.seen.called}
     for name, server in setup.settings.servers.items():
-        lost = [] if name not in listed else _unmatched(server.approval.tools, listed[name])
+        lost = [] if name not in listed else _without_match(server.approval.tools, listed[name])
         if lost:
-            text = f"{name} lists no tool {some(lost)}, which [servers.{name}.approval] says needs a person."
+            text = f"{name} lists no tool {name_list(lost)}, which [servers.{name}.approval] says needs a person."
             yield Finding("warning", text, "Look for a misspelt name: the tool that was meant needs nobody.")
 
 
-def _unmatched(patterns: tuple[str, ...], tools: list[str]) -> list[str]:
+def _without_match(patterns: tuple[str, ...], tools: list[str]) -> list[str]:
     return [one for one in patterns if not any(fnmatchcase(tool, one) for tool in tools)]
 
 
 def people(setup: Setup) -> Iterator[Finding]:
     """Can those who are asked answer?"""
     from callgate.app.approval import demands
-    from callgate.cli.serve import asked, first_name
+    from callgate.cli.serve import approvers_in_config, first_name
     from callgate.store import SqlPins, SqlShelf
 
     config = setup.settings
@@ -232,11 +234,13 @@ def people(setup: Setup) -> Iterator[Finding]:
         return
     yield from _roles(setup, users, able)
     if not config.approves:
-        yield ok(f"{some(sorted(able))} can sign in to the console.")
+        yield ok(f"{name_list(sorted(able))} can sign in to the console.")
         return
-    named = asked(config)
+    named = approvers_in_config(config)
     if None in named and len(users) > 1:
-        text = f"Several people are here ({some(users)}) and none is named, so calls that need a person are refused."
+        text = (
+            f"Several people are here ({name_list(users)}) and none is named, so calls that need a person are refused."
+        )
         yield Finding("problem", text, "Write who is asked as `user` under [approval] in callgate.toml.")
     wanted = {name for name in named if name is not None} | (set(users) if None in named and len(users) == 1 else set())
     for name in sorted(wanted):
@@ -253,7 +257,7 @@ def _answer(setup: Setup, name: str, users: dict[str, str], able: set[str]) -> F
     """Whether one who is asked can answer."""
     enrol = (setup.command("enroll", name),)
     if name not in users:
-        known = f" (people here: {some(users)})" if users else ""
+        known = f" (people here: {name_list(users)})" if users else ""
         return Finding("problem", f"{name} is asked to approve calls and is not known here{known}.", "", enrol)
     if name not in able:
         return Finding("problem", f"{name} is asked to approve calls and has no passkey.", "Open its link:", enrol)

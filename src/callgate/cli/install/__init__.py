@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from callgate.cli.common import JsonOption, YesOption, console, print_json, working
+from callgate.cli.common import JsonOption, YesOption, console, print_json, spinner
 from callgate.cli.install.files import (
     FileChange,
+    change_rows,
     check_clients,
     check_servers,
     clients_of,
-    counted,
-    listing,
-    look_at,
-    look_at_hooks,
+    count_text,
+    install_records,
+    plan_files,
+    plan_hook_files,
     print_diff,
     print_failures,
     print_file,
     print_outcome,
+    program_text,
     status,
-    the_records,
     this_machine,
-    to_type,
-    unpinned,
+    unpinned_servers,
 )
 from callgate.cli.printing import plain
 from callgate.errors import CallgateError
@@ -115,8 +115,8 @@ def install(
     """
     check_clients(client or [])
     gate, path, hears = _gate(config)
-    records = the_records()
-    works = _found(gate, client or [], config_file or [], server or [])
+    records = install_records()
+    works = _plan_install(gate, client or [], config_file or [], server or [])
     check_servers(works, server or [])
     asks = not (yes or dry_run or as_json) and sys.stdin.isatty()
     _pin_versions(works, gate, server or [], wanted=pin_versions, asks=asks)
@@ -126,13 +126,13 @@ def install(
         for work in works:
             if work.changes and yes and not dry_run and _has_use(work, works):
                 carry_out(work, records)
-        print_json(listing(works))
+        print_json(change_rows(works))
         raise typer.Exit(status(works))
     _show_and_ask(works, gate, records, dry_run=dry_run, yes=yes)
     if not dry_run:
         from callgate.cli.install.next_steps import NextSteps
 
-        now = _found(gate, client or [], config_file or [], server or [])
+        now = _plan_install(gate, client or [], config_file or [], server or [])
         done = [work for work in works if work.done]
         NextSteps(console(), gate, path, now, done).lead_on(asks=asks and sys.stdout.isatty())
     raise typer.Exit(status(works))
@@ -164,7 +164,7 @@ def _program() -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", "callgate")
 
 
-def _found(gate: GateCommand, clients: list[str], files: list[Path], servers: list[str]) -> list[FileChange]:
+def _plan_install(gate: GateCommand, clients: list[str], files: list[Path], servers: list[str]) -> list[FileChange]:
     from callgate.clients import config_locations, location_of, plan_wrap
 
     machine = this_machine()
@@ -175,7 +175,7 @@ def _found(gate: GateCommand, clients: list[str], files: list[Path], servers: li
         work.plan = plan_wrap(source.text, str(work.location.path), work.location.tables, gate, servers)
         work.data = work.plan.after.encode()
 
-    return look_at([location for location in places if not clients or location.client in clients], prepare, asked)
+    return plan_files([location for location in places if not clients or location.client in clients], prepare, asked)
 
 
 def _pin_versions(
@@ -186,7 +186,7 @@ def _pin_versions(
     from callgate.clients import Pinned, Word, plan_wrap
     from callgate.pinning.commands import with_version
 
-    open_ones = unpinned(works)
+    open_ones = unpinned_servers(works)
     if not open_ones or not (asks if wanted is None else wanted):
         return
     if wanted is None:
@@ -194,7 +194,7 @@ def _pin_versions(
         typer.echo(f"No version is named in the command of: {names}. What runs can change at any start.")
         if not typer.confirm("Write the version that would run now into each command?", default=True):
             return
-    with working("looking up versions"):
+    with spinner("looking up versions"):
         found = versions_of([(one.start, one.command.env) for one in open_ones])
     pins: dict[FileChange, dict[tuple[str, ...], Pinned]] = {}
     for one, version in zip(open_ones, found, strict=True):
@@ -225,7 +225,7 @@ def _hooks(gate: GateCommand, works: list[FileChange], clients: list[str]) -> li
         work.data = work.plan.after.encode()
 
     wanted = [one for one in hook_locations(machine) if one.client in gated and (not clients or one.client in clients)]
-    return look_at_hooks(wanted, prepare)
+    return plan_hook_files(wanted, prepare)
 
 
 def _has_use(work: FileChange, works: list[FileChange], asked: Sequence[FileChange] = ()) -> bool:
@@ -256,7 +256,7 @@ def _show_and_ask(
             if work.changes:
                 print_diff(out, work)
         asked = [work for work in shown if work.changes]
-        if dry_run or not asked or not agreed(*asked, yes=yes):
+        if dry_run or not asked or not confirm_changes(*asked, yes=yes):
             continue
         for work in asked:
             if _has_use(work, works):
@@ -274,7 +274,7 @@ def _by_client(works: list[FileChange]) -> list[list[FileChange]]:
     return list(found.values())
 
 
-def agreed(*works: FileChange, yes: bool) -> bool:
+def confirm_changes(*works: FileChange, yes: bool) -> bool:
     """Whether these files are to be changed; without a terminal to ask on, only --yes says so."""
     typer.echo()
     if yes:
@@ -370,12 +370,12 @@ def _take_back(records: InstallRecords, source: Source, old: object, made: Path 
 def _conclude(out: Console, works: list[FileChange], gate: GateCommand, *, dry_run: bool) -> None:
     say = partial(out.print, soft_wrap=True, markup=False)
     done = [work for work in works if work.done]
-    program = to_type(gate.program)
+    program = program_text(gate.program)
     say()
     if not done:
         could = sum(one.state == "wrap" for work in works if work.changes for one in work.findings)
         if dry_run and could:
-            say(f"Nothing was changed. Without --dry-run, {counted(could, 'server')} would go behind the gate.")
+            say(f"Nothing was changed. Without --dry-run, {count_text(could, 'server')} would go behind the gate.")
         else:
             say("Nothing was changed." if could or status(works) else "Nothing to do.")
         print_failures(out, works)
@@ -388,9 +388,9 @@ def _conclude(out: Console, works: list[FileChange], gate: GateCommand, *, dry_r
             say("Codex runs a new hook once you have trusted it: type /hooks there.")
     if wrapped:
         files = len(done) - len(hooked)
-        say(f"{counted(len(wrapped), 'server')} in {counted(files, 'file')} now behind the gate.")
+        say(f"{count_text(len(wrapped), 'server')} in {count_text(files, 'file')} now behind the gate.")
     options = f" -c {shlex.quote(gate.options[1])}" if gate.options else ""
-    if later := [plain(one.gate, 60) for one in unpinned(done)]:
+    if later := [plain(one.gate, 60) for one in unpinned_servers(done)]:
         say(f"\nNo version is named in the command of: {', '.join(later)}. What runs can change at any start.")
         say(f"To hold it to one, once its tools were reviewed: `{program} upgrade{options} {shlex.quote(later[0])}`")
     signing = [one.entry.name for one in wrapped if one.reason == "may_sign_in"]

@@ -76,7 +76,7 @@ def this_machine() -> Machine:
     return Machine(Path.home(), sys.platform, os.environ, Path.cwd())
 
 
-def the_records() -> InstallRecords:
+def install_records() -> InstallRecords:
     import platformdirs
 
     from callgate.clients import InstallRecords
@@ -93,7 +93,7 @@ def check_clients(names: Collection[str]) -> None:
             raise typer.BadParameter(f"{name!r} is not one of {', '.join(CLIENTS)}", param_hint="--client")
 
 
-def look_at(
+def plan_files(
     locations: Iterable[ConfigLocation], prepare: Callable[[FileChange, Source], None], asked: Collection[Path] = ()
 ) -> list[FileChange]:
     """Each file that is there, prepared; a broken one does not keep the others from being looked at."""
@@ -117,7 +117,7 @@ def look_at(
     return found
 
 
-def look_at_hooks(
+def plan_hook_files(
     locations: Iterable[ConfigLocation], prepare: Callable[[FileChange, Source | None], None]
 ) -> list[FileChange]:
     """Each file for hooks, prepared, also one that is not there."""
@@ -165,14 +165,14 @@ class Unpinned(NamedTuple):
     gate: str
 
 
-def unpinned(works: Iterable[FileChange]) -> list[Unpinned]:
-    from callgate.clients.servers import Command, look
+def unpinned_servers(works: Iterable[FileChange]) -> list[Unpinned]:
+    from callgate.clients.servers import Command, read_server
     from callgate.pinning.commands import launched
 
     found = []
     for work in works:
         for finding in work.findings:
-            server = look(finding.entry.node) if finding.state == "wrap" else None
+            server = read_server(finding.entry.node) if finding.state == "wrap" else None
             if isinstance(server, Command):
                 start = launched(server.words)
                 if start.spec and not (start.version or finding.version):
@@ -180,7 +180,7 @@ def unpinned(works: Iterable[FileChange]) -> list[Unpinned]:
     return found
 
 
-def listing(works: Sequence[FileChange]) -> list[dict[str, Any]]:
+def change_rows(works: Sequence[FileChange]) -> list[dict[str, Any]]:
     """The files and their servers for machines. Nothing of a server's command or secrets is in it."""
     return [
         {
@@ -221,7 +221,7 @@ def status(works: Sequence[FileChange]) -> int:
     return int(any(work.error is not None for work in works))
 
 
-def at_home(path: Path) -> str:
+def path_text(path: Path) -> str:
     """A path as people know it."""
     try:
         return plain(f"~/{path.relative_to(Path.home()).as_posix()}", _LINE)
@@ -236,7 +236,9 @@ def print_file(out: Console, work: FileChange) -> None:
     note = "  (belongs to this project, so others may get the change too)" if work.location.project is not None else ""
     if work.source is None and work.error is None:
         note = "  (a new file)"
-    out.print(Text.assemble(("\n" + work.location.title, "bold"), "  ", at_home(work.location.path), (note, "yellow")))
+    out.print(
+        Text.assemble(("\n" + work.location.title, "bold"), "  ", path_text(work.location.path), (note, "yellow"))
+    )
     if work.error is not None:
         print_error(out, work)
         return
@@ -244,7 +246,9 @@ def print_file(out: Console, work: FileChange) -> None:
     width = max((len(_name(finding)) for finding in shown), default=0)
     for finding in shown:
         words, style = _STATES[finding.state]
-        out.print(Text.assemble("  ", f"{_name(finding):<{width}}  ", (_told(finding, words), style)), soft_wrap=True)
+        out.print(
+            Text.assemble("  ", f"{_name(finding):<{width}}  ", (_state_text(finding, words), style)), soft_wrap=True
+        )
         if finding.advice:
             out.print(Text(f"  {'':<{width}}  {finding.advice}", "dim"), soft_wrap=True)
 
@@ -263,12 +267,12 @@ def _name(finding: PlannedServer) -> str:
     return plain(finding.entry.name, 60) + scope
 
 
-def _told(finding: PlannedServer, words: str) -> str:
+def _state_text(finding: PlannedServer, words: str) -> str:
     if finding.state == "left":
         return f"{words}: {finding.text}"
     if finding.state == "wrapped" and finding.text:
         # Its name alone does not make a program the gate.
-        there = "" if _is_there(finding.text) else ", which cannot be found"
+        there = "" if _program_exists(finding.text) else ", which cannot be found"
         return f"{words}, by another program: {plain(finding.text, 200)}{there}"
     if finding.state == "wrap":
         renamed = f" as {finding.gate}" if finding.gate != finding.entry.name else ""
@@ -276,7 +280,7 @@ def _told(finding: PlannedServer, words: str) -> str:
     return words
 
 
-def _is_there(program: str) -> bool:
+def _program_exists(program: str) -> bool:
     return shutil.which(program) is not None
 
 
@@ -300,13 +304,13 @@ def _diff(hunk: Hunk) -> Iterator[Text]:
     matcher = SequenceMatcher(None, hunk.before, hunk.after, autojunk=False)
     for op, *(a, b, c, d) in matcher.get_opcodes():
         if op == "equal":
-            yield from _marked(" ", hunk.before[a:b], "dim")
+            yield from _diff_lines(" ", hunk.before[a:b], "dim")
             continue
-        yield from _marked("-", hunk.before[a:b], "red")
-        yield from _marked("+", hunk.after[c:d], "green")
+        yield from _diff_lines("-", hunk.before[a:b], "red")
+        yield from _diff_lines("+", hunk.after[c:d], "green")
 
 
-def _marked(mark: str, lines: Iterable[str], style: str) -> Iterator[Text]:
+def _diff_lines(mark: str, lines: Iterable[str], style: str) -> Iterator[Text]:
     from rich.text import Text
 
     for line in lines:
@@ -316,7 +320,7 @@ def _marked(mark: str, lines: Iterable[str], style: str) -> Iterator[Text]:
 # -- what comes next -------------------------------------------------------------------------------------------
 
 
-def to_type(program: Sequence[str]) -> str:
+def program_text(program: Sequence[str]) -> str:
     """How this Callgate is called from a terminal: by its name where that finds it."""
     found = shutil.which("callgate")
     if found is not None and len(program) == 1 and Path(found).absolute() == Path(program[0]).absolute():
@@ -324,7 +328,7 @@ def to_type(program: Sequence[str]) -> str:
     return subprocess.list2cmdline(program) if sys.platform == "win32" else shlex.join(program)
 
 
-def counted(number: int, what: str) -> str:
+def count_text(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
@@ -356,7 +360,7 @@ def print_outcome(out: Console, work: FileChange, about_backup: str) -> None:
     if work.error is not None:
         print_error(out, work)
         return
-    kept = "" if work.backup is None else f" {about_backup}: {at_home(work.backup)}"
+    kept = "" if work.backup is None else f" {about_backup}: {path_text(work.backup)}"
     done = "Made" if work.source is None else "Changed" if work.data else "Removed"
     out.print(f"  [green]{done}.[/]", end="")
     out.print(kept, soft_wrap=True, markup=False)
@@ -364,5 +368,5 @@ def print_outcome(out: Console, work: FileChange, about_backup: str) -> None:
 
 def print_failures(out: Console, works: Iterable[FileChange]) -> None:
     """Files that were skipped are easily overlooked above what went well."""
-    if files := [at_home(work.location.path) for work in works if work.error is not None]:
+    if files := [path_text(work.location.path) for work in works if work.error is not None]:
         out.print(f"\nNot done, see above: {', '.join(files)}", style="red", soft_wrap=True, markup=False)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import typer
 
-from callgate.cli.common import store_file, working
-from callgate.cli.install.files import counted, how_to_restart, to_type
+from callgate.cli.common import spinner, store_file
+from callgate.cli.install.files import count_text, how_to_restart, program_text
 from callgate.errors import CallgateError, Refused, place
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class NextSteps:
         self._path = path
         self._works = works
         self._done = done
-        self._program = to_type(gate.program)
+        self._program = program_text(gate.program)
         self._options = gate.options
         self._say = partial(out.print, soft_wrap=True, markup=False)
 
@@ -100,7 +100,7 @@ class NextSteps:
         self._say()
         try:
             with (
-                working("starting the servers once, to read their tools; Ctrl-C leaves that"),
+                spinner("starting the servers once, to read their tools; Ctrl-C leaves that"),
                 capturing_stderr(2) as heard,
             ):
                 problems = asyncio.run(_meet_all(found))
@@ -122,7 +122,7 @@ class NextSteps:
         """The passkey and the review; Ctrl-C leaves either for later."""
         steps = ["a passkey, with which you approve calls"] if missing.person else []
         if missing.tools:
-            steps.append(f"the review of {counted(missing.tools, 'tool')}")
+            steps.append(f"the review of {count_text(missing.tools, 'tool')}")
         unseen = " No agent sees a tool before." if missing.tools else ""
         self._say(f"\nNext: {', then '.join(steps)}.{unseen} Ctrl-C leaves it for later.\n")
         if missing.person:
@@ -171,10 +171,10 @@ class NextSteps:
 
     def _console(self) -> str:
         """Where the console is now; empty where nobody shows it."""
-        from callgate.cli.gateway import asked, place_of
+        from callgate.cli.gateway import ask_gateway, place_of
         from callgate.local.wrap import is_possible
 
-        found = asked(place_of(self._path), "status") if is_possible() and self._done else None
+        found = ask_gateway(place_of(self._path), "status") if is_possible() and self._done else None
         return "" if found is None else str(found["address"])
 
     def _command(self, text: str, words: Iterable[str]) -> None:
@@ -218,17 +218,20 @@ def _carry_out(verb: partial[None]) -> bool:
 def _servers(works: Iterable[FileChange]) -> Iterable[tuple[str, ServerSection]]:
     """The wrapped servers, as their clients start them. Not those of a project: whether that is trusted, the client
     asks its user. And not those for which a client asks for a value."""
-    from callgate.cli.install.targets import expanded
-    from callgate.clients.servers import Command, look
+    from callgate.cli.install.targets import expand_variables
+    from callgate.clients.servers import Command, read_server
     from callgate.config import Secret, ServerSection
 
     for work in works:
         for one in work.findings:
-            command = look(one.entry.node)
+            command = read_server(one.entry.node)
             ours = one.state == "wrapped" and not one.text and work.location.project is None
             if not ours or not isinstance(command, Command):
                 continue
-            words, env = map(expanded, command.words), {key: expanded(text) for key, text in command.env.items()}
+            words, env = (
+                map(expand_variables, command.words),
+                {key: expand_variables(text) for key, text in command.env.items()},
+            )
             argv = tuple(words)
             if any("${" in text for text in (*argv, *env.values())):
                 continue

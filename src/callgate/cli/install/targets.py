@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from callgate.cli.install.files import FileChange, look_at, the_records, this_machine
+from callgate.cli.install.files import FileChange, install_records, plan_files, this_machine
 from callgate.cli.printing import plain
 from callgate.errors import CallgateError
 
@@ -49,7 +49,7 @@ def targets(
     """Every place with a server of this name, those of a project last: somebody else may have written them."""
     asked = [one.absolute() for one in files]
     chosen = list(clients)
-    found = [] if asked or chosen else list(_configured(config, path, name))
+    found = [] if asked or chosen else list(_target_in_config(config, path, name))
     found += _in_clients(config, name, chosen, asked)
     if found:
         _check_one(name, found)
@@ -65,7 +65,7 @@ def targets(
 def _check_one(name: str, found: list[UpgradeTarget]) -> None:
     for one in found:
         if not one.start.spec:
-            what = "an address" if one.server.url is not None else _started(one.start)
+            what = "an address" if one.server.url is not None else _check_command(one.start)
             raise CallgateError(
                 f"{plain(name, 60)} is not started from one package of npm or PyPI, but from {what}",
                 advice="There is no version to look up. Change it where it comes from; its tools are compared then.",
@@ -82,7 +82,7 @@ def _package(start: Launch) -> tuple[Any, ...]:
     return start.scheme, start.name, start.beside
 
 
-def _started(start: Launch) -> str:
+def _check_command(start: Launch) -> str:
     kinds = {
         "npm": "several packages",
         "pypi": "several packages",
@@ -97,7 +97,7 @@ def _started(start: Launch) -> str:
 # -- callgate.toml ---------------------------------------------------------------------------------------------
 
 
-def _configured(config: Config, path: Path | None, name: str) -> Iterable[UpgradeTarget]:
+def _target_in_config(config: Config, path: Path | None, name: str) -> Iterable[UpgradeTarget]:
     from callgate.app.servers import place
     from callgate.config.loading import find
     from callgate.pinning.commands import launched
@@ -151,7 +151,7 @@ def _works(clients: list[str], asked: list[Path]) -> list[FileChange]:
     if not asked:
         recorded = [
             location_of(one.file, machine)._replace(client=one.client)
-            for one in the_records().all()
+            for one in install_records().all()
             if one.file not in there
         ]
 
@@ -160,7 +160,7 @@ def _works(clients: list[str], asked: list[Path]) -> list[FileChange]:
         work.data = source.data
 
     wanted = [location for location in [*known, *recorded] if not clients or location.client in clients]
-    works = look_at(wanted, prepare, asked)
+    works = plan_files(wanted, prepare, asked)
     return sorted(works, key=lambda work: work.location.project is not None)
 
 
@@ -169,31 +169,35 @@ def _names_in_clients(clients: list[str], asked: list[Path]) -> set[str]:
 
 
 def _in_clients(config: Config, name: str, clients: list[str], asked: list[Path]) -> Iterable[UpgradeTarget]:
-    from callgate.clients.servers import Command, look
+    from callgate.clients.servers import Command, read_server
 
     for work in _works(clients, asked):
         for finding in work.findings:
-            command = look(finding.entry.node) if finding.gate and name in (finding.gate, finding.entry.name) else None
+            command = (
+                read_server(finding.entry.node) if finding.gate and name in (finding.gate, finding.entry.name) else None
+            )
             if isinstance(command, Command) and (found := _in_entry(config, work, finding, command)):
                 yield found
 
 
 def _in_entry(config: Config, work: FileChange, finding: PlannedServer, command: Command) -> UpgradeTarget | None:
     from callgate.app.servers import command_place
-    from callgate.clients.plan import behind
+    from callgate.clients.plan import wrapped_command
     from callgate.config import Secret, ServerSection
     from callgate.pinning.commands import launched
 
-    inner = behind(command)
+    inner = wrapped_command(command)
     if inner is None:
         return None
     at, words = inner
     entry, name = finding.entry, finding.gate
     cwd = entry.node.get("cwd")
-    folder = None if cwd is None or cwd.value.kind != "string" else Path(expanded(cwd.value.string)).expanduser()
+    folder = (
+        None if cwd is None or cwd.value.kind != "string" else Path(expand_variables(cwd.value.string)).expanduser()
+    )
     server = ServerSection(
-        command=tuple(Secret(expanded(word)) for word in words),
-        env={key: Secret(expanded(value)) for key, value in command.env.items()},
+        command=tuple(Secret(expand_variables(word)) for word in words),
+        env={key: Secret(expand_variables(value)) for key, value in command.env.items()},
         inherit_env=("*",),
         cwd=folder,
     )
@@ -214,7 +218,7 @@ def _in_entry(config: Config, work: FileChange, finding: PlannedServer, command:
     )
 
 
-def expanded(text: str) -> str:
+def expand_variables(text: str) -> str:
     """With the variables that clients fill in from the environment; what they ask for otherwise stays as it is."""
     return _VARIABLE.sub(lambda found: os.environ.get(found[1], found[0]), text)
 
@@ -238,7 +242,7 @@ def started_at(target: UpgradeTarget, word: Word) -> ServerSection:
     return msgspec.structs.replace(target.server, command=tuple(argv))
 
 
-def planned(found: Iterable[tuple[UpgradeTarget, Word]]) -> list[FileChange]:
+def plan_versions(found: Iterable[tuple[UpgradeTarget, Word]]) -> list[FileChange]:
     """The files with the new words in them, each once."""
     from callgate.clients import Word, plan_pin
 

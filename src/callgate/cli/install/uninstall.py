@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from callgate.cli.common import JsonOption, YesOption, console, print_json
-from callgate.cli.install import ClientOption, DryRunOption, FileOption, ServerOption, agreed
+from callgate.cli.install import ClientOption, DryRunOption, FileOption, ServerOption, confirm_changes
 from callgate.cli.install.files import (
     FileChange,
-    at_home,
+    change_rows,
     check_clients,
     check_servers,
     clients_of,
-    counted,
-    listing,
-    look_at,
+    count_text,
+    install_records,
+    path_text,
+    plan_files,
     print_diff,
     print_failures,
     print_file,
     print_outcome,
     status,
-    the_records,
     this_machine,
 )
 from callgate.errors import CallgateError
@@ -58,15 +58,15 @@ def uninstall(
     --json nothing is asked, and nothing is changed without --yes.
     """
     check_clients(client or [])
-    records = the_records()
-    works = _found(records, client or [], config_file or [], server or [])
+    records = install_records()
+    works = _plan_uninstall(records, client or [], config_file or [], server or [])
     check_servers(works, server or [])
     works = [work for work in works if work.error or any(one.state in _SHOWN for one in work.findings)]
     if as_json:
         for work in works:
             if work.changes and yes and not dry_run:
                 _carry_out(work, records)
-        print_json(listing(works))
+        print_json(change_rows(works))
     else:
         _show_and_ask(works, records, dry_run=dry_run, yes=yes)
     if not (dry_run or client or server or config_file) and (yes or not as_json):
@@ -76,16 +76,16 @@ def uninstall(
 
 def _end_gateways(records: InstallRecords, works: list[FileChange], *, quiet: bool) -> None:
     """End what runs for wrapped servers, once none is left."""
-    from callgate.cli.gateway import asked, end_all, place_of
+    from callgate.cli.gateway import ask_gateway, end_all, place_of
     from callgate.cli.service import remove_all
     from callgate.local.wrap import is_possible
 
-    left = _found(records, [], [], [])
+    left = _plan_uninstall(records, [], [], [])
     if any(work.error or any(one.state in ("unwrap", "left") for one in work.findings) for work in left):
         return
     if not is_possible():
         return
-    found = asked(place_of(None), "status")
+    found = ask_gateway(place_of(None), "status")
     if found is not None and found["servers"] and not any(work.done for work in works):
         # Somebody else has put the gate in front of these.
         return
@@ -93,12 +93,14 @@ def _end_gateways(records: InstallRecords, works: list[FileChange], *, quiet: bo
     if quiet:
         return
     for path in removed:
-        typer.echo(f"The service is gone: {at_home(path)}")
+        typer.echo(f"The service is gone: {path_text(path)}")
     if ended:
         typer.echo("Your gateway has ended.")
 
 
-def _found(records: InstallRecords, clients: list[str], files: list[Path], servers: list[str]) -> list[FileChange]:
+def _plan_uninstall(
+    records: InstallRecords, clients: list[str], files: list[Path], servers: list[str]
+) -> list[FileChange]:
     asked = [path.absolute() for path in files]
 
     def prepare(work: FileChange, source: Source) -> None:
@@ -109,7 +111,7 @@ def _found(records: InstallRecords, clients: list[str], files: list[Path], serve
         for location in _locations(records, asked)
         if (not clients or location.client in clients) and (location.hook is None or not servers)
     ]
-    return look_at(chosen, prepare, asked)
+    return plan_files(chosen, prepare, asked)
 
 
 def _locations(records: InstallRecords, asked: list[Path]) -> list[ConfigLocation]:
@@ -125,10 +127,10 @@ def _locations(records: InstallRecords, asked: list[Path]) -> list[ConfigLocatio
         ]
     known = [*config_locations(machine), *hooks]
     there = {location.path.resolve() for location in known}
-    return [*known, *(_recorded(one) for one in records.all() if one.file not in there)]
+    return [*known, *(_location_of_record(one) for one in records.all() if one.file not in there)]
 
 
-def _recorded(record: InstallRecord) -> ConfigLocation:
+def _location_of_record(record: InstallRecord) -> ConfigLocation:
     """Where we changed something that is not where this machine has such files now."""
     from callgate.clients import HOOKS, ConfigLocation, location_of
 
@@ -206,7 +208,7 @@ def _show_and_ask(works: list[FileChange], records: InstallRecords, *, dry_run: 
         if not work.changes:
             continue
         print_diff(out, work)
-        if dry_run or not agreed(work, yes=yes):
+        if dry_run or not confirm_changes(work, yes=yes):
             continue
         _carry_out(work, records)
         print_outcome(out, work, "What it was before `callgate install` is kept")
@@ -259,9 +261,9 @@ def _conclude(out: Console, works: list[FileChange], *, dry_run: bool) -> None:
     if done:
         servers = sum(one.state == "unwrap" for work in done for one in work.findings)
         hooks = [work for work in done if work.location.hook is not None]
-        files = counted(len(done) - len(hooks), "file")
+        files = count_text(len(done) - len(hooks), "file")
         if servers:
-            out.print(f"{counted(servers, 'server')} in {files} without the gate again.")
+            out.print(f"{count_text(servers, 'server')} in {files} without the gate again.")
         if hooks:
             out.print(f"{clients_of(hooks)}: no hook tells the gate what you write any more.", soft_wrap=True)
         out.print(f"Restart {clients_of(done)}, so that the servers start directly.", soft_wrap=True)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, YesOption, console, print_json, say, working
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, YesOption, console, print_json, say, spinner
 from callgate.cli.install import ClientOption, FileOption, carry_out
-from callgate.cli.install.files import FileChange, at_home, check_clients, clients_of, print_diff, the_records
-from callgate.cli.printing import heading, plain, print_lines, shown, text_line
+from callgate.cli.install.files import FileChange, check_clients, clients_of, install_records, path_text, print_diff
+from callgate.cli.printing import escaped, heading, plain, print_lines, text_line
 from callgate.cli.services import OpenedPins, edit_pins, settings_of
 from callgate.errors import CallgateError, Refused, UpstreamError
 
@@ -56,7 +56,7 @@ def upgrade(
     what was approved, the approvals hold for the new version too; otherwise `callgate review` asks for the rest. After
     a no nothing has changed. With --json nothing is asked, and nothing is changed without --yes.
     """
-    from callgate.cli.install.targets import planned, targets
+    from callgate.cli.install.targets import plan_versions, targets
 
     check_clients(client or [])
     with edit_pins(config, store) as opened:
@@ -67,13 +67,13 @@ def upgrade(
             _nothing_newer(found, version, as_json=as_json)
             return
         step = _compare(opened, *words[0], version)
-        works = planned(words)
+        works = plan_versions(words)
         if not as_json:
             _show(step, works, words)
-        done = _agreed(server, version, yes=yes, as_json=as_json)
+        done = _confirm(server, version, yes=yes, as_json=as_json)
         approved = _carry_out(opened, step, works) if done else 0
         if as_json:
-            print_json(_listing(step, works, done=done, approved=approved))
+            print_json(_json_row(step, works, done=done, approved=approved))
         elif done:
             _conclude(opened, step, works, approved)
         else:
@@ -88,7 +88,7 @@ def _newest(found: list[UpgradeTarget], name: str) -> str:
 
     first = found[0]
     env = {key: value.reveal() for key, value in first.server.env.items()}
-    with working(f"looking up {plain(first.start.name)}"):
+    with spinner(f"looking up {plain(first.start.name)}"):
         [version] = versions_of([(first.start, env)], newest=True)
     if version.found:
         return version.found
@@ -160,8 +160,8 @@ def _compare(opened: OpenedPins, target: UpgradeTarget, word: Word, version: str
     from callgate.cli.install.targets import started_at
 
     server = started_at(target, word)
-    with working(f"starting {plain(target.name, 60)} at version {version}"):
-        sighting = _met(opened, target, server, version)
+    with spinner(f"starting {plain(target.name, 60)} at version {version}"):
+        sighting = _observe(opened, target, server, version)
     view = opened.wait(opened.pins.preview(sighting.server, sighting.tools))
     listed = {one.tool for one in sighting.tools}
     return UpgradeStep(target, version, sighting, view, tuple(sorted(_approved_now(opened, sighting) - listed)))
@@ -178,7 +178,7 @@ def _approved_now(opened: OpenedPins, sighting: Sighting) -> set[str]:
     return {pin.tool for pin in pins if pin.server_id == named[0].server_id and pin.action == "approve"}
 
 
-def _met(opened: OpenedPins, target: UpgradeTarget, server: ServerSection, version: str) -> Sighting:
+def _observe(opened: OpenedPins, target: UpgradeTarget, server: ServerSection, version: str) -> Sighting:
     """The new version, started as `callgate doctor` starts servers, and the whole list of its tools."""
     from callgate.cli.doctor.servers import NoAnswer, capturing_stderr, without_secrets
 
@@ -242,15 +242,15 @@ def _show(step: UpgradeStep, works: list[FileChange], words: list[tuple[UpgradeT
             out,
             [
                 text_line(""),
-                text_line(f"{work.location.title if work.plan else 'Callgate'}  {at_home(work.location.path)}"),
+                text_line(f"{work.location.title if work.plan else 'Callgate'}  {path_text(work.location.path)}"),
             ],
         )
         print_diff(out, work)
         for target, word in words:
             # A line of callgate.toml may hold a secret beside the command: the word alone is shown.
             if work.plan is None and target.work is None:
-                print_lines(out, [text_line(f"    - {shown(target.words[word.place])}", "red")])
-                print_lines(out, [text_line(f"    + {shown(word.text)}", "green")])
+                print_lines(out, [text_line(f"    - {escaped(target.words[word.place])}", "red")])
+                print_lines(out, [text_line(f"    + {escaped(word.text)}", "green")])
     typer.echo("")
 
 
@@ -258,11 +258,11 @@ def _lines(step: UpgradeStep) -> Iterator[Line]:
     from callgate.cli.tools.diff import difference_lines
 
     before = step.target.start.version or "no fixed version"
-    name = f"{step.target.start.scheme}:{shown(step.target.start.name)}"
-    yield from heading(f"{shown(step.target.name)}: {name}, from {before} to {step.version}")
+    name = f"{step.target.start.scheme}:{escaped(step.target.start.name)}"
+    yield from heading(f"{escaped(step.target.name)}: {name}, from {before} to {step.version}")
     if step.view.seen.problem:
         yield text_line(
-            f"None of its tools can be used: {shown(step.view.seen.problem)}", "red", lead="  ", rest="    "
+            f"None of its tools can be used: {escaped(step.view.seen.problem)}", "red", lead="  ", rest="    "
         )
     known = [one for one in step.view.tools if one.state == "approved"]
     if known:
@@ -270,15 +270,17 @@ def _lines(step: UpgradeStep) -> Iterator[Line]:
     if step.same:
         yield text_line(f"{_tools(len(step.same))} word for word what was approved.", "green", lead="  ")
     for one in step.gone:
-        yield text_line(f"gone     {shown(one)}", "yellow", lead="  ")
+        yield text_line(f"gone     {escaped(one)}", "yellow", lead="  ")
     for view in step.others:
-        yield text_line(f"{_what(view):<8} {shown(view.tool)}: {shown(view.summary)}", "yellow", lead="  ", rest="    ")
+        yield text_line(
+            f"{_what(view):<8} {escaped(view.tool)}: {escaped(view.summary)}", "yellow", lead="  ", rest="    "
+        )
         for finding in view.findings:
             style = "red" if finding.tier == "hard" else ""
-            yield text_line(f"{finding.tier}: {shown(finding.what)}", style, lead="    ", rest="      ")
+            yield text_line(f"{finding.tier}: {escaped(finding.what)}", style, lead="    ", rest="      ")
     for view in step.others:
         if view.difference is not None and not view.difference.empty:
-            yield from heading(f"── {shown(view.tool)} ──")
+            yield from heading(f"── {escaped(view.tool)} ──")
             yield from difference_lines(view.difference)
 
 
@@ -292,7 +294,7 @@ def _tools(count: int) -> str:
     return "1 tool is" if count == 1 else f"{count} tools are"
 
 
-def _agreed(name: str, version: str, *, yes: bool, as_json: bool) -> bool:
+def _confirm(name: str, version: str, *, yes: bool, as_json: bool) -> bool:
     if yes or as_json:
         return yes
     if not sys.stdin.isatty():
@@ -310,7 +312,7 @@ def _carry_out(opened: OpenedPins, step: UpgradeStep, works: list[FileChange]) -
     from callgate.cli.tools.decide import approval, decide
     from callgate.clients.files import replace
 
-    records = the_records()
+    records = install_records()
     for work in works:
         if work.plan is not None:
             carry_out(work, records)
@@ -341,7 +343,7 @@ def _conclude(opened: OpenedPins, step: UpgradeStep, works: list[FileChange], ap
     typer.echo(f"Written: version {step.version} of {plain(step.target.start.name)}.")
     for work in works:
         if work.backup is not None:
-            typer.echo(f"Backup: {at_home(work.backup)}")
+            typer.echo(f"Backup: {path_text(work.backup)}")
     if approved:
         typer.echo(f"{_tools(approved)} approved for it, as before.")
     if restart := [work for work in works if work.plan is not None]:
@@ -349,7 +351,7 @@ def _conclude(opened: OpenedPins, step: UpgradeStep, works: list[FileChange], ap
     still_waiting(opened, {(one.server_id, one.tool) for one in step.same} if approved else ())
 
 
-def _listing(step: UpgradeStep, works: list[FileChange], *, done: bool, approved: int) -> dict[str, Any]:
+def _json_row(step: UpgradeStep, works: list[FileChange], *, done: bool, approved: int) -> dict[str, Any]:
     from callgate.cli.tools import row
 
     return {

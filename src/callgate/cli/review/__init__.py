@@ -17,7 +17,7 @@ from callgate.cli.common import (
     say,
     store_file,
 )
-from callgate.cli.printing import heading, print_lines, shown, text_line
+from callgate.cli.printing import escaped, heading, print_lines, text_line
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, edit_pins, open_pins
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _print(opened: OpenedPins, found: Review, *, check: bool, as_json: bool) -> 
     out = console()
     print_lines(out, overview(found))
     for at, view in enumerate(found.pending, 1):
-        name = f"{shown(view.tool)} on {shown(view.server)}"
+        name = f"{escaped(view.tool)} on {escaped(view.server)}"
         print_lines(out, heading(f"── {at} of {len(found.pending)}: {name}, {view.state} ──"))
         if not check:
             print_lines(out, tool_lines(view))
@@ -111,7 +111,7 @@ def _print(opened: OpenedPins, found: Review, *, check: bool, as_json: bool) -> 
         if one.reviewed:
             continue
         for view in [] if check else held_back(found, one):
-            print_lines(out, heading(f"── held back: {shown(view.tool)} on {shown(view.server)} ──"))
+            print_lines(out, heading(f"── held back: {escaped(view.tool)} on {escaped(view.server)} ──"))
             print_lines(out, tool_lines(view))
         print_lines(out, [text_line(""), text_line(how_to_join(opened, one))])
     say(f"\nTo decide on a terminal, key by key: `{opened.command('review')}`.")

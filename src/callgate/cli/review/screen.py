@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from callgate.cli.printing import Line, blank, folded, heading, shown, text_line
+from callgate.cli.printing import Line, blank, escaped, fold_lines, heading, text_line
 from callgate.cli.tools.show import finding_lines
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Screen:
 
     def open(self, lines: Iterable[Line]) -> Pager:
         """Lines that can be read with something else in between."""
-        return Pager(self, _trimmed(list(folded(lines, self._size[0]))))
+        return Pager(self, _trim_rows(list(fold_lines(lines, self._size[0]))))
 
     def ask(self, keys: Mapping[str, str], before: str = "", wrong: Collection[str] = (), late: str = "") -> str:
         """One of the keys; whatever else is pressed is not heard. The end of input is one, always."""
@@ -77,7 +77,7 @@ class Screen:
         self.show([text_line(text, style)])
 
     def show(self, lines: Iterable[Line]) -> None:
-        for row in folded(lines, self._size[0]):
+        for row in fold_lines(lines, self._size[0]):
             self.console.print(row, soft_wrap=True)
 
     @property
@@ -94,7 +94,7 @@ class Screen:
 
         words = [before, *(f"[{_name(key)}] {told}" for key, told in keys.items() if told)]
         text = "  ".join(word for word in words if word)
-        return list(folded([Line(Text(text, style="bold cyan"))], max(1, self._size[0] - 1)))
+        return list(fold_lines([Line(Text(text, style="bold cyan"))], max(1, self._size[0] - 1)))
 
     def _show(self, rows: list[Text]) -> None:
         for at, row in enumerate(rows):
@@ -140,7 +140,7 @@ class Pager:
             self._screen.console.print()
 
 
-def _trimmed(rows: list[Text]) -> list[Text]:
+def _trim_rows(rows: list[Text]) -> list[Text]:
     """Without empty rows at the end, which would make a page of their own."""
     while rows and not rows[-1].plain:
         rows.pop()
@@ -195,8 +195,8 @@ class KeyInput:
         if os.name == "nt":
             import msvcrt
 
-            return _named(msvcrt.getwch().encode("utf-8", "replace"))  # type: ignore[attr-defined,unused-ignore]
-        return _named(_pressed(self._fd))
+            return _key_name(msvcrt.getwch().encode("utf-8", "replace"))  # type: ignore[attr-defined,unused-ignore]
+        return _key_name(_read_key(self._fd))
 
     def line(self) -> str:
         """A line that the person types and can correct; empty at the end of input."""
@@ -213,7 +213,7 @@ class KeyInput:
             termios.tcsetattr(self._fd, termios.TCSANOW, self._before)
 
 
-def _pressed(fd: int) -> bytes:
+def _read_key(fd: int) -> bytes:
     import select
 
     found = os.read(fd, 1)
@@ -226,7 +226,7 @@ def _pressed(fd: int) -> bytes:
     return found
 
 
-def _named(pressed: bytes) -> str:
+def _key_name(pressed: bytes) -> str:
     if pressed in (b"", b"\x04"):
         return END
     if pressed == b"\x03":
@@ -241,7 +241,7 @@ def _named(pressed: bytes) -> str:
 def overview(review: Review) -> Iterator[Line]:
     """Servers and sets, before the tools."""
     tools = len(review.pending)
-    yield text_line(f"You approve for {shown(review.on_behalf_of)}.", "bold")
+    yield text_line(f"You approve for {escaped(review.on_behalf_of)}.", "bold")
     waiting = [f"{tools} tool{'' if tools == 1 else 's'}"] if tools else []
     sets = sum(not one.reviewed for one in review.sets)
     if sets:
@@ -258,29 +258,29 @@ def overview(review: Review) -> Iterator[Line]:
 def _server(view: ServerView) -> Iterator[Line]:
     state = "connected" if view.connected else "not connected now"
     count = f"{len(view.tools)} tool{'' if len(view.tools) == 1 else 's'}, {view.pending} to review"
-    yield text_line(f"{', '.join(map(shown, view.seen.called))}  {state}, {count}", lead="  ", rest="    ")
-    yield text_line(shown(view.seen.server_id), "dim", lead="    ")
+    yield text_line(f"{', '.join(map(escaped, view.seen.called))}  {state}, {count}", lead="  ", rest="    ")
+    yield text_line(escaped(view.seen.server_id), "dim", lead="    ")
     if view.seen.target:
-        yield text_line(shown(view.seen.target), "dim", lead="    ")
+        yield text_line(escaped(view.seen.target), "dim", lead="    ")
     for notice in view.notices:
-        yield text_line(f"! {shown(notice)}", "yellow", lead="    ", rest="      ")
-    approved = ", ".join(shown(tool.tool) for tool in view.tools if tool.state == "approved")
+        yield text_line(f"! {escaped(notice)}", "yellow", lead="    ", rest="      ")
+    approved = ", ".join(escaped(tool.tool) for tool in view.tools if tool.state == "approved")
     if approved:
         yield text_line(f"approved: {approved}", lead="    ", rest="      ")
     unfit = [tool for tool in view.tools if tool.state == "unfit"]
     for tool in unfit:
-        why = shown(tool.problem or tool.refusal)
-        yield text_line(f"! {shown(tool.tool)} cannot be approved: {why}", "red", lead="    ", rest="      ")
+        why = escaped(tool.problem or tool.refusal)
+        yield text_line(f"! {escaped(tool.tool)} cannot be approved: {why}", "red", lead="    ", rest="      ")
 
 
 def set_lines(one: SetView, review: Review) -> Iterator[Line]:
     """Servers that meet, and what one of them says of another's tools."""
-    where = f"group {shown(one.group)}" if one.group else "outside of groups"
+    where = f"group {escaped(one.group)}" if one.group else "outside of groups"
     yield blank()
     yield text_line(f"Servers that agents see together ({where}): not reviewed together yet", "bold yellow")
-    yield text_line(f"{', '.join(map(shown, one.servers))}; {len(one.servers)} of at most {one.most}", lead="  ")
+    yield text_line(f"{', '.join(map(escaped, one.servers))}; {len(one.servers)} of at most {one.most}", lead="  ")
     for pair in one.open_pairs:
-        yield text_line(f"{' and '.join(map(shown, pair))} were never on one review", lead="  ")
+        yield text_line(f"{' and '.join(map(escaped, pair))} were never on one review", lead="  ")
         for name in dict.fromkeys(pair):
             yield from _alike(name, one, review)
     for finding in one.findings:
@@ -291,9 +291,9 @@ def _alike(name: str, one: SetView, review: Review) -> Iterator[Line]:
     """The identities behind a name that several servers have."""
     found = [server.seen for server in review.servers if (server.seen.name, server.seen.group) == (name, one.group)]
     if len(found) > 1:
-        yield text_line(f"{len(found)} servers have the name {shown(name)}:", lead="    ")
+        yield text_line(f"{len(found)} servers have the name {escaped(name)}:", lead="    ")
         for seen in found:
-            yield text_line(shown(seen.server_id), lead="      ", rest="        ")
+            yield text_line(escaped(seen.server_id), lead="      ", rest="        ")
 
 
 def held_back(review: Review, one: SetView) -> list[ToolView]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from callgate.cli.common import operator
-from callgate.cli.printing import Line, blank, heading, shown, text_line
+from callgate.cli.printing import Line, blank, escaped, heading, text_line
 from callgate.cli.review.screen import END, NEXT, Screen, held_back, overview, set_lines
 from callgate.cli.services import OpenedPins
 from callgate.cli.tools.decide import approval
@@ -113,7 +113,7 @@ class TerminalReview:
     def _decide_unchanged(self, server: ServerView, tools: list[ToolView]) -> str:
         """Another version of a known server whose tools are word for word what was approved: one question."""
         keys = {"a": _these(tools), "o": "look at each", "s": "skip them", "q": "finish"}
-        pressed = self._screen.read(_unchanged(server, tools), keys, ("o", "s", "q"), _LATE)
+        pressed = self._screen.read(_unchanged_page(server, tools), keys, ("o", "s", "q"), _LATE)
         if pressed == "a":
             for view in tools:
                 self._shown.add(_entry(view))
@@ -140,7 +140,7 @@ class TerminalReview:
         if not tools:
             return ""
         keys = {"a": f"take these {len(tools)} labels", "s": "not now", "q": "finish"}
-        pressed = self._screen.read(_unlabelled(server.seen.name, tools), keys, ("s", "q"), _LATE)
+        pressed = self._screen.read(_unlabelled_page(server.seen.name, tools), keys, ("s", "q"), _LATE)
         if pressed == "a":
             for view in tools:
                 self._choices[_key(view)] = self._approval(view)
@@ -201,22 +201,22 @@ class TerminalReview:
 
         words = list(EFFECTS)
         self._screen.show(text_line(f"{at}  {line}", lead="  ") for at, line in enumerate(EFFECTS.values(), 1))
-        typed = self._screen.line(f"What does {shown(view.tool)} do? 1 to {len(words)} (empty: as proposed):")
+        typed = self._screen.line(f"What does {escaped(view.tool)} do? 1 to {len(words)} (empty: as proposed):")
         self._labels.pop(_key(view), None)
         if typed.isdecimal() and 1 <= int(typed) <= len(words):
             self._labels[_key(view)] = words[int(typed) - 1]
-            self._screen.say(f"{shown(view.tool)}: {EFFECTS[words[int(typed) - 1]]}.", "dim")
+            self._screen.say(f"{escaped(view.tool)}: {EFFECTS[words[int(typed) - 1]]}.", "dim")
         else:
-            self._screen.say(f"{shown(view.tool)}: {shown(view.does)}, as proposed.", "dim")
+            self._screen.say(f"{escaped(view.tool)}: {escaped(view.does)}, as proposed.", "dim")
 
     def _against(self, view: ToolView) -> list[str]:
         """What an approval of this tool would have to overrule, in sentences."""
-        found = ["There are hard findings."] if _inspected(view) else []
+        found = ["There are hard findings."] if _has_hard_findings(view) else []
         return [*found, *(f"{blocked_words(pin)}." for pin in view.blocks)]
 
     def _what_of(self, view: ToolView) -> str:
         blocked = "a block" if view.blocks else ""
-        return " and ".join(what for what in (blocked, "hard findings" if _inspected(view) else "") if what)
+        return " and ".join(what for what in (blocked, "hard findings" if _has_hard_findings(view) else "") if what)
 
     def _keys(self, view: ToolView) -> dict[str, str]:
         if not self._against(view):
@@ -252,7 +252,7 @@ class TerminalReview:
     def _set_page(self, one: SetView) -> Iterator[Line]:
         yield from set_lines(one, self._review)
         for view in held_back(self._review, one):
-            yield from heading(f"── held back: {shown(view.tool)} on {shown(view.server)} ──")
+            yield from heading(f"── held back: {escaped(view.tool)} on {escaped(view.server)} ──")
             yield from tool_lines(view, raw=False)
 
     # -- the end -----------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ class TerminalReview:
                 return False
         self._screen.say("Nothing was stored: this is not what you saw any more.", "bold red")
         for key, why in moved:
-            self._screen.say(f"  {shown(key[1])}: {why}")
+            self._screen.say(f"  {escaped(key[1])}: {why}")
             self._choices.pop(key, None)
         self._review = fresh
         if not any(_key(view) not in self._choices for view in fresh.pending):
@@ -315,7 +315,7 @@ class TerminalReview:
             elif new.approval_hash != old.approval_hash:
                 yield key, "its description or schema changed"
             elif new.pin is not None and (old.pin is None or new.pin.seq != old.pin.seq):
-                yield key, f"{shown(new.pin.approved_by)} decided on it: {new.pin.action}"
+                yield key, f"{escaped(new.pin.approved_by)} decided on it: {new.pin.action}"
             elif choice.action == "approve":
                 yield from ((key, why) for why in _not_seen(old, new))
 
@@ -340,15 +340,15 @@ class TerminalReview:
                 self._opened.wait(self._opened.pins.review_set(one.group, one.version, by=operator()))
                 done += 1
             except Refused as refused:
-                names = ", ".join(map(shown, one.servers))
-                why = f"{shown(refused.message)} ({refused.reason.value})"
+                names = ", ".join(map(escaped, one.servers))
+                why = f"{escaped(refused.message)} ({refused.reason.value})"
                 self._screen.say(f"Not recorded as reviewed together, {names}: {why}", "bold red")
         return done
 
     def _refused(self, refused: Refused) -> bool:
-        self._screen.say(f"Nothing was stored: {shown(refused.message)} ({refused.reason.value})", "bold red")
+        self._screen.say(f"Nothing was stored: {escaped(refused.message)} ({refused.reason.value})", "bold red")
         if refused.advice:
-            self._screen.say(shown(refused.advice))
+            self._screen.say(escaped(refused.advice))
         return False
 
     def _summary(self) -> Iterator[Line]:
@@ -359,28 +359,32 @@ class TerminalReview:
             view = every[key]
             what = f"approve in spite of {self._what_of(view)}" if choice.override else choice.action
             what = "label" if view.unlabelled else what
-            note = f": {shown(choice.note)}" if choice.note else ""
+            note = f": {escaped(choice.note)}" if choice.note else ""
             style = "red" if choice.action == "block" else "green"
-            yield text_line(f"{what}  {shown(view.tool)} on {shown(view.server)}{note}", style, lead="  ", rest="    ")
+            yield text_line(
+                f"{what}  {escaped(view.tool)} on {escaped(view.server)}{note}", style, lead="  ", rest="    "
+            )
         for one in self._sets.values():
-            yield text_line(f"reviewed together  {', '.join(map(shown, one.servers))}", "green", lead="  ", rest="    ")
+            yield text_line(
+                f"reviewed together  {', '.join(map(escaped, one.servers))}", "green", lead="  ", rest="    "
+            )
         skipped = [view for key, view in views.items() if key not in self._choices]
         for view in skipped:
-            yield text_line(f"undecided  {shown(view.tool)} on {shown(view.server)}", "dim", lead="  ", rest="    ")
+            yield text_line(f"undecided  {escaped(view.tool)} on {escaped(view.server)}", "dim", lead="  ", rest="    ")
 
 
 def _page(view: ToolView, number: int, count: int) -> Iterator[Line]:
     yield blank()
-    yield text_line(f"── {number} of {count} ── {shown(view.tool)} on {shown(view.server)} ──", "bold reverse")
+    yield text_line(f"── {number} of {count} ── {escaped(view.tool)} on {escaped(view.server)} ──", "bold reverse")
     yield from tool_lines(view, raw=False)
 
 
 def _pages(server: str, tools: list[ToolView]) -> Iterator[Line]:
     """The tools of a server one after the other: first what each does, then each of them whole."""
     yield blank()
-    yield text_line(f"── {shown(server)}: {len(tools)} tools without findings ──", "bold reverse")
+    yield text_line(f"── {escaped(server)}: {len(tools)} tools without findings ──", "bold reverse")
     for view in tools:
-        yield text_line(f"{shown(view.tool)}: {shown(view.does)}", lead="  ", rest="    ")
+        yield text_line(f"{escaped(view.tool)}: {escaped(view.does)}", lead="  ", rest="    ")
     for at, view in enumerate(tools, 1):
         yield from _page(view, at, len(tools))
 
@@ -389,28 +393,28 @@ def _these(tools: list[ToolView]) -> str:
     return f"approve these {len(tools)}" if len(tools) > 1 else "approve this one"
 
 
-def _unchanged(server: ServerView, tools: list[ToolView]) -> Iterator[Line]:
+def _unchanged_page(server: ServerView, tools: list[ToolView]) -> Iterator[Line]:
     others = server.pending - len(tools)
     rest = (
         "all unchanged" if not others else f"{len(tools)} unchanged, {others} other{'' if others == 1 else 's'} below"
     )
     many = f"{server.pending} tool{'' if server.pending == 1 else 's'}"
     yield blank()
-    yield text_line(f"── {shown(server.seen.name)}: another version, {many}, {rest} ──", "bold reverse")
-    yield text_line(shown(server.seen.server_id), "dim")
+    yield text_line(f"── {escaped(server.seen.name)}: another version, {many}, {rest} ──", "bold reverse")
+    yield text_line(escaped(server.seen.server_id), "dim")
     yield text_line("Texts, schemas and everything beside them are what you approved for the version before.")
     for view in tools:
-        yield text_line(f"{shown(view.tool)}: {shown(view.does)}", lead="  ", rest="    ")
+        yield text_line(f"{escaped(view.tool)}: {escaped(view.does)}", lead="  ", rest="    ")
 
 
-def _unlabelled(server: str, tools: list[ToolView]) -> Iterator[Line]:
+def _unlabelled_page(server: str, tools: list[ToolView]) -> Iterator[Line]:
     yield blank()
-    yield text_line(f"── {shown(server)}: what {len(tools)} approved tools do ──", "bold reverse")
+    yield text_line(f"── {escaped(server)}: what {len(tools)} approved tools do ──", "bold reverse")
     yield text_line(
         "They were approved before Callgate asked what a tool does. Until you agree, each counts as unknown."
     )
     for view in tools:
-        yield text_line(f"{shown(view.tool)}: {shown(view.does)}", lead="  ", rest="    ")
+        yield text_line(f"{escaped(view.tool)}: {escaped(view.does)}", lead="  ", rest="    ")
 
 
 def _key(view: ToolView) -> tuple[str, str]:
@@ -436,7 +440,7 @@ def _not_seen(old: ToolView, new: ToolView) -> Iterator[str]:
         yield "there are hard findings by now that were not shown"
 
 
-def _inspected(view: ToolView) -> bool:
+def _has_hard_findings(view: ToolView) -> bool:
     """Whether the text itself has something that an approval overrules; a block is told by itself."""
     from callgate.pinning.model import BLOCKED_BEFORE
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, print_json, say
-from callgate.cli.printing import heading, moment, print_lines, print_table, short_hash, shown, text_line
+from callgate.cli.printing import escaped, heading, moment, print_lines, print_table, short_hash, text_line
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, find_server, find_tool, open_pins
 from callgate.cli.tools import decide, servers
 from callgate.cli.tools.decide import effects_of
-from callgate.cli.tools.diff import DIGITS, between, difference_lines, edit_lines
+from callgate.cli.tools.diff import DIGITS, compare_texts, difference_lines, edit_lines
 from callgate.cli.tools.hints import blocked_row, blocked_words, how_to_decide, refused_lines
 from callgate.errors import Reason, Refused
 
@@ -146,14 +146,14 @@ def _print(views: list[ToolView]) -> None:
         ("server", "tool", "state", "hash", "tokens", "findings", "met", "does"),
         (
             (
-                ", ".join(map(shown, (view.server, *view.also))),
-                shown(view.tool),
+                ", ".join(map(escaped, (view.server, *view.also))),
+                escaped(view.tool),
                 "approved, held" if view.held else view.state,
                 _part(view.approval_hash),
                 str(view.tokens),
                 _findings(view),
                 moment(view.last_seen),
-                shown(view.does),
+                escaped(view.does),
             )
             for view in views
         ),
@@ -171,7 +171,7 @@ def _print_reasons(views: list[ToolView]) -> None:
     lines = refused_lines(view for view in views if view.refusal and not view.needs_review and view.state != "gone")
     for view in views:
         if view.needs_review:
-            lines += [f"{shown(view.tool)} on {shown(view.server)}: {blocked_words(pin)}" for pin in view.blocks]
+            lines += [f"{escaped(view.tool)} on {escaped(view.server)}: {blocked_words(pin)}" for pin in view.blocks]
     if lines:
         typer.echo("")
     print_lines(console(), [text_line(line, rest="  ") for line in lines])
@@ -221,7 +221,7 @@ def show(
         if as_json:
             apart = ("pin", "blocks", "difference")
             whole = {key: value for key, value in msgspec.to_builtins(view).items() if key not in apart}
-            changed = None if view.difference is None else _changed(view.difference)
+            changed = None if view.difference is None else _difference_row(view.difference)
             print_json({**whole, **row(view), "difference": changed})
             return
         print_lines(console(), tool_lines(view))
@@ -229,7 +229,7 @@ def show(
             say("\n" + how_to_decide(opened, view))
 
 
-def _changed(difference: Difference) -> dict[str, Any]:
+def _difference_row(difference: Difference) -> dict[str, Any]:
     import msgspec
 
     since = difference.since
@@ -240,9 +240,9 @@ def _changed(difference: Difference) -> dict[str, Any]:
     return {**found, "since": None if since is None else record(since)}
 
 
-def _compared(view: ToolView, difference: Difference | None) -> dict[str, Any]:
+def _comparison_row(view: ToolView, difference: Difference | None) -> dict[str, Any]:
     """A comparison for machines; None where there is only one text."""
-    found = None if difference is None else _changed(difference)
+    found = None if difference is None else _difference_row(difference)
     return {"server": view.server, "server_id": view.server_id, "tool": view.tool, "difference": found}
 
 
@@ -265,20 +265,20 @@ def diff(
         view = find_tool(opened, server, tool)
         if before is None and after is None and view.difference is not None and view.difference.since is not None:
             if as_json:
-                print_json(_compared(view, view.difference))
+                print_json(_comparison_row(view, view.difference))
                 return
             print_lines(
-                console(), [text_line(f"{shown(view.tool)} on {shown(view.server)}: {view.state}{_last(view)}")]
+                console(), [text_line(f"{escaped(view.tool)} on {escaped(view.server)}: {view.state}{_last(view)}")]
             )
             print_lines(console(), difference_lines(view.difference))
             return
-        found = between(opened, view, before, after)
+        found = compare_texts(opened, view, before, after)
         if as_json:
-            print_json(_compared(view, None if found is None else found.difference))
+            print_json(_comparison_row(view, None if found is None else found.difference))
             return
         if found is None:
             say(
-                f"Nobody has decided on {shown(view.tool)} yet and one text of it was met, so there is nothing to "
+                f"Nobody has decided on {escaped(view.tool)} yet and one text of it was met, so there is nothing to "
                 f"compare. To read it: `{opened.command('tools', 'show', '--server', server, '--tool', tool)}`."
             )
             return
@@ -288,9 +288,9 @@ def diff(
 
 def _last(view: ToolView) -> str:
     """Why a tool waits whose text is the one that was approved."""
-    from callgate.cli.tools.show import decided
+    from callgate.cli.tools.show import decision_text
 
-    return f"; {decided(view.pin)}" if view.pin is not None and view.pin.action != "approve" else ""
+    return f"; {decision_text(view.pin)}" if view.pin is not None and view.pin.action != "approve" else ""
 
 
 def history(
@@ -337,8 +337,8 @@ def _print_history(pins: list[Pin]) -> None:
                 str(pin.seq),
                 moment(pin.approved_at),
                 pin.action if pin.tool else "set reviewed",
-                shown(pin.server),
-                shown(pin.tool) or "-",
+                escaped(pin.server),
+                escaped(pin.tool) or "-",
                 _part(pin.approval_hash),
                 pin.approved_by,
             )
@@ -346,6 +346,6 @@ def _print_history(pins: list[Pin]) -> None:
         ),
     )
     # Below the table, where there is room for them: a reason that is cut may say the opposite.
-    notes = [text_line(shown(pin.note), lead=f"{pin.seq:>4}  ", rest="      ") for pin in pins if pin.note]
+    notes = [text_line(escaped(pin.note), lead=f"{pin.seq:>4}  ", rest="      ") for pin in pins if pin.note]
     if notes:
         print_lines(console(), [*heading("Notes"), *notes])

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from callgate.cli.common import ConfigOption, StoreOption, console, operator
-from callgate.cli.printing import print_lines, shown
+from callgate.cli.printing import escaped, print_lines
 from callgate.cli.services import OpenedPins, edit_pins, find_tool
 from callgate.cli.tools.hints import blocked_words, still_waiting, to_withdraw
-from callgate.cli.tools.show import decided, finding_lines
+from callgate.cli.tools.show import decision_text, finding_lines
 from callgate.errors import CallgateError, Reason, Refused
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def approval(view: ToolView, *, note: str, override: bool, label: Sequence[str] 
     from callgate.pinning.service import Choice
 
     chosen = (view.server_id, view.tool, view.approval_hash)
-    settled = relabelled(view.label, label) if label is not None else view.label
+    settled = relabel(view.label, label) if label is not None else view.label
     return Choice(
         "approve", *chosen, note=note, override=override, entry=view.entry_digest, shown=view.hard, label=settled
     )
@@ -144,7 +144,7 @@ def _approve(
         _not_blocked(opened, view)
     chosen = approval(view, note=note, override=override, label=label)
     decide(opened, [chosen], {(view.server_id, view.tool): view})
-    typer.echo(f"Approved: {shown(view.tool)} on {shown(view.server)}, {view.approval_hash}.")
+    typer.echo(f"Approved: {escaped(view.tool)} on {escaped(view.server)}, {view.approval_hash}.")
     typer.echo(does_line(chosen.label))
 
 
@@ -152,9 +152,11 @@ def _same_text(opened: OpenedPins, view: ToolView, given: str) -> None:
     """Refuses a hash that is not the one of the newest text, or not all of it."""
     digits = _digits(opened, view, given)
     if not view.approval_hash:
-        raise Refused(Reason.TOOL_UNFIT, f"nobody can approve {shown(view.tool)}: {shown(view.problem)} (tool_unfit)")
+        raise Refused(
+            Reason.TOOL_UNFIT, f"nobody can approve {escaped(view.tool)}: {escaped(view.problem)} (tool_unfit)"
+        )
     if view.approval_hash.removeprefix("sha256:") != digits:
-        raise _changed(opened, view, digits)
+        raise _text_changed(opened, view, digits)
 
 
 def _same_entry(opened: OpenedPins, view: ToolView, given: str) -> None:
@@ -162,7 +164,7 @@ def _same_entry(opened: OpenedPins, view: ToolView, given: str) -> None:
     if view.entry_digest.removeprefix("sha256:") != _digits(opened, view, given):
         raise Refused(
             Reason.TOOL_CHANGED,
-            f"{shown(view.tool)} has not the title, annotations and the like any more that you reviewed: nothing was "
+            f"{escaped(view.tool)} has not the title, annotations and the like any more that you reviewed: nothing was "
             "approved (tool_changed)",
             # Of what stands beside a text only the newest is kept: there is nothing to compare with.
             advice=_see(opened, view),
@@ -181,19 +183,19 @@ def _digits(opened: OpenedPins, view: ToolView, given: str) -> str:
     return digits
 
 
-def _changed(opened: OpenedPins, view: ToolView, digits: str) -> Refused:
+def _text_changed(opened: OpenedPins, view: ToolView, digits: str) -> Refused:
     texts = opened.wait(opened.shelf.texts(view.server_id, view.tool))
     before = [one for one in texts if one.approval_hash.removeprefix("sha256:") == digits]
     if not before:
         return Refused(
             Reason.TOOL_CHANGED,
-            f"no text of {shown(view.tool)} that was met has the hash {digits}: nothing was approved (tool_changed)",
+            f"no text of {escaped(view.tool)} that was met has the hash {digits}: nothing was approved (tool_changed)",
             advice=f"Its hash is {view.approval_hash}. {_see(opened, view)}",
         )
     words = ("--server", view.server_id, "--tool", view.tool, "--from", before[0].approval_hash)
     return Refused(
         Reason.TOOL_CHANGED,
-        f"{shown(view.tool)} has changed since the text that you reviewed: nothing was approved (tool_changed)",
+        f"{escaped(view.tool)} has changed since the text that you reviewed: nothing was approved (tool_changed)",
         advice=f"To see the difference: `{opened.command('tools', 'diff', *words, '--to', view.approval_hash)}`.",
     )
 
@@ -206,7 +208,7 @@ def _not_blocked(opened: OpenedPins, view: ToolView) -> None:
     lines = [f"  {to_withdraw(opened, pin)}" for pin in view.blocks]
     raise Refused(
         Reason.TOOL_BLOCKED,
-        f"{shown(view.tool)}: {'; '.join(map(blocked_words, view.blocks))}. Nothing was approved (tool_blocked)",
+        f"{escaped(view.tool)}: {'; '.join(map(blocked_words, view.blocks))}. Nothing was approved (tool_blocked)",
         advice="To approve it all the same, add --override. To lift the block:\n" + "\n".join(lines),
     )
 
@@ -232,7 +234,7 @@ def block(
     with edit_pins(config, store) as opened:
         view = find_tool(opened, server, tool)
         decide(opened, [Choice("block", view.server_id, view.tool, view.approval_hash, note=note)])
-        typer.echo(f"Blocked: {shown(view.tool)} on {shown(view.server)}.")
+        typer.echo(f"Blocked: {escaped(view.tool)} on {escaped(view.server)}.")
 
 
 def withdraw(
@@ -248,21 +250,21 @@ def withdraw(
 
     with edit_pins(config, store) as opened:
         pin = opened.pins.book.pin(server, tool)
-        if pin is not None and pin.action != "withdraw" and not _met(opened, server, tool):
+        if pin is not None and pin.action != "withdraw" and not _was_observed(opened, server, tool):
             # Decisions outlive what was met of their server.
             decide(opened, [Choice("withdraw", server, tool, pin.approval_hash, note=note)])
-            typer.echo(f"Withdrawn: {shown(tool)} on {shown(pin.server)}.")
+            typer.echo(f"Withdrawn: {escaped(tool)} on {escaped(pin.server)}.")
             return
         view = find_tool(opened, server, tool)
         if view.pin is None or view.pin.action == "withdraw":
             raise CallgateError(
-                f"there is no decision on {shown(view.tool)} that could be withdrawn", advice=_see(opened, view)
+                f"there is no decision on {escaped(view.tool)} that could be withdrawn", advice=_see(opened, view)
             )
         decide(opened, [Choice("withdraw", view.server_id, view.tool, view.approval_hash, note=note)])
-        typer.echo(f"Withdrawn: {shown(view.tool)} on {shown(view.server)} waits for review again.")
+        typer.echo(f"Withdrawn: {escaped(view.tool)} on {escaped(view.server)} waits for review again.")
 
 
-def _met(opened: OpenedPins, server_id: str, tool: str) -> bool:
+def _was_observed(opened: OpenedPins, server_id: str, tool: str) -> bool:
     return any(one.tool == tool for one in opened.wait(opened.shelf.tools(server_id)))
 
 
@@ -279,7 +281,7 @@ def together(
     """
     with edit_pins(config, store) as opened:
         opened.wait(opened.pins.review_set(group, version, by=operator()))
-    where = f"in group {shown(group)}" if group else "of this gateway"
+    where = f"in group {escaped(group)}" if group else "of this gateway"
     typer.echo(f"Recorded: the servers {where} were reviewed together.")
 
 
@@ -298,7 +300,7 @@ def decide(
     except Refused as refused:
         if refused.reason == Reason.FINDINGS_NOT_OVERRIDDEN:
             _print_hard((views or {}).values())
-        raise _named(refused) from None
+        raise _with_reason(refused) from None
 
 
 def _print_hard(views: Iterable[ToolView]) -> None:
@@ -308,7 +310,7 @@ def _print_hard(views: Iterable[ToolView]) -> None:
             print_lines(console(stderr=True), finding_lines(finding, entry))
 
 
-def _named(refused: Refused) -> Refused:
+def _with_reason(refused: Refused) -> Refused:
     """With the reason in the message, for whoever reads it in a log of a build."""
     if refused.reason.value in refused.message:
         return refused
@@ -323,7 +325,7 @@ def approve_file(opened: OpenedPins, path: Path, *, note: str, override: bool, f
     """
     entries = read(path)
     views = _views(opened, path, entries)
-    wanted = [(entry, view) for entry, view in zip(entries, views, strict=True) if not _approved(view)]
+    wanted = [(entry, view) for entry, view in zip(entries, views, strict=True) if not _is_approved(view)]
     _none_blocked(opened, path, [view for _, view in wanted])
     if not findings:
         typed = (*(("--override",) if override else ()), *(("--note", note) if note else ()))
@@ -335,7 +337,7 @@ def approve_file(opened: OpenedPins, path: Path, *, note: str, override: bool, f
         choices = [approval(view, note=note, override=override, label=labels[key]) for key, view in named.items()]
         decide(opened, choices, named, [one.seen.server_id for one in whole])
     for _, view in wanted:
-        typer.echo(f"Approved: {shown(view.tool)} on {shown(view.server)}, {view.approval_hash}.")
+        typer.echo(f"Approved: {escaped(view.tool)} on {escaped(view.server)}, {view.approval_hash}.")
     if wanted:
         _tell_together(whole, parted)
     if len(wanted) < len(entries):
@@ -362,9 +364,9 @@ def _tell_together(whole: list[ServerView], parted: list[ServerView]) -> None:
     if len(whole) + len(parted) < 2:
         return
     if len(whole) > 1:
-        typer.echo(f"Reviewed together: {', '.join(shown(one.seen.name) for one in whole)}.")
+        typer.echo(f"Reviewed together: {', '.join(escaped(one.seen.name) for one in whole)}.")
     if parted:
-        names = ", ".join(shown(one.seen.name) for one in parted)
+        names = ", ".join(escaped(one.seen.name) for one in parted)
         typer.echo(f"Not reviewed together with others, as tools wait there that the file leaves out: {names}.")
 
 
@@ -413,14 +415,14 @@ def _views(opened: OpenedPins, path: Path, entries: list[dict[str, Any]]) -> lis
     for entry in entries:
         view = found.get((entry["server_id"], entry["tool"]))
         if view is None:
-            missing.append(f"{shown(entry['tool'])} on {shown(entry['server_id'])}")
+            missing.append(f"{escaped(entry['tool'])} on {escaped(entry['server_id'])}")
             continue
         views.append(view)
         if view.approval_hash != entry["approval_hash"] or not _entry_unchanged(entry, view):
             changed.append((entry, view))
     if changed:
         lines = [
-            f"  {shown(view.tool)} on {shown(view.server)}: {_diff(opened, *pair)}"
+            f"  {escaped(view.tool)} on {escaped(view.server)}: {_diff(opened, *pair)}"
             for pair in changed
             for view in pair[1:]
         ]
@@ -440,7 +442,7 @@ def _views(opened: OpenedPins, path: Path, entries: list[dict[str, Any]]) -> lis
 
 def _entry_unchanged(entry: dict[str, Any], view: ToolView) -> bool:
     """What is approved already may have changed beside its approval; whether that closes it is decided elsewhere."""
-    return _approved(view) or entry.get(_ENTRY, view.entry_digest) == view.entry_digest
+    return _is_approved(view) or entry.get(_ENTRY, view.entry_digest) == view.entry_digest
 
 
 def _diff(opened: OpenedPins, entry: dict[str, Any], view: ToolView) -> str:
@@ -451,7 +453,7 @@ def _diff(opened: OpenedPins, entry: dict[str, Any], view: ToolView) -> str:
     return opened.command("tools", "diff", *words, "--from", entry["approval_hash"], "--to", view.approval_hash)
 
 
-def _approved(view: ToolView) -> bool:
+def _is_approved(view: ToolView) -> bool:
     return view.state == "approved"
 
 
@@ -462,7 +464,7 @@ def _none_blocked(opened: OpenedPins, path: Path, views: list[ToolView]) -> None
         own = [view.pin] if view.state == "blocked" and view.pin is not None else []
         found += [(view, pin) for pin in (*own, *view.blocks)]
     if found:
-        told = [f"  {shown(view.tool)} on {shown(view.server)}: {_blocked(view, pin)}" for view, pin in found]
+        told = [f"  {escaped(view.tool)} on {escaped(view.server)}: {_blocked_line(view, pin)}" for view, pin in found]
         commands = dict.fromkeys(f"  {to_withdraw(opened, pin)}" for _, pin in found)
         raise Refused(
             Reason.TOOL_BLOCKED,
@@ -474,7 +476,7 @@ def _none_blocked(opened: OpenedPins, path: Path, views: list[ToolView]) -> None
 def _without_findings(opened: OpenedPins, path: Path, views: list[ToolView], typed: tuple[str, ...]) -> None:
     """A file says what was listed, not what was read: findings that are not hard are accepted by whoever says so."""
     found = [
-        f"  {shown(view.tool)} on {shown(view.server)}: {shown(finding.rule)}: {shown(finding.what)}"
+        f"  {escaped(view.tool)} on {escaped(view.server)}: {escaped(finding.rule)}: {escaped(finding.what)}"
         for view in views
         for finding in view.findings
         if finding.tier == "soft"
@@ -489,19 +491,19 @@ def _without_findings(opened: OpenedPins, path: Path, views: list[ToolView], typ
         )
 
 
-def _blocked(view: ToolView, pin: Pin) -> str:
-    return decided(pin) if pin.server_id == view.server_id else blocked_words(pin)
+def _blocked_line(view: ToolView, pin: Pin) -> str:
+    return decision_text(pin) if pin.server_id == view.server_id else blocked_words(pin)
 
 
 def effects_of(label: str) -> list[str]:
     """The effects that a label names, from the gravest on; none where there is no label."""
-    found = _decoded(label)
+    found = _decode_label(label)
     return [] if found is None else list(found.effects)
 
 
 def does_line(label: str) -> str:
     """One sentence for the person who has approved a tool."""
-    found = _decoded(label)
+    found = _decode_label(label)
     return "It has no label: what it does counts as unknown." if found is None else f"Label: {found.line}."
 
 
@@ -512,7 +514,7 @@ def is_label(given: Any) -> bool:
     return isinstance(given, list) and len(given) <= len(EFFECTS) and all(one in EFFECTS for one in given)
 
 
-def relabelled(proposed: str, effects: Sequence[str]) -> str:
+def relabel(proposed: str, effects: Sequence[str]) -> str:
     """A label with these effects; as proposed where they are the same or none is named."""
     from callgate.trust import effects as known
 
@@ -522,7 +524,7 @@ def relabelled(proposed: str, effects: Sequence[str]) -> str:
     return known.relabelled(proposed, effects)
 
 
-def _decoded(label: str) -> Effects | None:
+def _decode_label(label: str) -> Effects | None:
     from callgate.trust.effects import decode
 
     return decode(label)

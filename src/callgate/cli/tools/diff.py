@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from callgate.cli.printing import GUTTER, Line, heading, moment, shown, text_line, with_hidden
+from callgate.cli.printing import GUTTER, Line, escaped, heading, highlight_escapes, moment, text_line
 from callgate.cli.services import OpenedPins
 from callgate.errors import CallgateError
 
@@ -69,9 +69,9 @@ def _since(difference: Difference) -> str:
     since = difference.since
     if since is None:
         return "before"
-    where = f" as {shown(since.server_id)}" if difference.other_identity else ""
+    where = f" as {escaped(since.server_id)}" if difference.other_identity else ""
     what = {"approve": "approved", "block": "blocked", "withdraw": "withdrawn"}[since.action]
-    return f"it was {what}{where} by {shown(since.approved_by)}, {moment(since.approved_at)}"
+    return f"it was {what}{where} by {escaped(since.approved_by)}, {moment(since.approved_at)}"
 
 
 def pieces(parts: Iterable[Piece]) -> Iterator[Line]:
@@ -83,29 +83,29 @@ def pieces(parts: Iterable[Piece]) -> Iterator[Line]:
         texts = [piece.text for piece in run if piece.text]
         if op == "same":
             # In one: a mark could be made of the end of one and the beginning of the next.
-            out.append_text(with_hidden(Text(_kept("".join(texts)))))
+            out.append_text(highlight_escapes(Text(_unchanged_text("".join(texts)))))
             continue
         opened, closed, style = _GONE if op == "gone" else _NEW
         for text in texts:
             out.append(opened, f"bold {style}")
-            out.append_text(with_hidden(Text(_changed(text, opened[1]), style=style)))
+            out.append_text(highlight_escapes(Text(_changed_text(text, opened[1]), style=style)))
             out.append(closed, f"bold {style}")
     for line in out.split("\n", allow_blank=True):
         yield Line(line, GUTTER, GUTTER)
 
 
-def _kept(text: str) -> str:
+def _unchanged_text(text: str) -> str:
     from callgate.approval.display import escape
 
     return without_marks(escape(text, keep_lines=True))
 
 
-def _changed(text: str, stroke: str) -> str:
+def _changed_text(text: str, stroke: str) -> str:
     """White space alone cannot be seen to change: then it is drawn; line ends always are."""
     from callgate.approval.display import escape
 
     seen = without_marks(escape(text, keep_lines=True), stroke)
-    seen = seen.replace(_SPACE, spelt(_SPACE)).replace(_END, spelt(_END))
+    seen = seen.replace(_SPACE, spell_out(_SPACE)).replace(_END, spell_out(_END))
     if text.isspace():
         seen = seen.replace(" ", _SPACE)
     return seen.replace("\n", f"{_END}\n")
@@ -115,8 +115,8 @@ def _edit(edit: SchemaEdit) -> Iterator[Line]:
     from rich.text import Text
 
     style = _OPS[edit.op]
-    told = f"  ({shown(edit.meaning)})" if edit.meaning else ""
-    head = Text.assemble((f"{edit.op:<7} ", f"bold {style}"), without_marks(shown(edit.path)), (told, "cyan"))
+    told = f"  ({escaped(edit.meaning)})" if edit.meaning else ""
+    head = Text.assemble((f"{edit.op:<7} ", f"bold {style}"), without_marks(escaped(edit.path)), (told, "cyan"))
     yield Line(head, "    ", " " * 12)
     if edit.before:
         yield _value(edit.before, _GONE)
@@ -132,11 +132,13 @@ def _value(value: str, how: tuple[str, str, str]) -> Any:
     opened, closed, style = how
     # Canonical JSON has escapes of its own; a blank or an escape more leaves it the same value.
     seen = _STRING.sub(lambda found: without_marks(found[0]) if found[0] != "[" else "[ ", escape_rest(value))
-    text = Text.assemble((opened, f"bold {style}"), with_hidden(Text(seen, style=style)), (closed, f"bold {style}"))
+    text = Text.assemble(
+        (opened, f"bold {style}"), highlight_escapes(Text(seen, style=style)), (closed, f"bold {style}")
+    )
     return Line(text, " " * 12, " " * 12)
 
 
-def spelt(char: str) -> str:
+def spell_out(char: str) -> str:
     """As other characters that could mislead are shown."""
     return f"\\u{ord(char):04x}"
 
@@ -148,7 +150,7 @@ def without_marks(text: str, stroke: str = "") -> str:
         at = found.start()
         inner = at + 1 if found[0] in _OPENING else at - 1
         beside = text[inner] if 0 <= inner < len(text) else stroke
-        return spelt(found[0]) if _is_stroke(beside) else found[0]
+        return spell_out(found[0]) if _is_stroke(beside) else found[0]
 
     return _BRACKET.sub(one, text)
 
@@ -173,7 +175,7 @@ class _Kept(NamedTuple):
     told: str
 
 
-def between(opened: OpenedPins, view: ToolView, before: str | None, after: str | None) -> Compared | None:
+def compare_texts(opened: OpenedPins, view: ToolView, before: str | None, after: str | None) -> Compared | None:
     """From one text to another; by default to the newest, from what was decided on or else met before it.
 
     None where there is only one.
@@ -214,9 +216,9 @@ def _by_hash(view: ToolView, kept: list[_Kept], given: str) -> _Kept:
     if len(digits) < DIGITS:
         what = f"{given!r} is too little of a hash: give its first {DIGITS} digits or more"
     elif found:
-        what = f"{len(found)} texts of {shown(view.tool)} have hashes that begin with {given!r}: give all digits"
+        what = f"{len(found)} texts of {escaped(view.tool)} have hashes that begin with {given!r}: give all digits"
     else:
-        what = f"no text of {shown(view.tool)} is kept under the hash {given!r}"
+        what = f"no text of {escaped(view.tool)} is kept under the hash {given!r}"
     texts = "\n".join(f"  {one.told}" for one in kept)
     raise CallgateError(what, advice=f"These are kept:\n{texts}")
 

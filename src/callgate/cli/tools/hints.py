@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from callgate.cli.common import say
-from callgate.cli.printing import moment, shown
+from callgate.cli.printing import escaped, moment
 from callgate.cli.services import OpenedPins
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ def how_to_decide(opened: OpenedPins, view: ToolView) -> str:
     """What to type to decide on this tool, on exactly this entry."""
     override = ("--override",) if view.hard else ()
     exactly = ("--hash", view.approval_hash, "--entry", view.entry_digest)
-    approve = opened.command("tools", "approve", *_named(view), *exactly, *override)
-    block = opened.command("tools", "block", *_named(view), "--note", "WHY")
+    approve = opened.command("tools", "approve", *_tool_options(view), *exactly, *override)
+    block = opened.command("tools", "block", *_tool_options(view), "--note", "WHY")
     return f"To approve exactly this:  {approve}\nTo block it:              {block}"
 
 
@@ -31,19 +31,19 @@ def how_to_read(opened: OpenedPins, view: ToolView) -> str:
     lines = [f"{blocked_words(pin)}. To approve it overrules that." for pin in view.blocks]
     if view.hard:
         lines.append("To approve it overrules:")
-        lines += [_overruled(finding) for finding in view.hard]
-    lines += [f"To read it whole:         {opened.command('tools', 'show', *_named(view))}"]
+        lines += [_finding_line(finding) for finding in view.hard]
+    lines += [f"To read it whole:         {opened.command('tools', 'show', *_tool_options(view))}"]
     if view.difference is not None and view.difference.since is not None and not view.difference.empty:
-        lines.append(f"To see what changed:      {opened.command('tools', 'diff', *_named(view))}")
+        lines.append(f"To see what changed:      {opened.command('tools', 'diff', *_tool_options(view))}")
     return "\n".join(lines)
 
 
-def _overruled(finding: ToolFinding) -> str:
-    where = f", {shown(finding.where)}" if finding.where else ""
-    return f"  HARD  {shown(finding.rule)}{where}: {shown(finding.what)}"
+def _finding_line(finding: ToolFinding) -> str:
+    where = f", {escaped(finding.where)}" if finding.where else ""
+    return f"  HARD  {escaped(finding.rule)}{where}: {escaped(finding.what)}"
 
 
-def _named(view: ToolView) -> tuple[str, ...]:
+def _tool_options(view: ToolView) -> tuple[str, ...]:
     return "--server", view.server_id, "--tool", view.tool
 
 
@@ -69,14 +69,14 @@ def what_waits(review: Review) -> str:
 
 def refused_lines(held: Iterable[ToolView]) -> list[str]:
     """Why each of these cannot be called."""
-    return [f"{shown(view.tool)} on {shown(view.server)}: {shown(view.refusal)}" for view in held]
+    return [f"{escaped(view.tool)} on {escaped(view.server)}: {escaped(view.refusal)}" for view in held]
 
 
 def blocked_words(pin: Pin) -> str:
     """Who blocked it, as what and why; without a full stop."""
-    why = f": {shown(pin.note)}" if pin.note else ""
+    why = f": {escaped(pin.note)}" if pin.note else ""
     return (
-        f"{shown(pin.approved_by)} blocked it under another identity of this server, {shown(pin.server_id)}, "
+        f"{escaped(pin.approved_by)} blocked it under another identity of this server, {escaped(pin.server_id)}, "
         f"{moment(pin.approved_at)}{why}"
     )
 

@@ -20,7 +20,7 @@ from callgate.cli.common import (
     print_json,
     say,
 )
-from callgate.cli.printing import moment, print_lines, print_table, shown, text_line
+from callgate.cli.printing import escaped, moment, print_lines, print_table, text_line
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, edit_pins, find_server, groups_of, open_pins
 from callgate.errors import Reason, Refused
 
@@ -66,7 +66,7 @@ def servers(
         else:
             say(f"No server was met yet. {WHERE_TOOLS_COME_FROM}")
         for one in groups:
-            where = f"in group {shown(one['group'])}" if one["group"] else "connected"
+            where = f"in group {escaped(one['group'])}" if one["group"] else "connected"
             typer.echo(f"{one['connected']} of at most {one['most']} servers {where}.")
 
 
@@ -107,7 +107,7 @@ def _print(opened: OpenedPins, found: list[ServerStatus], now: Container[str]) -
         ("server", "group", "connected", "tools", "approved", "pending", "blocked", "last check", "every"),
         (
             (
-                ", ".join(map(shown, one.seen.called)),
+                ", ".join(map(escaped, one.seen.called)),
                 one.seen.group or "-",
                 "yes" if one.connected else "no",
                 str(one.seen.tools),
@@ -128,16 +128,16 @@ def _print(opened: OpenedPins, found: list[ServerStatus], now: Container[str]) -
 
 def server_lines(status: ServerStatus, opened: OpenedPins, now: Container[str]) -> list[Line]:
     """A server's identity, whether it is the one it has now where there are several, and what is odd about it."""
-    lines = [text_line(f"{shown(status.seen.name)}: {shown(status.seen.server_id)}", rest="    ")]
+    lines = [text_line(f"{escaped(status.seen.name)}: {escaped(status.seen.server_id)}", rest="    ")]
     twice = any(one.startswith(_TWICE) for one in status.oddities)
     current = status.seen.server_id in now
     if twice:
         told = "current: this is the server as it is now" if current else "former: the server has another identity now"
         lines.append(text_line(told, "green" if current else "", lead="  ", rest="    "))
-    lines += [text_line(f"odd: {shown(one)}", "yellow", lead="  ", rest="    ") for one in status.oddities]
-    lines += [text_line(f"warning: {shown(one)}", "yellow", lead="  ", rest="    ") for one in status.seen.warnings]
+    lines += [text_line(f"odd: {escaped(one)}", "yellow", lead="  ", rest="    ") for one in status.oddities]
+    lines += [text_line(f"warning: {escaped(one)}", "yellow", lead="  ", rest="    ") for one in status.seen.warnings]
     if status.seen.problem:
-        lines.append(text_line(f"problem: {shown(status.seen.problem)}", "red", lead="  ", rest="    "))
+        lines.append(text_line(f"problem: {escaped(status.seen.problem)}", "red", lead="  ", rest="    "))
     # What is there twice is dropped once: the identity that the server has now stays.
     if any(not (current and one.startswith(_TWICE)) for one in status.oddities) and not status.connected:
         command = opened.command("tools", "forget", "--server", status.seen.server_id)
@@ -163,11 +163,11 @@ def forget(
     """
     with edit_pins(config, store) as opened:
         seen = find_server(opened, server)
-        confirm(f"Forget {shown(seen.name)}, {shown(seen.server_id)}, with {seen.tools} tools?", yes=yes)
+        confirm(f"Forget {escaped(seen.name)}, {escaped(seen.server_id)}, with {seen.tools} tools?", yes=yes)
         detail = {"server_id": seen.server_id, "server": seen.name}
         witness = opened.admin("pinning.forget", operator(), detail)
         opened.wait(opened.shelf.forget(seen.server_id, [witness]))
-    typer.echo(f"Forgotten: {shown(seen.server_id)}.")
+    typer.echo(f"Forgotten: {escaped(seen.server_id)}.")
 
 
 def verify(*, config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:

@@ -10,16 +10,16 @@ from callgate.cli.printing import (
     GUTTER,
     POINTED,
     Line,
+    escaped,
     fact,
     heading,
-    marked,
+    highlight_escapes,
+    mark_spans,
     moment,
-    quoted,
-    shown,
+    quote_lines,
     text_line,
-    with_hidden,
 )
-from callgate.cli.tools.diff import difference_lines, spelt
+from callgate.cli.tools.diff import difference_lines, spell_out
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -67,51 +67,51 @@ def tool_lines(view: ToolView, *, raw: bool = True) -> Iterator[Line]:
             yield from finding_lines(finding, entry)
     yield from heading("Description, as the model gets it")
     spans = [found.span for found in view.findings if found.where == "description" and found.span]
-    yield from quoted(view.description, spans=spans) if view.description else [text_line("  (none)", "dim")]
+    yield from quote_lines(view.description, spans=spans) if view.description else [text_line("  (none)", "dim")]
     yield from heading("Input schema")
     yield from schema_tree(view.input_schema)
-    yield from _beside(view.raw)
+    yield from _unhashed_lines(view.raw)
     if raw:
         yield from raw_lines(view)
 
 
 def facts(view: ToolView) -> Iterator[Line]:
-    yield fact("tool", shown(view.tool), "bold")
-    yield fact("server", f"{shown(view.server)}  {shown(view.server_id)}")
+    yield fact("tool", escaped(view.tool), "bold")
+    yield fact("server", f"{escaped(view.server)}  {escaped(view.server_id)}")
     yield fact("state", view.state, STATES.get(view.state, ""))
     yield fact("hash", view.approval_hash or "none")
     yield fact("size", f"{view.size:,} bytes, about {view.tokens:,} tokens")
     yield fact("met", f"first {moment(view.first_seen)}, last {moment(view.last_seen)}")
     if view.does:
         approved = view.pin is not None and bool(view.pin.label)
-        yield fact("does", f"{shown(view.does)}{'' if approved else ', as proposed'}", "bold")
+        yield fact("does", f"{escaped(view.does)}{'' if approved else ', as proposed'}", "bold")
     if view.summary:
-        yield fact("summary", shown(view.summary))
+        yield fact("summary", escaped(view.summary))
     if view.pin is not None:
-        yield fact("decision", decided(view.pin))
+        yield fact("decision", decision_text(view.pin))
     if view.problem:
-        yield fact("problem", shown(view.problem), "red")
+        yield fact("problem", escaped(view.problem), "red")
     elif view.refusal:
-        yield fact("calls", f"refused: {shown(view.refusal)}")
+        yield fact("calls", f"refused: {escaped(view.refusal)}")
     for hint in view.hints:
-        yield fact("note", shown(hint), "cyan")
+        yield fact("note", escaped(hint), "cyan")
 
 
-def decided(pin: Pin) -> str:
+def decision_text(pin: Pin) -> str:
     """A decision in a sentence."""
     did = {"approve": "approved", "block": "blocked", "withdraw": "withdrawn"}[pin.action]
-    note = f": {shown(pin.note)}" if pin.note else ""
-    over = f", overruling {', '.join(map(shown, pin.overrides))}" if pin.overrides else ""
-    return f"{did} {moment(pin.approved_at)} by {shown(pin.approved_by)}{over}{note}"
+    note = f": {escaped(pin.note)}" if pin.note else ""
+    over = f", overruling {', '.join(map(escaped, pin.overrides))}" if pin.overrides else ""
+    return f"{did} {moment(pin.approved_at)} by {escaped(pin.approved_by)}{over}{note}"
 
 
 def finding_lines(finding: ToolFinding, entry: Any = None) -> Iterator[Line]:
     """What was found, where and why it matters, with the place itself."""
     style = "bold red" if finding.tier == "hard" else "yellow"
-    where = f"  {shown(finding.where)}{_characters(finding.span)}" if finding.where else ""
-    yield text_line(f"{finding.tier.upper():<5} {shown(finding.rule)}{where}", style, lead="  ", rest="        ")
-    yield text_line(f"{shown(finding.what)} {shown(finding.why)}", lead=" " * 8)
-    text = at(entry, finding.where)
+    where = f"  {escaped(finding.where)}{_characters(finding.span)}" if finding.where else ""
+    yield text_line(f"{finding.tier.upper():<5} {escaped(finding.rule)}{where}", style, lead="  ", rest="        ")
+    yield text_line(f"{escaped(finding.what)} {escaped(finding.why)}", lead=" " * 8)
+    text = value_at(entry, finding.where)
     if finding.span is not None and isinstance(text, str):
         yield Line(_excerpt(text, finding.span), "      │ ")
 
@@ -146,8 +146,8 @@ def _around(text: str, style: str = "") -> Text:
 
     from callgate.approval.display import escape
 
-    seen = escape(text).replace(_OPENED, spelt(_OPENED)).replace(_CLOSED, spelt(_CLOSED))
-    return with_hidden(Text(seen, style=style))
+    seen = escape(text).replace(_OPENED, spell_out(_OPENED)).replace(_CLOSED, spell_out(_CLOSED))
+    return highlight_escapes(Text(seen, style=style))
 
 
 def raw_lines(view: ToolView) -> Iterator[Line]:
@@ -158,10 +158,10 @@ def raw_lines(view: ToolView) -> Iterator[Line]:
 
     yield from heading("The whole entry, as it was received")
     for line in escape_rest(view.raw).split("\n"):
-        yield Line(with_hidden(Text(line)), GUTTER, GUTTER)
+        yield Line(highlight_escapes(Text(line)), GUTTER, GUTTER)
 
 
-def _beside(raw: str) -> Iterator[Line]:
+def _unhashed_lines(raw: str) -> Iterator[Line]:
     """Members that the approval does not cover."""
     entry = _entry(raw)
     others = {name: value for name, value in entry.items() if name not in ("name", "description", "inputSchema")}
@@ -173,10 +173,10 @@ def _beside(raw: str) -> Iterator[Line]:
                 yield from schema_tree(value, "    ")
                 continue
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            yield Line(marked(f"{name}: {text}", keep_lines=False), "  ", "    ")
+            yield Line(mark_spans(f"{name}: {text}", keep_lines=False), "  ", "    ")
 
 
-def at(entry: Any, where: str) -> Any:
+def value_at(entry: Any, where: str) -> Any:
     """What stands at a path of a finding; None where the path leads nowhere. Keys may have dots in them."""
     if not where:
         return entry
@@ -185,11 +185,11 @@ def at(entry: Any, where: str) -> Any:
         for count in range(len(parts), 0, -1):
             key = ".".join(parts[:count])
             if key in entry:
-                return at(entry[key], ".".join(parts[count:]))
+                return value_at(entry[key], ".".join(parts[count:]))
     if isinstance(entry, list):
         index = parts[0].strip("[]")
         if index.isdecimal() and int(index) < len(entry):
-            return at(entry[int(index)], ".".join(parts[1:]))
+            return value_at(entry[int(index)], ".".join(parts[1:]))
     return None
 
 
@@ -224,7 +224,7 @@ def _members(schema: dict[str, Any], indent: str) -> Iterator[Line]:
             continue
         if keyword == "required" and _all_in(value, names):
             continue
-        yield from _member(keyword, value, indent, _required(schema))
+        yield from _member(keyword, value, indent, _required_names(schema))
 
 
 def _member(keyword: str, value: Any, indent: str, required: set[str]) -> Iterator[Line]:
@@ -235,26 +235,26 @@ def _member(keyword: str, value: Any, indent: str, required: set[str]) -> Iterat
         for name, within in value.items():
             must = keyword == "properties" and name in required
             # A mark of its own, or a property called `maxLength` could pass for the keyword.
-            yield from _named(name, within, indent if keyword == "properties" else deeper, must=must, mark="• ")
+            yield from _named_schema(name, within, indent if keyword == "properties" else deeper, must=must, mark="• ")
     elif keyword in _ONE and isinstance(value, dict):
-        yield from _named(keyword, value, indent)
+        yield from _named_schema(keyword, value, indent)
     elif keyword in _LISTED and isinstance(value, list) and value:
         yield _line(indent, f"{keyword}:", "bold")
         for at, within in enumerate(value):
-            yield from _named(f"[{at}]", within, deeper)
+            yield from _named_schema(f"[{at}]", within, deeper)
     elif isinstance(value, str) and "\n" in value:
-        yield Line(marked(f"{keyword}:", keep_lines=False), indent, deeper)
-        yield from quoted(value, f"{deeper}│ ")
+        yield Line(mark_spans(f"{keyword}:", keep_lines=False), indent, deeper)
+        yield from quote_lines(value, f"{deeper}│ ")
     else:
         yield from _plain(keyword, value, indent)
 
 
-def _named(name: str, schema: Any, indent: str, *, must: bool = False, mark: str = "") -> Iterator[Line]:
+def _named_schema(name: str, schema: Any, indent: str, *, must: bool = False, mark: str = "") -> Iterator[Line]:
     from rich.text import Text
 
     kind = _kind(schema) if isinstance(schema, dict) else _json(schema)
     told = ", ".join(word for word in (kind, "required" if must else "") if word)
-    text = Text.assemble(marked(mark + name, keep_lines=False, style="bold"), "  ", (told, "cyan"))
+    text = Text.assemble(mark_spans(mark + name, keep_lines=False, style="bold"), "  ", (told, "cyan"))
     yield Line(text, indent, indent + _STEP)
     if isinstance(schema, dict):
         yield from _members(schema, indent + _STEP)
@@ -263,11 +263,11 @@ def _named(name: str, schema: Any, indent: str, *, must: bool = False, mark: str
 def _plain(keyword: str, value: Any, indent: str) -> Iterator[Line]:
     """A value that is no schema: short ones on a line, others member by member."""
     if isinstance(value, dict) and value:
-        yield Line(marked(f"{keyword}:", keep_lines=False), indent, indent + _STEP)
+        yield Line(mark_spans(f"{keyword}:", keep_lines=False), indent, indent + _STEP)
         for name, item in value.items():
             yield from _plain(name, item, indent + _STEP)
     else:
-        yield Line(marked(f"{keyword}: {_json(value)}", keep_lines=False), indent, indent + _STEP)
+        yield Line(mark_spans(f"{keyword}: {_json(value)}", keep_lines=False), indent, indent + _STEP)
 
 
 def _line(indent: str, text: str, style: str = "") -> Line:
@@ -288,7 +288,7 @@ def _type(value: Any) -> str:
     return " or ".join(types) if types and all(isinstance(one, str) and one.isalpha() for one in types) else ""
 
 
-def _required(schema: dict[str, Any]) -> set[str]:
+def _required_names(schema: dict[str, Any]) -> set[str]:
     found = schema.get("required")
     return {one for one in found if isinstance(one, str)} if isinstance(found, list) else set()
 

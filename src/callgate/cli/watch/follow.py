@@ -253,7 +253,7 @@ class CallFollower:
         for call, (decision, told) in list(self._open.items()):
             if not told and now - decision.at > _LONG_MS:
                 self._open[call] = decision, True
-                yield _seen(decision, None, "running")
+                yield _call_seen(decision, None, "running")
 
     def _next(self, now: int) -> tuple[list[Record], bool]:
         with self._store.audit_reading() as tables:
@@ -266,7 +266,7 @@ class CallFollower:
             before = [tables.of_call(call) for call in missing]
         for found in before:
             for _, _, body in found:
-                earlier = _decoded(body)
+                earlier = _decode(body)
                 if isinstance(earlier, DecisionRecord):
                     self._open[earlier.call] = earlier, True
         self._advance([row[0] for row in rows], now)
@@ -291,27 +291,27 @@ class CallFollower:
     def _take(self, record: Record) -> CallSeen | None:
         if isinstance(record, DecisionRecord):
             if record.verdict == "refuse":
-                return _seen(record, None, "refused")
+                return _call_seen(record, None, "refused")
             self._open[record.call] = record, False
             while len(self._open) > _OPEN_MOST:
                 self._open.popitem(last=False)
         elif isinstance(record, OutcomeRecord) and record.call in self._open:
-            return _seen(self._open.pop(record.call)[0], record, "done")
+            return _call_seen(self._open.pop(record.call)[0], record, "done")
         return None
 
 
 def _record(row: tuple[Any, ...]) -> Record | None:
-    return None if row[_KIND] == ADMIN else _decoded(row[_BODY])
+    return None if row[_KIND] == ADMIN else _decode(row[_BODY])
 
 
-def _decoded(body: bytes) -> Record | None:
+def _decode(body: bytes) -> Record | None:
     try:
         return decode(body)
     except (msgspec.MsgspecError, TypeError):
         return None
 
 
-def _seen(
+def _call_seen(
     decision: DecisionRecord, outcome: OutcomeRecord | None, state: Literal["refused", "done", "running"]
 ) -> CallSeen:
     caller = decision.caller or {}

@@ -134,7 +134,7 @@ class ApprovePage:
             said={name.capitalize(): value for name, value in asked.agent.items() if name not in _SEEN},
             why=lines_of(asked.why),
             sources=await self._sources(asked, session),
-            happened=_happened(asked, now),
+            happened=_timeline(asked, now),
         )
 
     async def _sources(self, asked: Asked, session: Session) -> list[Card]:
@@ -206,7 +206,7 @@ class ApprovePage:
         return asked
 
 
-def _happened(asked: Asked, now: int) -> list[dict[str, Any]]:
+def _timeline(asked: Asked, now: int) -> list[dict[str, Any]]:
     """The story of a decided request, for the timeline."""
     # The rest stands beside it.
     why = EscapedText("".join(lines_of(asked.why)[:1]))

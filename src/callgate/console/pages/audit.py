@@ -27,7 +27,7 @@ from callgate.audit.storage import Filter, Head, Tables
 from callgate.audit.verify import Report, verify
 from callgate.canonical import canonical
 from callgate.console.context import ConsoleContext, GatewayParts
-from callgate.console.pages.home import meaning
+from callgate.console.pages.home import reason_meaning
 from callgate.console.rendering import EscapedText, TreeLine, exact, json_tree
 from callgate.console.requests import PageBody
 from callgate.console.statistics import in_log, out_of_time
@@ -113,7 +113,7 @@ class AuditPage:
         account = await self._account(request)
         passkey = await self._passkey(account)
         return await self._context.show(
-            "audit_call", session, one=account, reason=meaning(account.decision.reason), passkey=passkey
+            "audit_call", session, one=account, reason=reason_meaning(account.decision.reason), passkey=passkey
         )
 
     async def receipt(self, request: Request) -> Response:
@@ -331,9 +331,9 @@ def read_query(query: Mapping[str, str], now: int) -> AuditQuery:
     fields = {name: value for name in FIELDS if (value := query.get(name, "").strip())}
     for name, value in fields.items():
         if len(value) > _CHARS or "\0" in value or not _writable(value):
-            raise _odd(f"What is looked for in “{name}” is too long, or no text.", "Look for less.")
+            raise _invalid(f"What is looked for in “{name}” is too long, or no text.", "Look for less.")
     if fields.get("verdict", "allow") not in VERDICTS:
-        raise _odd("A verdict is allow, refuse or approved.", "Choose one of them.")
+        raise _invalid("A verdict is allow, refuse or approved.", "Choose one of them.")
     approved = fields.get("verdict") == "approved"
     wanted = Filter(
         server=fields.get("server"),
@@ -353,7 +353,7 @@ def _cursor(text: str | None) -> int | None:
     if text is None:
         return None
     if not _CURSOR.fullmatch(text):
-        raise _odd("This is no place in the log.", "Go on with the buttons below the calls.")
+        raise _invalid("This is no place in the log.", "Go on with the buttons below the calls.")
     return int(text)
 
 
@@ -368,7 +368,7 @@ def _time(text: str | None, now: int) -> int | None:
         moment = datetime.fromisoformat(text)
         at = int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise _odd(
+        raise _invalid(
             "That is no time.", "Write 24h or 7d for so long ago, or 2026-11-15, or 2026-11-15T14:00 in UTC."
         ) from None
     return min(max(at, 0), 2**53)
@@ -382,5 +382,5 @@ def _writable(text: str) -> bool:
     return True
 
 
-def _odd(detail: str, advice: str) -> Refused:
+def _invalid(detail: str, advice: str) -> Refused:
     return Refused(Reason.INVALID_PARAMS, detail, advice=advice)

@@ -69,7 +69,7 @@ class EventStream(Response):
             )
             # Who leaves gives their place back at once, not at the next sign of life.
             telling = asyncio.ensure_future(self._tell(send))
-            leaving = asyncio.ensure_future(_gone(receive))
+            leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
             try:
                 await asyncio.wait({telling, leaving}, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -138,7 +138,7 @@ def _event(news: WaitingSummary) -> bytes:
     return b"event: change\ndata: " + _encode(news) + b"\n\n"
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

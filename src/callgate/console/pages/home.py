@@ -64,7 +64,7 @@ class RecentActivity:
             "asked": chart([(one.at, one.asked) for one in table]),
             "approved": sum(one.approved for one in table),
             "reasons": shares(counts.reasons(), _REASONS),
-            "newest": [(one, meaning(one.decision.reason)) for one in await self._refusals()],
+            "newest": [(one, reason_meaning(one.decision.reason)) for one in await self._refusals()],
             "troubled": [one for one in await self._servers.rows() if one.troubles],
             "servers": len(self._gateway.config.servers),
         }
@@ -83,7 +83,7 @@ class RecentActivity:
         return self._refused[1]
 
 
-def meaning(reason: str | None) -> str:
+def reason_meaning(reason: str | None) -> str:
     """What a reason on record means, where this version knows it."""
     return Reason(reason).meaning if reason in set(Reason) else ""
 

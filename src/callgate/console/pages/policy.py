@@ -126,7 +126,7 @@ class PolicyPage:
             try:
                 self._loaded = key, await asyncio.to_thread(self._load, held)
             except ConfigError as error:
-                return None, _told(error)
+                return None, _problem_lines(error)
         return self._loaded[1], []
 
     def _load(self, held: RulesFile | None) -> Policy:
@@ -185,7 +185,7 @@ class PolicyPage:
         try:
             policy = await asyncio.to_thread(self._read, text)
         except ConfigError as error:
-            return {"wrong": _told(error), "advice": error.advice}
+            return {"wrong": _problem_lines(error), "advice": error.advice}
         found = await in_log(self._gateway.store, lambda tables: entries(tables, Filter(), _REPLAYED))
         replayed, done = await asyncio.to_thread(_replay, policy, [one.decision for one in reversed(found)])
         return {
@@ -211,7 +211,7 @@ class PolicyPage:
                 advice="Load the page again: it says what to do instead.",
             )
         if held.hash != body.before:
-            raise _outdated(held)
+            raise _page_outdated(held)
         if held.text == body.text:
             raise Refused(Reason.INVALID_PARAMS, "The file has these rules already.", advice="Change them first.")
         try:
@@ -252,7 +252,7 @@ class PolicyPage:
             raise _unwritten(held, error) from error
         if not done:
             await self._record("policy.save_failed", by, detail)
-            raise _outdated(held)
+            raise _page_outdated(held)
 
     async def _record(self, action: str, by: str, detail: dict[str, Any]) -> None:
         row = self._gateway.log.admin(action, by, detail)
@@ -265,7 +265,7 @@ def _unseen(text: str) -> bool:
     return statement(plain) != plain
 
 
-def _told(error: ConfigError) -> list[EscapedText]:
+def _problem_lines(error: ConfigError) -> list[EscapedText]:
     """Every mistake with its line and caret; the caret stays under what it means."""
     found = [str(problem) for problem in error.problems] or [str(error)]
     shown = [statement(text) for text in found[:_PROBLEMS]]
@@ -306,7 +306,7 @@ def _groups(differing: Sequence[Difference]) -> list[ReplayGroup]:
     return sorted((ReplayGroup(*key, calls) for key, calls in found.items()), key=lambda group: -len(group.calls))
 
 
-def _outdated(held: RulesFile) -> Refused:
+def _page_outdated(held: RulesFile) -> Refused:
     return Refused(Reason.PAGE_OUTDATED, f"{held.path.name} was changed meanwhile. Nothing was saved.")
 
 
@@ -398,10 +398,10 @@ class StagedRules:
         self.held = held
         self.after = digest(data)
         self.backup = held.path.with_name(f"{held.path.name}.bak")
-        old = _beside(held.path, (held.text or "").encode(), held.mode)
+        old = _write_beside(held.path, (held.text or "").encode(), held.mode)
         try:
             old.replace(self.backup)
-            self._new = _beside(held.path, data, held.mode)
+            self._new = _write_beside(held.path, data, held.mode)
         except OSError:
             _away(old)
             raise
@@ -423,7 +423,7 @@ class StagedRules:
         _away(self._new)
 
 
-def _beside(path: Path, data: bytes, mode: int) -> Path:
+def _write_beside(path: Path, data: bytes, mode: int) -> Path:
     made = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     with os.fdopen(os.open(made, flags, 0o600), "wb") as file:

@@ -42,7 +42,7 @@ class SignInPage:
         try:
             issued = await self._context.approvals.begin_sign_in(body.user or None)
         except Refused as refused:
-            raise _failed(refused) from None
+            raise _sign_in_failed(refused) from None
         return JSONResponse(issued.result)
 
     async def finish(self, request: Request) -> Response:
@@ -50,7 +50,7 @@ class SignInPage:
         try:
             session, secret = await self._context.approvals.finish_sign_in(body.evidence)
         except Refused as refused:
-            raise _failed(refused) from None
+            raise _sign_in_failed(refused) from None
         await self._context.leave(request)
         response = JSONResponse({"user": session.user})
         self._context.enter(response, session, secret)
@@ -64,7 +64,7 @@ class SignInPage:
         return response
 
 
-def _failed(refused: Refused) -> Refused:
+def _sign_in_failed(refused: Refused) -> Refused:
     """One answer to everything that may be wrong with the person or the passkey: who is known here is not told."""
     return refused if refused.reason is Reason.APPROVAL_LIMIT else Refused(Reason.SIGN_IN_FAILED)
 

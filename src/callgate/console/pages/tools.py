@@ -162,14 +162,14 @@ class ToolsPage:
     async def ready(self, _request: Request, session: Session, body: _Decide) -> str:
         self._tools.check(session)
         # Nobody is asked to sign what cannot hold.
-        names = [escape(one.tool) for one in _choices(body.decisions, _known(await self._tools.review()))]
+        names = [escape(one.tool) for one in _choices(body.decisions, _views_by_key(await self._tools.review()))]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return f"Decide on {', '.join(names[:_NAMED])}{more}"
 
     async def carry_out(self, _request: Request, session: Session, body: _Decide) -> Response:
         self._tools.check(session)
         review = await self._tools.review()
-        choices = list(_choices(body.decisions, _known(review)))
+        choices = list(_choices(body.decisions, _views_by_key(review)))
         servers = {key_of(server.seen.server_id): server.seen.server_id for server in review.servers}
         together = tuple(servers[key] for key in dict.fromkeys(body.together) if key in servers)
         try:
@@ -182,13 +182,13 @@ class ToolsPage:
 
     async def ready_labels(self, _request: Request, session: Session, body: _Labels) -> str:
         self._tools.check(session)
-        server, tools = _unlabelled(await self._tools.review(), body)
+        server, tools = _unlabelled_tools(await self._tools.review(), body)
         do = "does" if len(tools) == 1 else "do"
-        return f"Agree what {_some(len(tools), 'tool', 'tools')} of {escape(server)} {do}"
+        return f"Agree what {_count_text(len(tools), 'tool', 'tools')} of {escape(server)} {do}"
 
     async def labels(self, _request: Request, session: Session, body: _Labels) -> Response:
         self._tools.check(session)
-        _, tools = _unlabelled(await self._tools.review(), body)
+        _, tools = _unlabelled_tools(await self._tools.review(), body)
         choices = [
             Choice("approve", view.server_id, view.tool, view.approval_hash, entry=view.entry_digest, label=view.label)
             for view in tools
@@ -212,19 +212,19 @@ def _heading(waits: Waits) -> str:
     """What stands above the review, and above one that is open while more comes."""
     if not waits.total:
         return "No tool waits for review"
-    parts = [_some(waits.tools, "tool", "tools"), _some(waits.sets, "set of servers", "sets of servers")]
+    parts = [_count_text(waits.tools, "tool", "tools"), _count_text(waits.sets, "set of servers", "sets of servers")]
     return f"{' and '.join(filter(None, parts))} {'waits' if waits.total == 1 else 'wait'} for review"
 
 
-def _some(count: int, one: str, many: str) -> str:
+def _count_text(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}" if count else ""
 
 
-def _known(review: Review) -> dict[tuple[str, str], ToolView]:
+def _views_by_key(review: Review) -> dict[tuple[str, str], ToolView]:
     return {(key_of(view.server_id), key_of(view.tool)): view for server in review.servers for view in server.tools}
 
 
-def named(view: ToolView) -> str:
+def tool_name(view: ToolView) -> str:
     """A tool in a sentence of ours."""
     return f"{escape(view.tool)} on {escape(view.server)}"
 
@@ -243,14 +243,16 @@ def _choices(decisions: Iterable[_Decision], known: dict[tuple[str, str], ToolVi
                 Reason.TOOL_UNKNOWN, "One of these tools is not known any more.", advice="Load the page again."
             )
         if (one.server, one.tool) in seen:
-            raise Refused(Reason.INVALID_PARAMS, f"{named(view)} is decided on twice.", advice="Load the page again.")
+            raise Refused(
+                Reason.INVALID_PARAMS, f"{tool_name(view)} is decided on twice.", advice="Load the page again."
+            )
         seen.add((one.server, one.tool))
         if one.action == "approve" and (one.hash != view.approval_hash or one.seen != seen_of(view)):
             members = changed_since(one.seen, view) if one.hash == view.approval_hash else ""
             what = f": its {members}" if members else ""
             raise Refused(
                 Reason.TOOL_CHANGED,
-                f"{named(view)} has changed since you read it{what}. Nothing was decided.",
+                f"{tool_name(view)} has changed since you read it{what}. Nothing was decided.",
                 advice="It is on the page as it is now; read it, then decide again.",
             )
         note = one.note.strip()
@@ -262,7 +264,7 @@ def _choices(decisions: Iterable[_Decision], known: dict[tuple[str, str], ToolVi
         yield msgspec.structs.replace(chosen, entry=view.entry_digest, shown=view.hard, label=label)
 
 
-def _unlabelled(review: Review, body: _Labels) -> tuple[str, list[ToolView]]:
+def _unlabelled_tools(review: Review, body: _Labels) -> tuple[str, list[ToolView]]:
     """The server and its tools without a label; refused where these are not what was on the page."""
     for server in review.servers:
         tools = [view for view in server.tools if view.unlabelled]

@@ -119,7 +119,7 @@ class BrowserAuthenticator:
             raise CeremonyTimedOut("the time to sign was over before the page could be opened")
         path, token = to_base64url(self._random(_NAME)), to_base64url(self._random(_NAME))
         visit = Visit(path=path, token=token, expires_at=self._clock() + left, **shown)
-        async with _served(visit) as (bridge, address):
+        async with _serve_page(visit) as (bridge, address):
             self._say(f"Open this page to go on: {address}")
             self._open_beside(address)
             try:
@@ -172,7 +172,7 @@ class _Listener(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def _served(visit: Visit) -> AsyncIterator[tuple[Bridge, str]]:
+async def _serve_page(visit: Visit) -> AsyncIterator[tuple[Bridge, str]]:
     """The page, listening; it is gone when this ends."""
     sockets = _bind()
     port = sockets[0].getsockname()[1]

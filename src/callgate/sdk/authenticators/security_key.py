@@ -208,12 +208,12 @@ def _errors_told(event: threading.Event) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        raise _told(error, event) from None
+        raise _explain_error(error, event) from None
     except (CtapError, OSError, ValueError, TypeError) as error:
         raise NoPasskey(f"the security key failed ({type(error).__name__})", advice="Plug it in again.") from None
 
 
-def _told(error: ClientError, event: threading.Event) -> CeremonyError:
+def _explain_error(error: ClientError, event: threading.Event) -> CeremonyError:
     from fido2.client import ClientError, PinRequiredError
     from fido2.ctap import CtapError
 

@@ -42,10 +42,10 @@ from callgate.sdk.outcome import (
     RefusedByServer,
     Stopped,
     TimedOut,
-    bounded,
     failure,
-    late,
     not_called,
+    shorten,
+    timed_out,
 )
 
 log = logging.getLogger("callgate.sdk")
@@ -145,19 +145,19 @@ class ApprovalClient:
                 made = await self._server.ask(_ENROLMENT, ENROLL_FINISH, {"response": response})
         except Stopped as stopped:
             return stopped.outcome
-        return Enrolled(bounded(made.get("credentialId", "")))
+        return Enrolled(shorten(made.get("credentialId", "")))
 
     async def _create(self, raw: dict[str, Any]) -> dict[str, Any]:
         try:
             options, user, lasts = read_creation(raw)
         except MalformedChallenge as error:
-            text = f"the server's options are none ({bounded(error)})"
+            text = f"the server's options are none ({shorten(error)})"
             raise Stopped(not_called(_ENROLMENT, "challenge_malformed", text, "Tell who runs it.")) from None
         seconds = min(lasts or self._timeout, self._timeout)
         prompt = CreationPrompt(
             server=self._server.name, user=user, creation_options=options, expires_at=self._clock() + seconds
         )
-        async with _asking(_ENROLMENT, seconds):
+        async with _ask_person(_ENROLMENT, seconds):
             return await self._authenticator.create(prompt)
 
     async def _call_approved(
@@ -185,8 +185,8 @@ class ApprovalClient:
             self._warned.add(name)
             log.warning(
                 "the tool %r is marked for verified approval, but its server does not declare the capability",
-                bounded(name),
-                extra={"fields": {"tool": bounded(name), "server": self._server.name}},
+                shorten(name),
+                extra={"fields": {"tool": shorten(name), "server": self._server.name}},
             )
         if self._strict:
             text = "the server marks it for approval without declaring that it can verify one"
@@ -221,20 +221,20 @@ class ApprovalClient:
             request_options=challenge.request_options,
             expires_at=self._clock() + seconds,
         )
-        async with _asking(call.tool, seconds):
+        async with _ask_person(call.tool, seconds):
             if self._show is not None:
                 await self._show(prompt)
             return await self._authenticator.get(prompt)
 
 
 @contextlib.asynccontextmanager
-async def _asking(what: str, seconds: float) -> AsyncIterator[None]:
+async def _ask_person(what: str, seconds: float) -> AsyncIterator[None]:
     """A question to the person, and the ways in which it can go without an answer."""
     try:
         async with asyncio.timeout(seconds):
             yield
     except (TimeoutError, authenticators.CeremonyTimedOut):
-        raise Stopped(late(what, "person", sent=False)) from None
+        raise Stopped(timed_out(what, "person", sent=False)) from None
     except authenticators.CeremonyCancelled as said:
         raise Stopped(Cancelled(what, f"{what}: {said.message}")) from None
     except authenticators.NoPasskey as said:
@@ -263,30 +263,30 @@ __all__ = [
 
 def fill_defaults(schema: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments with every default that the schema has for what is not there; what is there stays."""
-    filled = _filled(schema, arguments, schema, _DEPTH)
+    filled = _fill(schema, arguments, schema, _DEPTH)
     return filled if isinstance(filled, dict) else arguments
 
 
-def _filled(schema: Any, value: Any, root: Any, depth: int) -> Any:
-    schema = _resolved(schema, root)
+def _fill(schema: Any, value: Any, root: Any, depth: int) -> Any:
+    schema = _resolve_ref(schema, root)
     if schema is None or depth == 0:
         return value
     if isinstance(value, dict):
         properties = schema.get("properties")
         whole = dict(value)
         for name, inner in properties.items() if isinstance(properties, dict) else ():
-            meant = _resolved(inner, root)
+            meant = _resolve_ref(inner, root)
             if name not in whole and meant is not None and "default" in meant:
                 whole[name] = copy.deepcopy(meant["default"])
             if name in whole:
-                whole[name] = _filled(inner, whole[name], root, depth - 1)
+                whole[name] = _fill(inner, whole[name], root, depth - 1)
         return whole
     if isinstance(value, list) and "items" in schema:
-        return [_filled(schema["items"], item, root, depth - 1) for item in value]
+        return [_fill(schema["items"], item, root, depth - 1) for item in value]
     return value
 
 
-def _resolved(schema: Any, root: Any) -> dict[str, Any] | None:
+def _resolve_ref(schema: Any, root: Any) -> dict[str, Any] | None:
     """A schema, or the one in the same document that it refers to; its own members come first."""
     if not isinstance(schema, dict):
         return None

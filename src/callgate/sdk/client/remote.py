@@ -37,11 +37,11 @@ from callgate.sdk.outcome import (
     NotCalled,
     RefusedByServer,
     Stopped,
-    bounded,
     failure,
-    late,
     not_called,
     refusal,
+    shorten,
+    timed_out,
 )
 
 # Challenge ids are remembered so that none is sent twice, even if a server hands one out twice.
@@ -95,7 +95,7 @@ class RemoteServer:
         if self._name is not None:
             return self._name
         info = self.session.server_info
-        return bounded(info.name) if info is not None else "a server without a name"
+        return shorten(info.name) if info is not None else "a server without a name"
 
     @property
     def rounds(self) -> int:
@@ -110,7 +110,7 @@ class RemoteServer:
             async with asyncio.timeout(self._seconds):
                 listed = await self._listing.find(tool)
         except TimeoutError:
-            raise Stopped(late(tool, "server", sent=False)) from None
+            raise Stopped(timed_out(tool, "server", sent=False)) from None
         except ListTooLarge as error:
             raise Stopped(not_called(tool, "listing_too_large", str(error), "Ask who runs the server.")) from None
         except _WHAT_THE_SDK_RAISES as error:
@@ -151,7 +151,7 @@ class RemoteServer:
             async with asyncio.timeout(seconds):
                 return await self._client.call_tool(tool, arguments)
         except TimeoutError:
-            raise Stopped(late(tool, "server", sent=True)) from None
+            raise Stopped(timed_out(tool, "server", sent=True)) from None
         except _WHAT_THE_SDK_RAISES as error:
             raise Stopped(_from_error(tool, error, sent=True)) from None
 
@@ -162,7 +162,7 @@ class RemoteServer:
             async with asyncio.timeout(self._seconds):
                 return (await self.session.send_request(request, _Reply)).model_extra or {}
         except TimeoutError:
-            raise Stopped(late(what, "server", sent=False)) from None
+            raise Stopped(timed_out(what, "server", sent=False)) from None
         except _WHAT_THE_SDK_RAISES as error:
             raise Stopped(self._refused(what, error, sent=False)) from None
 
@@ -172,9 +172,9 @@ class RemoteServer:
         try:
             challenge = read_challenge(raw, now())
         except MalformedChallenge as error:
-            raise Stopped(_malformed(call.tool, bounded(error))) from None
+            raise Stopped(_malformed_challenge(call.tool, shorten(error))) from None
         if challenge.challenge_id in self._issued:
-            raise Stopped(_malformed(call.tool, "it gave out the same challenge twice"))
+            raise Stopped(_malformed_challenge(call.tool, "it gave out the same challenge twice"))
         self._issued[challenge.challenge_id] = None
         while len(self._issued) > _REMEMBERED:
             self._issued.popitem(last=False)
@@ -202,7 +202,7 @@ class RemoteServer:
                     allow_input_required=True,
                 )
         except TimeoutError:
-            raise Stopped(late(call.tool, "server", sent=True)) from None
+            raise Stopped(timed_out(call.tool, "server", sent=True)) from None
         except _WHAT_THE_SDK_RAISES as error:
             raise Stopped(self._refused(call.tool, error, sent=True)) from None
 
@@ -233,7 +233,7 @@ def _from_error(tool: str, error: Exception, *, sent: bool) -> RefusedByServer |
     return failure(tool, f"the server's answer could not be used ({type(error).__name__})", sent=sent)
 
 
-def _malformed(tool: str, text: str) -> NotCalled:
+def _malformed_challenge(tool: str, text: str) -> NotCalled:
     return not_called(tool, "challenge_malformed", f"the server's challenge is none ({text})", "Tell who runs it.")
 
 

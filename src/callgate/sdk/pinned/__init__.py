@@ -107,7 +107,7 @@ class PinnedClient:
             lease = ServerLease(store.pins, place.name, place.group, holder)
             stack.push_async_callback(lease.leave)
             keeping = asyncio.create_task(lease.keep(), name="callgate-lease")
-            stack.push_async_callback(_ended, keeping)
+            stack.push_async_callback(_cancel, keeping)
             recorder = PinRecorder(
                 store.shelf,
                 store.audit,
@@ -249,7 +249,7 @@ def _on(review: Review, server_id: str, tool: str) -> ToolView | None:
     return next((view for view in views if (view.server_id, view.tool) == (server_id, tool)), None)
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -273,23 +273,23 @@ def resolve_server(server: ServerIs, client: Client) -> ResolvedServer:
     if callable(server):
         return ResolvedServer(server, "", transport)
     if server is None and isinstance(client.server, StdioServerParameters):
-        return _started(client.server)
+        return _stdio_server(client.server)
     place = client.server if server is None else server
     if isinstance(place, str):
-        return _at(place, transport)
+        return _http_server(place, transport)
     if isinstance(place, Sequence) and place and all(isinstance(word, str) for word in place):
         argv = list(place)
         return ResolvedServer(lambda reported: stdio_identity(argv, reported=reported), argv[0], transport)
     raise ConfigError("it cannot be told which server this client connects to", advice=_ADVICE)
 
 
-def _at(url: str, transport: str) -> ResolvedServer:
+def _http_server(url: str, transport: str) -> ResolvedServer:
     if not url.lower().startswith(("http://", "https://")):
         raise ConfigError(f"{shown(url)!r} is no http:// or https:// address of a server", advice=_ADVICE)
     return ResolvedServer(lambda reported: http_identity(url, reported=reported), http_identity(url).lineage, transport)
 
 
-def _started(how: StdioServerParameters) -> ResolvedServer:
+def _stdio_server(how: StdioServerParameters) -> ResolvedServer:
     """The command with the directory and the PATH that the SDK starts it with."""
     argv = [how.command, *how.args]
     cwd = None if how.cwd is None else os.fspath(how.cwd)

@@ -19,7 +19,7 @@ from callgate.pinning.model import Change, ServerSeen
 from callgate.pinning.sighting import Sighting
 from callgate.pinning.storage import PinShelf
 from callgate.recording import decision_record
-from callgate.sdk.outcome import bounded
+from callgate.sdk.outcome import shorten
 from callgate.sdk.pinned.tool_list import VerifiedTools
 
 log = logging.getLogger("callgate.pinning")
@@ -62,7 +62,7 @@ class PinRecorder:
         await self._audit.decided(decision_record(call, decision, self._policy, self._process))
         if decision.refused is not None:
             # Whoever called is told by an exception.
-            log.info("call of %r refused: %s", bounded(call.tool), decision.refused.reason.value)
+            log.info("call of %r refused: %s", shorten(call.tool), decision.refused.reason.value)
 
     def answered(self, call: Call, result: Result, seconds: float) -> None:
         """How a call ended that was answered."""
@@ -111,7 +111,7 @@ class PinRecorder:
             self._alert("grown", server, {"before": before.size, "after": server.size})
         for change in changes:
             if change.what != "new":
-                self._alert("changed", server, _told(change))
+                self._alert("changed", server, _change_row(change))
 
     def _checked(self, server: ServerSeen, found: VerifiedTools, toolset: Toolset) -> None:
         states = {name: toolset.standings[name].state.value for name in sorted(toolset.standings)[:_TOLD_MAX]}
@@ -142,7 +142,7 @@ class PinRecorder:
             log.error("%s is not on record: %s", action, error)
 
 
-def _told(change: Change) -> dict[str, Any]:
+def _change_row(change: Change) -> dict[str, Any]:
     told: dict[str, Any] = {
         "tool": change.tool,
         "what": change.what,

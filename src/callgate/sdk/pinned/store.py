@@ -22,7 +22,7 @@ from callgate.keyring import Keyring
 from callgate.pinning.model import Connected
 from callgate.pinning.service import Pins
 from callgate.pinning.settings import Settings
-from callgate.sdk.store import blocked, open_store, store_option, store_section
+from callgate.sdk.store import open_store, store_option, store_section, switch_refusal
 from callgate.store import SqlPins
 
 _KEY: Final = "pinning"
@@ -91,7 +91,7 @@ async def open_pin_store(place: str | Path, settings: Settings) -> AsyncIterator
             # Only where nothing was sealed yet: a key that is missing later must be missed.
             await asyncio.to_thread(keyring.make, _KEY)
         pins = Pins(shelf, keys, settings=settings, witness=audit.admin)
-        yield PinStore(pins, shelf, audit, lambda: blocked(switch), store_option(section))
+        yield PinStore(pins, shelf, audit, lambda: switch_refusal(switch), store_option(section))
 
 
 class ServerLease:

@@ -33,7 +33,7 @@ from callgate.pinning.listing import Listing, Reader, bound
 from callgate.pinning.model import Identity, Listed
 from callgate.pinning.settings import Settings
 from callgate.sdk.connection import RawPage
-from callgate.sdk.outcome import bounded
+from callgate.sdk.outcome import shorten
 
 if TYPE_CHECKING:
     from callgate.sdk.pinned import Identify
@@ -129,7 +129,7 @@ class ConnectionTools:
             text = "the server did not list its tools in time, so nothing can be called"
             raise Refused(Reason.TOOLSET_UNVERIFIED, text) from None
         except MCPError as error:
-            text = f"the server did not list its tools: {bounded(error.message)}"
+            text = f"the server did not list its tools: {shorten(error.message)}"
             raise Refused(Reason.TOOLSET_UNVERIFIED, text) from None
         except ValueError as error:
             text = f"the server's list of tools cannot be read ({type(error).__name__})"

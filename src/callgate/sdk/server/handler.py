@@ -92,7 +92,7 @@ class ApprovalHandler:
                 arguments,
                 canonical(arguments),
                 await self._approver(ctx),
-                describe=None if describe is None else _described(name, describe),
+                describe=None if describe is None else _safe_describe(name, describe),
             )
             return issued.result
 
@@ -204,7 +204,7 @@ def wire_errors() -> Iterator[None]:
         raise wire_error(Refused(Reason.CHECK_FAILED)) from error
 
 
-def _described(name: str, describe: Describe) -> Describe:
+def _safe_describe(name: str, describe: Describe) -> Describe:
     def text(arguments: dict[str, Any]) -> str:
         try:
             return describe(arguments)

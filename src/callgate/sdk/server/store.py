@@ -24,7 +24,7 @@ from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
 from callgate.errors import Reason, Refused
 from callgate.gate import Call, Decision
 from callgate.recording import decision_record
-from callgate.sdk.store import blocked, open_store, store_option, store_section
+from callgate.sdk.store import open_store, store_option, store_section, switch_refusal
 from callgate.store import SqlShelf
 
 log = logging.getLogger("callgate.sdk")
@@ -106,7 +106,7 @@ async def _open_store(
         approvals = make(shelf, audit.admin)
         chosen = await _server_id(shelf, server, server_id)
         recorder = ApprovalRecorder(shelf, audit, secrets.token_hex(6))
-        yield OpenedService(approvals, chosen, recorder, lambda: blocked(switch))
+        yield OpenedService(approvals, chosen, recorder, lambda: switch_refusal(switch))
 
 
 def _tell_how_to_enrol(place: str | Path | None, user: str | None) -> None:

@@ -59,7 +59,7 @@ class StrictBodies:
                 return
             scope[READ] = True
         # A body that is too large or broken off goes on as far as it was read: the SDK refuses it in its own words.
-        await self._app(scope, _replayed(events, receive), send)
+        await self._app(scope, _replay(events, receive), send)
 
 
 async def _whole_body(receive: Receive, most: int) -> tuple[list[Event], bytes | None]:
@@ -77,7 +77,7 @@ async def _whole_body(receive: Receive, most: int) -> tuple[list[Event], bytes |
             return events, bytes(body)
 
 
-def _replayed(events: list[Event], receive: Receive) -> Receive:
+def _replay(events: list[Event], receive: Receive) -> Receive:
     waiting = iter(events)
 
     async def next_event() -> Event:

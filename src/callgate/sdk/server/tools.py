@@ -128,7 +128,7 @@ class GatedTools:
     async def find(self, name: str, ctx: Context) -> GatedTool | None:
         """The tool if it is gated; Refused(APPROVAL_UNAVAILABLE) where nobody could approve it."""
         if self.catalogue is None:
-            raise _unattached()
+            raise _not_attached()
         entry = await self.catalogue.find(name, ctx)
         mark = self._marks.get(name)
         if mark is None:
@@ -164,7 +164,7 @@ def check_extra(mark: Mark) -> None:
             )
 
 
-def _unattached() -> Refused:
+def _not_attached() -> Refused:
     return Refused(
         Reason.APPROVAL_UNAVAILABLE,
         "verified approval is not attached to this server",

@@ -31,7 +31,7 @@ from pydantic import BaseModel
 from callgate.errors import ConfigError, Reason, Refused, place
 from callgate.sdk.connection import RawPage, both_handlers, held_open, plain_copy
 from callgate.sdk.trust import Judged, LabelledResult, TrustTracker
-from callgate.sdk.trust.results import ReadResult, read_error, read_notice, read_result, warned, without_secrets
+from callgate.sdk.trust.results import ReadResult, read_error, read_notice, read_result, with_warning, without_secrets
 from callgate.trust.critical import guess
 from callgate.trust.labels import Labels, ServerWords
 from callgate.trust.model import ANNOTATIONS_META, Annotations, ToolLabel
@@ -214,7 +214,7 @@ class TrackedClient:
         if taken.secrets:
             result = without_secrets(result, taken.secrets)
         warnings = taken.data.warnings or ((taken.ruling.say,) if taken.ruling.has("warn") else ())
-        return cast("R", warned(result, warnings)) if warnings and isinstance(result, CallToolResult) else result
+        return cast("R", with_warning(result, warnings)) if warnings and isinstance(result, CallToolResult) else result
 
     async def _taken(self, judged: Judged, came: ReadResult) -> LabelledResult:
         taken = await self._tracker.take(judged, came, trusted=self._trusted)

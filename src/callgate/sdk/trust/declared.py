@@ -102,7 +102,7 @@ class Declared(msgspec.Struct, frozen=True):
         return made
 
 
-def declared(
+def declare_tool(
     server: str,
     tool: str,
     vocabulary: Vocabulary,
@@ -224,7 +224,7 @@ class ResultMarks:
         open_world: bool | None,
     ) -> None:
         """Data from somewhere is going to be part of the result."""
-        given = {"returnMetadata": {"source": _listed(source), "sensitivity": _listed(sensitivity)}}
+        given = {"returnMetadata": {"source": _as_list(source), "sensitivity": _as_list(sensitivity)}}
         label = vocabulary.annotations(given)
         if label.problems or label.returns is None:
             text = label.problems[0].text if label.problems else "the label cannot be read"
@@ -253,7 +253,7 @@ class ResultMarks:
             if not self.labels and not self.warnings and not said.kinds - {"annotations"}:
                 # Nothing, or all of it in the author's own words.
                 return self._cleaned(result)
-            label = _nothing(self.server, self.tool)
+            label = _empty_label(self.server, self.tool)
         parts = [*self.labels]
         if said.kinds or not parts:
             parts.append(_of_items(label, said, chosen=bool(parts)))
@@ -291,17 +291,17 @@ def _of_items(label: ToolLabel, said: Told, *, chosen: bool) -> DataLabel:
     )
 
 
-def _nothing(server: str, tool: str) -> ToolLabel:
+def _empty_label(server: str, tool: str) -> ToolLabel:
     none: frozenset[str] = frozenset()
     return ToolLabel(server, tool, none, none, none, none, frozenset({"user"}))
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return value if isinstance(value, str) else dict(value) if hasattr(value, "keys") else list(value)
 
 
 @contextmanager
-def marking(marks: ResultMarks) -> Iterator[ResultMarks]:
+def collecting_marks(marks: ResultMarks) -> Iterator[ResultMarks]:
     """What is marked inside belongs to this call."""
     token = _CURRENT.set(marks)
     try:
@@ -310,7 +310,7 @@ def marking(marks: ResultMarks) -> Iterator[ResultMarks]:
         _CURRENT.reset(token)
 
 
-def current() -> ResultMarks:
+def current_marks() -> ResultMarks:
     found = _CURRENT.get()
     if found is None:
         raise ConfigError(

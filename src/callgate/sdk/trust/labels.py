@@ -34,9 +34,9 @@ from callgate.sdk.trust.declared import (
     Resolve,
     ResultMarks,
     Words,
-    current,
-    declared,
-    marking,
+    collecting_marks,
+    current_marks,
+    declare_tool,
 )
 from callgate.sdk.trust.results import strings
 from callgate.sdk.trust.scan import DETECTORS, Detector, scan
@@ -127,7 +127,7 @@ class TrustLabels:
         annotations that is true for a call to refuse.
         """
         self.attach(server)
-        self._tools[tool] = declared(
+        self._tools[tool] = declare_tool(
             self._name,
             tool,
             self._vocabulary,
@@ -171,11 +171,11 @@ class TrustLabels:
     ) -> None:
         """Data from these places goes into the result. Say it for each thing that is read; the result has one label,
         the union of all. A path or `file:` address becomes `local:anonymous/…`."""
-        current().read(sources, self._vocabulary, source=source, sensitivity=sensitivity, open_world=open_world)
+        current_marks().read(sources, self._vocabulary, source=source, sensitivity=sensitivity, open_world=open_world)
 
     def flag(self, *warnings: str) -> None:
         """The result holds something malicious."""
-        current().warnings += warnings or ("flagged by the server",)
+        current_marks().warnings += warnings or ("flagged by the server",)
 
     def inspect(self, *texts: str) -> tuple[str, ...]:
         """What the detectors find in these texts; the result is flagged if they find something."""
@@ -202,7 +202,7 @@ class TrustLabels:
 
     def requested(self) -> Annotations:
         """The annotations of the request that is being answered; empty ones where it has none."""
-        return current().request or Annotations()
+        return current_marks().request or Annotations()
 
     # ---- at the wire ----
 
@@ -236,7 +236,7 @@ class TrustLabels:
             label = await self._admitted(ctx, found, request)
         if found is not None and found.said.source is None:
             label = None
-        with marking(ResultMarks(self._name, tool, request)) as marks:
+        with collecting_marks(ResultMarks(self._name, tool, request)) as marks:
             try:
                 result = as_dict(await call_next(ctx))
             except Flagged as flagged:

@@ -58,7 +58,7 @@ def read_result(result: BaseModel) -> ReadResult:
     rest = {name: value for name, value in body.items() if name not in {"structuredContent", "_meta"}}
     many = any(isinstance(items, list) and len(items) > ITEMS for items in rest.values())
     gathered = _Gathered()
-    texts = [text for part in _worded(rest) for text in gathered.strings(part)]
+    texts = [text for part in _texts_in(rest) for text in gathered.strings(part)]
     if structured is not None and (strings := "\n".join(gathered.strings(structured))):
         texts.append(strings)
     held, unread = unpacked(texts, body, LEAVES)
@@ -69,7 +69,7 @@ def strings(body: dict[str, Any]) -> Iterator[str]:
     """Every text of a result that a model may come to see."""
     rest = {name: value for name, value in body.items() if name not in {"structuredContent", "_meta"}}
     gathered = _Gathered()
-    for part in _worded(rest):
+    for part in _texts_in(rest):
         yield from gathered.strings(part)
     yield from gathered.strings(body.get("structuredContent"))
 
@@ -91,7 +91,7 @@ def read_error(error: BaseException) -> ReadResult:
     )
 
 
-def warned(result: CallToolResult, warnings: Sequence[str]) -> CallToolResult:
+def with_warning(result: CallToolResult, warnings: Sequence[str]) -> CallToolResult:
     """The result with a first item that tells the model to take what follows as data; `structuredContent` stays."""
     reasons = [" ".join(one.split())[:240] for one in warnings[:12]]
     text = WARNING + (f" Reasons: {' '.join(reasons)}" if reasons else "")
@@ -105,17 +105,17 @@ def without_secrets(result: R, secrets: Mapping[str, str]) -> R:
     return type(result).model_validate_json(masked(body, secrets))
 
 
-def _worded(part: Any) -> Iterator[str]:
+def _texts_in(part: Any) -> Iterator[str]:
     """The words in items of content, in resources and in messages; not their bytes."""
     if isinstance(part, dict):
         for name, value in part.items():
             if isinstance(value, dict | list) and name != "_meta":
-                yield from _worded(value)
+                yield from _texts_in(value)
             elif name in _WORDED and isinstance(value, str):
                 yield value
     elif isinstance(part, list):
         for one in part[:ITEMS]:
-            yield from _worded(one)
+            yield from _texts_in(one)
 
 
 class _Gathered:
