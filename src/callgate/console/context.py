@@ -21,6 +21,7 @@ from callgate.console.cards import mark_of
 from callgate.console.guard import ConsoleOrigin, check_change, check_token
 from callgate.console.rendering import Assets, environment
 from callgate.console.requests import PageBody, read_body
+from callgate.console.statistics import Recent
 from callgate.errors import Reason, Refused
 from callgate.pinning.service import Configured, Pins
 from callgate.pinning.views import Review
@@ -29,8 +30,7 @@ from callgate.trust.model import Quarantined
 from callgate.trust.service import Settled, TrustService
 
 _SECRET_CHARS: Final = 512
-# How long the number of held results is believed, and how far it is counted.
-_HELD_MS: Final = 3_000
+# How far held results are counted.
 _HELD_MOST: Final = 100
 _CALLS_MOST: Final = 1_000
 # These reasons travel with status 200 in JSON-RPC; a browser's fetch wants to be told by the status.
@@ -203,7 +203,7 @@ class TrustReviews:
     def __init__(self, service: TrustService, deciders: tuple[str, ...] = ()) -> None:
         self.service = service
         self.deciders = deciders
-        self._held: tuple[int, int] | None = None
+        self._held = Recent(self._count_held, service.now)
 
     def may_decide(self, session: Session) -> bool:
         return _may_decide(session, self.deciders)
@@ -214,15 +214,15 @@ class TrustReviews:
             raise Refused(Reason.NOT_A_REVIEWER, "This person may not decide on results that are held back.")
 
     async def settle(self, handle: str, state: Settled, *, by: str, note: str) -> Quarantined:
-        self._held = None
+        self._held.forget()
         return await self.service.settle(handle, state, by=by, note=note)
+
+    async def _count_held(self, _now: int) -> int:
+        return len(await self.service.holding(limit=_HELD_MOST))
 
     async def held(self) -> int:
         """How many results wait; every page shows it, so it is not counted each time."""
-        now = self.service.now()
-        if self._held is None or not 0 <= now - self._held[0] < _HELD_MS:
-            self._held = (now, len(await self.service.holding(limit=_HELD_MOST)))
-        return self._held[1]
+        return await self._held.get()
 
 
 class ConsoleContext:

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -93,6 +93,27 @@ class Counts(msgspec.Struct, frozen=True):
         return sum(one.calls for one in own if one.verdict == "allow"), sum(
             one.calls for one in own if one.verdict != "allow"
         )
+
+
+class Recent(Generic[T]):
+    """What was looked up, believed for some seconds: many pages show it, and it is work."""
+
+    def __init__(self, look: Callable[[int], Awaitable[T]], now: Callable[[], int], fresh_ms: int = _FRESH_MS) -> None:
+        self._look = look
+        self._now = now
+        self._fresh_ms = fresh_ms
+        self._last: tuple[int, T] | None = None
+        self._turn = asyncio.Lock()
+
+    async def get(self) -> T:
+        async with self._turn:
+            now = self._now()
+            if self._last is None or not 0 <= now - self._last[0] < self._fresh_ms:
+                self._last = now, await self._look(now)
+            return self._last[1]
+
+    def forget(self) -> None:
+        self._last = None
 
 
 class HourlyCounts:
@@ -224,21 +245,9 @@ class DayCounts(msgspec.Struct, frozen=True):
     complete: bool = True
 
 
-class DailyCounts:
-    """One for each page that counts."""
-
-    def __init__(self, store: Store, now: Callable[[], int]) -> None:
-        self._store = store
-        self._now = now
-        self._last: tuple[int, DayCounts] | None = None
-        self._counting = asyncio.Lock()
-
-    async def day(self) -> DayCounts:
-        async with self._counting:
-            now = self._now()
-            if self._last is None or not 0 <= now - self._last[0] < _FRESH_MS:
-                self._last = now, await in_log(self._store, lambda tables: _count(tables, now - now % _DAY_MS))
-            return self._last[1]
+def daily_counts(store: Store, now: Callable[[], int]) -> Recent[DayCounts]:
+    """Which rules decided today and who called, counted over the newest calls."""
+    return Recent(lambda at: in_log(store, lambda tables: _count(tables, at - at % _DAY_MS)), now)
 
 
 def _count(tables: AuditTables, since: int) -> DayCounts:

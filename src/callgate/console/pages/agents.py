@@ -33,7 +33,7 @@ from callgate.approval.model import Session
 from callgate.config.agents import agent_name
 from callgate.console.context import ConsoleContext, GatewayParts
 from callgate.console.requests import PageBody, SignedAction
-from callgate.console.statistics import MOST_CALLS, AgentCalls, DailyCounts, DayCounts
+from callgate.console.statistics import MOST_CALLS, AgentCalls, DayCounts, daily_counts
 from callgate.errors import CallgateError, ConfigError, Reason, Refused, StoreError
 
 _ROWS: Final = 50
@@ -87,13 +87,13 @@ class AgentsPage:
         self._context = context
         self._gateway = gateway
         self._config = gateway.config
-        self._today = DailyCounts(gateway.store, context.now)
+        self._today = daily_counts(gateway.store, context.now)
         self._fetching = asyncio.Lock()
 
     async def show(self, request: Request) -> Response:
         session = await self._context.visitor(request)
         word = request.query_params.get("q", "").strip()[:_CHARS]
-        day, known = await self._today.day(), await self._known()
+        day, known = await self._today.get(), await self._known()
         rows = [
             AgentRow(agent, ways, day.agents.get(agent))
             for agent, ways in known.items()
@@ -125,7 +125,7 @@ class AgentsPage:
         agent = request.path_params["agent"]
         now = self._context.now()
         rows = [one for one in await everybody(self._config, self._gateway.agents) if one.agent == agent]
-        day = await self._today.day()
+        day = await self._today.get()
         if not rows and agent not in self._config.agents.known and agent not in day.agents:
             raise Refused(Reason.PAGE_UNKNOWN, "No agent is called that here.", advice="Look on /agents.")
         tool, server = (request.query_params.get(name, "").strip()[:_CHARS] for name in ("tool", "server"))

@@ -45,8 +45,12 @@ _SOURCES: Final = 4
 _ADD: Final = "“Add another device” on the page of your passkeys"
 
 
+class _Refuse(PageBody, frozen=True):
+    note: Note = ""
+
+
 class ApprovalsPage:
-    """What one person was asked, nothing of anybody else: the rows that the command line prints."""
+    """What one person was asked, nothing of anybody else: the rows of the command line, and each call whole."""
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
@@ -75,39 +79,7 @@ class ApprovalsPage:
         stamp = _stamp(waiting, await self._context.tools_wait(session))
         return JSONResponse({"waiting": len(waiting), "stamp": stamp})
 
-
-def _card(row: RequestRow) -> dict[str, Any]:
-    return {"row": row, "preview": _preview(row.text)}
-
-
-def _preview(text: str) -> EscapedText:
-    """Enough to tell two calls apart; the call's own page has all of it."""
-    joined = ""
-    for part in (line.strip() for line in text.split("\n")[1:] if line.strip()):
-        between = " " if joined.endswith(":") else " · "
-        joined += f"{between if joined else ''}{part}"
-        if len(joined) > _PREVIEW:
-            break
-    return statement(joined if len(joined) <= _PREVIEW else f"{joined[:_PREVIEW]}…")
-
-
-def _stamp(waiting: Sequence[RequestRow], tools: Waits) -> str:
-    return hashlib.sha256(
-        "\0".join([f"{tools.total} {tools.held}", *(row.id for row in waiting)]).encode()
-    ).hexdigest()[:16]
-
-
-class _Refuse(PageBody, frozen=True):
-    note: Note = ""
-
-
-class ApprovePage:
-    """One call that waits, or what became of it; shown to its own person only."""
-
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
-
-    async def show(self, request: Request) -> Response:
+    async def one(self, request: Request) -> Response:
         session = await self._context.person(request)
         if session is None:
             return self._context.sign_in_page(onward=f"/approve/{quote(request.path_params['id'])}", status=401)
@@ -206,6 +178,27 @@ class ApprovePage:
         return asked
 
 
+def _card(row: RequestRow) -> dict[str, Any]:
+    return {"row": row, "preview": _preview(row.text)}
+
+
+def _preview(text: str) -> EscapedText:
+    """Enough to tell two calls apart; the call's own page has all of it."""
+    joined = ""
+    for part in (line.strip() for line in text.split("\n")[1:] if line.strip()):
+        between = " " if joined.endswith(":") else " · "
+        joined += f"{between if joined else ''}{part}"
+        if len(joined) > _PREVIEW:
+            break
+    return statement(joined if len(joined) <= _PREVIEW else f"{joined[:_PREVIEW]}…")
+
+
+def _stamp(waiting: Sequence[RequestRow], tools: Waits) -> str:
+    return hashlib.sha256(
+        "\0".join([f"{tools.total} {tools.held}", *(row.id for row in waiting)]).encode()
+    ).hexdigest()[:16]
+
+
 def _timeline(asked: Asked, now: int) -> list[dict[str, Any]]:
     """The story of a decided request, for the timeline."""
     # The rest stands beside it.
@@ -229,13 +222,12 @@ def _timeline(asked: Asked, now: int) -> list[dict[str, Any]]:
 
 def routes(context: ConsoleContext) -> list[Route]:
     page = ApprovalsPage(context)
-    approve = ApprovePage(context)
     return [
         Route("/approvals", page.show),
         Route("/waiting", page.stamp),
-        Route("/approve/{id}", approve.show),
-        Route("/approve/{id}/state", approve.state),
-        Route("/approve/{id}/options", approve.options, methods=["POST"]),
-        Route("/approve/{id}/approve", approve.approve, methods=["POST"]),
-        Route("/approve/{id}/refuse", approve.refuse, methods=["POST"]),
+        Route("/approve/{id}", page.one),
+        Route("/approve/{id}/state", page.state),
+        Route("/approve/{id}/options", page.options, methods=["POST"]),
+        Route("/approve/{id}/approve", page.approve, methods=["POST"]),
+        Route("/approve/{id}/refuse", page.refuse, methods=["POST"]),
     ]

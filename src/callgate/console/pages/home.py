@@ -13,14 +13,13 @@ from callgate.audit.reading import Entry
 from callgate.audit.searching import Search, search
 from callgate.audit.storage import Filter
 from callgate.console.context import ConsoleContext, GatewayParts
-from callgate.console.pages.servers import ServerList
-from callgate.console.statistics import HOURS, chart, hourly_counts, in_log, out_of_time, rows, shares
+from callgate.console.pages.servers import list_servers
+from callgate.console.statistics import HOURS, Recent, chart, hourly_counts, in_log, out_of_time, rows, shares
 from callgate.errors import AuditError, Reason
 
 _DAY: Final = 24
 _REASONS: Final = 5
 _REFUSALS: Final = 6
-_FRESH_MS: Final = 3_000
 _SECONDS: Final = 0.05
 
 
@@ -48,8 +47,8 @@ class RecentActivity:
         self._context = context
         self._gateway = gateway
         self._tally = hourly_counts(gateway.store, context.now)
-        self._servers = ServerList(context, gateway)
-        self._refused: tuple[int, Sequence[Entry]] | None = None
+        self._servers = Recent(lambda _: list_servers(context, gateway), context.now)
+        self._refused = Recent(self._refusals, context.now)
 
     async def values(self, *, week: bool) -> dict[str, Any]:
         hours, each = (HOURS, 6) if week else (_DAY, 1)
@@ -64,23 +63,20 @@ class RecentActivity:
             "asked": chart([(one.at, one.asked) for one in table]),
             "approved": sum(one.approved for one in table),
             "reasons": shares(counts.reasons(), _REASONS),
-            "newest": [(one, reason_meaning(one.decision.reason)) for one in await self._refusals()],
-            "troubled": [one for one in await self._servers.rows() if one.troubles],
+            "newest": [(one, reason_meaning(one.decision.reason)) for one in await self._refused.get()],
+            "troubled": [one for one in await self._servers.get() if one.troubles],
             "servers": len(self._gateway.config.servers),
         }
 
-    async def _refusals(self) -> Sequence[Entry]:
-        now = self._context.now()
-        if self._refused is None or not 0 <= now - self._refused[0] < _FRESH_MS:
-            wanted, enough = Search(Filter(verdict="refuse")), out_of_time(_SECONDS)
-            try:
-                found = await in_log(
-                    self._gateway.store, lambda tables: search(tables, wanted, limit=_REFUSALS, tired=enough)
-                )
-            except AuditError:
-                return []  # the log's own page says what is wrong with it
-            self._refused = now, found.entries
-        return self._refused[1]
+    async def _refusals(self, _now: int) -> Sequence[Entry]:
+        wanted, enough = Search(Filter(verdict="refuse")), out_of_time(_SECONDS)
+        try:
+            found = await in_log(
+                self._gateway.store, lambda tables: search(tables, wanted, limit=_REFUSALS, tired=enough)
+            )
+        except AuditError:
+            return []  # the log's own page says what is wrong with it
+        return found.entries
 
 
 def reason_meaning(reason: str | None) -> str:

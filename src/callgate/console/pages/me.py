@@ -18,8 +18,15 @@ from callgate.console.requests import PageBody, SignedBody
 from callgate.errors import Reason, Refused
 
 
+class _Rename(PageBody, frozen=True):
+    name: Annotated[str, Meta(min_length=1, max_length=64)]
+
+
 class MePage:
-    """Everything of one person, nothing of anybody else."""
+    """Everything of one person, nothing of anybody else.
+
+    A session alone renames passkeys. It neither adds one nor takes one away: each needs a signature (§4.4.1).
+    """
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
@@ -41,17 +48,6 @@ class MePage:
             codes=codes,
             brings_codes=self._context.approvals.settings.recovery_codes,
         )
-
-
-class _Rename(PageBody, frozen=True):
-    name: Annotated[str, Meta(min_length=1, max_length=64)]
-
-
-class PasskeysPage:
-    """A session alone renames passkeys. It neither adds one nor takes one away: each needs a signature (§4.4.1)."""
-
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
 
     async def rename(self, request: Request) -> Response:
         session, body = await self._context.change(request, _Rename)
@@ -94,12 +90,12 @@ class PasskeysPage:
 
 
 def routes(context: ConsoleContext) -> list[Route]:
-    passkey = PasskeysPage(context)
+    page = MePage(context)
     return [
-        Route("/me", MePage(context).show),
-        Route("/passkeys/{id}/rename", passkey.rename, methods=["POST"]),
-        Route("/passkeys/{id}/revoke/options", passkey.revoke_options, methods=["POST"]),
-        Route("/passkeys/{id}/revoke", passkey.revoke, methods=["POST"]),
-        Route("/device/options", passkey.device_options, methods=["POST"]),
-        Route("/device", passkey.device, methods=["POST"]),
+        Route("/me", page.show),
+        Route("/passkeys/{id}/rename", page.rename, methods=["POST"]),
+        Route("/passkeys/{id}/revoke/options", page.revoke_options, methods=["POST"]),
+        Route("/passkeys/{id}/revoke", page.revoke, methods=["POST"]),
+        Route("/device/options", page.device_options, methods=["POST"]),
+        Route("/device", page.device, methods=["POST"]),
     ]

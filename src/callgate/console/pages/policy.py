@@ -26,7 +26,7 @@ from callgate.audit.records import DecisionRecord
 from callgate.console.context import ConsoleContext, GatewayParts
 from callgate.console.rendering import EscapedText, statement
 from callgate.console.requests import PageBody, SignedAction
-from callgate.console.statistics import MOST_CALLS, DailyCounts, in_log
+from callgate.console.statistics import MOST_CALLS, daily_counts, in_log
 from callgate.errors import AuditError, ConfigError, Reason, Refused, Tampered
 from callgate.trust.policy import Policy
 from callgate.trust.policy.explain import Explanation, explain
@@ -82,7 +82,7 @@ class PolicyPage:
         self._context = context
         self._gateway = gateway
         self._trust = gateway.config.trust
-        self._today = DailyCounts(gateway.store, context.now)
+        self._today = daily_counts(gateway.store, context.now)
         self._loaded: tuple[str, Policy] | None = None
         self._trying = asyncio.Lock()
         self._saving = asyncio.Lock()
@@ -102,7 +102,7 @@ class PolicyPage:
             wrong=wrong,
             default=self._trust.default_policy,
             mode=self._trust.mode,
-            day=await self._today.day(),
+            day=await self._today.get(),
             most=MOST_CALLS,
             asked=asked,
             why=why,

@@ -16,7 +16,7 @@ from callgate.audit.storage import Filter
 from callgate.config import ServerSection
 from callgate.console.cards import key_of
 from callgate.console.context import ConsoleContext, GatewayParts
-from callgate.console.statistics import chart, hourly_counts, in_log, out_of_time, rows
+from callgate.console.statistics import Recent, chart, hourly_counts, in_log, out_of_time, rows
 from callgate.errors import Reason, Refused
 from callgate.pinning.views import ServerStatus
 from callgate.store.audit_tables import AuditTables
@@ -29,7 +29,6 @@ FAILED: Final = ("lost", "refused_upstream")
 _RECORDS: Final = 20_000
 _MOST: Final = 200
 _RECENT_MS: Final = 3_600_000
-_FRESH_MS: Final = 3_000
 
 
 class ServersPage:
@@ -38,13 +37,13 @@ class ServersPage:
     def __init__(self, context: ConsoleContext, gateway: GatewayParts) -> None:
         self._context = context
         self._gateway = gateway
-        self._servers = ServerList(context, gateway)
+        self._servers = Recent(lambda _: list_servers(context, gateway), context.now)
         self._tally = hourly_counts(gateway.store, context.now)
 
     async def show(self, request: Request) -> Response:
         session = await self._context.visitor(request)
         counts = (await self._tally.counts()).within(_DAY)
-        found = await self._servers.rows()
+        found = await self._servers.get()
         return await self._context.show(
             "servers", session, rows=[(one, *counts.of_server(one.name)) for one in found], path=self._gateway.path
         )
@@ -52,7 +51,7 @@ class ServersPage:
     async def one(self, request: Request) -> Response:
         session = await self._context.visitor(request)
         name = request.path_params["name"]
-        found = next((one for one in await self._servers.rows() if one.name == name), None)
+        found = next((one for one in await self._servers.get() if one.name == name), None)
         if found is None:
             raise Refused(Reason.PAGE_UNKNOWN, "There is no such server.", advice="The servers' page lists them.")
         counts = (await self._tally.counts()).within(_DAY)
@@ -134,37 +133,24 @@ class ServerRow(msgspec.Struct, frozen=True):
         return [said for one in self.met for said in (*one.seen.warnings, *one.oddities)]
 
 
-class ServerList:
-    """All servers, looked up at most every few seconds: a thousand tools are judged for it."""
+async def list_servers(context: ConsoleContext, gateway: GatewayParts) -> list[ServerRow]:
+    """All servers. A thousand tools are judged for it, so pages keep the answer for a few seconds."""
+    configured = gateway.config.servers
+    met: dict[str, list[ServerStatus]] = {}
+    if context.tools is not None:
+        for one in await context.tools.pins.statuses(context.tools.configured()):
+            for name in one.seen.called:
+                met.setdefault(name, []).append(one)
+    failed: dict[str, list[Entry]] = {}
+    for entry in await in_log(gateway.store, lambda tables: _failed_calls(tables, context.now())):
+        failed.setdefault(entry.decision.server, []).append(entry)
+    names = [*configured, *sorted(name for name in met if name not in configured)]
+    return [
+        ServerRow(name, configured.get(name), tuple(met.get(name, ())), tuple(failed.get(name, ()))) for name in names
+    ]
 
-    def __init__(self, context: ConsoleContext, gateway: GatewayParts) -> None:
-        self._context = context
-        self._gateway = gateway
-        self._last: tuple[int, list[ServerRow]] | None = None
 
-    async def rows(self) -> list[ServerRow]:
-        now = self._context.now()
-        if self._last is None or not 0 <= now - self._last[0] < _FRESH_MS:
-            self._last = now, await self._look()
-        return self._last[1]
-
-    async def _look(self) -> list[ServerRow]:
-        configured = self._gateway.config.servers
-        met: dict[str, list[ServerStatus]] = {}
-        if self._context.tools is not None:
-            for one in await self._context.tools.pins.statuses(self._context.tools.configured()):
-                for name in one.seen.called:
-                    met.setdefault(name, []).append(one)
-        failed: dict[str, list[Entry]] = {}
-        for entry in await in_log(self._gateway.store, self._failed):
-            failed.setdefault(entry.decision.server, []).append(entry)
-        names = [*configured, *sorted(name for name in met if name not in configured)]
-        return [
-            ServerRow(name, configured.get(name), tuple(met.get(name, ())), tuple(failed.get(name, ())))
-            for name in names
-        ]
-
-    def _failed(self, tables: AuditTables) -> list[Entry]:
-        since = self._context.now() - _RECENT_MS
-        found = lost(tables, FAILED, max(0, tables.newest() - _RECORDS), _MOST)
-        return [one for one in found if one.decision.at >= since]
+def _failed_calls(tables: AuditTables, now: int) -> list[Entry]:
+    since = now - _RECENT_MS
+    found = lost(tables, FAILED, max(0, tables.newest() - _RECORDS), _MOST)
+    return [one for one in found if one.decision.at >= since]

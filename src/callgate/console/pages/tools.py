@@ -112,7 +112,10 @@ class ServerSheet:
 
 
 class ToolsPage:
-    """Pages carry no state: what is marked for approval lives in the browser until it is sent."""
+    """Pages carry no state: what is marked for approval lives in the browser until it is sent.
+
+    What was decided of a tool is never lost: its page has the whole story.
+    """
 
     def __init__(self, context: ConsoleContext, tools: ToolReviews) -> None:
         self._context = context
@@ -206,6 +209,48 @@ class ToolsPage:
                 await self._tools.pins.review_set(one.group, body.version, by=session.user)
                 return JSONResponse({})
         raise Refused(Reason.PAGE_UNKNOWN, "There is no such set of servers.", advice="Load the page again.")
+
+    async def one(self, request: Request) -> Response:
+        server_key, tool_key = request.path_params["server"], request.path_params["tool"]
+        session = await self._context.visitor(request)
+        review = await self._tools.review()
+        server = _server(review, server_key)
+        view = next((one for one in server.tools if key_of(one.tool) == tool_key), None)
+        if view is None:
+            raise Refused(Reason.PAGE_UNKNOWN, "This server has no such tool.", advice="Look for it on /tools.")
+        pins = self._tools.pins
+        return await self._context.show(
+            "tool",
+            session,
+            card=Card(view),
+            server=server,
+            may_decide=self._tools.may_decide(session),
+            effects=EFFECTS,
+            history=[_entry(pin) for pin in reversed(await pins.history(view.server_id, view.tool))],
+            texts=[_text(one, view) for one in await pins.shelf.texts(view.server_id, view.tool)],
+            waits=await self._context.and_theirs(session, Waits.of(review)),
+        )
+
+    async def server(self, request: Request) -> Response:
+        session = await self._context.visitor(request)
+        review = await self._tools.review()
+        server = _server(review, request.path_params["server"])
+        sheets = max(1, -(-len(server.tools) // _ROWS))
+        text = request.query_params.get("sheet", "1")
+        number = min(max(int(text), 1), sheets) if text.isascii() and text.isdigit() and len(text) < 6 else 1
+        first = (number - 1) * _ROWS
+        rows = [(view, key_of(view.tool)) for view in server.tools[first : first + _ROWS]]
+        return await self._context.show(
+            "server",
+            session,
+            key=key_of(server.seen.server_id),
+            server=server,
+            rows=rows,
+            first=first,
+            number=number,
+            sheets=sheets,
+            waits=await self._context.and_theirs(session, Waits.of(review)),
+        )
 
 
 def _heading(waits: Waits) -> str:
@@ -332,56 +377,6 @@ def _spot(finding: ToolFinding) -> tuple[object, ...]:
     return finding.rule, finding.where, finding.span, finding.server, finding.tool
 
 
-class ToolPage:
-    """What was decided of a tool is never lost: the page of it has the whole story."""
-
-    def __init__(self, context: ConsoleContext, tools: ToolReviews) -> None:
-        self._context = context
-        self._tools = tools
-
-    async def show(self, request: Request) -> Response:
-        server_key, tool_key = request.path_params["server"], request.path_params["tool"]
-        session = await self._context.visitor(request)
-        review = await self._tools.review()
-        server = _server(review, server_key)
-        view = next((one for one in server.tools if key_of(one.tool) == tool_key), None)
-        if view is None:
-            raise Refused(Reason.PAGE_UNKNOWN, "This server has no such tool.", advice="Look for it on /tools.")
-        pins = self._tools.pins
-        return await self._context.show(
-            "tool",
-            session,
-            card=Card(view),
-            server=server,
-            may_decide=self._tools.may_decide(session),
-            effects=EFFECTS,
-            history=[_entry(pin) for pin in reversed(await pins.history(view.server_id, view.tool))],
-            texts=[_text(one, view) for one in await pins.shelf.texts(view.server_id, view.tool)],
-            waits=await self._context.and_theirs(session, Waits.of(review)),
-        )
-
-    async def server(self, request: Request) -> Response:
-        session = await self._context.visitor(request)
-        review = await self._tools.review()
-        server = _server(review, request.path_params["server"])
-        sheets = max(1, -(-len(server.tools) // _ROWS))
-        text = request.query_params.get("sheet", "1")
-        number = min(max(int(text), 1), sheets) if text.isascii() and text.isdigit() and len(text) < 6 else 1
-        first = (number - 1) * _ROWS
-        rows = [(view, key_of(view.tool)) for view in server.tools[first : first + _ROWS]]
-        return await self._context.show(
-            "server",
-            session,
-            key=key_of(server.seen.server_id),
-            server=server,
-            rows=rows,
-            first=first,
-            number=number,
-            sheets=sheets,
-            waits=await self._context.and_theirs(session, Waits.of(review)),
-        )
-
-
 def _server(review: Review, key: str) -> ServerView:
     for server in review.servers:
         if key_of(server.seen.server_id) == key:
@@ -415,7 +410,6 @@ def routes(context: ConsoleContext) -> list[Route]:
     if context.tools is None:
         return []
     page = ToolsPage(context, context.tools)
-    tool = ToolPage(context, context.tools)
     return [
         Route("/tools", page.show),
         Route("/tools/waiting", page.waiting),
@@ -425,6 +419,6 @@ def routes(context: ConsoleContext) -> list[Route]:
         *SignedAction(context, "tools/together", _Reviewed, page.ready_together, page.reviewed).routes(
             "/tools/reviewed-together"
         ),
-        Route("/tools/{server}", tool.server),
-        Route("/tools/{server}/{tool}", tool.show),
+        Route("/tools/{server}", page.server),
+        Route("/tools/{server}/{tool}", page.one),
     ]
