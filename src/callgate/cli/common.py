@@ -165,6 +165,11 @@ def spinner(what: str) -> Iterator[None]:
         yield
 
 
+def fields_of(value: Any, names: str) -> dict[str, Any]:
+    """Some attributes by their names, for JSON."""
+    return {name: getattr(value, name) for name in names.split()}
+
+
 def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, configuration, console, print_json, say
+from callgate.cli.common import (
+    ConfigOption,
+    JsonOption,
+    StoreOption,
+    configuration,
+    console,
+    fields_of,
+    print_json,
+    say,
+)
 from callgate.cli.printing import Line, escaped, fact, heading, print_lines, print_table, text_line, word_to_type
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, open_pins, options_of
 from callgate.errors import ConfigError, Reason, Refused
@@ -114,11 +123,7 @@ def report(
         print_json(
             [
                 {
-                    "server": one.server,
-                    "tool": one.tool,
-                    "field": one.field,
-                    "declared": one.declared,
-                    "local": one.local,
+                    **fields_of(one, "server tool field declared local"),
                     "who": who(listed[one.server, one.tool], one.field),
                 }
                 for one in found

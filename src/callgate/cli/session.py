@@ -14,6 +14,7 @@ from callgate.cli.common import (
     YesOption,
     confirm,
     console,
+    fields_of,
     operator,
     print_json,
     say,
@@ -122,12 +123,7 @@ def row(session: Session) -> dict[str, Any]:
     """A session for machines."""
     label = session.label
     return {
-        "key": session.key,
-        "agent": session.agent,
-        "opened_at": session.opened_at,
-        "seen_at": session.seen_at,
-        "steps": session.steps,
-        "version": session.version,
+        **fields_of(session, "key agent opened_at seen_at steps version"),
         "label": {
             "open_world": label.open_world,
             "malicious": label.malicious,
@@ -156,12 +152,7 @@ def _steps(found: dict[str, Any]) -> list[dict[str, Any]]:
 def _result_text(node: dict[str, Any] | None) -> dict[str, Any] | None:
     if node is None:
         return None
-    return {
-        "source": node["title"],
-        "attribution": node["about"],
-        "tags": node["tags"],
-        "warnings": node["warnings"],
-    }
+    return {"source": node["title"], "attribution": node["about"], "tags": node["tags"], "warnings": node["warnings"]}
 
 
 def _print(found: list[Session]) -> None:
@@ -345,13 +336,7 @@ def drop(
 def held_row(held: Quarantined) -> dict[str, Any]:
     """A held result for machines, without what it says."""
     return {
-        "handle": held.handle,
-        "state": held.state,
-        "session": held.session,
-        "call": held.call,
-        "server": held.server,
-        "tool": held.tool,
-        "at": held.at,
+        **fields_of(held, "handle state session call server tool at"),
         "warnings": list(held.warnings),
         "decided_by": held.decided_by,
         "decided_at": held.decided_at or None,

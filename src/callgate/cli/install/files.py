@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import typer
 
+from callgate.cli.common import fields_of
 from callgate.cli.printing import plain
 from callgate.errors import CallgateError
 
@@ -201,17 +202,7 @@ def change_rows(works: Sequence[FileChange]) -> list[dict[str, Any]]:
 
 
 def _row(finding: PlannedServer) -> dict[str, str]:
-    row = {
-        "name": finding.entry.name,
-        "scope": finding.entry.scope,
-        "state": finding.state,
-        "kind": finding.kind,
-        "gate": finding.gate,
-        "reason": finding.reason,
-        "text": finding.text,
-        "advice": finding.advice,
-        "version": finding.version,
-    }
+    row = fields_of(finding.entry, "name scope") | fields_of(finding, "state kind gate reason text advice version")
     # A name may hold half of a surrogate pair, which no output can.
     return {key: text.encode("utf-8", "replace").decode() for key, text in row.items()}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, print_json, say
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, fields_of, print_json, say
 from callgate.cli.printing import escaped, heading, moment, print_lines, print_table, short_hash, text_line
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, find_server, find_tool, open_pins
 from callgate.cli.tools import decide, servers
@@ -98,25 +98,16 @@ def row(view: ToolView) -> dict[str, Any]:
     import msgspec
 
     return {
-        "server": view.server,
-        "server_id": view.server_id,
+        **fields_of(view, "server server_id"),
         "also_named": list(view.also),
-        "tool": view.tool,
-        "approval_hash": view.approval_hash,
-        "state": view.state,
-        "summary": view.summary,
-        "does": view.does,
+        **fields_of(view, "tool approval_hash state summary does"),
         "label": effects_of(view.label),
-        "size": view.size,
-        "tokens": view.tokens,
+        **fields_of(view, "size tokens"),
         "findings": msgspec.to_builtins(view.findings),
         "hints": list(view.hints),
-        "problem": view.problem,
-        "refusal": view.refusal,
-        "held": view.held,
+        **fields_of(view, "problem refusal held"),
         "blocked_as": [blocked_row(pin) for pin in view.blocks],
-        "first_seen": view.first_seen,
-        "last_seen": view.last_seen,
+        **fields_of(view, "first_seen last_seen"),
         "decision": None if view.pin is None else record(view.pin),
     }
 
@@ -124,16 +115,9 @@ def row(view: ToolView) -> dict[str, Any]:
 def record(pin: Pin) -> dict[str, Any]:
     """A decision as it is on record; only the tool's own entry is left out."""
     return {
-        "seq": pin.seq,
-        "scheme": pin.scheme,
-        "action": pin.action,
-        "server_id": pin.server_id,
+        **fields_of(pin, "seq scheme action server_id"),
         "tool_name": pin.tool,
-        "approval_hash": pin.approval_hash,
-        "approved_at": pin.approved_at,
-        "approved_by": pin.approved_by,
-        "server": pin.server,
-        "note": pin.note,
+        **fields_of(pin, "approval_hash approved_at approved_by server note"),
         "overrides": list(pin.overrides),
         "beside": dict(pin.beside),
         "together": list(pin.together),

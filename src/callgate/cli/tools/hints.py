@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from callgate.cli.common import say
+from callgate.cli.common import fields_of, say
 from callgate.cli.printing import escaped, moment
 from callgate.cli.services import OpenedPins
 
@@ -83,12 +83,7 @@ def blocked_words(pin: Pin) -> str:
 
 def blocked_row(pin: Pin) -> dict[str, Any]:
     """A block for machines."""
-    return {
-        "server_id": pin.server_id,
-        "approved_by": pin.approved_by,
-        "approved_at": pin.approved_at,
-        "note": pin.note,
-    }
+    return fields_of(pin, "server_id approved_by approved_at note")
 
 
 def to_withdraw(opened: OpenedPins, pin: Pin) -> str:
