@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, cast
 
@@ -106,15 +107,11 @@ class RemoteServer:
         """The tool as it is listed."""
         if anew:
             self._listing.forget()
-        try:
-            async with asyncio.timeout(self._seconds):
+        async with self._asking(tool, self._seconds, sent=False):
+            try:
                 listed = await self._listing.find(tool)
-        except TimeoutError:
-            raise Stopped(timed_out(tool, "server", sent=False)) from None
-        except ListTooLarge as error:
-            raise Stopped(not_called(tool, "listing_too_large", str(error), "Ask who runs the server.")) from None
-        except _WHAT_THE_SDK_RAISES as error:
-            raise Stopped(_from_error(tool, error, sent=False)) from None
+            except ListTooLarge as error:
+                raise Stopped(not_called(tool, "listing_too_large", str(error), "Ask who runs the server.")) from None
         if listed is None:
             meant = self._listing.similar(tool)
             if self._listing.withheld:
@@ -147,24 +144,14 @@ class RemoteServer:
 
     async def call_plainly(self, tool: str, arguments: dict[str, Any] | None, seconds: float | None) -> CallToolResult:
         """§4.2: a tool without the mark is called as any other."""
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._client.call_tool(tool, arguments)
-        except TimeoutError:
-            raise Stopped(timed_out(tool, "server", sent=True)) from None
-        except _WHAT_THE_SDK_RAISES as error:
-            raise Stopped(_from_error(tool, error, sent=True)) from None
+        async with self._asking(tool, seconds, sent=True):
+            return await self._client.call_tool(tool, arguments)
 
     async def ask(self, what: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """One of the methods of §4.4; its result as it came. `what` is what it is about, in the outcome."""
         request = Request[dict[str, Any], str](method=method, params=params)
-        try:
-            async with asyncio.timeout(self._seconds):
-                return (await self.session.send_request(request, _Reply)).model_extra or {}
-        except TimeoutError:
-            raise Stopped(timed_out(what, "server", sent=False)) from None
-        except _WHAT_THE_SDK_RAISES as error:
-            raise Stopped(self._refused(what, error, sent=False)) from None
+        async with self._asking(what, self._seconds, sent=False, relist=True):
+            return (await self.session.send_request(request, _Reply)).model_extra or {}
 
     async def challenge(self, call: PendingCall, now: Callable[[], float]) -> ReceivedChallenge:
         """§4.4.3: a challenge for exactly this call, never seen before."""
@@ -190,21 +177,16 @@ class RemoteServer:
     ) -> CallToolResult | InputRequiredResult:
         """§4.5: the call with its evidence, the authenticator's response as it is."""
         evidence = {"method": WEBAUTHN, "challengeId": challenge_id, "response": response}
-        try:
+        async with self._asking(call.tool, call.seconds, sent=True, relist=True):
             # The session's method, not the client's: that one sends the same evidence again in some cases.
-            async with asyncio.timeout(call.seconds):
-                return await self.session.call_tool(
-                    call.tool,
-                    call.arguments,
-                    input_responses=answers,
-                    request_state=state,
-                    meta=cast("RequestParamsMeta", {META: evidence}),
-                    allow_input_required=True,
-                )
-        except TimeoutError:
-            raise Stopped(timed_out(call.tool, "server", sent=True)) from None
-        except _WHAT_THE_SDK_RAISES as error:
-            raise Stopped(self._refused(call.tool, error, sent=True)) from None
+            return await self.session.call_tool(
+                call.tool,
+                call.arguments,
+                input_responses=answers,
+                request_state=state,
+                meta=cast("RequestParamsMeta", {META: evidence}),
+                allow_input_required=True,
+            )
 
     async def answer(self, call: PendingCall, wanted: InputRequiredResult) -> InputResponses:
         """What the server asks the client for in between, answered by the client's own callbacks."""
@@ -221,10 +203,20 @@ class RemoteServer:
             answers[key] = answer
         return answers
 
-    def _refused(self, tool: str, error: Exception, *, sent: bool) -> RefusedByServer | Failed:
-        # The listing may be old: it is asked for again before the next call.
-        self._listing.forget()
-        return _from_error(tool, error, sent=sent)
+    @contextlib.asynccontextmanager
+    async def _asking(
+        self, what: str, seconds: float | None, *, sent: bool, relist: bool = False
+    ) -> AsyncIterator[None]:
+        """A request to the server; an error or no answer is the outcome. `relist`: the listing may be old then."""
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            raise Stopped(timed_out(what, "server", sent=sent)) from None
+        except _WHAT_THE_SDK_RAISES as error:
+            if relist:
+                self._listing.forget()
+            raise Stopped(_from_error(what, error, sent=sent)) from None
 
 
 def _from_error(tool: str, error: Exception, *, sent: bool) -> RefusedByServer | Failed:
