@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from callgate.cli.demo.services import PERSON, DemoServices
 from callgate.cli.links import approval_link, enrolment_link
@@ -28,18 +28,6 @@ CHANGING: Final = ("mail", "search_mail")
 WHY_BLOCKED: Final = "It tells the agent to send files away, and to keep quiet about it."
 WHY_REFUSED: Final = "I know nobody with this account."
 _KEY_SECONDS: Final = 0.3
-
-
-class DemoUser(Protocol):
-    """Comes back once the decision is in the store, whoever put it there."""
-
-    async def review(self, wanted: frozenset[tuple[str, str]]) -> None: ...
-
-    async def enrol(self) -> None: ...
-
-    async def judge(self, tool: tuple[str, str]) -> None: ...
-
-    async def decide(self, request: Request, *, advised: str) -> Request | None: ...
 
 
 class SoftwareUser:
@@ -212,6 +200,10 @@ class TerminalUser:
 
 
 # -- the keyboard ----------------------------------------------------------------------------------------------
+
+
+# Each method comes back once the decision is in the store, whoever put it there.
+DemoUser: TypeAlias = SoftwareUser | TerminalUser
 
 
 class KeyReader:

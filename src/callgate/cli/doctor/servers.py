@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from callgate.cli.doctor.findings import Finding, Setup, count, ok
 from callgate.cli.doctor.setup import obstacles
@@ -95,7 +95,7 @@ async def _greet(name: str, server: ServerSection) -> str:
         await peer.close()
 
 
-async def open_session(peer: DoctorPeer) -> tuple[bool, dict[str, Any]]:
+async def open_session(peer: StdioPeer | HttpPeer) -> tuple[bool, dict[str, Any]]:
     """The greeting, in the era that the server speaks: older ones know the first way only, the newest the second."""
     hello = {
         "protocolVersion": HANDSHAKE,
@@ -182,23 +182,11 @@ def without_secrets(text: str, server: ServerSection) -> str:
     return redact.text(plain(text, 2 * _SAID))
 
 
-class DoctorPeer(Protocol):
-    """A server that can be asked something."""
-
-    async def ask(self, message: Message, *, modern: bool) -> dict[str, Any]: ...
-
-    async def ask_raw(self, message: Message, *, modern: bool) -> bytes: ...
-
-    async def tell(self, line: bytes) -> None: ...
-
-    async def close(self) -> None: ...
-
-
 class NoAnswer(Exception):
     """The server did not answer as MCP wants it; the text says how, without secrets."""
 
 
-async def connect(name: str, server: ServerSection) -> DoctorPeer:
+async def connect(name: str, server: ServerSection) -> StdioPeer | HttpPeer:
     from callgate.transport.upstream.http_client import HttpClient
     from callgate.transport.upstream.process import ServerProcess
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from mcp.server.context import ServerRequestContext
@@ -40,12 +40,6 @@ class GatedTool(msgspec.Struct, frozen=True):
 
     mark: Mark
     entry: Mapping[str, Any] | None
-
-
-class Catalogue(Protocol):
-    """Finds a tool's own entry, as this caller's `tools/list` would have it."""
-
-    async def find(self, name: str, ctx: Context, /) -> Mapping[str, Any] | None: ...
 
 
 class RegisteredTools:
@@ -98,7 +92,8 @@ class GatedTools:
     """The tools that the author has named, and those whose own `_meta` carries the mark."""
 
     def __init__(self, *, strict_defaults: bool) -> None:
-        self.catalogue: Catalogue | None = None
+        # Finds a tool's own entry, as this caller's `tools/list` would have it.
+        self.catalogue: RegisteredTools | ListedTools | None = None
         self._strict_defaults = strict_defaults
         self._marks: dict[str, Mark] = {}
         self._warned: set[str] = set()
