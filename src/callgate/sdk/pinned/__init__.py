@@ -35,8 +35,7 @@ from callgate.pinning.service import Choice
 from callgate.pinning.settings import Settings
 from callgate.pinning.views import Review, ToolView
 from callgate.sdk.connection import both_handlers, held_open, is_open, plain_copy
-from callgate.sdk.pinned.calls import GatedCalls, NamedServer, PinCheck, PinnedCall
-from callgate.sdk.pinned.recorder import PinRecorder
+from callgate.sdk.pinned.calls import GatedCalls, NamedServer, PinCheck, PinnedCall, PinRecorder
 from callgate.sdk.pinned.store import PinStore, ServerLease, open_pin_store
 from callgate.sdk.pinned.tool_list import ConnectionTools, listening_for_changes
 
