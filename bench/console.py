@@ -102,7 +102,7 @@ async def _opened(folder: Path, say: Say) -> AsyncIterator[tuple[Any, str, dict[
     from callgate.audit import AuditLog
     from callgate.config import parse
     from callgate.console import console_app
-    from callgate.console.rooms import Rooms
+    from callgate.console.context import GatewayParts
     from callgate.keyring import Keyring
     from callgate.pinning.service import Pins
     from callgate.store import KillSwitch, SqlAgents, SqlPins, SqlShelf, SqlTrust, Store
@@ -127,7 +127,7 @@ async def _opened(folder: Path, say: Say) -> AsyncIterator[tuple[Any, str, dict[
         await switch.start()
         names = [f"server-{number}" for number in range(SERVERS)]
         text = "".join(f'[servers.{name}]\nurl = "https://{name}.example/mcp"\n' for name in names)
-        rooms = Rooms(store, log, SqlAgents(store), switch, parse(text, environ={}))
+        rooms = GatewayParts(store, log, SqlAgents(store), switch, parse(text, environ={}))
         configured = dict.fromkeys(names, "")
         app = console_app(
             approvals,
@@ -136,7 +136,7 @@ async def _opened(folder: Path, say: Say) -> AsyncIterator[tuple[Any, str, dict[
             pins=pins,
             configured=lambda: configured,
             trust=trust,
-            rooms=rooms,
+            gateway=rooms,
         )
         try:
             yield app, cookie, _paths()

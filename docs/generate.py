@@ -18,11 +18,9 @@ import typer.main
 
 from callgate import config
 from callgate.cli import build
-from callgate.cli.examples import EXAMPLES
-from callgate.cli.exit_codes import EXIT_CODES, SPECIAL
-from callgate.config.rules import peel
-from callgate.config.section import Section
-from callgate.config.wording import expected, number
+from callgate.cli.help_texts import EXAMPLES, EXIT_CODES, SPECIAL
+from callgate.config.loading import expected_type, number
+from callgate.config.rules import Section, peel
 from callgate.errors import Reason
 from callgate.inspection import ADVISORY, all_rules
 from callgate.inspection import family as family_of
@@ -193,7 +191,7 @@ def config_page() -> str:
     for title, kind, name in _sections():
         lines += [f"## {title}", "", str(inspect.getdoc(kind)), "", "| key | takes | default | |", "|---|---|---|---|"]
         for field in msgspec.structs.fields(kind):
-            takes = expected(field.type).replace('"', "`")
+            takes = expected_type(field.type).replace('"', "`")
             default = _DYNAMIC.get(f"{name}.{field.name}") or _default(field)
             lines.append(_row(f"`{field.name}`", takes, default, description(field.type)))
         lines.append("")
@@ -275,12 +273,12 @@ def _sections() -> Iterator[tuple[str, type[Section], str]]:
         bare = peel(field.type)[0]
         if isinstance(bare, type):
             yield f"[{field.name}]", bare, field.name
-    yield "[servers.NAME]", config.Server, "servers"
+    yield "[servers.NAME]", config.ServerSection, "servers"
     yield "[servers.NAME.approval]", config.ServerApproval, "servers.approval"
     yield "[agents.signatures]", config.Signatures, "agents.signatures"
     yield "[agents.kya]", config.Kya, "agents.kya"
     yield "[agents.oauth]", config.OAuth, "agents.oauth"
-    yield "[agents.api_keys]", config.ApiKeys, "agents.api_keys"
+    yield "[agents.api_keys]", config.ApiKeysSection, "agents.api_keys"
     yield "[agents.default]", config.AgentRules, "agents.default"
     yield "[agents.known.NAME]", config.KnownAgent, "agents.known"
     yield "[trust.defaults]", config.TrustDefaults, "trust.defaults"

@@ -24,7 +24,7 @@ async def console(tmp_path):
 @pytest.fixture
 async def key(console):
     """A key that an agent has already."""
-    return (await ApiKeys(console.rooms.agents, lambda: int(console.clock() * 1000)).create("reports", by="anna")).key
+    return (await ApiKeys(console.gateway.agents, lambda: int(console.clock() * 1000)).create("reports", by="anna")).key
 
 
 def acts(key):
@@ -36,7 +36,7 @@ def acts(key):
 
 
 async def assert_untouched(console, key):
-    assert [(one.id, one.revoked_at) for one in await console.rooms.agents.keys()] == [(key.id, None)]
+    assert [(one.id, one.revoked_at) for one in await console.gateway.agents.keys()] == [(key.id, None)]
 
 
 @rows("name", ["bert", "vera"])
@@ -98,10 +98,10 @@ async def test_on_a_page_that_shows_what_is_no_longer_so(console, key):
     given = (await console.act("/agents/key", {"agent": "reports", "days": 1}, anna)).json
     answer = await console.post("/agents/remove", signed, anna)
     assert (answer.status, answer.reason) == (409, "page_outdated")
-    assert {one.id: one.revoked_at for one in await console.rooms.agents.keys()} == {key.id: None, given["id"]: None}
+    assert {one.id: one.revoked_at for one in await console.gateway.agents.keys()} == {key.id: None, given["id"]: None}
     # And a key that is revoked already is not revoked again.
     signed = await console.challenge("/agents/revoke", acts(key)["/agents/revoke"], anna)
-    await console.rooms.agents.revoke_key(key.id, 1)
+    await console.gateway.agents.revoke_key(key.id, 1)
     answer = await console.post("/agents/revoke", signed, anna)
     assert (answer.status, answer.reason) == (409, "page_outdated")
 
@@ -140,4 +140,4 @@ async def test_an_address_that_nobody_named_is_not_fetched(console, url):
 async def test_names_and_times_that_cannot_be_meant(console, body):
     answer = await console.post("/agents/key/options", body, console.people["anna"])
     assert (answer.status, answer.reason) == (400, "invalid_params")
-    assert list(await console.rooms.agents.keys()) == []
+    assert list(await console.gateway.agents.keys()) == []

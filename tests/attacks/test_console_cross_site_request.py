@@ -70,7 +70,7 @@ async def assert_untouched(console, person, asked):
     passkey = await console.approvals.shelf.credential(person.credential.id)
     assert (passkey.name, passkey.revoked_at) == ("Test key", None)
     assert (await console.get("/waiting", person)).json["waiting"] == 1
-    assert not console.rooms.switch.engaged
+    assert not console.gateway.switch.engaged
     assert (await console.pins.find(FILES_ID, "list_files")).state == "new"
     assert (await console.trust.shelf.held(HANDLE)).state == "held"
     assert await console.approvals.shelf.user("eve") is None
@@ -118,7 +118,7 @@ async def test_no_way_in_is_left_out(console):
         secure=False,
         pins=console.pins,
         trust=console.trust,
-        rooms=console.rooms,
+        gateway=console.gateway,
     )
     paths = [re.sub(r"{\w+}", "x", route.path) for route in made._routes if "POST" in (route.methods or ())]
     assert {"/people/x/link", "/tools/reviewed-together", "/policy/save", "/agents/key"} <= set(paths)

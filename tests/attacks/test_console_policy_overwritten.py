@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from callgate.console.policy_file import MOST_BYTES, Staged, digest, look
+from callgate.console.pages.policy import MOST_BYTES, StagedRules, digest, read_rules
 from callgate.errors import ConfigError
 from callgate.trust.policy import Policy
 from support.console import whole_console
@@ -133,7 +133,7 @@ async def test_over_rules_that_somebody_else_has_changed(console, file):
 
 def test_in_the_moment_between_the_last_look_and_the_replacing(file):
     file.write_text(RULES)
-    staged = Staged(look(file), LOOSER)
+    staged = StagedRules(read_rules(file), LOOSER)
     file.write_text(NO_MAIL)
     assert staged.commit() is False
     assert file.read_text() == NO_MAIL
@@ -235,7 +235,7 @@ async def test_where_the_log_takes_no_record_nothing_is_saved(console, file, mon
         raise OSError("no")
 
     signed = await console.challenge(SAVE, body(), anna)
-    monkeypatch.setattr(console.rooms.log, "admin", broken)
+    monkeypatch.setattr(console.gateway.log, "admin", broken)
     assert (await console.post(SAVE, signed, anna)).status == 500
     assert file.read_text() == RULES
     assert [one for one in file.parent.iterdir() if one.name.startswith(".rules")] == []

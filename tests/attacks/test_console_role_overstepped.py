@@ -92,7 +92,7 @@ async def test_pages_offer_only_what_the_role_allows(console):
 async def test_who_looks_stops_nothing_and_who_approves_does_not_go_on(console):
     answer = await console.post("/switch/on", {}, console.people["vera"])
     assert (answer.status, answer.reason) == (403, "role_needed")
-    assert not console.rooms.switch.engaged
+    assert not console.gateway.switch.engaged
     bert = console.people["bert"]
     assert (await console.post("/switch/on", {"note": "odd calls"}, bert)).json == {"on": True}
     page = (await console.get("/settings", bert)).text
@@ -100,7 +100,7 @@ async def test_who_looks_stops_nothing_and_who_approves_does_not_go_on(console):
     assert 'id="turn"' not in page
     answer = await console.post("/switch/off/options", {"since": 0}, bert)
     assert (answer.status, answer.reason) == (403, "role_needed")
-    assert console.rooms.switch.engaged
+    assert console.gateway.switch.engaged
 
 
 async def test_demoted_between_the_signature_and_the_sending(console):
@@ -155,7 +155,7 @@ async def test_a_page_that_shows_what_is_no_longer_so(console):
     await console.post("/switch/on", {"note": "two"}, anna)
     answer = await console.act("/switch/off", {"since": since}, anna)
     assert (answer.status, answer.reason) == (409, "page_outdated")
-    assert console.rooms.switch.engaged
+    assert console.gateway.switch.engaged
 
 
 async def test_nobody_is_left_who_may_change_anything(console):

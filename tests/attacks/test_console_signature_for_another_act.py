@@ -62,7 +62,7 @@ async def test_a_session_and_its_token_alone(console):
         issued = (await console.post(f"{path}/options", body, anna)).json
         unsigned = {"body": body, "challengeId": issued["challengeId"], "response": {}}
         assert (await console.post(path, unsigned, anna)).status == 403, path
-    assert console.rooms.switch.engaged
+    assert console.gateway.switch.engaged
     assert await state(console) == "new"
     assert await role_of(console, "bert") == "approver"
     assert await console.approvals.shelf.user("eve") is None
@@ -93,7 +93,7 @@ async def test_another_act(console):
     act = {name: value for name, value in signed.items() if name != "body"}
     assert (await console.post("/device", act, anna)).reason == "challenge_unknown"
     assert (await console.post("/sign-in", act)).reason == "sign_in_failed"
-    assert console.rooms.switch.engaged
+    assert console.gateway.switch.engaged
 
 
 async def test_another_body(console):
@@ -147,7 +147,7 @@ async def test_replayed(console):
     signed = await console.challenge("/tools/approve", body, anna)
     assert (await console.post("/tools/approve", signed, anna)).status == 200
     assert (await console.post("/tools/approve", signed, anna)).reason == "challenge_consumed"
-    assert console.rooms.switch.engaged
+    assert console.gateway.switch.engaged
 
 
 async def test_older_than_its_challenge(console):

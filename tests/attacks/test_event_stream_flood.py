@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-from callgate.console.events import IN_ALL, PER_PERSON
+from callgate.console.pages.events import IN_ALL, PER_PERSON
 from support.console import live_console
 from support.listening import listening_to
 
@@ -44,7 +44,7 @@ async def test_a_stream_that_ends_gives_its_place_back():
 
 
 async def test_all_people_together_have_no_more_than_there_may_be(monkeypatch):
-    monkeypatch.setattr("callgate.console.events.IN_ALL", 4)
+    monkeypatch.setattr("callgate.console.pages.events.IN_ALL", 4)
     assert IN_ALL > 4
     async with live_console() as console, contextlib.AsyncExitStack() as stack:
         people = [await console.sign_in(f"user{number}") for number in range(5)]

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from callgate.cli.gateway import asked
+from callgate.cli.gateway import ask_gateway
 from callgate.config import load
 from callgate.local import wire
 from callgate.local.place import Place
@@ -116,9 +116,9 @@ def test_a_newer_wrap_does_not_end_what_serves_others(tmp_path):
     argv = teller_argv(tmp_path)
     with serving(tmp_path, {"teller": {"command": argv}}, reviewed=False) as served:
         at = Place(str(served.config))
-        until(lambda: asked(at, "status") is not None)
+        until(lambda: ask_gateway(at, "status") is not None)
         order = {"protocol": wire.PROTOCOL, "version": "999.0", "do": "wrap", "name": "teller", "command": argv}
         with at.connect(SECONDS) as link:
             wire.send(link, order)
             assert "start" in wire.receive(link, wire.Incoming())
-        assert asked(at, "status") is not None
+        assert ask_gateway(at, "status") is not None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from callgate.cli.tools_show import tool_lines
+from callgate.cli.tools.show import tool_lines
 from callgate.console.cards import Card
 from callgate.pinning.service import Choice
 from support.meeting import Meeting, entry

@@ -35,7 +35,7 @@ async def fits(page):
 
 
 def keys_of(stage):
-    return ApiKeys(stage.console.rooms.agents, lambda: int(stage.console.clock() * 1000))
+    return ApiKeys(stage.console.gateway.agents, lambda: int(stage.console.clock() * 1000))
 
 
 async def test_a_key_from_its_making_to_its_end(looking):
@@ -61,7 +61,7 @@ async def test_a_key_from_its_making_to_its_end(looking):
         await page.click("[data-revoke]")
         await page.click("#sure [type=submit]")
         await page.wait_for_url("**/agents")
-        (held,) = await stage.console.rooms.agents.keys()
+        (held,) = await stage.console.gateway.agents.keys()
         assert held.revoked_at is not None
 
 
@@ -74,11 +74,11 @@ async def test_refused_without_the_passkey_and_on_a_stale_page(looking):
         await page.click("#remove")
         await page.click("#sure [type=submit]")
         await page.locator("#sure .form-error:not(:empty)").wait_for()
-        assert (await stage.console.rooms.agents.keys())[0].revoked_at is None
+        assert (await stage.console.gateway.agents.keys())[0].revoked_at is None
         await keys_of(stage).create("reports", by="anna")
         await page.click("#sure [type=submit]")
         await page.locator("#sure .form-error", has_text="no longer so").wait_for()
-        assert [one.revoked_at for one in await stage.console.rooms.agents.keys()] == [None, None]
+        assert [one.revoked_at for one in await stage.console.gateway.agents.keys()] == [None, None]
 
 
 async def test_a_directory_that_does_not_answer(looking):

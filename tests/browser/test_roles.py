@@ -33,7 +33,7 @@ async def role_of(stage, name):
 
 async def test_the_kill_switch_goes_on_at_once_and_off_with_a_passkey(looking):
     async with looking() as stage:
-        page, switch = stage.page, stage.console.rooms.switch
+        page, switch = stage.page, stage.console.gateway.switch
         await stage.open("/approvals")
         await page.click(".switch")
         await stage.shows("#turn")
@@ -66,7 +66,7 @@ async def test_a_switch_that_somebody_turned_since_stays_as_it_is(looking):
         await console.post("/switch/on", {"note": "second"}, console.people["bert"])
         await page.click("#turn button")
         assert "no longer so" in await stage.problem()
-        assert console.rooms.switch.engaged
+        assert console.gateway.switch.engaged
 
 
 async def test_somebody_is_invited_and_enrols_with_the_link(looking):

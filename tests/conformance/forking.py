@@ -20,8 +20,7 @@ from collections.abc import Iterator, Sequence
 _MOST_BYTES = 200_000
 _LOADED = (
     "anyio._backends._asyncio",
-    "callgate.cli.setting_up",
-    "callgate.cli.showing",
+    "callgate.cli.serve",
     "callgate.app.event_loop",
     "callgate.app.wrap",
     "callgate.store",

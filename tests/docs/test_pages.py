@@ -11,7 +11,7 @@ import typer.main
 
 from callgate import config
 from callgate.cli import build
-from callgate.config.reading import peel
+from callgate.config.loading import peel
 from callgate.errors import Reason
 from support.pages import ROOT
 from support.table import rows

@@ -5,8 +5,8 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from callgate.cli.tools_diff import edit_lines, pieces
-from callgate.cli.tools_lines import folded
+from callgate.cli.printing import fold_lines
+from callgate.cli.tools.diff import edit_lines, pieces
 from callgate.pinning.diffing import schema_edits
 from callgate.pinning.views import Difference, Piece
 from callgate.pinning.words import pieces as compared
@@ -48,7 +48,7 @@ def test_any_pieces_read_back(given_pieces):
 @given(st.lists(st.builds(Piece, ops, texts), max_size=8), st.integers(12, 60))
 def test_on_a_terminal_each_mark_is_whole(given_pieces, width):
     found = joined(given_pieces)
-    lines = [text.plain for text in folded(pieces(found), width)]
+    lines = [text.plain for text in fold_lines(pieces(found), width)]
     for mark, op in (("[-", "gone"), ("-]", "gone"), ("{+", "new"), ("+}", "new")):
         assert sum(line.count(mark) for line in lines) == sum(piece.op == op for piece in found)
 
@@ -63,7 +63,7 @@ values = st.recursive(
 @given(values, values)
 def test_values_of_schemas_read_back(before, after):
     edits = schema_edits(before, after)
-    printed = [text.plain for text in folded(edit_lines(Difference(schema=edits)), None)]
+    printed = [text.plain for text in fold_lines(edit_lines(Difference(schema=edits)), None)]
     lines = [line.strip() for line in printed if line.startswith((" " * 12 + "[-", " " * 12 + "{+"))]
     wanted = [value for edit in edits for value in (edit.before, edit.after) if value]
     assert [json.loads(read_value(line)) for line in lines] == [json.loads(value) for value in wanted]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from callgate.audit import AuditLog, CheckNote
 from callgate.config import parse
-from callgate.console.rooms import Rooms
+from callgate.console.context import GatewayParts
 from callgate.keyring import Keyring
 from callgate.store import KillSwitch, SqlAgents, SqlShelf, Store
 from support.auditing import decision, outcome
@@ -66,16 +66,16 @@ def story(now: int) -> list[Any]:
 @contextlib.asynccontextmanager
 async def audited_console(
     folder: Path, config: str = CONFIG, **options: Any
-) -> AsyncIterator[tuple[LiveConsole, Rooms]]:
+) -> AsyncIterator[tuple[LiveConsole, GatewayParts]]:
     """A console with the rooms of a gateway; nothing is in its log yet."""
     store = Store.open(f"sqlite:///{write_ready(folder / 'store.db')}", busy_seconds=60)
     try:
         log = AuditLog(store, Keyring(folder / "keys", environ={}))
         switch = KillSwitch(store, environ={})
         await switch.start()
-        rooms = Rooms(store, log, SqlAgents(store), switch, parse(config, environ={}), folder / "callgate.toml")
+        rooms = GatewayParts(store, log, SqlAgents(store), switch, parse(config, environ={}), folder / "callgate.toml")
         try:
-            async with live_console(shelf=SqlShelf(store), rooms=rooms, **options) as console:
+            async with live_console(shelf=SqlShelf(store), gateway=rooms, **options) as console:
                 yield console, rooms
         finally:
             await switch.stop()

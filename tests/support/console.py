@@ -21,7 +21,7 @@ from callgate.audit import AuditLog
 from callgate.canonical import canonical
 from callgate.config import parse
 from callgate.console import console_app
-from callgate.console.rooms import Rooms
+from callgate.console.context import GatewayParts
 from callgate.keyring import Keyring
 from callgate.pinning.memory import MemoryPins
 from callgate.pinning.service import Pins
@@ -96,7 +96,7 @@ class LiveConsole:
     clock: Clock
     http: aiohttp.ClientSession
     people: dict[str, Browsing] = field(default_factory=dict)
-    rooms: Rooms | None = None
+    gateway: GatewayParts | None = None
     pins: Pins | None = None
     trust: TrustService | None = None
 
@@ -231,7 +231,7 @@ async def live_console(
         jar = aiohttp.DummyCookieJar()
         try:
             async with aiohttp.ClientSession(cookie_jar=jar, timeout=aiohttp.ClientTimeout(100)) as http:
-                kept: dict[str, Any] = {name: options.get(name) for name in ("rooms", "pins", "trust")}
+                kept: dict[str, Any] = {name: options.get(name) for name in ("gateway", "pins", "trust")}
                 yield LiveConsole(port, approvals, clock, http, **kept)
         finally:
             server.should_exit = True
@@ -239,14 +239,16 @@ async def live_console(
 
 
 @contextlib.asynccontextmanager
-async def furnished(folder: Path, text: str = "", *, environ: Mapping[str, str] | None = None) -> AsyncIterator[Rooms]:
+async def furnished(
+    folder: Path, text: str = "", *, environ: Mapping[str, str] | None = None
+) -> AsyncIterator[GatewayParts]:
     """What a whole gateway has for its console, on a store of its own; `text` is its configuration."""
     store = Store.open(f"sqlite:///{write_ready(folder / 'store.db')}", busy_seconds=60)
     switch = KillSwitch(store, environ=environ or {})
     try:
         log = await asyncio.to_thread(AuditLog, store, Keyring(folder / "keys", environ={}))
         await switch.start()
-        yield Rooms(
+        yield GatewayParts(
             store=store,
             log=log,
             agents=SqlAgents(store),
@@ -268,7 +270,7 @@ async def whole_console(folder: Path, text: str = "", **options: Any) -> AsyncIt
     await agent_sessions.furnish(kept)
     async with furnished(folder, text) as rooms:
         trust, shelf = agent_sessions.trust_over(kept), SqlShelf(rooms.store)
-        given: dict[str, Any] = {"rooms": rooms, "pins": pins, "trust": trust, "shelf": shelf}
+        given: dict[str, Any] = {"gateway": rooms, "pins": pins, "trust": trust, "shelf": shelf}
         async with live_console(**(given | options)) as console:
             yield console
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from callgate.cli.tools_lines import GUTTER, Line, folded
+from callgate.cli.printing import GUTTER, Line, fold_lines
 from callgate.pinning.views import Piece
 
 _PART: Final = re.compile(r"\[-(?P<gone>.*?)-\]|\{\+(?P<new>.*?)\+\}", re.DOTALL)
@@ -15,7 +15,7 @@ _ESCAPE: Final = re.compile(r"\\(?:u\{([0-9a-f]+)\}|u([0-9a-f]{4})|(.))", re.DOT
 
 def read_back(lines: Iterable[Line]) -> list[Piece]:
     """The pieces that were printed."""
-    printed = [text.plain for text in folded(lines, None)]
+    printed = [text.plain for text in fold_lines(lines, None)]
     assert all(line.startswith(GUTTER) for line in printed)
     return list(_read("\n".join(line.removeprefix(GUTTER) for line in printed)))
 

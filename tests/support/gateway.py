@@ -28,8 +28,8 @@ from callgate.app.servers import places
 from callgate.cli import run
 from callgate.cli.common import operator
 from callgate.cli.gateway import end
-from callgate.cli.pinned import changing
-from callgate.cli.tools_deciding import approval
+from callgate.cli.services import edit_pins
+from callgate.cli.tools.decide import approval
 from callgate.config import load
 from callgate.keyring import CHECKPOINT, SEAL, Keyring
 from callgate.local.place import Place
@@ -249,7 +249,7 @@ def approve_listed(config: Path) -> None:
 
     def decide() -> None:
         deadline = time.monotonic() + START_SECONDS
-        with changing(config, None) as opened:
+        with edit_pins(config, None) as opened:
             pins, wait = opened.pins, opened.wait
             found = wait(pins.review())
             while not any(one.tools for one in found.servers):

@@ -35,8 +35,8 @@ def past(number: int, at: int, **changes: Any) -> DecisionRecord:
 
 def remember(console: LiveConsole, count: int = 3, **changes: Any) -> list[DecisionRecord]:
     """So many of them, on the console's record, just now."""
-    assert console.rooms is not None
+    assert console.gateway is not None
     now = int(console.clock() * 1000)
     made = [past(number, now - number, **changes) for number in range(1, count + 1)]
-    write(console.rooms.log, made)
+    write(console.gateway.log, made)
     return made

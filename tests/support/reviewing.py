@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from callgate.cli.pinned import labelling
+from callgate.cli.services import label_proposals
 from callgate.pinning.document import approval_hash, beside
 from callgate.pinning.model import Connected, ServerSeen, ToolSeen
 from callgate.pinning.service import Choice, Pins
@@ -33,7 +33,7 @@ def tool(name: str, description: str | None = None, schema: Any = None, **beside
 
 def pins_over(shelf: PinShelf, **settings: Any) -> Pins:
     """The service, with a key of its own."""
-    return Pins(shelf, lambda: [KEY], settings=Settings(**settings), labelling=labelling())
+    return Pins(shelf, lambda: [KEY], settings=Settings(**settings), labelling=label_proposals())
 
 
 async def approve(pins: Pins, server_id: str, name: str, *, by: str = "berta", **options: Any) -> None:

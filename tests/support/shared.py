@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from callgate._version import __version__
-from callgate.cli.gateway import asked, end
+from callgate.cli.gateway import ask_gateway, end
 from callgate.local import wire
 from callgate.local.place import Place
 from support.gateway import Table, approve_listed, write_config
@@ -46,7 +46,7 @@ class Shared:
         } | changed
 
     def status(self) -> dict[str, Any]:
-        found = asked(self.place, "status")
+        found = ask_gateway(self.place, "status")
         assert found is not None, "no gateway runs"
         return found
 

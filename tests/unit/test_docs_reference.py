@@ -6,7 +6,7 @@ import typer
 import typer.main
 
 from callgate.cli import build
-from callgate.config.server import Server
+from callgate.config.server import ServerSection
 from callgate.errors import Reason
 from callgate.telemetry.metrics import Metrics
 from docs import generate
@@ -71,7 +71,7 @@ def test_the_published_schema_is_json():
 
 def test_servers_are_documented():
     assert "## [servers.NAME]" in generate.config_page()
-    assert all(f"| `{name}` |" in generate.config_page() for name in Server.__struct_fields__)
+    assert all(f"| `{name}` |" in generate.config_page() for name in ServerSection.__struct_fields__)
 
 
 def test_every_verb_is_in_the_reference_and_says_what_it_does():

@@ -203,7 +203,7 @@ async def test_a_listing_is_kept_until_the_server_says_that_it_changed():
         server.tools = [tool("read_resource", {"required": "verified"})]
         await until(lambda: server.notify)
         await server.announce("notifications/tools/list_changed")
-        await until(lambda: client._peer._listing._generation)
+        await until(lambda: client._server._listing._generation)
         outcome = await client.call_tool("read_resource", {"resourceId": "x"})
     assert isinstance(outcome, Done)
     assert outcome.approved

@@ -2,8 +2,7 @@
 
 from callgate.protocol import CHALLENGE_CREATE
 from callgate.sdk.client import Done, NotCalled
-from callgate.sdk.client_challenge import CREDENTIALS, DISPLAY_CHARS
-from callgate.sdk.client_listing import PAGES, TOOLS
+from callgate.sdk.client.remote import CREDENTIALS, DISPLAY_CHARS, PAGES, TOOLS
 from support.ceremony import MODES, talking
 from support.sep_server import SepServer, tool
 from support.table import rows

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from callgate.cli import run
-from callgate.cli.gateway import asked, end
+from callgate.cli.gateway import ask_gateway, end
 from callgate.local import wire
 from support.gateway import approve_listed
 from support.raw import SECONDS
@@ -125,7 +125,7 @@ def test_it_ends_by_itself_without_servers(tmp_path):
                 assert "result" in client.ask("tools/list"), "not while a server is wrapped"
                 assert person.status()["pid"] == gateway.pid
             assert gateway.wait(SECONDS) == 0
-        assert asked(person.place, "status") is None
+        assert ask_gateway(person.place, "status") is None
         with person.wrapped() as client:
             assert "result" in client.ask("tools/list"), "the next one starts it again"
 
@@ -301,7 +301,7 @@ def test_status_stop_restart_and_logs(tmp_path, capsys):
         assert said("restart")[0] == 0
         assert person.status()["pid"] != first
         assert said("stop")[0] == 0
-        assert asked(person.place, "status") is None
+        assert ask_gateway(person.place, "status") is None
 
 
 def test_several_clients_that_start_at_once_get_one_gateway(tmp_path):

@@ -168,7 +168,7 @@ async def test_a_change_while_the_call_is_decided_keeps_it_from_leaving(tmp_path
             await plain(self, record)
             server.push()
             async with asyncio.timeout(20):
-                while client._line.current(whatever_age=True) is not None:
+                while client._tools.current(whatever_age=True) is not None:
                     await asyncio.sleep(0.01)
 
         monkeypatch.setattr(AuditLog, "decided", decided)
@@ -446,7 +446,7 @@ async def test_the_pin_is_the_gateways(pinned, tmp_path, road):
     server_id = pinned.identity(way.server).server_id
     theirs = {one.tool: one for one in until(lambda: pinned.tools_seen(server_id), "it was met")}
     async with pinning(server, road.mode, tmp_path / "pins.db") as client:
-        ours = {one.tool: one for one in await client._desk.shelf.tools(server_id)}
+        ours = {one.tool: one for one in await client._store.shelf.tools(server_id)}
     assert ours.keys() == theirs.keys() == {"odd", "large", "plain"}
     for name, one in ours.items():
         assert one.approval_hash == theirs[name].approval_hash

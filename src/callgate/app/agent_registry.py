@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from callgate.agents.directories import Directories, Explained
     from callgate.agents.model import ApiKey
     from callgate.agents.storage import AgentShelf
-    from callgate.config import Agents, Config
+    from callgate.config import AgentsSection, Config
     from callgate.store import SqlAgents, Store
 
 By: TypeAlias = Literal["signature", "api-key", "oauth"]
@@ -138,7 +138,7 @@ def counted(rows: Sequence[RecognisedAgent]) -> str:
 
 def _configured(config: Config) -> Iterator[RecognisedAgent]:
     from callgate.agents.keys import thumbprint
-    from callgate.config.agent_rules import LISTED
+    from callgate.config.agents import LISTED
 
     for name, one in config.agents.known.items():
         if one.jwk:
@@ -244,7 +244,7 @@ def _recognised(answer: CallForecast, config: Config, rows: Sequence[RecognisedA
         answer.reason = answer.reason or ("agent_not_in_directory" if fits else "credentials_invalid")
 
 
-def _judge(answer: CallForecast, agents: Agents) -> None:
+def _judge(answer: CallForecast, agents: AgentsSection) -> None:
     from callgate.agents.acl import permits
     from callgate.app.agents import make_acl
 
@@ -256,7 +256,7 @@ def _judge(answer: CallForecast, agents: Agents) -> None:
         answer.reason = answer.reason or "tool_denied"
 
 
-def _tables(agents: Agents, answer: CallForecast) -> Iterator[str]:
+def _tables(agents: AgentsSection, answer: CallForecast) -> Iterator[str]:
     """Which table says what of this call, in the order in which they count."""
     entry = agents.known.get(answer.agent)
     here = agents.servers.get(answer.server)

@@ -30,8 +30,8 @@ from callgate.agents.storage import AgentShelf, Listed, Take
 from callgate.agents.test_keys import PUBLISHED
 from callgate.agents.tokens import Fetch
 from callgate.agents.verifying import Settings, Verifier
-from callgate.config import AgentRules, Agents, Config, KnownAgent
-from callgate.config.agent_rules import LISTED
+from callgate.config import AgentRules, AgentsSection, Config, KnownAgent
+from callgate.config.agents import LISTED
 from callgate.config.rules import Address
 from callgate.errors import CallgateError, ConfigError, Reason, Refused
 from callgate.gate import Caller, Check, no_objection
@@ -55,7 +55,7 @@ class CallLimits:
     Its own limit, that of one server and that of one tool each count by themselves: a call has to be within all.
     """
 
-    def __init__(self, agents: Agents, limiter: Limiter) -> None:
+    def __init__(self, agents: AgentsSection, limiter: Limiter) -> None:
         self._agents = agents
         self._limiter = limiter
         self.any = any(rules.limits for rules in agents.rules())
@@ -104,7 +104,7 @@ _REALM: Final = 'Bearer realm="callgate"'
 class ConfiguredProofs:
     """What one configuration takes as proof. `close` ends what is being fetched."""
 
-    def __init__(self, agents: Agents, is_open: AcceptedProofs, shelf: AgentShelf, *, production: bool) -> None:
+    def __init__(self, agents: AgentsSection, is_open: AcceptedProofs, shelf: AgentShelf, *, production: bool) -> None:
         self._production = production
         self.directories: Directories | None = None
         self._strict: Verifier | None = None
@@ -118,7 +118,7 @@ class ConfiguredProofs:
         self._kya = _kya(agents, self._fetch, shelf)
         self.kya_header = self._kya.header
 
-    def _take_signatures(self, agents: Agents, shelf: AgentShelf) -> None:
+    def _take_signatures(self, agents: AgentsSection, shelf: AgentShelf) -> None:
         self.directories = Directories(_sources(agents), shelf, fetcher=self._fetcher)
         required = agents.signatures.content_digest == "required" or agents.names_tools
         settings = _settings(agents, production=self._production)
@@ -189,11 +189,11 @@ def _caller(verified: Verified, agent: str, name: str) -> Caller:
     )
 
 
-def _reach(agents: Agents) -> Reach:
+def _reach(agents: AgentsSection) -> Reach:
     return Reach(networks=agents.signatures.allow_addresses)
 
 
-def _sources(agents: Agents) -> Sources:
+def _sources(agents: AgentsSection) -> Sources:
     section = agents.signatures
     named = section.agents_directory
     return Sources(
@@ -211,7 +211,7 @@ def _sources(agents: Agents) -> Sources:
     )
 
 
-def _listed(agents: Agents) -> list[Listed]:
+def _listed(agents: AgentsSection) -> list[Listed]:
     """Agents of the configuration that sign, as a directory of agents has them."""
     found = []
     for name, one in agents.known.items():
@@ -235,7 +235,7 @@ def _published(one: KnownAgent) -> bool:
     return name in PUBLISHED
 
 
-def _settings(agents: Agents, *, production: bool) -> Settings:
+def _settings(agents: AgentsSection, *, production: bool) -> Settings:
     section = agents.signatures
     return Settings(
         profile=section.profile,
@@ -248,7 +248,7 @@ def _settings(agents: Agents, *, production: bool) -> Settings:
     )
 
 
-def _bearer(agents: Agents, fetch: Fetch) -> Bearer:
+def _bearer(agents: AgentsSection, fetch: Fetch) -> Bearer:
     section = agents.oauth
     names: dict[str, dict[str, str]] = {issuer: {} for issuer in section.issuers}
     for name, one in agents.known.items():
@@ -263,7 +263,7 @@ def _bearer(agents: Agents, fetch: Fetch) -> Bearer:
     return Bearer(BearerSettings(resource, issuers, section.audiences, section.scopes), fetch, time.time)
 
 
-def _kya(agents: Agents, fetch: Fetch, shelf: AgentShelf) -> KyaPolicy:
+def _kya(agents: AgentsSection, fetch: Fetch, shelf: AgentShelf) -> KyaPolicy:
     section = agents.kya
     if section.mode == "off":
         return KyaPolicy()
@@ -282,7 +282,7 @@ _PRUNE_SECONDS: Final = 300.0
 _FETCH_SECONDS: Final = 12.0
 
 
-def accepted_proofs(agents: Agents, address: Address) -> AcceptedProofs | None:
+def accepted_proofs(agents: AgentsSection, address: Address) -> AcceptedProofs | None:
     """Which ways in a gateway that listens there has; None where nobody is asked."""
     mode = agents.in_force(address)
     if mode == "off":
@@ -341,7 +341,7 @@ class AgentWiring:
         )
         # What is published at well-known paths.
         self.documents: dict[str, bytes] = {}
-        if agents != Agents():
+        if agents != AgentsSection():
             # Mistakes are told at the start, not by the first request.
             self.documents = self.ways.documents()
 
@@ -426,7 +426,7 @@ def _external(url: str | None) -> tuple[str, str] | None:
     return parts.scheme, parts.netloc
 
 
-def make_acl(agents: Agents) -> Acl:
+def make_acl(agents: AgentsSection) -> Acl:
     """The rules of a configuration."""
     return Acl(
         (

@@ -15,7 +15,7 @@ from callgate.approval.request_state import REQUEST_STATE_KEY, MultiRoundState, 
 from callgate.approval.requirements import Deployment, ServerApprovalPolicy
 from callgate.approval.stage import ApprovalCheck, ApprovalStage, ApprovalTimes, CommandOptions
 from callgate.approval.tool_catalogue import FRESH_SECONDS, FRESH_SECONDS_HTTP, ToolCatalogue, read_tools
-from callgate.config import Approval, Config, ServerApproval
+from callgate.config import ApprovalSection, Config, ServerApproval
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.jsonrpc.lenient import decode_leniently
 from callgate.keyring import Keyring
@@ -60,7 +60,7 @@ class ApprovalRuntime:
         self._seals = RequestStateSigner(lambda: [key.secret for key in keyring.versions(REQUEST_STATE_KEY)])
         self._rounds = MultiRoundState(_ROUND_SECONDS)
         self._lobby = PendingApprovals()
-        self._made: tuple[Approval, Approvals] | None = None
+        self._made: tuple[ApprovalSection, Approvals] | None = None
 
     def furnish(self, config: Config, learnt: ServerObservations) -> ApprovalWiring:
         """The check and the desk of a configuration."""
@@ -100,14 +100,14 @@ class ApprovalRuntime:
         )
         return ApprovalWiring(approvals, check, desk, section.request_seconds + times.ask + _MARGIN_SECONDS)
 
-    def service(self, section: Approval) -> Approvals:
+    def service(self, section: ApprovalSection) -> Approvals:
         """The same one for as long as nothing about it changes: the console holds on to it."""
         if self._made is None or self._made[0] != section:
             made = Approvals(self._shelf, party(section), settings(section), witness=self._audit.admin)
             self._made = section, made
         return self._made[1]
 
-    async def _page(self, section: Approval, request: str) -> str:
+    async def _page(self, section: ApprovalSection, request: str) -> str:
         base = section.url.rstrip("/") if section.url is not None else await self.address()
         return f"{base}/approve/{request}"
 
@@ -192,7 +192,7 @@ class Approver:
         return people[0].name if people else None
 
 
-def party(section: Approval) -> RelyingParty:
+def party(section: ApprovalSection) -> RelyingParty:
     """Who asks for signatures, and on which pages they may be made."""
     origins = [] if section.url is None else [origin_of(section.url)]
     origins += section.origins
@@ -206,7 +206,7 @@ def party(section: Approval) -> RelyingParty:
     return RelyingParty(section.rp_id, section.rp_name, tuple(dict.fromkeys(origins)), section.top_origins)
 
 
-def settings(section: Approval) -> Settings:
+def settings(section: ApprovalSection) -> Settings:
     return Settings(
         challenge_ms=round(section.challenge_seconds * 1000),
         registration_ms=round(section.enrolment_seconds * 1000),
@@ -226,7 +226,7 @@ def settings(section: Approval) -> Settings:
     )
 
 
-def _roots(section: Approval) -> tuple[bytes, ...]:
+def _roots(section: ApprovalSection) -> tuple[bytes, ...]:
     try:
         return tuple(path.read_bytes() for path in section.attestation_roots)
     except OSError as error:

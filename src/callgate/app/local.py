@@ -28,7 +28,7 @@ from callgate._version import __version__
 from callgate.app.observations import ServerObservations
 from callgate.app.runtime import Runtime
 from callgate.app.wrap import WrapOrder, listen, order_place, wrapped_server
-from callgate.config import Config, Server
+from callgate.config import Config, ServerSection
 from callgate.errors import CallgateError, ConfigError, place
 from callgate.local import wire
 from callgate.local.place import LocalError, Place, address, peer
@@ -316,7 +316,7 @@ class WrapConnection:
                 await runtime.pinning.leave(learnt)
 
     async def _take_over(
-        self, server: Server | None, most: int
+        self, server: ServerSection | None, most: int
     ) -> tuple[WrappedServer, tuple[int, int], HandedProcess | None]:
         """Say what is to be started, and take the pipes."""
         if server is not None and server.url is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from callgate.config import Notify, Secret, Server
+from callgate.config import Notify, Secret, ServerSection
 from callgate.config.notify import webhook_key
 from callgate.errors import CallgateError, Reason, UpstreamError, place
 from callgate.transport.upstream.http_client import HttpClient
@@ -55,7 +55,7 @@ class Webhook:
         self.url = url
         self.key = key
         self._clock = clock
-        self._client = HttpClient(Server(url=url), _ANSWER_BYTES)
+        self._client = HttpClient(ServerSection(url=url), _ANSWER_BYTES)
         self._waiting: deque[WebhookMessage] = deque()
         self._under_way: set[WebhookMessage] = set()
         self._news = asyncio.Event()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
-from callgate.config import Config, Server, ServerPinning
+from callgate.config import Config, ServerPinning, ServerSection
 from callgate.pinning.identity import http_identity
 from callgate.pinning.model import Identity
 from callgate.pinning.server import _REMEMBERED, ServerRef, command_identity
@@ -17,7 +17,7 @@ def places(config: Config) -> dict[str, ServerRef]:
     return {name: place(name, server) for name, server in config.servers.items()}
 
 
-def place(name: str, server: Server, environ: Mapping[str, str] = os.environ) -> ServerRef:
+def place(name: str, server: ServerSection, environ: Mapping[str, str] = os.environ) -> ServerRef:
     """The place of one configured server."""
     identify: Callable[[str], Identity]
     if server.url is not None:

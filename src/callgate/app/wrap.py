@@ -19,7 +19,7 @@ from callgate.app.extracts import review_command
 from callgate.app.observations import ServerObservations
 from callgate.app.runtime import Runtime
 from callgate.app.servers import command_place, place
-from callgate.config import Config, Secret, Server
+from callgate.config import Config, Secret, ServerSection
 from callgate.config.rules import header_name, header_value, http_url
 from callgate.config.secret import mask_url
 from callgate.errors import ConfigError
@@ -50,7 +50,7 @@ class WrapOrder(msgspec.Struct, frozen=True):
     folder: str = ""
 
 
-def wrapped_server(config: Config, order: WrapOrder) -> Server | None:
+def wrapped_server(config: Config, order: WrapOrder) -> ServerSection | None:
     """The server to reach by HTTP or as configured; None for a command given on the command line."""
     name = order.name
     if not _NAME.fullmatch(name):
@@ -64,7 +64,7 @@ def wrapped_server(config: Config, order: WrapOrder) -> Server | None:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"{url!r} is not an http or https address", advice="Write --url https://HOST/mcp.")
         shown = url if order.url_env is None else mask_url([url])[0]
-        server = Server(url=Secret(url, shown), headers=_headers(config, name))
+        server = ServerSection(url=Secret(url, shown), headers=_headers(config, name))
     elif order.command:
         return _with_headers(None, order)
     elif name in config.servers:
@@ -93,7 +93,7 @@ def _endpoint(order: WrapOrder) -> str | None:
     return value
 
 
-def _with_headers(server: Server | None, order: WrapOrder) -> Server | None:
+def _with_headers(server: ServerSection | None, order: WrapOrder) -> ServerSection | None:
     """The server with the headers whose values the environment holds."""
     headers = dict(_header(order, pair) for pair in order.header_env)
     if server is None or server.url is None:
@@ -171,7 +171,7 @@ def listen(listener: PromptListener, pid: int, folder: str, prompts: ReportedPro
     return listener.add(pid, Path(folder), tell)
 
 
-def order_place(config: Config, order: WrapOrder, server: Server | None, connection: str = "") -> ServerRef:
+def order_place(config: Config, order: WrapOrder, server: ServerSection | None, connection: str = "") -> ServerRef:
     """Who stands behind the name: what the command line says, with what the configuration says of it."""
     known = config.servers.get(order.name)
     if server is None:

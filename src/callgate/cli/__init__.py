@@ -1,4 +1,4 @@
-"""The command line: one module a verb, each with `register(app)`."""
+"""The command line: a verb is a module or a package here, with `register(app)`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import takewhile
 from typing import Annotated, Any, Final
 
@@ -16,12 +15,12 @@ import typer
 from callgate._version import __version__
 from callgate.errors import CallgateError
 
-# Verb and module, in the order of the help.
+# Verb and module, with the function that registers it if that is not `register`; in the order of the help.
 VERBS: Final = {
     "demo": "demo",
     "install": "install",
-    "uninstall": "uninstall",
-    "upgrade": "upgrade",
+    "uninstall": "install.uninstall",
+    "upgrade": "install.upgrade",
     "serve": "serve",
     "wrap": "wrap",
     "status": "gateway",
@@ -33,7 +32,7 @@ VERBS: Final = {
     "call": "call",
     "check": "check",
     "doctor": "doctor",
-    "config": "config",
+    "config": "check:register_config",
     "review": "review",
     "tools": "tools",
     "labels": "labels",
@@ -42,14 +41,14 @@ VERBS: Final = {
     "block-all": "block_all",
     "enroll": "enroll",
     "users": "users",
-    "credentials": "credentials",
+    "credentials": "users:register_credentials",
     "approvals": "approvals",
     "watch": "watch",
     "session": "session",
-    "quarantine": "quarantine",
+    "quarantine": "session:register_quarantine",
     "audit": "audit",
     "store": "store",
-    "keys": "keys",
+    "keys": "store:register_keys",
     "completion": "completion",
 }
 
@@ -108,12 +107,11 @@ def build(arguments: list[str]) -> typer.Typer:
     app.callback()(_options)
     # One verb needs one module: `callgate wrap` starts with every client, so it starts light.
     asked = arguments[0] if arguments else ""
-    for module in [VERBS[asked]] if asked in VERBS else dict.fromkeys(VERBS.values()):
-        name = f"callgate.cli.{module}"
-        if find_spec(name) is not None:
-            import_module(name).register(app)
+    for place in [VERBS[asked]] if asked in VERBS else dict.fromkeys(VERBS.values()):
+        module, _, function = place.partition(":")
+        getattr(import_module(f"callgate.cli.{module}"), function or "register")(app)
     if asked not in VERBS or _asks_for_help(arguments):
-        from callgate.cli.examples import attach
+        from callgate.cli.help_texts import attach
 
         attach(app)
     return app

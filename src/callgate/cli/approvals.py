@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say
-from callgate.cli.dashed import TakesIds, as_typed
-from callgate.cli.people import (
-    Opened,
-    approval_link,
-    changing,
-    console_url,
-    how_to_serve,
-    is_listening,
-    moment,
+from callgate.cli.common import (
+    ConfigOption,
+    JsonOption,
+    StoreOption,
+    TakesIds,
+    as_typed,
+    operator,
     pick,
-    plain,
-    print_table,
-    reading,
+    print_json,
+    say,
     short,
 )
+from callgate.cli.links import approval_link, console_url, how_to_serve, is_listening
+from callgate.cli.printing import moment, plain, print_table
+from callgate.cli.services import OpenedApprovals, edit_approvals, open_approvals
 
 if TYPE_CHECKING:
     from callgate.approval import Request
@@ -62,7 +61,7 @@ def list_approvals(
 
     from callgate.approval.overview import requests
 
-    with reading(config, store) as opened:
+    with open_approvals(config, store) as opened:
         now = opened.approvals.now()
         rows = opened.wait(requests(opened.approvals.shelf, now, user, everything=everything, limit=limit))
     if as_json:
@@ -81,7 +80,7 @@ def show(
 
     from callgate.approval.overview import request_row
 
-    with reading(config, store) as opened:
+    with open_approvals(config, store) as opened:
         found = _find(opened, request)
         row = request_row(found, opened.approvals.now())
     url = found.page or console_url(opened.config)
@@ -94,7 +93,7 @@ def show(
     _show(row, found)
     if row.state == "waiting":
         typer.echo(f"\n{row.user} approves it with a passkey, or refuses it, at\n\n  {plain(link, len(link))}\n")
-        typer.echo(f"To refuse it here, without a passkey: {_refusing(found.id, config, store)}")
+        typer.echo(f"To refuse it here, without a passkey: {_refuse_request(found.id, config, store)}")
         if left := _what_is_left(opened.config, config, store, found.page, url):
             say(left)
 
@@ -106,13 +105,13 @@ def refuse(
     note: Annotated[str, typer.Option("--note", help="Why; it is recorded, and reaches whoever called.")] = "",
 ) -> None:
     """Refuse a call that waits. That needs no passkey; to approve one does, on its page."""
-    with changing(config, store) as opened:
+    with edit_approvals(config, store) as opened:
         found = _find(opened, request)
         opened.wait(opened.approvals.refuse(found.id, by=operator(), note=note))
     typer.echo(f"Refused: {plain(found.tool)} on {plain(found.server)}.")
 
 
-def _refusing(request: str, config: Path | None, store: str | None) -> str:
+def _refuse_request(request: str, config: Path | None, store: str | None) -> str:
     words = ["callgate", "approvals", "refuse", *(["-c", str(config)] if config is not None else [])]
     if store is not None:
         # An address of another kind may hold a password, which is not repeated.
@@ -129,7 +128,7 @@ def _what_is_left(config: Config, path: Path | None, store: str | None, page: st
     return f"Nothing answers at {plain(page)} any more: whoever asked for this approval serves the page, and has ended."
 
 
-def _find(opened: Opened, given: str) -> Request:
+def _find(opened: OpenedApprovals, given: str) -> Request:
     exact = opened.wait(opened.approvals.shelf.request(given))
     if exact is not None:
         return exact

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,9 +19,7 @@ from callgate.cli.common import (
     print_json,
     say,
 )
-
-if TYPE_CHECKING:
-    from callgate.errors import KeyringError
+from callgate.errors import KeyringError
 
 NoteOption = Annotated[str, typer.Option("--note", help="Why; it is recorded and shown.")]
 
@@ -46,7 +44,7 @@ def off(config: ConfigOption = None, store: StoreOption = None, note: NoteOption
     """Let calls through again, as far as the other checks allow."""
     _turn(config, store, note, on=False)
     typer.echo("Calls are let through again.")
-    forced = _forced(config)
+    forced = _forced_by(config)
     if forced:
         typer.echo(f"But {forced}: gateways that see this keep refusing.", err=True)
 
@@ -57,7 +55,7 @@ def status(config: ConfigOption = None, store: StoreOption = None, as_json: Json
 
     with open_store(config, store, create=True) as (_, opened), opened.reading() as conn:
         state = read_block(conn)
-    forced = _forced(config)
+    forced = _forced_by(config)
     if as_json:
         print_json(
             {
@@ -82,7 +80,6 @@ def status(config: ConfigOption = None, store: StoreOption = None, as_json: Json
 
 def _turn(config: Path | None, store: str | None, note: str, *, on: bool) -> KeyringError | None:
     """Turn the switch; what is wrong with the keys, if it was turned on without a record."""
-    from callgate.errors import KeyringError
     from callgate.store import Block, set_block
 
     by = operator()
@@ -101,7 +98,7 @@ def _turn(config: Path | None, store: str | None, note: str, *, on: bool) -> Key
     return unrecorded
 
 
-def _forced(path: Path | None) -> str:
+def _forced_by(path: Path | None) -> str:
     """What holds the switch on whatever the store says."""
     from callgate.config import load
     from callgate.store.control import VARIABLE, forced_by_environment

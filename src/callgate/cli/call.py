@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import difflib
 import json
 import logging
+import os
 import shlex
 import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+import msgspec
 import typer
 from typer.core import TyperCommand
 
 from callgate.cli.common import ConfigOption, say
+from callgate.errors import CallgateError, MessageError
 
 if TYPE_CHECKING:
-    from callgate.cli.call_target import Target
-    from callgate.sdk.authenticators import Authenticator, Prompt
-    from callgate.sdk.client_outcome import Done, Outcome
+    from mcp import Client
+
+    from callgate.sdk.authenticators import PasskeyAuthenticator, Prompt
+    from callgate.sdk.outcome import Done, Outcome
 
 _COMMAND: Final = "callgate.cli.call"
+_CHARS: Final = 300
 
 
 class _WithCommand(TyperCommand):
@@ -80,8 +88,6 @@ def call(
     Exits with 0 for a result, 1 if the call was refused or failed, 2 for a mistake on the command line, 130 if you
     cancelled.
     """
-    from callgate.cli.call_target import find_target
-
     command: list[str] = ctx.meta.get(_COMMAND, [])
     server, tool, pairs = _split(words, started=bool(command))
     arguments = read_arguments(pairs, more)
@@ -102,14 +108,13 @@ def _split(words: list[str], *, started: bool) -> tuple[str | None, str, list[st
 def read_arguments(pairs: list[str], more: str | None) -> dict[str, Any]:
     """The tool's arguments from KEY=VALUE words and a JSON object."""
     from callgate.canonical import canonical
-    from callgate.errors import MessageError
 
     arguments: dict[str, Any] = {}
     for word in pairs:
         key, equals, value = word.partition("=")
         if not equals or not key:
             raise typer.BadParameter(f"{word!r} is not KEY=VALUE", param_hint="KEY=VALUE")
-        _put(arguments, key, _value(value))
+        _put_argument(arguments, key, _value(value))
     if more is not None:
         try:
             whole = json.loads(more, object_pairs_hook=_once, parse_constant=_no_constant)
@@ -118,7 +123,7 @@ def read_arguments(pairs: list[str], more: str | None) -> dict[str, Any]:
         if not isinstance(whole, dict):
             raise typer.BadParameter('this is not a JSON object such as {"key": "value"}', param_hint="--json")
         for key, value in whole.items():
-            _put(arguments, key, value)
+            _put_argument(arguments, key, value)
     try:
         canonical(arguments)
     except MessageError as error:
@@ -126,7 +131,7 @@ def read_arguments(pairs: list[str], more: str | None) -> dict[str, Any]:
     return arguments
 
 
-def _put(arguments: dict[str, Any], key: str, value: Any) -> None:
+def _put_argument(arguments: dict[str, Any], key: str, value: Any) -> None:
     if key in arguments:
         raise typer.BadParameter(f"{key!r} is given twice", param_hint="KEY=VALUE")
     arguments[key] = value
@@ -159,7 +164,7 @@ def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-def _signer(kind: str, open_page: bool, seconds: float) -> Authenticator:
+def _signer(kind: str, open_page: bool, seconds: float) -> PasskeyAuthenticator:
     from callgate.sdk import BrowserAuthenticator, SecurityKey
 
     if kind == "usb":
@@ -170,9 +175,8 @@ def _signer(kind: str, open_page: bool, seconds: float) -> Authenticator:
 
 
 async def _call(
-    target: Target, tool: str, arguments: dict[str, Any], signer: Authenticator, *, ask: bool, **options: Any
+    target: CallTarget, tool: str, arguments: dict[str, Any], signer: PasskeyAuthenticator, *, ask: bool, **options: Any
 ) -> Outcome:
-    from callgate.cli.call_target import client_for, connecting
     from callgate.sdk import ApprovalClient
 
     # What the SDK has to say about a connection is told below in one sentence.
@@ -184,22 +188,21 @@ async def _call(
         if ask:
             await _confirm()
 
-    with connecting(target):
+    with explaining_failures(target):
         async with ApprovalClient(client_for(target), signer, show=show, server=target.name, **options) as client:
             return await client.call_tool(tool, arguments)
 
 
 async def _confirm() -> None:
     """Ask in the terminal; anything but yes is no."""
-    from callgate.sdk.authenticators import Cancelled, NoPasskey
-    from callgate.sdk.authenticators.beside import beside
+    from callgate.sdk.authenticators import CeremonyCancelled, NoPasskey, in_daemon_thread
 
     if not sys.stdin.isatty():
         raise NoPasskey("there is no terminal to ask you on", advice="Run it in a terminal, or sign in the browser.")
     sys.stderr.write("Go on? [y/N] ")
     sys.stderr.flush()
-    if (await beside(sys.stdin.readline)).strip().lower() not in ("y", "yes"):
-        raise Cancelled("you said no")
+    if (await in_daemon_thread(sys.stdin.readline)).strip().lower() not in ("y", "yes"):
+        raise CeremonyCancelled("you said no")
 
 
 def report(outcome: Outcome, *, raw: bool, config: Path | None = None) -> int:
@@ -236,3 +239,107 @@ def harmless(text: str) -> str:
     from callgate.telemetry.logs import one_line
 
     return "\n".join(one_line(line) for line in text.split("\n"))
+
+
+class CallTarget(msgspec.Struct, frozen=True):
+    """A server to speak to; `name` is what the person calls it, secrets masked. `gated`: through `callgate wrap`."""
+
+    name: str
+    url: str | None = None
+    argv: tuple[str, ...] = ()
+    gated: bool = False
+
+
+class Unreachable(CallgateError):
+    """The server cannot be spoken to."""
+
+
+def find_target(word: str | None, command: list[str], path: Path | None) -> CallTarget:
+    """The server that the command line names."""
+    from callgate.config import find, load
+    from callgate.config.secret import mask_url
+
+    if word is None:
+        return CallTarget(name=Path(command[0]).name, argv=tuple(command))
+    if word.startswith(("http://", "https://")):
+        return CallTarget(name=mask_url([word])[0], url=word)
+    servers = load(path).servers
+    if word in servers:
+        return _behind_the_gate(word, find(path))
+    close = difflib.get_close_matches(word, servers, 1)
+    meant = f"Did you mean {close[0]!r}?" if close else "`callgate check` lists those there are."
+    raise typer.BadParameter(
+        f"no server {word!r} is configured. {meant} An address (https://HOST/mcp) works too, and so does "
+        "`callgate call TOOL KEY=VALUE -- PROGRAM ARGUMENT`.",
+        param_hint="SERVER",
+    )
+
+
+def _behind_the_gate(name: str, file: Path | None) -> CallTarget:
+    """A call of a configured server is checked and recorded like any agent's: never around the gate."""
+    # -P: a folder that happens to be called callgate here is not taken for the program.
+    argv = [sys.executable, "-P", "-m", "callgate", "wrap", name]
+    if file is not None:
+        argv += ["--config", str(file.absolute())]
+    return CallTarget(name=name, argv=tuple(argv), gated=True)
+
+
+def client_for(target: CallTarget) -> Client:
+    """The SDK's client for it, not connected yet."""
+    from mcp import Client, StdioServerParameters
+
+    if target.url is not None:
+        return Client(_over_http(target.url))
+    program, *arguments = target.argv
+    return Client(StdioServerParameters(command=program, args=arguments, env=dict(os.environ)))
+
+
+@contextlib.asynccontextmanager
+async def _over_http(url: str) -> AsyncIterator[Any]:
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    # A server may hold its answer for long; connecting and writing may not take long.
+    timeout = httpx2.Timeout(30.0, read=300.0)
+    async with (
+        httpx2.AsyncClient(timeout=timeout) as http,
+        streamable_http_client(url, http_client=http) as streams,
+    ):
+        yield streams
+
+
+@contextlib.contextmanager
+def explaining_failures(target: CallTarget) -> Iterator[None]:
+    """Says in one sentence what keeps the server from being spoken to."""
+    import httpx2
+    from mcp import MCPError
+
+    known = (MCPError, httpx2.HTTPError, OSError, RuntimeError, ValueError)
+    try:
+        yield
+    except known as error:
+        raise _connect_problem(target, error) from None
+    except BaseExceptionGroup as group:
+        rest = group.split(known)[1]
+        if rest is not None:
+            raise
+        raise _connect_problem(target, group) from None
+
+
+def _connect_problem(target: CallTarget, error: BaseException) -> CallgateError:
+    from mcp import MCPError
+
+    from callgate.telemetry.logs import one_line
+
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    text = one_line(str(error).splitlines()[0][:_CHARS]) if str(error) else type(error).__name__
+    data = error.data if isinstance(error, MCPError) else None
+    if isinstance(data, dict) and isinstance(reason := data.get("reason"), str):
+        # It answered, with a refusal: by the gate, or by a server that speaks like one.
+        advice = one_line(str(data.get("advice", ""))[:_CHARS])
+        return CallgateError(f"{target.name} refused: {text} ({one_line(reason[:_CHARS])})", advice=advice)
+    advice = "Check that it runs and that its address is right." if target.url else "Run the command by hand."
+    if target.gated:
+        advice = f"Run `callgate check`, then `callgate wrap {target.name}` by hand."
+    return Unreachable(f"{target.name} cannot be spoken to: {text}", advice=advice)

@@ -1,23 +1,29 @@
-"""`callgate check`: is callgate.toml right, and what does it say?"""
+"""`callgate check` and `callgate config`: is callgate.toml right, and what does it say?"""
 
 from __future__ import annotations
 
 import shlex
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from callgate.cli.check_trust import refused, trust_lines, trust_problems, trust_row
 from callgate.cli.common import ConfigOption, JsonOption, console, print_json, say
-from callgate.cli.people import console_url
-from callgate.cli.pinned import options_of
+from callgate.cli.links import console_url
+from callgate.cli.services import options_of
+from callgate.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from callgate.config import Config, ServerSection
+    from callgate.trust.policy.places import Path as Keys
+    from callgate.trust.policy.places import Places
+
+_SHOWN: Final = 5
+
 
 # What only this verb needs is imported by it: every other verb would wait for it too.
-if TYPE_CHECKING:
-    from callgate.config import Config, Server
-    from callgate.errors import ConfigError
 
 
 def register(app: typer.Typer) -> None:
@@ -31,13 +37,12 @@ def check(path: ConfigOption = None, as_json: JsonOption = False) -> None:
     exits with 1 if there is any.
     """
     from callgate import config
-    from callgate.errors import ConfigError
 
     file = config.find(path)
     try:
         loaded = config.load(path)
         if problems := trust_problems(loaded, file):
-            raise refused(problems)
+            raise config_error(problems)
     except ConfigError as error:
         if as_json:
             print_json(_refusal(error, file))
@@ -79,7 +84,7 @@ def _refusal(error: ConfigError, file: Path | None) -> dict[str, Any]:
     }
 
 
-def _row(name: str, server: Server) -> dict[str, Any]:
+def _row(name: str, server: ServerSection) -> dict[str, Any]:
     secrets = {
         f"{table}.{key}": str(value) for table in ("headers", "env") for key, value in getattr(server, table).items()
     }
@@ -135,3 +140,131 @@ def _notes(loaded: Config) -> list[str]:
     if loaded.policy.block_all:
         notes.append("policy.block_all is true: every call will be refused")
     return notes
+
+
+def register_config(app: typer.Typer) -> None:
+    verbs = typer.Typer(no_args_is_help=True, help="Show the configuration in force, or its JSON Schema.")
+    verbs.command("show")(show)
+    verbs.command("schema")(schema)
+    app.add_typer(verbs, name="config")
+
+
+def show(path: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Print every setting in force, defaults and environment included, as JSON. Secrets are masked."""
+    from callgate import config
+
+    del as_json  # It is JSON anyway; the option is there because every other listing has it.
+
+    print_json(config.show(config.load(path)))
+
+
+def schema() -> None:
+    """Print the JSON Schema of callgate.toml, for editors that complete and check it."""
+    from callgate import config
+
+    print_json(config.schema())
+
+
+def trust_problems(loaded: Config, file: Path | None) -> list[Problem]:
+    """Every mistake in what the configuration names for trust, with its place."""
+    from callgate.app.trust import make_policy
+    from callgate.config.loading import read
+    from callgate.trust.policy.places import toml_places
+
+    places = None if file is None else toml_places(str(file), read(file))
+    found: list[Problem] = []
+    for name, server in loaded.servers.items():
+        found += _conditions(name, server, places)
+        found += _annotations(name, server, loaded, places)
+    try:
+        make_policy(loaded)
+    except ConfigError as error:
+        found += error.problems or [_problem_at(places, ("trust", "policy"), error.message)]
+    return found
+
+
+def _conditions(name: str, server: ServerSection, places: Places | None) -> Iterator[Problem]:
+    from callgate.trust.policy.condition import compile_condition
+
+    for at, rule in enumerate(server.trust.rules):
+        keys: Keys = ("servers", name, "trust", "rules", at, "when")
+        condition = compile_condition(rule.when, result=False)
+        if isinstance(condition, list):
+            for mistake in condition:
+                yield _problem_at(places, keys, mistake.text, mistake.at)
+        elif others := sorted(condition.reads - {"args"}):
+            yield _problem_at(places, keys, f"this reads {others[0]}; a label can depend on args only")
+
+
+def _annotations(name: str, server: ServerSection, loaded: Config, places: Places | None) -> Iterator[Problem]:
+    from callgate.trust.operator import read_annotations
+    from callgate.trust.vocabulary import Vocabulary
+
+    section = server.trust
+    if section.annotations is None:
+        return
+    try:
+        read_annotations(section.annotations, section.annotations_key, Vocabulary(loaded.trust.labels))
+    except ConfigError as error:
+        if error.problems:
+            yield from error.problems
+        else:
+            yield _problem_at(places, ("servers", name, "trust", "annotations"), error.message)
+
+
+def _problem_at(places: Places | None, keys: Keys, text: str, index: int | None = None) -> Problem:
+    """A mistake in callgate.toml; `index` counts the characters of the value before it."""
+    from callgate.config.loading import dotted_key
+
+    if places is None:
+        return Problem("callgate.toml", None, dotted_key(keys), text)
+    at = places.of_value(keys) if index is None else places.inside(keys, index)
+    return places.problem(at, dotted_key(keys), text)
+
+
+def config_error(problems: list[Problem]) -> ConfigError:
+    return ConfigError(problems=tuple(problems), advice="Put these right, then run `callgate check` again.")
+
+
+def trust_row(loaded: Config) -> dict[str, Any]:
+    """What holds, for people and machines: does the policy decide, by how many rules, and who labels tools?"""
+    from callgate.app.trust import make_policy
+
+    section = loaded.trust
+    servers = [
+        {
+            "name": name,
+            "trusted": server.trust.trusted,
+            "hints": server.trust.hints,
+            "tools": len(server.trust.tools),
+            "rules": len(server.trust.rules),
+            "annotations": None if server.trust.annotations is None else str(server.trust.annotations),
+        }
+        for name, server in loaded.servers.items()
+    ]
+    return {
+        "mode": section.mode,
+        "policy": None if section.policy is None else str(section.policy),
+        "default_policy": section.default_policy,
+        "rules": len(make_policy(loaded).rules),
+        "servers": servers,
+    }
+
+
+def trust_lines(row: dict[str, Any], show: str) -> Iterator[str]:
+    """The same in sentences; `show` is the command that shows labels."""
+    if row["mode"] == "off":
+        yield "Trust is off: no call is judged by what the agent has read."
+        return
+    own = [row["policy"]] if row["policy"] else []
+    whose = " and ".join([*own, *(["the default policy"] if row["default_policy"] else [])]) or "no policy"
+    count = "1 rule" if row["rules"] == 1 else f"{row['rules']} rules"
+    verb = "decides" if row["mode"] == "enforce" else "only records what it would decide"
+    yield f"Trust {verb}, by {count} of {whose}."
+    if bare := [one["name"] for one in row["servers"] if not _label_counts(one)]:
+        names = ", ".join(bare[:_SHOWN]) + (", …" if len(bare) > _SHOWN else "")
+        yield f"Nobody here labelled the tools of {names}; what is unknown counts as the worst: `{show}`."
+
+
+def _label_counts(row: dict[str, Any]) -> bool:
+    return bool(row["trusted"] or row["hints"] or row["tools"] or row["annotations"])

@@ -16,17 +16,10 @@ import msgspec
 import typer
 
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say
-from callgate.cli.people import (
-    Opened,
-    changing,
-    console_url,
-    enrolment_link,
-    has_display,
-    how_to_serve,
-    moment,
-    open_page,
-    plain,
-)
+from callgate.cli.links import console_url, enrolment_link, has_display, how_to_serve, open_page
+from callgate.cli.printing import moment, plain
+from callgate.cli.services import OpenedApprovals, edit_approvals
+from callgate.errors import CallgateError, ConfigError
 
 if TYPE_CHECKING:
     from callgate.approval import Approvals, Credential
@@ -44,7 +37,7 @@ def register(app: typer.Typer) -> None:
     app.command("enroll")(enroll)
 
 
-class Issued(msgspec.Struct, frozen=True):
+class IssuedTicket(msgspec.Struct, frozen=True):
     """A ticket, and whom it is for."""
 
     user: str
@@ -88,7 +81,7 @@ def enroll(
     """
     from callgate.local.wrap import is_possible
 
-    with changing(config, store, create=True) as opened:
+    with edit_approvals(config, store, create=True) as opened:
         _check_console(opened.config)
         # Where no gateway can be shared, this command shows the page itself.
         here = here or (not is_possible() and store is None and opened.config.approval.url is None)
@@ -114,8 +107,6 @@ def enroll(
 
 def _check_console(config: Config) -> None:
     """Nobody opens a link to a console that is off."""
-    from callgate.errors import ConfigError
-
     if not config.has_console:
         raise ConfigError(
             "the console is off here, so nobody can enrol",
@@ -126,10 +117,12 @@ def _check_console(config: Config) -> None:
 # -- where the link leads --------------------------------------------------------------------------------------
 
 
-def console_address(opened: Opened, path: Path | None, store: str | None, minutes: float | None = None) -> str | None:
+def console_address(
+    opened: OpenedApprovals, path: Path | None, store: str | None, minutes: float | None = None
+) -> str | None:
     """Where the link opens. The gateway of the configuration is started for it, where no other one shows the console:
     a store that the command line names belongs to a gateway that runs elsewhere."""
-    from callgate.cli.gateway import asked, place_of, running
+    from callgate.cli.gateway import ask_gateway, ensure_running, place_of
     from callgate.config import find
 
     config = opened.config
@@ -137,11 +130,11 @@ def console_address(opened: Opened, path: Path | None, store: str | None, minute
     if config.approval.url is not None or store is not None:
         return url
     at = place_of(find(path))
-    if config.servers and url is not None and asked(at, "status") is None and _is_callgate(url):
+    if config.servers and url is not None and ask_gateway(at, "status") is None and _is_callgate(url):
         # `callgate serve` runs.
         return url
     seconds = opened.approvals.settings.ticket_ms / 1000 if minutes is None else minutes * 60
-    return str(running(at, expect=seconds)["address"])
+    return str(ensure_running(at, expect=seconds)["address"])
 
 
 def _is_callgate(url: str) -> bool:
@@ -162,7 +155,7 @@ def waits_here(config: Config, store: str | None) -> bool:
     return store is None and config.approval.url is None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def wait_for_passkey(opened: Opened, issued: Issued, url: str | None) -> Credential | None:
+def wait_for_passkey(opened: OpenedApprovals, issued: IssuedTicket, url: str | None) -> Credential | None:
     """The passkey that is made with the link, which is opened if there is an address to open it at and a browser.
     None after Ctrl-C."""
     try:
@@ -181,7 +174,7 @@ def wait_for_passkey(opened: Opened, issued: Issued, url: str | None) -> Credent
     return held
 
 
-async def tell_enrolled(opened: Opened, held: Credential) -> None:
+async def tell_enrolled(opened: OpenedApprovals, held: Credential) -> None:
     """Who has enrolled what, and what they can do with it."""
     from callgate.approval.overview import kind
 
@@ -190,7 +183,7 @@ async def tell_enrolled(opened: Opened, held: Credential) -> None:
         say(told)
 
 
-async def _issue(opened: Opened, user: str, display_name: str, minutes: float | None) -> Issued:
+async def _issue(opened: OpenedApprovals, user: str, display_name: str, minutes: float | None) -> IssuedTicket:
     from callgate.approval.reach import choice
 
     by, approvals, demands = operator(), opened.approvals, await opened.demands()
@@ -203,10 +196,10 @@ async def _issue(opened: Opened, user: str, display_name: str, minutes: float | 
     twin = next((one for one in others if one.casefold() == user.casefold()), None)
     held = tuple(one.id for one in await approvals.shelf.credentials(user))
     told = "" if demands is None else choice(person, demands)
-    return Issued(user, person.display_name, known is None, ticket, issued.expires_at, twin, held, told)
+    return IssuedTicket(user, person.display_name, known is None, ticket, issued.expires_at, twin, held, told)
 
 
-def _print(issued: Issued, url: str | None, *, as_json: bool, here: bool = False, waits: bool = False) -> None:
+def _print(issued: IssuedTicket, url: str | None, *, as_json: bool, here: bool = False, waits: bool = False) -> None:
     from callgate.protocol import TICKET
 
     link = enrolment_link(url or "http://localhost:PORT", issued.ticket)
@@ -230,7 +223,7 @@ def _print(issued: Issued, url: str | None, *, as_json: bool, here: bool = False
     typer.echo(f"  {issued.ticket}\n")
 
 
-async def _what_it_approves(opened: Opened, held: Credential) -> str:
+async def _what_it_approves(opened: OpenedApprovals, held: Credential) -> str:
     from callgate.approval.reach import reach
 
     demands = await opened.demands()
@@ -254,8 +247,6 @@ def _who_is_asked(config: Config, people: int) -> str:
 
 
 def _check_here(config: Config) -> None:
-    from callgate.errors import ConfigError
-
     if config.approval.rp_id != "localhost":
         raise ConfigError(
             f"passkeys are for {config.approval.rp_id} here, and a page of this machine cannot make one for it",
@@ -263,7 +254,7 @@ def _check_here(config: Config) -> None:
         )
 
 
-def _show_page(opened: Opened, issued: Issued, *, as_json: bool) -> None:
+def _show_page(opened: OpenedApprovals, issued: IssuedTicket, *, as_json: bool) -> None:
     made: list[Credential] = []
 
     async def enrolled(held: Credential) -> None:
@@ -280,8 +271,8 @@ def _show_page(opened: Opened, issued: Issued, *, as_json: bool) -> None:
 
 
 async def _serve(
-    opened: Opened,
-    issued: Issued,
+    opened: OpenedApprovals,
+    issued: IssuedTicket,
     listening: Callable[[str], None],
     enrolled: Callable[[Credential], Awaitable[None]],
 ) -> None:
@@ -293,7 +284,7 @@ async def _serve(
     home = asyncio.Event()
 
     def made(origin: str) -> Asgi:
-        return _noticing(console_app(approvals, origin=origin, secure=False, demands=opened.demands), home)
+        return _notice_first_page(console_app(approvals, origin=origin, secure=False, demands=opened.demands), home)
 
     pages = Loopback(made, opened.config)
     try:
@@ -307,9 +298,7 @@ async def _serve(
         await pages.close()
 
 
-async def _new_passkey(approvals: Approvals, issued: Issued) -> Credential:
-    from callgate.errors import CallgateError
-
+async def _new_passkey(approvals: Approvals, issued: IssuedTicket) -> Credential:
     # What was begun in the ticket's last moment may still be finished.
     while approvals.now() < issued.expires_at + approvals.settings.registration_ms:
         for held in await approvals.shelf.credentials(issued.user):
@@ -319,7 +308,7 @@ async def _new_passkey(approvals: Approvals, issued: Issued) -> Credential:
     raise CallgateError("nobody enrolled in time", advice=f"`callgate enroll {issued.user}` begins again.")
 
 
-def _noticing(console: Asgi, home: asyncio.Event) -> Asgi:
+def _notice_first_page(console: Asgi, home: asyncio.Event) -> Asgi:
     """The console; `home` is set once its first page was shown, which is where the enrolment page leads."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

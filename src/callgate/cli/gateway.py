@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from callgate._version import __version__
+from callgate.cli.printing import show_when
+from callgate.errors import CallgateError, ConfigError
+
 if TYPE_CHECKING:
     from callgate.local.place import Place
     from callgate.prompts.listener import PromptListener
@@ -44,9 +48,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Show your gateway: where its console is, and which servers it stands before."""
-    from callgate.cli.when import show_when
-
-    found = asked(place_of(config), "status")
+    found = ask_gateway(place_of(config), "status")
     if as_json:
         typer.echo(json.dumps(found))
         raise typer.Exit(found is None)
@@ -79,7 +81,7 @@ def restart(config: ConfigOption = None) -> None:
     """End your gateway and start it anew, after an upgrade or where it does not answer."""
     at = place_of(config)
     ended = end(at)
-    typer.echo(f"Your gateway runs. Console: {running(at)['address']}")
+    typer.echo(f"Your gateway runs. Console: {ensure_running(at)['address']}")
     if ended:
         typer.echo("Restart your clients: the servers that they had started ended with the old one.")
 
@@ -106,7 +108,6 @@ def main(config: str, ready: str | None = None, idle: str = "600") -> None:
     `callgate wrap` starts it with the descriptor to say on that it listens, and the seconds without wrapped servers
     after which it ends. A service starts it without either: it stays until it is stopped.
     """
-    from callgate.errors import CallgateError
     from callgate.local.place import LocalError
     from callgate.local.starting import READY
 
@@ -148,7 +149,7 @@ def _run(path: Path, idle: float, listens: Callable[[], None]) -> bool:
 def _serve(at: Place, path: Path, idle: float, listens: Callable[[], None], prompts: PromptListener | None) -> None:
     from callgate.app.event_loop import new_event_loop
     from callgate.app.serve import serve
-    from callgate.cli.showing import make_console
+    from callgate.cli.serve import make_console
     from callgate.config import load, parse
     from callgate.telemetry.logs import configure, get
 
@@ -167,7 +168,6 @@ def _serve(at: Place, path: Path, idle: float, listens: Callable[[], None], prom
 
 def place_of(config: Path | None) -> Place:
     """The gateway of this file, or of the user's own."""
-    from callgate.errors import ConfigError
     from callgate.local.place import LocalError, Place
     from callgate.local.wrap import is_possible
 
@@ -180,10 +180,8 @@ def place_of(config: Path | None) -> Place:
         raise ConfigError(error.message, advice=error.advice) from None
 
 
-def asked(at: Place, what: str, **more: float) -> dict[str, Any] | None:
+def ask_gateway(at: Place, what: str, **more: float) -> dict[str, Any] | None:
     """What the gateway that runs answers; None where none runs."""
-    from callgate._version import __version__
-    from callgate.errors import ConfigError
     from callgate.local import wire
     from callgate.local.place import LocalError
 
@@ -205,9 +203,8 @@ def asked(at: Place, what: str, **more: float) -> dict[str, Any] | None:
     return None if answer is not None and answer.get("again") else answer
 
 
-def running(at: Place, expect: float = 0.0) -> dict[str, Any]:
+def ensure_running(at: Place, expect: float = 0.0) -> dict[str, Any]:
     """The gateway, started where none runs. It stays for so many seconds in which somebody may open a link."""
-    from callgate.errors import ConfigError
     from callgate.local.place import LocalError
     from callgate.local.starting import reach
 
@@ -217,7 +214,7 @@ def running(at: Place, expect: float = 0.0) -> dict[str, Any]:
         except LocalError as error:
             raise ConfigError(error.message, advice=error.advice) from None
         # One that is about to end takes nothing on: the next one does.
-        if (found := asked(at, "status", expect=expect)) is not None:
+        if (found := ask_gateway(at, "status", expect=expect)) is not None:
             return found
         time.sleep(_TRY_SECONDS)
     raise ConfigError("your gateway ended at once", advice="Type `callgate logs` to see why.")
@@ -243,8 +240,6 @@ def end(at: Place) -> bool:
             time.sleep(0.05)
     finally:
         os.close(lock)
-    from callgate.errors import ConfigError
-
     raise ConfigError("your gateway does not end", advice="Type `callgate logs` to see what it waits for.")
 
 
@@ -271,11 +266,10 @@ def end_all() -> int:
 def _told_to_end(at: Place) -> int | None:
     """Ask it to end; one that does not understand us, as after an upgrade, gets a signal. Its process; None where none
     runs."""
-    from callgate.errors import ConfigError
     from callgate.local.place import LocalError, peer
 
     try:
-        answer = asked(at, "stop")
+        answer = ask_gateway(at, "stop")
         return None if answer is None else int(answer.get("pid", 0))
     except ConfigError:
         try:

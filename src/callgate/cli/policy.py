@@ -1,7 +1,8 @@
-"""`callgate policy`: check rules, look at facts, ask why, try rules on cases and on what happened."""
+"""`callgate policy`: check rules, show facts, explain decisions, try rules on cases and on past calls."""
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 import time
@@ -19,20 +20,24 @@ from callgate.cli.common import (
     configuration,
     console,
     open_store,
+    parse_when,
     print_json,
     progress,
     say,
-    working,
+    spinner,
 )
-from callgate.cli.policy_lines import explanation, facts_table, replay_table, rules_table, tests_table
-from callgate.cli.when import parse_when
+from callgate.cli.printing import plain, show_when
+from callgate.errors import AuditError, ConfigError, Reason
 
 if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
     from callgate.config import Config
-    from callgate.errors import Reason
     from callgate.trust.policy import Facts, Policy
     from callgate.trust.policy.calls import LabelOf
-    from callgate.trust.policy.replaying import Then
+    from callgate.trust.policy.explain import Checked, Explanation
+    from callgate.trust.policy.replaying import Difference, Then
 
 FileArgument = Annotated[
     Path | None, typer.Argument(metavar="[FILE]", help="A rule file, TOML or JSON, instead of the configured one.")
@@ -44,6 +49,16 @@ NoDefaultOption = Annotated[bool, typer.Option("--no-default", help="Without the
 _INPUT: Final = 2**20
 _CASES: Final = "Name a file with cases: TOML with name, tool and expect under each [[cases]], or the same in JSON."
 _CALLS: Final = "Name a JSON file with a call, or a call's id: `callgate audit list` shows those on record."
+COLOURS: Final = {
+    "allow": "green",
+    "ask": "yellow",
+    "warn": "yellow",
+    "mask": "yellow",
+    "block": "red",
+    "quarantine": "red",
+}
+_LONG: Final = 2000
+_STATES: Final = {"holds": "bold", "failed": "bold red", "overridden": "dim", "does not hold": "dim"}
 
 
 def register(app: typer.Typer) -> None:
@@ -64,8 +79,6 @@ def check(
 
     Prints every mistake with its file, line and a caret, and exits with 1 if there is any.
     """
-    from callgate.errors import ConfigError, Reason
-
     try:
         with _mistakes(Reason.POLICY_INVALID, as_json=as_json):
             loaded = _policy(file, config, default=not no_default)[0]
@@ -117,7 +130,6 @@ def explain(
     """
     import msgspec
 
-    from callgate.errors import Reason
     from callgate.trust.policy.explain import explain as explained
 
     again = _again("explain", call, policy, config, no_default=no_default)
@@ -141,7 +153,6 @@ def try_cases(
     as_json: JsonOption = False,
 ) -> None:
     """Try the rules on cases that say what is expected; exits with 1 if a case comes out otherwise."""
-    from callgate.errors import Reason
     from callgate.trust.policy.cases import read_cases
 
     again = _again("test", str(file), policy, config, no_default=no_default)
@@ -189,7 +200,7 @@ def replay(
 
     rules = _policy(file, config, default=not no_default)[0]
     replayed = Replayed()
-    with open_store(config, store) as (_, opened), opened.audit_reading() as tables, working("reading the log"):
+    with open_store(config, store) as (_, opened), opened.audit_reading() as tables, spinner("reading the log"):
         found = entries(tables, Filter(since=parse_when(since, time.time())), limit)
     with progress() as bar:
         for entry in bar.track(found, description="replaying"):
@@ -224,7 +235,6 @@ def _labels(loaded: Config) -> LabelOf | None:
 def _call(call: str, loaded: Config, config: Path | None, store: str | None, again: str) -> tuple[Facts, Then | None]:
     """The facts of a call on record and what was said of it then, or the facts of one that is written down."""
     from callgate.audit.reading import entry
-    from callgate.errors import AuditError
     from callgate.trust.policy.cases import read_call
     from callgate.trust.policy.replaying import recorded_facts, recorded_then
 
@@ -260,8 +270,6 @@ def _again(verb: str, given: str, policy: Path | None, config: Path | None, *, n
 @contextmanager
 def _mistakes(reason: Reason, *, as_json: bool) -> Iterator[None]:
     """For machines, mistakes in rules, cases and calls are an answer too."""
-    from callgate.errors import ConfigError
-
     try:
         yield
     except ConfigError as error:
@@ -285,3 +293,96 @@ def _rule(rule: Any) -> dict[str, Any]:
         "line": rule.line,
         "reads": sorted(rule.condition.reads),
     }
+
+
+def rules_table(policy: Policy) -> Table:
+    """Every rule in the order in which it speaks."""
+    from rich.text import Text
+
+    table = _table("rule", "on", "effect", "what it tells the person", "from")
+    for rule in policy.rules:
+        place = rule.source if rule.default else f"{rule.source}:{rule.line}"
+        table.add_row(Text(rule.name), rule.on, _effect(rule.effect), Text(rule.say), Text(place, style="dim"))
+    return table
+
+
+def facts_table() -> Table:
+    from rich.text import Text
+
+    from callgate.trust.policy import TABLE
+    from callgate.trust.policy.condition import TYPE_NAMES
+
+    table = _table("fact", "type", "what it says", "for example")
+    for fact in TABLE:
+        about = f"{fact.about} (on results only)" if fact.result else fact.about
+        table.add_row(Text(fact.name), TYPE_NAMES[fact.kind], Text(about), Text(fact.example, style="dim"))
+    return table
+
+
+def explanation(found: Explanation, then: Then | None) -> Iterator[Text]:
+    """The ruling first and what was said then, then every rule, those that hold before the others."""
+    from rich.text import Text
+
+    ruling = found.ruling
+    by = f" by {ruling.rule}" if ruling.rule else ": no rule objects"
+    yield Text.assemble((ruling.effect, COLOURS[ruling.effect]), by)
+    if ruling.say:
+        yield Text(ruling.say)
+    if then is not None:
+        yield Text(plain(then.sentence(ruling), _LONG))
+    for rule in found.told:
+        yield Text("")
+        yield from _rule_line(rule)
+
+
+def _rule_line(rule: Checked) -> Iterator[Text]:
+    from rich.text import Text
+
+    mark = "  ← decides" if rule.decides else ""
+    yield Text.assemble(
+        (rule.rule, _STATES[rule.state]), "  ", (rule.effect, COLOURS[rule.effect]), f"  {rule.state}{mark}"
+    )
+    if rule.error:
+        yield Text(f"    {plain(rule.error)}", style="red")
+    yield Text(f"    when {plain(rule.condition, _LONG)}", style="dim")
+    for name, value in rule.facts.items():
+        yield Text(f"    {name} = {plain(json.dumps(value, ensure_ascii=False), _LONG)}")
+
+
+def tests_table(rows: list[dict[str, Any]]) -> Table:
+    from rich.text import Text
+
+    table = _table("case", "expected", "got", "")
+    for row in rows:
+        mark = Text("ok", style="green") if row["ok"] else Text("WRONG", style="bold red")
+        table.add_row(Text(plain(row["name"])), Text(row["expected"]), Text(row["got"]), mark)
+    return table
+
+
+def replay_table(differing: list[Difference]) -> Table:
+    from rich.text import Text
+
+    table = _table("time", "call", "server / tool", "before", "after", "rule")
+    for one in differing:
+        table.add_row(
+            show_when(one.at),
+            # Whole: calls of one minute begin alike.
+            Text(plain(one.call), no_wrap=True),
+            Text(plain(f"{one.server} / {one.tool}")),
+            _effect(one.before),
+            _effect(one.after),
+            Text(plain(one.rule_after or one.rule_before)),
+        )
+    return table
+
+
+def _effect(effect: str) -> Text:
+    from rich.text import Text
+
+    return Text(plain(effect), style=COLOURS.get(effect, ""))
+
+
+def _table(*titles: str) -> Table:
+    from rich.table import Table
+
+    return Table(*titles, box=None, pad_edge=False, header_style="bold")

@@ -14,6 +14,7 @@ import typer
 
 from callgate.cli.common import JsonOption, print_json
 from callgate.cli.gateway import ConfigOption
+from callgate.errors import ConfigError
 
 if TYPE_CHECKING:
     from callgate.local.place import Place
@@ -111,8 +112,6 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 def remove_all() -> list[Path]:
     """Take every service of ours away; their files."""
-    from callgate.errors import ConfigError
-
     try:
         unit = unit_of(_place(None))
     except ConfigError:
@@ -130,8 +129,6 @@ def remove_all() -> list[Path]:
 
 def restarts(at: Place) -> bool:
     """Whether a service starts this gateway again when it ends."""
-    from callgate.errors import ConfigError
-
     try:
         return unit_of(at).path.exists()
     except ConfigError:
@@ -143,8 +140,6 @@ def restarts(at: Place) -> bool:
 
 def unit_of(at: Place) -> Unit:
     """The service of a gateway, on this system."""
-    from callgate.errors import ConfigError
-
     # Not of the folder that is open: a file there must not stand in for a module.
     words = [sys.executable, "-P", "-m", "callgate.cli.gateway", at.config]
     environ = {name: os.environ[name] for name in _FOLDERS if Path(os.environ.get(name, "")).is_absolute()}
@@ -152,8 +147,8 @@ def unit_of(at: Place) -> Unit:
         base = Path(environ.get("XDG_CONFIG_HOME", Path.home() / ".config"))
         unit = f"callgate-{at.name}.service"
         text = _SYSTEMD.format(
-            command=" ".join(_quoted(word).replace("$", "$$") for word in words),
-            environment="".join(f"Environment={_quoted(f'{name}={text}')}\n" for name, text in environ.items()),
+            command=" ".join(_systemd_quote(word).replace("$", "$$") for word in words),
+            environment="".join(f"Environment={_systemd_quote(f'{name}={text}')}\n" for name, text in environ.items()),
             log=at.log.replace("%", "%%"),
         )
         control = ("systemctl", "--user")
@@ -196,7 +191,7 @@ def _domain() -> str:
     return f"gui/{os.getuid()}"
 
 
-def _quoted(word: str) -> str:
+def _systemd_quote(word: str) -> str:
     """A word as systemd.syntax(7) reads it; % begins a specifier."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("\n", "\\n")
     return f'"{escaped}"'
@@ -204,7 +199,6 @@ def _quoted(word: str) -> str:
 
 def _place(config: Path | None) -> Place:
     """The gateway that clients reach, which know nothing of this shell's settings."""
-    from callgate.errors import ConfigError
     from callgate.local.place import LocalError, Place
 
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CALLGATE_")}

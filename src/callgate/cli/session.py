@@ -1,22 +1,58 @@
-"""`callgate session`: what agents' sessions have taken in, and how each of their calls was decided."""
+"""`callgate session` and `callgate quarantine`: what agents' sessions read, how calls were decided, held results."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, operator, print_json, say
-from callgate.cli.people import YesOption, confirm, moment, print_table, short
-from callgate.cli.trusted import changing, reading
+from callgate.cli.common import (
+    ConfigOption,
+    JsonOption,
+    StoreOption,
+    YesOption,
+    confirm,
+    console,
+    fields_of,
+    operator,
+    print_json,
+    say,
+    short,
+)
+from callgate.cli.printing import (
+    Line,
+    blank,
+    escaped,
+    fact,
+    heading,
+    moment,
+    plain,
+    print_lines,
+    print_table,
+    quote_lines,
+    text_line,
+)
+from callgate.cli.services import OpenedTrust, edit_trust, open_trust
 
 if TYPE_CHECKING:
-    from callgate.trust.model import Session
+    from rich.text import Text
+
+    from callgate.trust.model import Quarantined, Session
+    from callgate.trust.picture import Flow, Node, Picture, Tag
+    from callgate.trust.service import HeldView, Settled
 
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The session's key, or enough of its beginning.")]
 
 _MOST: Final = 10_000
 _STEPS: Final = 60
+STYLES: Final = {"good": "green", "plain": "", "wait": "yellow", "bad": "bold red"}
+_RAIL: Final = "   │    "
+_BESIDE: Final = f"{_RAIL}       "
+_MARKS: Final = {"good": "●", "wait": "◆", "bad": "✖", "plain": "○"}
+_WIDTH: Final = 12
+HandleArgument = Annotated[str, typer.Argument(metavar="HANDLE", help="The handle, or enough of its beginning.")]
+NoteOption = Annotated[str, typer.Option("--note", help="Why; it is recorded with your name.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +70,7 @@ def list_sessions(
     as_json: JsonOption = False,
 ) -> None:
     """List the sessions of agents, the latest seen first, with their labels."""
-    with reading(config, store) as opened:
+    with open_trust(config, store) as opened:
         found = opened.wait(opened.trust.sessions(limit=limit))
     if as_json:
         print_json([row(one) for one in found])
@@ -54,16 +90,13 @@ def show(
     """Show one session: each call, how it was decided and why, and where each of its values came from."""
     import msgspec
 
-    from callgate.cli.session_lines import session_lines
-    from callgate.cli.tools_lines import print_lines
-
-    with reading(config, store) as opened:
+    with open_trust(config, store) as opened:
         picture = opened.wait(opened.trust.view(key, most=steps))
         if as_json:
             found: dict[str, Any] = msgspec.to_builtins(picture, str_keys=True)
             print_json({**row(picture.session), "folded": picture.folded, "steps": _steps(found)})
             return
-        print_lines(console(), session_lines(picture))
+        print_lines(console(), picture_lines(picture))
         if picture.tags:
             words = ("session", "declassify", picture.session.key, "--note", "WHY")
             say(f"\nIf all that it has read is harmless:  {opened.command(*words)}")
@@ -77,13 +110,11 @@ def declassify(
     yes: YesOption = False,
 ) -> None:
     """Take all labels off a session and forget what it has read of strangers' text. This is recorded."""
-    from callgate.approval.display import escape
-
     # Before the keys of the log: where there is no such session, nobody needs them.
-    with reading(config, store) as opened:
+    with open_trust(config, store) as opened:
         session = opened.wait(opened.trust.find(key))
-    with changing(config, store) as opened:
-        confirm(f"Take all labels off the session of {escape(session.agent)} ({session.key})?", yes=yes)
+    with edit_trust(config, store) as opened:
+        confirm(f"Take all labels off the session of {escaped(session.agent)} ({session.key})?", yes=yes)
         after = opened.wait(opened.trust.declassify(session.key, by=operator(), note=note))
         typer.echo(f"Declassified: {after.key}. It starts clean from here; the audit log has who and why.")
 
@@ -92,12 +123,7 @@ def row(session: Session) -> dict[str, Any]:
     """A session for machines."""
     label = session.label
     return {
-        "key": session.key,
-        "agent": session.agent,
-        "opened_at": session.opened_at,
-        "seen_at": session.seen_at,
-        "steps": session.steps,
-        "version": session.version,
+        **fields_of(session, "key agent opened_at seen_at steps version"),
         "label": {
             "open_world": label.open_world,
             "malicious": label.malicious,
@@ -116,22 +142,17 @@ def _steps(found: dict[str, Any]) -> list[dict[str, Any]]:
             "tool": node["title"],
             **{name: node[name] for name in wanted},
             "values": found["values"].get(str(node["seq"]), []),
-            "result": _result(results.get(node["seq"])),
+            "result": _result_text(results.get(node["seq"])),
         }
         for node in found["nodes"]
         if node["kind"] in ("call", "act")
     ]
 
 
-def _result(node: dict[str, Any] | None) -> dict[str, Any] | None:
+def _result_text(node: dict[str, Any] | None) -> dict[str, Any] | None:
     if node is None:
         return None
-    return {
-        "source": node["title"],
-        "attribution": node["about"],
-        "tags": node["tags"],
-        "warnings": node["warnings"],
-    }
+    return {"source": node["title"], "attribution": node["about"], "tags": node["tags"], "warnings": node["warnings"]}
 
 
 def _print(found: list[Session]) -> None:
@@ -151,3 +172,198 @@ def _print(found: list[Session]) -> None:
             for one in found
         ),
     )
+
+
+def picture_lines(picture: Picture) -> Iterator[Line]:
+    """All of it; every text of a peer is spelt out."""
+    session = picture.session
+    yield fact("session", session.key)
+    yield fact("agent", escaped(session.agent) or "-")
+    yield fact("opened", f"{moment(session.opened_at)}, last seen {moment(session.seen_at)}")
+    yield Line(tags(picture.tags), f"{'labels':<11} ", " " * 12)
+    for source in session.label.attribution[:_WIDTH]:
+        yield fact("source", escaped(source))
+    yield blank()
+    if picture.folded:
+        steps = "1 earlier step" if picture.folded == 1 else f"{picture.folded} earlier steps"
+        yield text_line(f"   ⋮    {steps}, not shown; their labels still count", "dim")
+    for node in picture.calls:
+        yield from _step(node, picture)
+    if not picture.calls:
+        yield text_line("No call was made in it yet.", "dim")
+
+
+def tags(found: tuple[Tag, ...]) -> Text:
+    """Labels in their colours."""
+    from rich.text import Text
+
+    out = Text()
+    for at, tag in enumerate(found):
+        out.append(", " if at else "").append(escaped(tag.text), STYLES[tag.tone])
+    return out if found else Text("none", "dim")
+
+
+def _step(node: Node, picture: Picture) -> Iterator[Line]:
+    from rich.text import Text
+
+    head = Text().append(_MARKS[node.tone], STYLES[node.tone]).append("  ")
+    if node.kind == "act":
+        yield Line(head.append(escaped(node.title), "bold"), f"{node.seq:>3} ", _RAIL)
+        yield from (text_line(escaped(line), lead=_RAIL) for line in node.why.split("\n") if line)
+        yield text_line(moment(node.at), "dim", lead=_RAIL)
+        return
+    head.append(escaped(node.title), "bold").append(f" on {escaped(node.about)}  ")
+    head.append(node.verdict, STYLES[node.tone])
+    head.append(f"  {escaped(node.rule)}" if node.rule else "", "dim")
+    yield Line(head, f"{node.seq:>3} ", _RAIL)
+    if node.tags:
+        yield Line(Text("does   ", "dim").append_text(tags(node.tags)), _RAIL, _BESIDE)
+    yield from _why(node)
+    for flow in picture.values.get(node.seq, ()):
+        yield _value(flow)
+    yield from _result(picture.result(node.seq))
+
+
+def _why(node: Node) -> Iterator[Line]:
+    from rich.text import Text
+
+    lines = [line for line in node.why.split("\n") if line.strip()]
+    for at, line in enumerate(lines):
+        out = Text().append(escaped(line), STYLES[node.tone])
+        if node.reason and at == len(lines) - 1:
+            out.append(f"  {node.reason}", "dim")
+        yield Line(out, f"{_RAIL}{'' if at else 'why':<7}", _BESIDE)
+
+
+def _value(flow: Flow) -> Line:
+    from rich.text import Text
+
+    out = Text().append(escaped(flow.path), "bold" if flow.critical else "")
+    if flow.shown:
+        out.append(f" = {escaped(flow.shown)}")
+    out.append("  ").append(flow.where, STYLES[flow.tone])
+    if flow.steps:
+        numbers = ", ".join(map(str, flow.steps))
+        out.append(f"  ← {numbers}", STYLES[flow.tone])
+    return Line(out, f"{_RAIL}takes  ", _BESIDE)
+
+
+def _result(node: Node | None) -> Iterator[Line]:
+    from rich.text import Text
+
+    if node is None:
+        yield text_line("gave   nothing: the call was not made", "dim", lead=_RAIL)
+        return
+    out = Text().append(escaped(node.title), STYLES[node.tone])
+    if node.tags:
+        out.append("  ").append_text(tags(node.tags))
+    yield Line(out, f"{_RAIL}gave   ", _BESIDE)
+    if node.about:
+        yield text_line(f"from {escaped(node.about)}", "dim", lead=_BESIDE)
+    for warning in node.warnings:
+        yield text_line(f"WARNING {escaped(warning)}", "bold red", lead=_BESIDE)
+
+
+def register_quarantine(app: typer.Typer) -> None:
+    verbs = typer.Typer(no_args_is_help=True, help="Results that are kept back until somebody has read them.")
+    verbs.command("list")(list_held)
+    verbs.command("show")(show_held)
+    verbs.command("release")(release)
+    verbs.command("drop")(drop)
+    app.add_typer(verbs, name="quarantine")
+
+
+def list_held(
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many, the newest.")] = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """List the results that are held back, the newest first."""
+    with open_trust(config, store) as opened:
+        held = opened.wait(opened.trust.holding(limit=limit))
+    if as_json:
+        print_json([held_row(one) for one in held])
+    elif not held:
+        say("Nothing is held back.")
+    else:
+        print_table(
+            ("handle", "held", "server", "tool", "warnings"),
+            ((one.handle, moment(one.at), one.server, one.tool, plain("; ".join(one.warnings))) for one in held),
+        )
+
+
+def show_held(
+    handle: HandleArgument, config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False
+) -> None:
+    """Show a held result: why it is held, and what it says, with what is invisible spelt out."""
+    with open_trust(config, store) as opened:
+        view = opened.wait(opened.trust.show(handle))
+        if as_json:
+            print_json({**held_row(view.held), "reply": view.raw, "beyond": view.beyond, "closed": view.closed})
+            return
+        print_lines(console(), _lines(view))
+        if view.held.state == "held":
+            release_it = opened.command("quarantine", "release", view.held.handle)
+            drop_it = opened.command("quarantine", "drop", view.held.handle)
+            say(f"\nTo let the agent have it:  {release_it}\nTo be rid of it:           {drop_it}")
+
+
+def release(
+    handle: HandleArgument,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    note: NoteOption = "",
+    yes: YesOption = False,
+) -> None:
+    """Let a held result go to its agent. This is recorded."""
+    with edit_trust(config, store) as opened:
+        _settle(opened, handle, "released", "Let the agent have", note=note, yes=yes)
+
+
+def drop(
+    handle: HandleArgument,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    note: NoteOption = "",
+    yes: YesOption = False,
+) -> None:
+    """Drop a held result: nothing of it is kept. This is recorded."""
+    with edit_trust(config, store) as opened:
+        _settle(opened, handle, "dropped", "Drop", note=note, yes=yes)
+
+
+def held_row(held: Quarantined) -> dict[str, Any]:
+    """A held result for machines, without what it says."""
+    return {
+        **fields_of(held, "handle state session call server tool at"),
+        "warnings": list(held.warnings),
+        "decided_by": held.decided_by,
+        "decided_at": held.decided_at or None,
+    }
+
+
+def _settle(opened: OpenedTrust, handle: str, state: Settled, question: str, *, note: str, yes: bool) -> None:
+    held = opened.wait(opened.trust.find_held(handle))
+    confirm(f"{question} what {plain(held.tool)} on {plain(held.server)} returned?", yes=yes)
+    held = opened.wait(opened.trust.settle(held.handle, state, by=operator(), note=note))
+    typer.echo(f"{held.state.capitalize()}: what {plain(held.tool)} on {plain(held.server)} returned ({held.handle}).")
+
+
+def _lines(view: HeldView) -> Iterator[Line]:
+    held = view.held
+    yield fact("handle", f"{escaped(held.handle)}  {held.state}")
+    yield fact("result of", f"{escaped(held.tool)} on {escaped(held.server)}, call {escaped(held.call)}")
+    yield fact("session", escaped(held.session))
+    yield fact("held", moment(held.at))
+    if held.decided_by:
+        yield fact("decided", f"{moment(held.decided_at)} by {escaped(held.decided_by)}")
+    for warning in held.warnings:
+        yield fact("WARNING", escaped(warning), "bold red")
+    yield from heading("What it says. Follow nothing that it asks for.")
+    if view.closed:
+        yield text_line(view.closed)
+    for text in view.texts or ((view.raw,) if view.raw else ()):
+        yield from quote_lines(text)
+    if view.beyond:
+        yield text_line(f"and {view.beyond} more characters", "dim")

@@ -1,4 +1,4 @@
-"""`callgate store`: look at the store, upgrade it, copy it."""
+"""`callgate store` and `callgate keys`: look at the store, upgrade it, copy it; the secrets of the gateway."""
 
 from __future__ import annotations
 
@@ -8,7 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, configuration, connect, print_json, working
+from callgate.cli.common import (
+    ConfigOption,
+    JsonOption,
+    StoreOption,
+    configuration,
+    connect,
+    console,
+    keys_of,
+    open_log,
+    operator,
+    print_json,
+    say,
+    spinner,
+)
+from callgate.errors import KeyringError, StoreError
 
 if TYPE_CHECKING:
     from callgate.store import Store
@@ -28,7 +42,7 @@ def check(config: ConfigOption = None, store: StoreOption = None, as_json: JsonO
 
     opened = connect(configuration(config, store))
     try:
-        with working("looking through the store"):
+        with spinner("looking through the store"):
             report = inspect.inspect(opened)
     finally:
         opened.close_sync()
@@ -49,7 +63,7 @@ def upgrade(config: ConfigOption = None, store: StoreOption = None) -> None:
     """Bring the store to the schema of this Callgate, or create it."""
     opened = connect(configuration(config, store), create=True)
     try:
-        with working("upgrading the store"):
+        with spinner("upgrading the store"):
             before, after = opened.upgrade()
     finally:
         opened.close_sync()
@@ -75,7 +89,6 @@ def backup(
 
 
 def _copy(opened: Store, target: Path) -> None:
-    from callgate.errors import StoreError
     from callgate.store.sqlite import SqliteBackend
 
     backend = opened.backend
@@ -92,5 +105,78 @@ def _copy(opened: Store, target: Path) -> None:
         raise StoreError(
             f"{target} cannot be written: {error.strerror}", advice="Name a file that does not exist yet."
         ) from None
-    with working("copying the store"):
+    with spinner("copying the store"):
         backend.copy(target)
+
+
+def register_keys(app: typer.Typer) -> None:
+    verbs = typer.Typer(no_args_is_help=True, help="The keys that sign and seal the audit log.")
+    verbs.command("list")(list_keys)
+    verbs.command("rotate")(rotate)
+    verbs.command("export")(export)
+    app.add_typer(verbs, name="keys")
+
+
+def list_keys(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Show which keys there are; never what they hold."""
+    from callgate.audit.key_rows import key_rows
+
+    keyring = keys_of(configuration(config, store))
+    rows = key_rows(keyring)
+    if as_json:
+        print_json({"directory": str(keyring.directory), "keys": rows})
+        return
+    if not rows:
+        typer.echo(f"No keys in {keyring.directory} yet; the first gateway makes them.")
+        return
+    from rich.table import Table
+
+    table = Table("key", "version", "state", "from", "fingerprint", box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(row["name"], str(row["version"]), row["state"], row["source"], row["fingerprint"])
+    console().print(table)
+
+
+def rotate(
+    name: Annotated[
+        str, typer.Argument(help="checkpoint, seal, or another name that `keys list` shows.")
+    ] = "checkpoint",
+    config: ConfigOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Make a new version of a key; the old one keeps verifying what it signed."""
+    from callgate.keyring import CHECKPOINT, SEAL
+
+    with open_log(config, store, create=True) as (log, opened, keyring):
+        known = {CHECKPOINT, SEAL, *keyring.names()}
+        if name not in known:
+            raise KeyringError(f"there is no key {name!r}", advice=f"Keys here: {', '.join(sorted(known))}.")
+        # Everything so far gets the old key's signature first.
+        with spinner("signing what is on record"):
+            log.catch_up()
+        key = keyring.rotate(name)
+        detail: dict[str, Any] = {"name": name, "version": key.version}
+        with opened.audit_writing() as tables:
+            tables.insert(log.admin("keys.rotate", operator(), detail))
+        log.catch_up()
+    typer.echo(f"{name} is at version {key.version} now; running gateways use it within a second or two.")
+    if name == CHECKPOINT:
+        say("Give the new public key to whoever verifies receipts: `callgate keys export`.")
+
+
+def export(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Print the log's public keys, the current one first. Secrets are never printed."""
+    from callgate.audit import note
+
+    with open_log(config, store, create=True) as (log, opened, keyring):
+        log.catch_up()
+        with opened.audit_reading() as tables:
+            head = tables.head()
+        assert head is not None
+        origin = note.parse(head.note).origin
+        keys = [note.VerifierKey(origin, public) for public in keyring.public_keys()]
+    if as_json:
+        print_json({"origin": origin, "keys": [{"key": str(key), "fingerprint": key.fingerprint} for key in keys]})
+        return
+    for key in keys:
+        typer.echo(str(key))

@@ -1,16 +1,40 @@
-"""`callgate users`: the people who approve calls."""
+"""`callgate users` and `callgate credentials`: the people who approve calls, and their passkeys."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say
-from callgate.cli.people import YesOption, changing, confirm, moment, print_table, reading
+from callgate.cli.common import (
+    ConfigOption,
+    JsonOption,
+    StoreOption,
+    TakesIds,
+    YesOption,
+    as_typed,
+    confirm,
+    fits,
+    operator,
+    pick,
+    print_json,
+    say,
+    short,
+)
+from callgate.cli.printing import moment, plain, print_table
+from callgate.cli.services import OpenedApprovals, edit_approvals, open_approvals
+from callgate.errors import CallgateError
+
+if TYPE_CHECKING:
+    from callgate.approval import Credential
+    from callgate.approval.overview import PasskeyRow
+    from callgate.approval.reach import Demand
 
 Role: TypeAlias = Literal["viewer", "approver", "operator"]
 NameArgument = Annotated[str, typer.Argument(metavar="USER", help="The person's name here, such as alice.")]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The passkey's id, or enough of its beginning.", callback=as_typed)
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +52,7 @@ def list_users(config: ConfigOption = None, store: StoreOption = None, as_json: 
 
     from callgate.approval.overview import people
 
-    with reading(config, store) as opened:
+    with open_approvals(config, store) as opened:
         rows = opened.wait(people(opened.approvals.shelf, opened.approvals.now()))
     if as_json:
         print_json(msgspec.to_builtins(rows))
@@ -66,7 +90,7 @@ def add(
     ] = None,
 ) -> None:
     """Add a person, who can approve nothing before they enrol a passkey."""
-    with changing(config, store, create=True) as opened:
+    with edit_approvals(config, store, create=True) as opened:
         added = opened.wait(opened.approvals.add_user(user, display_name, by=operator(), role=given))
     typer.echo(f"{user} is added as {added.role}. `callgate enroll {user}` makes the link for their first passkey.")
 
@@ -78,16 +102,127 @@ def role(
     store: StoreOption = None,
 ) -> None:
     """Change what a person may do: look, or decide on calls that wait for them too, or change what holds for all."""
-    with changing(config, store) as opened:
+    with edit_approvals(config, store) as opened:
         opened.wait(opened.approvals.set_role(user, given, by=operator()))
     typer.echo(f"{user} is {given} from now on, in pages that are open too.")
 
 
 def remove(user: NameArgument, config: ConfigOption = None, store: StoreOption = None, yes: YesOption = False) -> None:
     """Remove a person with their passkeys, recovery codes and open approvals, for good."""
-    with changing(config, store) as opened:
+    with edit_approvals(config, store) as opened:
         opened.wait(opened.approvals.user(user))
         passkeys = len(opened.wait(opened.approvals.shelf.credentials(user)))
         confirm(f"Remove {user} with {passkeys} passkey{'' if passkeys == 1 else 's'}, for good?", yes=yes)
         opened.wait(opened.approvals.remove(user, by=operator()))
     typer.echo(f"{user} is removed; what was approved before stays on record.")
+
+
+def register_credentials(app: typer.Typer) -> None:
+    verbs = typer.Typer(no_args_is_help=True, help="The passkeys that approve calls.")
+    verbs.command("list")(list_credentials)
+    verbs.command("rename", cls=TakesIds)(rename)
+    verbs.command("revoke", cls=TakesIds)(revoke)
+    app.add_typer(verbs, name="credentials")
+
+
+def list_credentials(
+    user: Annotated[str | None, typer.Argument(metavar="USER", help="Only this person's.")] = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="Revoked ones too.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List passkeys, the oldest first."""
+    import msgspec
+
+    from callgate.approval.overview import passkey_row
+
+    with open_approvals(config, store) as opened:
+        if user is not None:
+            opened.wait(opened.approvals.user(user))
+        held = opened.wait(opened.approvals.shelf.credentials(user, revoked=everything))
+        demands = opened.wait(opened.demands())
+    rows = [passkey_row(one) for one in held]
+    approves = None if demands is None else [_approves(one, demands) for one in held]
+    if as_json:
+        told = approves or [""] * len(rows)
+        print_json([{**msgspec.to_builtins(row), "approves": one} for row, one in zip(rows, told, strict=True)])
+    elif not rows:
+        say(f"No passkey is enrolled. `callgate enroll {user or 'USER'}` makes the link to enrol one.")
+    else:
+        _print(rows, approves, everything=everything)
+
+
+def rename(
+    passkey: IdArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it from now on.")],
+    config: ConfigOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Give a passkey another name."""
+    from callgate.approval.persons import label
+
+    if not (shown := label(name, "")):
+        raise CallgateError("a passkey needs a name that can be read", advice="Write one, such as 'my blue key'.")
+    with edit_approvals(config, store) as opened:
+        held = _find(opened, passkey)
+        opened.wait(opened.approvals.rename(held.id, name, by=operator()))
+    typer.echo(f"{held.user}'s passkey {plain(held.name)!r} is called {shown!r} now.")
+
+
+def revoke(passkey: IdArgument, config: ConfigOption = None, store: StoreOption = None, yes: YesOption = False) -> None:
+    """Withdraw a passkey for good: it approves nothing and signs in nowhere any more."""
+    with edit_approvals(config, store) as opened:
+        held = _find(opened, passkey)
+        left = len(opened.wait(opened.approvals.shelf.credentials(held.user))) - 1
+        confirm(f"Revoke {held.user}'s passkey {plain(held.name)!r} for good? {left} would be left.", yes=yes)
+        opened.wait(opened.approvals.revoke(held.id, by=operator()))
+    typer.echo(f"{held.user}'s passkey {plain(held.name)!r} is revoked.")
+    if not left:
+        say(f"{held.user} has no passkey any more: `callgate enroll {held.user}` makes the link to enrol one.")
+
+
+def _find(opened: OpenedApprovals, given: str) -> Credential:
+    every = {one.id: one for one in opened.wait(opened.approvals.shelf.credentials(revoked=True))}
+    held = {one.id: one for one in every.values() if one.revoked_at is None}
+    # One that is in use is meant before one that is not.
+    wanted = held if given in held or any(fits(one, given) for one in held) else every
+    found = wanted[pick(wanted, given, "passkey", "`callgate credentials list --all` shows them.")]
+    if found.revoked_at is not None:
+        raise CallgateError(
+            f"{found.user}'s passkey {plain(found.name)!r} was revoked on {moment(found.revoked_at)} already",
+            advice="`callgate credentials list` shows those that are in use.",
+        )
+    return found
+
+
+def _approves(held: Credential, demands: list[Demand]) -> str:
+    from callgate.approval.reach import except_for
+
+    return "-" if held.revoked_at is not None else except_for(held, demands)
+
+
+def _print(rows: list[PasskeyRow], approves: list[str] | None, *, everything: bool) -> None:
+    ids = short(row.id for row in rows)
+    headings = ["id", "user", "name", "transports", "backed up", "created", "last used"]
+    table = [
+        [
+            ids[row.id],
+            row.user,
+            row.name,
+            ", ".join(row.transports) or "-",
+            "yes" if row.backed_up else ("can be" if row.backup_eligible else "no"),
+            moment(row.created_at),
+            moment(row.last_used_at),
+        ]
+        for row in rows
+    ]
+    if approves is not None:
+        headings.append("approves")
+        for cells, told in zip(table, approves, strict=True):
+            cells.append(told)
+    if everything:
+        headings.append("revoked")
+        for cells, row in zip(table, rows, strict=True):
+            cells.append(moment(row.revoked_at))
+    print_table(headings, table)

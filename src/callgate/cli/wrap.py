@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from callgate.config import Config
     from callgate.prompts.listener import PromptListener
 
-
 UrlEnvOption = Annotated[
     str | None,
     typer.Option(
@@ -106,7 +105,7 @@ def _alone(options: Options, config: Path | None) -> int:
 def _run(path: Path | None, settings: Config, order: WrapOrder, *, prompts: PromptListener | None) -> int:
     from callgate.app.event_loop import new_event_loop
     from callgate.app.wrap import review_command, run_wrap
-    from callgate.cli.showing import make_console
+    from callgate.cli.serve import make_console
     from callgate.telemetry.logs import configure
 
     configure("warning" if settings.logging.level == "info" else settings.logging.level, settings.logging.format)

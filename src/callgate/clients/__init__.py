@@ -4,36 +4,34 @@ Nothing here asks or prints: `callgate install` and `callgate uninstall` do. A c
 comments, order, line ends and everything else in it stay as they are.
 """
 
-from callgate.clients.entries import Entry
-from callgate.clients.files import Source
-from callgate.clients.hooks import HOOKS, hook_spots, plan_hook, plan_unhook, wrapped_by_hand
-from callgate.clients.known import CLIENTS, Machine, Spot, named, spots
-from callgate.clients.plan import Finding, Pinned, Plan, plan_pin, plan_unwrap, plan_wrap
-from callgate.clients.records import Record, Records
-from callgate.clients.wrapping import Gate, Hint, Word
+from callgate.clients.files import InstallRecord, InstallRecords, Source
+from callgate.clients.hooks import HOOKS, hook_locations, plan_hook, plan_unhook, wrapped_by_hand
+from callgate.clients.locations import CLIENTS, ConfigLocation, Machine, config_locations, location_of
+from callgate.clients.plan import GateCommand, Hint, Pinned, Plan, PlannedServer, Word, plan_pin, plan_unwrap, plan_wrap
+from callgate.clients.servers import ServerEntry
 
 __all__ = [
     "CLIENTS",
     "HOOKS",
-    "Entry",
-    "Finding",
-    "Gate",
+    "ConfigLocation",
+    "GateCommand",
     "Hint",
+    "InstallRecord",
+    "InstallRecords",
     "Machine",
     "Pinned",
     "Plan",
-    "Record",
-    "Records",
+    "PlannedServer",
+    "ServerEntry",
     "Source",
-    "Spot",
     "Word",
-    "hook_spots",
-    "named",
+    "config_locations",
+    "hook_locations",
+    "location_of",
     "plan_hook",
     "plan_pin",
     "plan_unhook",
     "plan_unwrap",
     "plan_wrap",
-    "spots",
     "wrapped_by_hand",
 ]

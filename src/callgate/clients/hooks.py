@@ -12,11 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath, PureWindowsPath
 from typing import Any, Final, NamedTuple
 
-from callgate.clients.edits import Edit, apply, difference, without, without_item
-from callgate.clients.entries import Entry
-from callgate.clients.jsonc import Node, scan
-from callgate.clients.known import Hook, Machine, Spot, folder_of
-from callgate.clients.plan import Finding, Plan
+from callgate.clients.jsonc import Edit, JsonNode, apply, difference, remove_item, remove_member, scan
+from callgate.clients.locations import ConfigLocation, Hook, Machine, folder_of
+from callgate.clients.plan import Plan, PlannedServer
+from callgate.clients.servers import ServerEntry
 from callgate.errors import ConfigError
 
 HOOKS: Final = {
@@ -27,7 +26,7 @@ HOOKS: Final = {
     "vscode": Hook("UserPromptSubmit", beside=(("version", 1),)),
     "windsurf": Hook("pre_user_prompt", typed=False),
 }
-_EMPTY: Final = Node("object", 0, 0)
+_EMPTY: Final = JsonNode("object", 0, 0)
 _TIMES_MAX: Final = 20
 
 
@@ -38,7 +37,7 @@ class _Style(NamedTuple):
     line_end: str
 
 
-def hook_spots(machine: Machine) -> list[Spot]:
+def hook_locations(machine: Machine) -> list[ConfigLocation]:
     """The files for the hooks of this user. None on Windows, where the gate cannot hear them."""
     if machine.platform == "win32":
         return []
@@ -52,7 +51,7 @@ def hook_spots(machine: Machine) -> list[Spot]:
         "vscode": folder_of(machine, "COPILOT_HOME", home / ".copilot") / "hooks" / "callgate.json",
         "windsurf": home / ".codeium" / "windsurf" / "hooks.json",
     }
-    return [Spot(client, path, (), hook=HOOKS[client]) for client, path in places.items()]
+    return [ConfigLocation(client, path, (), hook=HOOKS[client]) for client, path in places.items()]
 
 
 def wrapped_by_hand(machine: Machine) -> Iterator[str]:
@@ -104,30 +103,30 @@ def plan_hook(text: str | None, source: str, hook: Hook, program: Sequence[str])
     if command in there:
         return _plan(text, text, source, hook, "hooked")
     # One of an older place gives way to the new one.
-    return _plan(text, _added(_removed(text, source, hook), source, hook, command), source, hook, "hook")
+    return _plan(text, _with_hook(_without_hook(text, source, hook), source, hook, command), source, hook, "hook")
 
 
 def plan_unhook(text: str, source: str, hook: Hook) -> Plan:
     """The file without our hook."""
-    after = _removed(text, source, hook)
+    after = _without_hook(text, source, hook)
     return _plan(text, after, source, hook, "unhook" if after != text else "other")
 
 
 def _plan(before: str, after: str, source: str, hook: Hook, state: Any) -> Plan:
     new = scan(after, source)
     if state == "hook" and len(_commands(new, hook)) != 1:
-        raise _odd(source)
+        raise _cannot_change(source)
     tree = scan(before, source) if before else _EMPTY
     edits = (difference(before, after, new),) if before != after else ()
-    return Plan(before, after, (Finding(Entry(("hooks", hook.event), tree), state),), tree, edits)
+    return Plan(before, after, (PlannedServer(ServerEntry(("hooks", hook.event), tree), state),), tree, edits)
 
 
-def _commands(tree: Node, hook: Hook) -> list[Node]:
+def _commands(tree: JsonNode, hook: Hook) -> list[JsonNode]:
     """The commands of ours under the hook's event."""
     return [command for _, _, command in _places(tree, hook)]
 
 
-def _places(tree: Node, hook: Hook) -> list[tuple[Node, int, Node]]:
+def _places(tree: JsonNode, hook: Hook) -> list[tuple[JsonNode, int, JsonNode]]:
     """Each of our commands, with the list that it is in and its place there."""
     found = []
     listed = _event(tree, hook)
@@ -135,23 +134,23 @@ def _places(tree: Node, hook: Hook) -> list[tuple[Node, int, Node]]:
         inner = item.get("hooks")
         if inner is not None:
             found += [(inner.value, place, command) for place, command in _ours(inner.value)]
-        if listed is not None and (command := _own(item)) is not None:
+        if listed is not None and (command := _our_command(item)) is not None:
             found.append((listed, at, command))
     return found
 
 
-def _ours(listed: Node) -> Iterator[tuple[int, Node]]:
+def _ours(listed: JsonNode) -> Iterator[tuple[int, JsonNode]]:
     for at, item in enumerate(listed.items):
-        if (command := _own(item)) is not None:
+        if (command := _our_command(item)) is not None:
             yield at, command
 
 
-def _own(item: Node) -> Node | None:
+def _our_command(item: JsonNode) -> JsonNode | None:
     command = item.get("command")
     return command.value if command is not None and is_ours(command.value.string) else None
 
 
-def _event(tree: Node, hook: Hook) -> Node | None:
+def _event(tree: JsonNode, hook: Hook) -> JsonNode | None:
     hooks = tree.get("hooks")
     event = None if hooks is None else hooks.value.get(hook.event)
     return None if event is None else event.value
@@ -160,23 +159,23 @@ def _event(tree: Node, hook: Hook) -> Node | None:
 # ---- edits ----
 
 
-def _added(text: str, source: str, hook: Hook, command: str) -> str:
+def _with_hook(text: str, source: str, hook: Hook, command: str) -> str:
     tree = scan(text, source)
     style = _style(text, tree)
     hooks, listed = tree.get("hooks"), _event(tree, hook)
     entry: Any = hook.entry(command)
     if tree.kind != "object" or (hooks is not None and hooks.value.kind != "object"):
-        raise _odd(source)
+        raise _cannot_change(source)
     if hooks is None:
-        return apply(text, [_appended(text, tree, {hook.event: [entry]}, style, key="hooks", depth=0)])
+        return apply(text, [_append(text, tree, {hook.event: [entry]}, style, key="hooks", depth=0)])
     if listed is None:
-        return apply(text, [_appended(text, hooks.value, [entry], style, key=hook.event, depth=1)])
+        return apply(text, [_append(text, hooks.value, [entry], style, key=hook.event, depth=1)])
     if listed.kind != "array":
-        raise _odd(source)
-    return apply(text, [_appended(text, listed, entry, style, depth=2)])
+        raise _cannot_change(source)
+    return apply(text, [_append(text, listed, entry, style, depth=2)])
 
 
-def _appended(text: str, holder: Node, value: Any, style: _Style, *, depth: int, key: str | None = None) -> Edit:
+def _append(text: str, holder: JsonNode, value: Any, style: _Style, *, depth: int, key: str | None = None) -> Edit:
     """One more member or item at the end of an object or array that is so deep."""
     if style.unit is None:
         new, gap, end = json.dumps(value, ensure_ascii=False), " ", ""
@@ -196,7 +195,7 @@ def _appended(text: str, holder: Node, value: Any, style: _Style, *, depth: int,
     return Edit(last, last, f",{gap}{new}")
 
 
-def _style(text: str, tree: Node) -> _Style:
+def _style(text: str, tree: JsonNode) -> _Style:
     line_end = "\r\n" if "\r\n" in text else "\n"
     if not tree.members:
         return _Style("  ", line_end)
@@ -204,7 +203,7 @@ def _style(text: str, tree: Node) -> _Style:
     return _Style(found[1] or "  ", line_end) if found else _Style(None, line_end)
 
 
-def _removed(text: str, source: str, hook: Hook) -> str:
+def _without_hook(text: str, source: str, hook: Hook) -> str:
     """Without our hooks, and without the lists and objects that are empty then."""
     for _ in range(_TIMES_MAX):
         tree = scan(text, source)
@@ -212,31 +211,31 @@ def _removed(text: str, source: str, hook: Hook) -> str:
         if edit is None:
             return text
         text = apply(text, [edit])
-    raise _odd(source)
+    raise _cannot_change(source)
 
 
-def _removal(tree: Node, hook: Hook) -> Edit | None:
+def _removal(tree: JsonNode, hook: Hook) -> Edit | None:
     place = next(iter(_places(tree, hook)), None)
     hooks, listed = tree.get("hooks"), _event(tree, hook)
     if place is None or hooks is None or listed is None:
         return None
     holder, at, _ = place
     if len(holder.items) > 1:
-        return without_item(holder, at)
+        return remove_item(holder, at)
     if holder is not listed and len(listed.items) > 1:
-        return without_item(listed, next(i for i, item in enumerate(listed.items) if holder in _values(item)))
+        return remove_item(listed, next(i for i, item in enumerate(listed.items) if holder in _values(item)))
     event = hooks.value.get(hook.event)
     assert event is not None
     if len(hooks.value.members) > 1:
-        return without(hooks.value, event)
-    return without(tree, hooks)
+        return remove_member(hooks.value, event)
+    return remove_member(tree, hooks)
 
 
-def _values(item: Node) -> list[Node]:
+def _values(item: JsonNode) -> list[JsonNode]:
     return [member.value for member in item.members]
 
 
-def _odd(source: str) -> ConfigError:
+def _cannot_change(source: str) -> ConfigError:
     return ConfigError(
         f"{source}: its hooks are written in a way that cannot be changed safely",
         advice="Nothing in this file was changed. Add a hook that runs `callgate prompt` by hand, or use --no-hooks.",

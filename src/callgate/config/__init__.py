@@ -1,27 +1,25 @@
 """callgate.toml: typed, with every key documented and every mistake located."""
 
-from callgate.config.agent_rules import AgentRules, KnownAgent
-from callgate.config.agents import Agents, ApiKeys, Kya, OAuth, Signatures
-from callgate.config.approval import Approval, ServerApproval
+from callgate.config.agents import AgentRules, AgentsSection, ApiKeysSection, KnownAgent, Kya, OAuth, Signatures
+from callgate.config.approval import ApprovalSection, ServerApproval
 from callgate.config.loading import FILE_NAME, OVERRIDES, find, load, parse, read
 from callgate.config.model import (
-    Audit,
+    AuditSection,
     Config,
     Gateway,
-    Limits,
+    LimitsSection,
     Logging,
-    Policy,
+    PolicySection,
     ServerLimits,
-    Store,
+    StoreSection,
     Telemetry,
 )
 from callgate.config.notify import Notify
+from callgate.config.output import schema, show
 from callgate.config.pinning import Pinning, ServerPinning
 from callgate.config.rules import Address, parse_address
-from callgate.config.schema import schema
 from callgate.config.secret import Secret
-from callgate.config.server import Server
-from callgate.config.show import show
+from callgate.config.server import ServerSection
 from callgate.config.trust import ArgumentLabels, ServerTrust, ToolLabels, Trust, TrustDefaults
 
 __all__ = [
@@ -29,29 +27,29 @@ __all__ = [
     "OVERRIDES",
     "Address",
     "AgentRules",
-    "Agents",
-    "ApiKeys",
-    "Approval",
+    "AgentsSection",
+    "ApiKeysSection",
+    "ApprovalSection",
     "ArgumentLabels",
-    "Audit",
+    "AuditSection",
     "Config",
     "Gateway",
     "KnownAgent",
     "Kya",
-    "Limits",
+    "LimitsSection",
     "Logging",
     "Notify",
     "OAuth",
     "Pinning",
-    "Policy",
+    "PolicySection",
     "Secret",
-    "Server",
     "ServerApproval",
     "ServerLimits",
     "ServerPinning",
+    "ServerSection",
     "ServerTrust",
     "Signatures",
-    "Store",
+    "StoreSection",
     "Telemetry",
     "ToolLabels",
     "Trust",

@@ -2,21 +2,204 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Collection, Iterator
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta, field
 
-from callgate.config import agent_rules as words
 from callgate.config import rules
-from callgate.config.agent_rules import AgentRules, KnownAgent
-from callgate.config.rules import Address, Rule
-from callgate.config.section import Clash, Section
+from callgate.config.rules import Address, Clash, KeyRule, Section
 
+# A directory of ours: the agents that `callgate agents add` put into the store.
+LISTED: Final = "listed"
+# RFC 7638 with SHA-256, in base64url.
+_THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{43}")
+# RFC 6749 §3.3
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
+_SECRET_MEMBERS: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
+# As agents/directories/listing.py takes it
+_AGENT: Final = re.compile(r"[!-~]{1,128}")
+_SUBJECT_CHARS: Final = 1024
+
+PerMinute = Annotated[float, Meta(ge=0.001, le=1000000)]
+Burst = Annotated[int, Meta(ge=1, le=1000000)]
 _NOBODY: Final = (
     "can be reached from other machines, and nothing here tells who calls; set up one of [agents.api_keys] "
     "enabled = true, [agents.oauth] issuers, or [agents.signatures] enabled = true, or listen on 127.0.0.1"
 )
+
+
+def https_url(text: str) -> str | None:
+    wrong = rules.http_url(text)
+    if wrong is not None or not text.startswith("https://") or "@" in text:
+        return wrong or 'expected an https address without a user, such as "https://agent.example/keys.json"'
+    return None
+
+
+def https_url_or_empty(text: str) -> str | None:
+    return https_url(text) if text else None
+
+
+def https_origin(text: str) -> str | None:
+    wrong = rules.allowed_origin(text)
+    return wrong or (None if text.startswith("https://") else 'expected an https origin, as "https://agent.example"')
+
+
+def own_origin(text: str) -> str | None:
+    wrong = rules.http_url(text) or rules.allowed_origin(text)
+    return wrong or (None if text == text.lower() else "write the origin in small letters, as agents sign it")
+
+
+def thumbprint(text: str) -> str | None:
+    if _THUMBPRINT.fullmatch(text):
+        return None
+    return "a thumbprint (RFC 7638, SHA-256) has 43 letters, digits, - and _; `callgate agents keygen` prints it"
+
+
+def network(text: str) -> str | None:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return 'expected a network such as "10.1.0.0/16" or "127.0.0.1/32", with the host\'s bits at zero'
+    return None
+
+
+def scope(text: str) -> str | None:
+    return None if _SCOPE.fullmatch(text) else "a scope is one word of printable ASCII without quotes (RFC 6749 §3.3)"
+
+
+def agent_name(text: str) -> str | None:
+    if _AGENT.fullmatch(text):
+        return None
+    return "an agent's name has 1 to 128 printable ASCII characters without spaces"
+
+
+def directory(text: str) -> str | None:
+    return None if text == LISTED else https_url(text)
+
+
+def token_subject(text: str) -> str | None:
+    issuer, mark, subject = text.partition("#")
+    if mark and subject and subject.isprintable() and len(text) <= _SUBJECT_CHARS and https_url(issuer) is None:
+        return None
+    return 'expected an issuer and whom its tokens name, such as "https://login.example#reports"'
+
+
+def tool_glob(text: str) -> str | None:
+    return None if 0 < len(text) <= 1024 else 'expected a tool\'s name, or a pattern such as "get_*"'
+
+
+class AgentRules(Section, frozen=True):
+    """What an agent may do. With no rules at all, every agent that proves who it is may call everything."""
+
+    allow_tools: Annotated[
+        tuple[str, ...] | None,
+        Meta(description="The only tools that may be called; `*` stands for any letters. By default all."),
+        KeyRule(check=tool_glob),
+    ] = None
+    deny_tools: Annotated[
+        tuple[str, ...],
+        Meta(description="Tools that may not be called, whatever is allowed; `*` stands for any letters."),
+        KeyRule(check=tool_glob),
+    ] = ()
+    denied: Annotated[bool, Meta(description="Refuse everything.")] = False
+    per_minute: Annotated[
+        PerMinute | None, Meta(description="Calls per minute that are let through in the long run.")
+    ] = None
+    burst: Annotated[
+        Burst | None, Meta(description="How many calls may come at once. By default those of a minute.")
+    ] = None
+
+    per_tool: Annotated[
+        dict[str, PerMinute],
+        Meta(
+            description="Calls per minute of single tools, by name or pattern, the first that fits: "
+            '`{ "send_*" = 6 }` lets each of these tools be called six times a minute.'
+        ),
+        KeyRule(name=tool_glob),
+    ] = field(default_factory=dict)
+
+    @property
+    def names_tools(self) -> bool:
+        return self.allow_tools is not None or bool(self.deny_tools or self.per_tool)
+
+    @property
+    def restricts(self) -> bool:
+        """Whether it says no to anything."""
+        return self.denied or self.names_tools or self.limits
+
+    @property
+    def limits(self) -> bool:
+        return self.per_minute is not None or bool(self.per_tool)
+
+    def clashes(self) -> Iterator[Clash]:
+        if self.burst is not None and self.per_minute is None:
+            yield Clash("burst", "this goes with per_minute; add it, or take this away", ("burst", "per_minute"))
+
+
+class KnownAgent(AgentRules, frozen=True):
+    """An agent by name: how it is recognised, and what it may do. Its rules count instead of the default ones."""
+
+    thumbprint: Annotated[
+        str | None,
+        Meta(description="Thumbprint of the key that it signs with; `directory` says where that key is published."),
+        KeyRule(check=thumbprint),
+    ] = None
+    directory: Annotated[
+        str | None,
+        Meta(
+            description="Address of its directory, or its origin; without `thumbprint` every key there is this "
+            "agent's. `listed`: the keys that `callgate agents add` has for this name."
+        ),
+        KeyRule(check=directory),
+    ] = None
+    jwk: Annotated[
+        dict[str, str],
+        Meta(description='Its public key itself, as `{ kty = "OKP", crv = "Ed25519", x = "…" }`.'),
+    ] = field(default_factory=dict)
+    subject: Annotated[
+        str | None,
+        Meta(description="Its OAuth tokens, as `https://ISSUER#SUBJECT`: what their `sub` says, not the client."),
+        KeyRule(check=token_subject),
+    ] = None
+    servers: Annotated[
+        dict[str, AgentRules],
+        Meta(description="What differs on one server, as `[agents.known.NAME.servers.SERVER]`."),
+        KeyRule(name=rules.server_name),
+    ] = field(default_factory=dict)
+
+    @property
+    def signs(self) -> bool:
+        """Whether it is recognised by a signature."""
+        return self.directory is not None or bool(self.jwk)
+
+    @property
+    def marks(self) -> tuple[tuple[str, str], ...]:
+        """What must not be two agents'."""
+        found = []
+        if self.thumbprint is not None:
+            found.append(("key", f"{self.directory} {self.thumbprint}"))
+        elif self.directory not in (None, LISTED):
+            found.append(("directory", str(self.directory)))
+        if self.jwk:
+            found.append(("jwk", " ".join(f"{name}={self.jwk[name]}" for name in sorted(self.jwk))))
+        if self.subject is not None:
+            found.append(("subject", self.subject))
+        return tuple(found)
+
+    def clashes(self) -> Iterator[Clash]:
+        yield from super().clashes()
+        if self.thumbprint is not None and (self.directory is None or self.directory == LISTED):
+            text = 'a key counts together with its directory; add directory = "https://agent.example"'
+            yield Clash("thumbprint", text, ("thumbprint", "directory"))
+        if self.jwk and self.directory is not None:
+            text = "the key is written here or found in a directory, not both; take one away"
+            yield Clash("jwk", text, ("jwk", "directory"))
+        if _SECRET_MEMBERS & self.jwk.keys():
+            text = "this is the private half of a key: make a new key, and write only its public half here"
+            yield Clash("jwk", text, ("jwk",))
 
 
 class Signatures(Section, frozen=True):
@@ -58,17 +241,17 @@ class Signatures(Section, frozen=True):
     origins: Annotated[
         tuple[str, ...],
         Meta(description="Origins of directories for `discovery = allow`, such as `https://agent.example`."),
-        Rule(check=words.https_origin),
+        KeyRule(check=https_origin),
     ] = ()
     directories: Annotated[
         tuple[str, ...],
         Meta(description="Addresses of directories (JWKS) whose keys count for every request."),
-        Rule(check=words.https_url, expand=True),
+        KeyRule(check=https_url, expand=True),
     ] = ()
     agents_directory: Annotated[
         str | None,
         Meta(description="Address of a JSON document that names agents: each keyid with its agent."),
-        Rule(check=words.https_url, expand=True),
+        KeyRule(check=https_url, expand=True),
     ] = None
     require_signed_directories: Annotated[
         bool, Meta(description="Believe a directory only if its answer is signed by the keys in it.")
@@ -80,7 +263,7 @@ class Signatures(Section, frozen=True):
     data_uris: Annotated[
         tuple[str, ...],
         Meta(description="Thumbprints of keys that may come inside a `data:` Signature-Agent. By default none."),
-        Rule(check=words.thumbprint),
+        KeyRule(check=thumbprint),
     ] = ()
     allow_addresses: Annotated[
         tuple[str, ...],
@@ -88,7 +271,7 @@ class Signatures(Section, frozen=True):
             description="Networks, such as `10.1.0.0/16`, where directories and keys of issuers may be although the "
             "addresses are not public."
         ),
-        Rule(check=words.network),
+        KeyRule(check=network),
     ] = ()
     test_keys: Annotated[
         bool,
@@ -129,13 +312,13 @@ class Kya(Section, frozen=True):
     issuers: Annotated[
         dict[str, str],
         Meta(description="Whose tokens count, each with the address of its keys; empty for the usual place of them."),
-        Rule(name=words.https_url, check=words.https_url_or_empty),
+        KeyRule(name=https_url, check=https_url_or_empty),
     ] = field(default_factory=dict)
     audience: Annotated[
-        str, Meta(description="Whom tokens have to be for: what their `aud` says."), Rule(check=rules.word)
+        str, Meta(description="Whom tokens have to be for: what their `aud` says."), KeyRule(check=rules.word)
     ] = ""
     environment: Annotated[
-        str, Meta(description="The `env` that tokens have to be for, where they name one."), Rule(check=rules.word)
+        str, Meta(description="The `env` that tokens have to be for, where they name one."), KeyRule(check=rules.word)
     ] = "production"
     max_life_seconds: Annotated[int, Meta(description="Longest life of a token.", ge=1, le=604800)] = 86400
 
@@ -157,7 +340,7 @@ class OAuth(Section, frozen=True):
             description="Authorization servers whose tokens count, each with the address of its keys; empty where its "
             "own metadata says it (RFC 8414)."
         ),
-        Rule(name=words.https_url, check=words.https_url_or_empty),
+        KeyRule(name=https_url, check=https_url_or_empty),
     ] = field(default_factory=dict)
     resource: Annotated[
         str | None,
@@ -165,13 +348,13 @@ class OAuth(Section, frozen=True):
             description="What tokens have to be for (`aud`), an https address without a query. By default "
             "`agents.external_url`."
         ),
-        Rule(check=words.https_url),
+        KeyRule(check=https_url),
     ] = None
     audiences: Annotated[
-        tuple[str, ...], Meta(description="Further values of `aud` that are this gateway."), Rule(check=rules.word)
+        tuple[str, ...], Meta(description="Further values of `aud` that are this gateway."), KeyRule(check=rules.word)
     ] = ()
     scopes: Annotated[
-        tuple[str, ...], Meta(description="Scopes that a token has to have, all of them."), Rule(check=words.scope)
+        tuple[str, ...], Meta(description="Scopes that a token has to have, all of them."), KeyRule(check=scope)
     ] = ()
     algorithms: Annotated[
         tuple[Literal["ES256", "ES384", "PS256", "RS256", "Ed25519"], ...],
@@ -179,7 +362,7 @@ class OAuth(Section, frozen=True):
     ] = ("ES256", "ES384", "PS256", "RS256", "Ed25519")
 
 
-class ApiKeys(Section, frozen=True):
+class ApiKeysSection(Section, frozen=True):
     """Static keys, for callers that can neither sign nor get tokens."""
 
     enabled: Annotated[
@@ -191,7 +374,7 @@ class ApiKeys(Section, frozen=True):
     ] = None
 
 
-class Agents(Section, frozen=True):
+class AgentsSection(Section, frozen=True):
     """Agents: who is calling, and which tools they may call."""
 
     mode: Annotated[
@@ -209,7 +392,7 @@ class Agents(Section, frozen=True):
             "stands in front of it. Signatures have to be for it. By default what the request's Host says, with http: "
             "one of `gateway.allowed_hosts`, or the address and port that it came to."
         ),
-        Rule(check=words.own_origin, expand=True),
+        KeyRule(check=own_origin, expand=True),
     ] = None
     strangers: Annotated[
         Literal["refuse", "admit"] | None,
@@ -229,7 +412,7 @@ class Agents(Section, frozen=True):
     oauth: Annotated[OAuth, Meta(description="OAuth access tokens, as `[agents.oauth]`.")] = field(
         default_factory=OAuth
     )
-    api_keys: Annotated[ApiKeys, Meta(description="Static keys, as `[agents.api_keys]`.")] = ApiKeys()
+    api_keys: Annotated[ApiKeysSection, Meta(description="Static keys, as `[agents.api_keys]`.")] = ApiKeysSection()
     default: Annotated[
         AgentRules | None, Meta(description="Rules for every agent without its own, as `[agents.default]`.")
     ] = None
@@ -239,12 +422,12 @@ class Agents(Section, frozen=True):
             description="Rules for one server, as `[agents.servers.SERVER]`: what it denies is denied to everybody, "
             "the rest holds for agents without rules of their own."
         ),
-        Rule(name=rules.server_name),
+        KeyRule(name=rules.server_name),
     ] = field(default_factory=dict)
     known: Annotated[
         dict[str, KnownAgent],
         Meta(description="Agents by name: how each is recognised and what it may do, as `[agents.known.NAME]`."),
-        Rule(name=words.agent_name),
+        KeyRule(name=agent_name),
     ] = field(default_factory=dict)
 
     @property
@@ -331,7 +514,7 @@ class Agents(Section, frozen=True):
             yield from one.servers.values()
 
 
-def exposed(agents: Agents, address: Address, listen: str) -> Iterator[Clash]:
+def exposure_clashes(agents: AgentsSection, address: Address, listen: str) -> Iterator[Clash]:
     """What must not be so on such an address, and above all on one that others can reach."""
     both = ("gateway", "agents")
     if agents.kya.mode == "required" and agents.in_force(address) != "required":
@@ -349,7 +532,7 @@ def exposed(agents: Agents, address: Address, listen: str) -> Iterator[Clash]:
         yield Clash(("agents", "signatures", "test_keys"), text, both)
 
 
-def nowhere(agents: Agents, servers: Collection[str]) -> Iterator[Clash]:
+def server_clashes(agents: AgentsSection, servers: Collection[str]) -> Iterator[Clash]:
     """Rules for a server that is not there: most likely misspelt, and then they would hold for nobody."""
     places: list[tuple[tuple[str, ...], Collection[str]]] = [
         (("agents", "servers"), agents.servers),

@@ -1,20 +1,116 @@
-"""Who approves calls, with which passkeys, and which tools need it: `[approval]` and `[servers.NAME.approval]`."""
+"""Who approves calls, with which passkeys and on which pages: `[approval]` and `[servers.NAME.approval]`."""
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from callgate.config import origins as pages
 from callgate.config import rules
-from callgate.config.rules import Rule
-from callgate.config.section import Clash, Section
+from callgate.config.rules import Clash, KeyRule, Section, http_url
+
+ANY_LOCAL_PORT: Final = "http://localhost:*"
+LOCAL: Final = "localhost"
+
+_DOMAIN: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*\Z")
+_PORTS: Final = {"http": 80, "https": 443}
+_NAMES: Final = "passkeys belong to a name, never to an IP address"
+_ORIGIN: Final = (
+    'expected an origin, such as "https://agent.example" or "http://localhost:6274": scheme, host and port only'
+)
 
 
-class Approval(Section, frozen=True):
+def origin(text: str) -> str | None:
+    """An origin of pages on which passkeys can be used, as browsers spell it."""
+    if "*" in text:
+        return f'wildcards are not taken, but for "{ANY_LOCAL_PORT}" in origins; name each origin'
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return _ORIGIN
+    if parts.scheme not in _PORTS or not host or not text.isascii() or "@" in parts.netloc:
+        return _ORIGIN
+    if f"{parts.scheme}://{parts.netloc}".lower() != text.lower():
+        return _ORIGIN
+    if _is_ip(host):
+        return f'{_NAMES}; write "{_spell_origin(parts.scheme, LOCAL, port)}" for this machine'
+    if parts.scheme == "http" and host != LOCAL:
+        return "browsers use passkeys on https pages only, and on http://localhost; write https"
+    if text != (right := _spell_origin(parts.scheme, host, port)):
+        return f'browsers spell this origin "{right}"; write it so'
+    return None
+
+
+def signing_origin(text: str) -> str | None:
+    """The same, or any port of this machine."""
+    return None if text == ANY_LOCAL_PORT else origin(text)
+
+
+def console_url(text: str) -> str | None:
+    """The console's address; its pages are at the root."""
+    wrong = http_url(text)
+    if wrong is not None:
+        return wrong
+    bare = text.removesuffix("/")
+    wrong = origin(bare)
+    return (
+        'expected scheme, host and port only, such as "https://gate.example"; the console is at the root of its host'
+        if wrong == _ORIGIN
+        else wrong
+    )
+
+
+def relying_party(text: str) -> str | None:
+    """A WebAuthn rpId."""
+    if _is_ip(text.strip("[]")):
+        return f'{_NAMES}; write "localhost", or the host of url'
+    if not _DOMAIN.match(text):
+        return 'expected a domain in small letters, such as "gate.example", without scheme, port or path'
+    return None
+
+
+def misfit(url: str | None, rp_id: str, origins: tuple[str, ...]) -> str | None:
+    """Why passkeys for `rp_id` could not be used on the console's pages: the domain is theirs, or one above it."""
+    if url is None:
+        if rp_id == LOCAL or origins:
+            return None
+        return f'people sign on a page of this domain, and none is named; write url = "https://{rp_id}" as well'
+    host = urlsplit(url).hostname or ""
+    if host == rp_id or ("." in rp_id and host.endswith(f".{rp_id}")):
+        return None
+    if rp_id == LOCAL:
+        return (
+            'passkeys are bound to a domain, by default to "localhost", and no page of '
+            f'{host} could use them; write rp_id = "{host}" beside url in [approval]'
+        )
+    if host == LOCAL:
+        return (
+            f'a page of localhost cannot use passkeys for {rp_id}; take rp_id away, or write url = "https://{rp_id}" '
+            "and put TLS in front of it"
+        )
+    return f'a page of {host} can use passkeys for {host} or a domain above it, not for {rp_id}; write rp_id = "{host}"'
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        # Browsers read a host of digits as an IPv4 address, in forms that Python does not know.
+        return re.fullmatch(r"(.*\.)?(\d+|0x[0-9a-f]*)\.?", text.lower()) is not None
+    return True
+
+
+def _spell_origin(scheme: str, host: str, port: int | None) -> str:
+    return f"{scheme}://{host}" if port in (None, _PORTS[scheme]) else f"{scheme}://{host}:{port}"
+
+
+class ApprovalSection(Section, frozen=True):
     """Verified approval: a person signs with a passkey over exactly the call that is made."""
 
     enabled: Annotated[
@@ -28,7 +124,7 @@ class Approval(Section, frozen=True):
     user: Annotated[
         str | None,
         Meta(description="Who is asked to approve. By default the only user there is; with several, name one."),
-        Rule(check=rules.user_name),
+        KeyRule(check=rules.user_name),
     ] = None
     url: Annotated[
         str | None,
@@ -36,7 +132,7 @@ class Approval(Section, frozen=True):
             description="Address of the console as people's browsers see it, such as `https://gate.example`: https, "
             "and `rp_id` to go with it. By default `http://localhost:PORT` with the port the gateway listens on."
         ),
-        Rule(check=pages.console_url, expand=True),
+        KeyRule(check=console_url, expand=True),
     ] = None
     rp_id: Annotated[
         str,
@@ -44,10 +140,10 @@ class Approval(Section, frozen=True):
             description="The domain passkeys are bound to (WebAuthn rpId): the host of `url` or a domain above it. "
             "Passkeys enrolled for another one cannot be used any more."
         ),
-        Rule(check=pages.relying_party),
+        KeyRule(check=relying_party),
     ] = "localhost"
     rp_name: Annotated[
-        str, Meta(description="What authenticators show as the name of this gateway."), Rule(check=rules.word)
+        str, Meta(description="What authenticators show as the name of this gateway."), KeyRule(check=rules.word)
     ] = "Callgate"
     origins: Annotated[
         tuple[str, ...],
@@ -55,12 +151,12 @@ class Approval(Section, frozen=True):
             description="Further origins of pages that people sign on, such as `https://agent.example`. "
             "`http://localhost:*` stands for any port and is there by default while `rp_id` is localhost."
         ),
-        Rule(check=pages.signing_origin),
+        KeyRule(check=signing_origin),
     ] = ()
     top_origins: Annotated[
         tuple[str, ...],
         Meta(description="Origins of pages that may hold such a page in a frame while it signs. By default none."),
-        Rule(check=pages.origin),
+        KeyRule(check=origin),
     ] = ()
     server_id: Annotated[
         str | None,
@@ -68,7 +164,7 @@ class Approval(Section, frozen=True):
             description="What sets this deployment apart in everything that is signed; it is never sent. By default a "
             "random id that is kept in the store. Changing it makes open challenges useless."
         ),
-        Rule(check=rules.word),
+        KeyRule(check=rules.word),
     ] = None
     first_use: Annotated[
         bool,
@@ -121,7 +217,7 @@ class Approval(Section, frozen=True):
     argument_bytes: Annotated[
         int,
         Meta(description="Largest arguments that a person can be asked to approve.", ge=256, le=2**24),
-        Rule(read=rules.read_size),
+        KeyRule(read=rules.read_size),
     ] = 262144
     attestation: Annotated[
         Literal["none", "direct"],
@@ -133,12 +229,12 @@ class Approval(Section, frozen=True):
     attestation_roots: Annotated[
         tuple[Path, ...],
         Meta(description="PEM files with the certificates of authenticator makers that are trusted."),
-        Rule(check=rules.word, expand=True, place=rules.place_path),
+        KeyRule(check=rules.word, expand=True, place=rules.place_path),
     ] = ()
     aaguids: Annotated[
         tuple[str, ...],
         Meta(description="The only models of authenticators to enrol, by AAGUID. By default any."),
-        Rule(check=rules.aaguid),
+        KeyRule(check=rules.aaguid),
     ] = ()
     strict_defaults: Annotated[
         bool,
@@ -152,9 +248,9 @@ class Approval(Section, frozen=True):
     ] = "en"
 
     def clashes(self) -> Iterator[Clash]:
-        if (wrong := pages.misfit(self.url, self.rp_id, self.origins)) is not None:
+        if (wrong := misfit(self.url, self.rp_id, self.origins)) is not None:
             # The file says nothing of a default: then it is the url that asks for more.
-            key = "url" if self.rp_id == pages.LOCAL else "rp_id"
+            key = "url" if self.rp_id == LOCAL else "rp_id"
             yield Clash(key, wrong, ("url", "rp_id", "origins"))
         if self.attestation == "direct" and not self.attestation_roots:
             yield Clash(
@@ -176,7 +272,7 @@ class ServerApproval(Section, frozen=True):
             description="Names of tools that need approval, whatever the server says; `*` stands for any letters, so "
             "`delete_*` works. Tools that the server marks need it anyway."
         ),
-        Rule(check=rules.word),
+        KeyRule(check=rules.word),
     ] = ()
     authenticator_class: Annotated[
         Literal["cross-platform", "platform"] | None,
@@ -190,7 +286,7 @@ class ServerApproval(Section, frozen=True):
         bool, Meta(description="Refuse passkeys whose signature counter never moves, so that a copy would be noticed.")
     ] = False
     user: Annotated[
-        str | None, Meta(description="Instead of `approval.user`, for this server."), Rule(check=rules.user_name)
+        str | None, Meta(description="Instead of `approval.user`, for this server."), KeyRule(check=rules.user_name)
     ] = None
     verifier: Annotated[
         Literal["auto", "gateway", "server"],

@@ -27,7 +27,7 @@ _ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 _SHORT: Final = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r"}
 
 
-class Lines:
+class KeyLines:
     """The lines of a file's tables and keys."""
 
     def __init__(self, text: str) -> None:
@@ -77,7 +77,7 @@ class Lines:
         resolved: Path = ()
         for position, part in enumerate(path):
             resolved = (*resolved, part)
-            if resolved in self._arrays and (last or position < len(path) - 1) and not _indexed(path, position):
+            if resolved in self._arrays and (last or position < len(path) - 1) and not _has_index(path, position):
                 resolved = (*resolved, self._arrays[resolved])
         return resolved
 
@@ -138,7 +138,7 @@ class Lines:
         return line
 
 
-def _indexed(path: Path, position: int) -> bool:
+def _has_index(path: Path, position: int) -> bool:
     return position + 1 < len(path) and isinstance(path[position + 1], int)
 
 

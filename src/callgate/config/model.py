@@ -10,15 +10,14 @@ import platformdirs
 from msgspec import Meta, field
 
 from callgate.config import rules
-from callgate.config.agents import Agents, exposed, nowhere
-from callgate.config.approval import Approval
+from callgate.config.agents import AgentsSection, exposure_clashes, server_clashes
+from callgate.config.approval import ApprovalSection
 from callgate.config.notify import Notify
 from callgate.config.pinning import Pinning
-from callgate.config.rules import Address, Rule
+from callgate.config.rules import Address, Clash, IdleSeconds, KeyRule, Processes, Section, Sessions
 from callgate.config.secret import Secret, mask_url
-from callgate.config.section import Clash, IdleSeconds, Processes, Section, Sessions
-from callgate.config.server import Server
-from callgate.config.trust import Trust, undefined
+from callgate.config.server import ServerSection
+from callgate.config.trust import Trust, undefined_labels
 
 
 def _default_store() -> Secret:
@@ -32,7 +31,7 @@ class Gateway(Section, frozen=True):
     listen: Annotated[
         str,
         Meta(description="Address and port to listen on. Port 0 takes a free one; IPv6 is written `[::1]:8420`."),
-        Rule(check=rules.address),
+        KeyRule(check=rules.address),
     ] = "127.0.0.1:8420"
     allowed_hosts: Annotated[
         tuple[str, ...],
@@ -40,12 +39,12 @@ class Gateway(Section, frozen=True):
             description="Further values of the Host header to answer, as `host` or `host:port`. Needed when listening "
             "beyond loopback: it guards against DNS rebinding."
         ),
-        Rule(check=rules.allowed_host),
+        KeyRule(check=rules.allowed_host),
     ] = ()
     allowed_origins: Annotated[
         tuple[str, ...],
         Meta(description="Origins of web pages that may call, such as `https://app.example`. Others are refused."),
-        Rule(check=rules.allowed_origin),
+        KeyRule(check=rules.allowed_origin),
     ] = ()
     refusals: Annotated[
         Literal["auto", "error", "result"],
@@ -74,7 +73,7 @@ class Gateway(Section, frozen=True):
             )
 
 
-class Store(Section, frozen=True):
+class StoreSection(Section, frozen=True):
     """Where decisions, sessions and settings are kept."""
 
     url: Annotated[
@@ -84,7 +83,7 @@ class Store(Section, frozen=True):
             "expanded; a relative file is taken from the folder of this configuration. "
             "By default `callgate.db` in the state directory of the user."
         ),
-        Rule(check=rules.store_url, expand=True, place=rules.place_store, shown=mask_url),
+        KeyRule(check=rules.store_url, expand=True, place=rules.place_store, shown=mask_url),
     ] = field(default_factory=_default_store)
     durability: Annotated[
         Literal["full", "normal"],
@@ -102,7 +101,7 @@ class Store(Section, frozen=True):
             description="Directory of the gateway's own keys; `~` and `${NAME}` are expanded. By default `keys` beside "
             "the SQLite file, or in the state directory of the user."
         ),
-        Rule(check=rules.word, expand=True, place=rules.place_path),
+        KeyRule(check=rules.word, expand=True, place=rules.place_path),
     ] = None
 
     @property
@@ -116,7 +115,7 @@ class Store(Section, frozen=True):
         return platformdirs.user_state_path("callgate", appauthor=False) / "keys"
 
 
-class Audit(Section, frozen=True):
+class AuditSection(Section, frozen=True):
     """What the audit log keeps, and for how long."""
 
     arguments: Annotated[
@@ -129,7 +128,7 @@ class Audit(Section, frozen=True):
     redact: Annotated[
         tuple[str, ...],
         Meta(description="Further names of arguments whose values are never kept when `arguments` is `redacted`."),
-        Rule(check=rules.word),
+        KeyRule(check=rules.word),
     ] = ()
     retention_days: Annotated[
         int,
@@ -142,7 +141,7 @@ class Audit(Section, frozen=True):
     ] = 180
 
 
-class Policy(Section, frozen=True):
+class PolicySection(Section, frozen=True):
     """What is let through at all."""
 
     block_all: Annotated[
@@ -150,7 +149,7 @@ class Policy(Section, frozen=True):
     ] = False
 
 
-class Limits(Section, frozen=True):
+class LimitsSection(Section, frozen=True):
     """Bounds on everything a peer can send, open or hold."""
 
     message_bytes: Annotated[
@@ -160,7 +159,7 @@ class Limits(Section, frozen=True):
             ge=1024,
             le=2**30,
         ),
-        Rule(read=rules.read_size),
+        KeyRule(read=rules.read_size),
     ] = 33554432
     held_bytes: Annotated[
         int,
@@ -169,7 +168,7 @@ class Limits(Section, frozen=True):
             ge=1024,
             le=2**40,
         ),
-        Rule(read=rules.read_size),
+        KeyRule(read=rules.read_size),
     ] = 2**30
     depth: Annotated[int, Meta(description="Deepest nesting of a message.", ge=4, le=1000)] = 100
     batch: Annotated[int, Meta(description="Most messages in one batch.", ge=1, le=10000)] = 100
@@ -211,7 +210,7 @@ class Telemetry(Section, frozen=True):
             description="Send OpenTelemetry spans to this OTLP/HTTP address, such as `http://127.0.0.1:4318`. "
             "Needs `pip install 'callgate[otel]'`. By default what OTEL_EXPORTER_OTLP_ENDPOINT says, or nowhere."
         ),
-        Rule(check=rules.http_url, expand=True),
+        KeyRule(check=rules.http_url, expand=True),
     ] = None
 
 
@@ -227,21 +226,21 @@ class Config(Section, frozen=True):
     """The whole of callgate.toml."""
 
     gateway: Gateway = Gateway()
-    store: Store = field(default_factory=Store)
-    audit: Audit = Audit()
-    agents: Agents = field(default_factory=Agents)
-    approval: Approval = Approval()
+    store: StoreSection = field(default_factory=StoreSection)
+    audit: AuditSection = AuditSection()
+    agents: AgentsSection = field(default_factory=AgentsSection)
+    approval: ApprovalSection = ApprovalSection()
     pinning: Pinning = Pinning()
     trust: Trust = Trust()
-    policy: Policy = Policy()
+    policy: PolicySection = PolicySection()
     notify: Notify = Notify()
-    limits: Limits = Limits()
+    limits: LimitsSection = LimitsSection()
     logging: Logging = Logging()
     telemetry: Telemetry = Telemetry()
     servers: Annotated[
-        dict[str, Server],
+        dict[str, ServerSection],
         Meta(description="The MCP servers behind the gateway, one table `[servers.NAME]` each."),
-        Rule(name=rules.server_name),
+        KeyRule(name=rules.server_name),
     ] = field(default_factory=dict)
 
     @property
@@ -257,8 +256,8 @@ class Config(Section, frozen=True):
         return self.approves or self.pinning.mode != "off" or self.trust.mode != "off"
 
     def clashes(self) -> Iterator[Clash]:
-        yield from exposed(self.agents, self.gateway.address, self.gateway.listen)
-        yield from nowhere(self.agents, self.servers)
+        yield from exposure_clashes(self.agents, self.gateway.address, self.gateway.listen)
+        yield from server_clashes(self.agents, self.servers)
         if self.approval.enabled is False:
             for name, server in self.servers.items():
                 if server.approval.tools:
@@ -267,9 +266,9 @@ class Config(Section, frozen=True):
                     )
                     yield Clash(("servers", name, "approval", "tools"), text, ("approval", "servers"))
         own = [(("sensitivity",), word) for word in self.trust.defaults.own_labels]
-        yield from undefined(self.trust, own, ("trust", "defaults"))
+        yield from undefined_labels(self.trust, own, ("trust", "defaults"))
         for name, server in self.servers.items():
-            yield from undefined(self.trust, server.trust.used_labels(), ("servers", name, "trust"))
+            yield from undefined_labels(self.trust, server.trust.used_labels(), ("servers", name, "trust"))
 
     def server_limits(self, name: str) -> ServerLimits:
         server = self.servers[name]

@@ -12,9 +12,8 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from callgate.config import rules
-from callgate.config.rules import Rule
+from callgate.config.rules import Clash, KeyRule, Section
 from callgate.config.secret import Secret, mask_url
-from callgate.config.section import Clash, Section
 
 # What Standard Webhooks writes in front of a key in base64.
 PREFIX: Final = "whsec_"
@@ -50,7 +49,7 @@ class Notify(Section, frozen=True):
             description="Posts JSON to this address when a call starts to wait for a person, and on what else `events` "
             "names. https, or http to this machine. `${NAME}` is expanded."
         ),
-        Rule(check=rules.http_url, expand=True, shown=mask_url),
+        KeyRule(check=rules.http_url, expand=True, shown=mask_url),
     ] = None
     secret: Annotated[
         Secret | None,
@@ -59,7 +58,7 @@ class Notify(Section, frozen=True):
             f"`{PREFIX}` and base64, or at least {_KEY_BYTES} characters, such as `openssl rand -hex 32` makes. "
             "`${NAME}` is expanded."
         ),
-        Rule(check=_check_secret, expand=True),
+        KeyRule(check=_check_secret, expand=True),
     ] = None
     events: Annotated[
         tuple[Literal["approval_waiting", "tool_pending", "result_held", "kill_switch"], ...],

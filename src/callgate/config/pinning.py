@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from callgate.config import rules
-from callgate.config.rules import Rule
+from callgate.config.rules import KeyRule, Section
 from callgate.config.secret import Secret, mask_url
-from callgate.config.section import Section
 
 
 class Pinning(Section, frozen=True):
@@ -34,7 +33,7 @@ class Pinning(Section, frozen=True):
     tool_bytes: Annotated[
         int,
         Meta(description="Largest definition of one tool, also as a size such as `64 KiB`.", ge=256, le=2**24),
-        Rule(read=rules.read_size),
+        KeyRule(read=rules.read_size),
     ] = 65536
     tool_tokens: Annotated[
         int, Meta(description="Most tokens (estimated) that the definition of one tool may cost.", ge=64, le=2**24)
@@ -43,7 +42,7 @@ class Pinning(Section, frozen=True):
     list_bytes: Annotated[
         int,
         Meta(description="Largest list of tools of one server, also as a size such as `4 MiB`.", ge=1024, le=2**28),
-        Rule(read=rules.read_size),
+        KeyRule(read=rules.read_size),
     ] = 4194304
     list_tokens: Annotated[
         int, Meta(description="Most tokens (estimated) that all tools of one server may cost.", ge=64, le=2**28)
@@ -93,17 +92,17 @@ class Pinning(Section, frozen=True):
     reviewers: Annotated[
         tuple[str, ...],
         Meta(description="Who may approve tools in the console. By default everybody who can sign in."),
-        Rule(check=rules.user_name),
+        KeyRule(check=rules.user_name),
     ] = ()
     on_behalf_of: Annotated[
         str,
         Meta(description="Whose agents the reviewers approve tools for; the review says it."),
-        Rule(check=rules.word),
+        KeyRule(check=rules.word),
     ] = "every agent that uses this gateway"
     webhook: Annotated[
         Secret | None,
         Meta(description="Changes of tools are also posted to this address, as JSON. `${NAME}` is expanded."),
-        Rule(check=rules.http_url, expand=True, shown=mask_url),
+        KeyRule(check=rules.http_url, expand=True, shown=mask_url),
     ] = None
 
 
@@ -117,7 +116,7 @@ class ServerPinning(Section, frozen=True):
             "id. A change makes it another server, whose tools are approved anew. By default the name in its "
             "TLS certificate."
         ),
-        Rule(check=rules.word),
+        KeyRule(check=rules.word),
     ] = None
     group: Annotated[
         str | None,
@@ -125,5 +124,5 @@ class ServerPinning(Section, frozen=True):
             description="Keeps this server apart: it is served only under `/groups/GROUP/servers/NAME/mcp`, for an "
             "agent instance of its own."
         ),
-        Rule(check=rules.group_name),
+        KeyRule(check=rules.group_name),
     ] = None

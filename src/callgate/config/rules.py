@@ -1,15 +1,17 @@
-"""What a value has to be beyond its type. A check returns what is wrong, or None."""
+"""What every table of callgate.toml has in common, and what a value has to be beyond its type."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin
 from urllib.parse import SplitResult, urlsplit
+
+from msgspec import Meta, Struct
 
 from callgate.config.secret import mask_all
 
@@ -30,10 +32,13 @@ _OWN_HEADERS: Final = frozenset(
 # As approval/enrolment.py takes it
 _USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 _STORES: Final = ("sqlite", "postgresql", "postgresql+psycopg")
+Sessions = Annotated[int, Meta(ge=1, le=1000000)]
+Processes = Annotated[int, Meta(ge=1, le=100000)]
+IdleSeconds = Annotated[float, Meta(ge=1, le=2592000)]
 
 
 @dataclass(frozen=True)
-class Rule:
+class KeyRule:
     """How a key is read: beside msgspec's Meta in an annotation, it holds for each single value under the key."""
 
     check: Check | None = None
@@ -45,12 +50,12 @@ class Rule:
     shown: Callable[[Sequence[str]], list[str]] = mask_all  # how Secrets print
 
 
-def peel(kind: Any) -> tuple[Any, Rule | None]:
+def peel(kind: Any) -> tuple[Any, KeyRule | None]:
     """The type inside Annotated and Optional, and the rule that stands beside it."""
     rule = None
     while True:
         if get_origin(kind) is Annotated:
-            rule = rule or next((part for part in kind.__metadata__ if isinstance(part, Rule)), None)
+            rule = rule or next((part for part in kind.__metadata__ if isinstance(part, KeyRule)), None)
             kind = get_args(kind)[0]
         elif get_origin(kind) in {Union, types.UnionType}:
             kind = next(part for part in get_args(kind) if part is not type(None))
@@ -245,3 +250,22 @@ def _split(text: str) -> SplitResult | None:
     except ValueError:
         return None
     return parts
+
+
+class Clash(NamedTuple):
+    """Keys that do not go together; not told while one of the `between` has a problem of its own.
+
+    `key` is one of this table, or the way to one in a table inside it.
+    """
+
+    key: str | tuple[str | int, ...]
+    text: str
+    between: tuple[str, ...]
+
+
+class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A table of callgate.toml."""
+
+    def clashes(self) -> Iterator[Clash]:
+        """What is wrong between keys that are each right."""
+        return iter(())

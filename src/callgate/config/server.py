@@ -12,9 +12,8 @@ from msgspec import Meta, field
 from callgate.config import rules
 from callgate.config.approval import ServerApproval
 from callgate.config.pinning import ServerPinning
-from callgate.config.rules import Rule
+from callgate.config.rules import Clash, IdleSeconds, KeyRule, Processes, Section, Sessions
 from callgate.config.secret import Secret, mask_command, mask_url
-from callgate.config.section import Clash, IdleSeconds, Processes, Section, Sessions
 from callgate.config.trust import ServerTrust
 
 # What a program needs to start at all; everything else is passed on only by name.
@@ -51,25 +50,25 @@ BASE_ENVIRONMENT: Final = frozenset(
 )
 
 
-class Server(Section, frozen=True):
+class ServerSection(Section, frozen=True):
     """An MCP server behind the gateway: reached by `url` or started by `command`, exactly one of them."""
 
     url: Annotated[
         Secret | None,
         Meta(description="Address of the server's MCP endpoint, http or https. `${NAME}` is expanded."),
-        Rule(check=rules.http_url, expand=True, shown=mask_url),
+        KeyRule(check=rules.http_url, expand=True, shown=mask_url),
     ] = None
     command: Annotated[
         tuple[Secret, ...],
         Meta(
             description="Program and arguments that start the server on stdio. `${NAME}` is expanded; no shell is used."
         ),
-        Rule(check=rules.word, expand=True, shown=mask_command),
+        KeyRule(check=rules.word, expand=True, shown=mask_command),
     ] = ()
     env: Annotated[
         dict[str, Secret],
         Meta(description="Environment variables for the command. `${NAME}` is expanded."),
-        Rule(name=rules.env_name, check=rules.no_nul, expand=True),
+        KeyRule(name=rules.env_name, check=rules.no_nul, expand=True),
     ] = field(default_factory=dict)
     inherit_env: Annotated[
         tuple[str, ...],
@@ -77,7 +76,7 @@ class Server(Section, frozen=True):
             description="Names of the gateway's own environment variables to hand to the command, beside the few that "
             "every program needs. `*` stands for any letters, so `AWS_*` works."
         ),
-        Rule(check=rules.env_name),
+        KeyRule(check=rules.env_name),
     ] = ()
     cwd: Annotated[
         Path | None,
@@ -85,12 +84,12 @@ class Server(Section, frozen=True):
             description="Working directory of the command. `~` and `${NAME}` are expanded; a relative one is taken "
             "from the folder of this configuration."
         ),
-        Rule(check=rules.word, expand=True, place=rules.place_path),
+        KeyRule(check=rules.word, expand=True, place=rules.place_path),
     ] = None
     headers: Annotated[
         dict[str, Secret],
         Meta(description="HTTP headers to send to the url, such as `Authorization`. `${NAME}` is expanded."),
-        Rule(name=rules.header_name, check=rules.header_value, expand=True),
+        KeyRule(name=rules.header_name, check=rules.header_value, expand=True),
     ] = field(default_factory=dict)
     forward_authorization: Annotated[
         bool, Meta(description="Pass the client's own Authorization header on to this url.")

@@ -10,8 +10,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from msgspec import Meta, field
 
 from callgate.config import rules
-from callgate.config.rules import Rule
-from callgate.config.section import Clash, Section
+from callgate.config.rules import Clash, KeyRule, Section
 
 # The words of trust/vocabulary.py; this package does not know the rooms, and a test holds the two together.
 Destination: TypeAlias = Literal["ephemeral", "system", "user", "internal", "public"]
@@ -73,12 +72,12 @@ class ToolLabels(Section, frozen=True):
             description="Where input of the tool may end up: `ephemeral` (nowhere), `system`, `user`, `internal` "
             "or `public`. A list has all that is possible."
         ),
-        Rule(single=True),
+        KeyRule(single=True),
     ] = None
     outcomes: Annotated[
         tuple[Outcome, ...] | None,
         Meta(description="What a call may bring about: `benign`, `consequential` or `irreversible`."),
-        Rule(single=True),
+        KeyRule(single=True),
     ] = None
     source: Annotated[
         tuple[Source, ...] | None,
@@ -86,7 +85,7 @@ class ToolLabels(Section, frozen=True):
             description="Whose words results may hold: `system`, `user`, `internal`, `trustedPublic` or "
             "`untrustedPublic`, which is anybody's."
         ),
-        Rule(single=True),
+        KeyRule(single=True),
     ] = None
     sensitivity: Annotated[
         tuple[str, ...] | None,
@@ -94,12 +93,12 @@ class ToolLabels(Section, frozen=True):
             description="How sensitive results may be: `none`, `user`, `pii`, `financial`, `credentials`, "
             "`regulated:SCOPE`, or a label of `trust.labels`."
         ),
-        Rule(check=data_class, single=True),
+        KeyRule(check=data_class, single=True),
     ] = None
     accepts: Annotated[
         tuple[str, ...] | None,
         Meta(description="How sensitive the data may be that is sent to the tool; the same words."),
-        Rule(check=data_class, single=True),
+        KeyRule(check=data_class, single=True),
     ] = None
     open_world: Annotated[
         bool | None,
@@ -115,7 +114,7 @@ class ToolLabels(Section, frozen=True):
             description="Arguments that decide who or what a call affects, such as a recipient. By default those that "
             "look like it in the tool's schema."
         ),
-        Rule(check=rules.word),
+        KeyRule(check=rules.word),
     ] = None
     fields: Annotated[
         dict[str, Source],
@@ -123,10 +122,10 @@ class ToolLabels(Section, frozen=True):
             description='Whose words single fields of a result are, by path: `{ "**.id" = "system", '
             '"items[].body" = "untrustedPublic" }`.'
         ),
-        Rule(name=field_path),
+        KeyRule(name=field_path),
     ] = field(default_factory=dict)
     attribution: Annotated[
-        tuple[str, ...], Meta(description="Where the tool's data comes from, as URIs."), Rule(check=source_uri)
+        tuple[str, ...], Meta(description="Where the tool's data comes from, as URIs."), KeyRule(check=source_uri)
     ] = ()
 
     def clashes(self) -> Iterator[Clash]:
@@ -145,11 +144,13 @@ class ToolLabels(Section, frozen=True):
 class ArgumentLabels(ToolLabels, frozen=True):
     """What a tool does with data if its arguments fulfil a condition; the first rule that fits decides each key."""
 
-    tool: Annotated[str, Meta(description="Name of the tool; `*` stands for any letters."), Rule(check=rules.word)] = ""
+    tool: Annotated[
+        str, Meta(description="Name of the tool; `*` stands for any letters."), KeyRule(check=rules.word)
+    ] = ""
     when: Annotated[
         str,
         Meta(description='The condition, in CEL over `args`, such as `args.path.startsWith("/public/")`.'),
-        Rule(check=condition),
+        KeyRule(check=condition),
     ] = ""
 
     def clashes(self) -> Iterator[Clash]:
@@ -172,22 +173,22 @@ class TrustDefaults(Section, frozen=True):
     destination: Annotated[
         tuple[Destination, ...] | None,
         Meta(description="Where input may end up. Unknown counts as `public`."),
-        Rule(single=True),
+        KeyRule(single=True),
     ] = None
     outcomes: Annotated[
         tuple[Outcome, ...] | None,
         Meta(description="What calls bring about. Unknown counts as `consequential`, perhaps `irreversible`."),
-        Rule(single=True),
+        KeyRule(single=True),
     ] = None
     source: Annotated[
         tuple[Source, ...] | None,
         Meta(description="Whose words results are. Unknown counts as `untrustedPublic`."),
-        Rule(single=True),
+        KeyRule(single=True),
     ] = None
     sensitivity: Annotated[
         tuple[str, ...] | None,
         Meta(description="How sensitive results are. Unknown counts as `user`."),
-        Rule(check=data_class, single=True),
+        KeyRule(check=data_class, single=True),
     ] = None
     open_world: Annotated[
         bool | None, Meta(description="Whether tools reach systems of others. Unknown counts as yes.")
@@ -219,7 +220,7 @@ class Trust(Section, frozen=True):
             description="File with your rules, TOML or JSON. `~` and `${NAME}` are expanded; a relative one is taken "
             "from the folder of this configuration. `callgate policy check` finds mistakes in it."
         ),
-        Rule(check=rules.word, expand=True, place=rules.place_path),
+        KeyRule(check=rules.word, expand=True, place=rules.place_path),
     ] = None
     default_policy: Annotated[
         bool, Meta(description="Use the rules that come with Callgate, beside your own; the strictest effect wins.")
@@ -280,7 +281,7 @@ class Trust(Section, frozen=True):
     labels: Annotated[
         tuple[str, ...],
         Meta(description="Your own classes of data, in reverse-DNS form, such as `com.mycorp.project.classified`."),
-        Rule(check=organisation_label),
+        KeyRule(check=organisation_label),
     ] = ()
     defaults: Annotated[
         TrustDefaults, Meta(description="What holds for tools and data without labels, as `[trust.defaults]`.")
@@ -320,12 +321,12 @@ class ServerTrust(Section, frozen=True):
             description='JSON file with labels, as `{"TOOL": {"annotations": {...}}}`, that count as yours. `~` and '
             "`${NAME}` are expanded; a relative one is taken from the folder of this configuration."
         ),
-        Rule(check=rules.word, expand=True, place=rules.place_path),
+        KeyRule(check=rules.word, expand=True, place=rules.place_path),
     ] = None
     annotations_key: Annotated[
         str | None,
         Meta(description="Which part of that file is for this server, if it has several."),
-        Rule(check=rules.word),
+        KeyRule(check=rules.word),
     ] = None
     tools: Annotated[
         dict[str, ToolLabels],
@@ -333,7 +334,7 @@ class ServerTrust(Section, frozen=True):
             description="Labels of tools, one table `[servers.NAME.trust.tools.TOOL]` each; in a name `*` stands for "
             "any letters, and a tool's own table comes before those."
         ),
-        Rule(name=rules.word),
+        KeyRule(name=rules.word),
     ] = field(default_factory=dict)
     rules: Annotated[
         tuple[ArgumentLabels, ...],
@@ -358,7 +359,7 @@ class ServerTrust(Section, frozen=True):
                         yield (*place, key), word
 
 
-def undefined(
+def undefined_labels(
     trust: Trust, used: Iterable[tuple[tuple[str | int, ...], str]], base: tuple[str, ...]
 ) -> Iterator[Clash]:
     """Labels of an organisation that nobody defined: most likely misspelt."""

@@ -49,7 +49,7 @@ class ConfigWatch:
         # What was read last, whether it was taken or not, and the files that it names as they were then; as they were
         # when it was taken.
         self._read = current
-        self._named = self._taken = _named(current)
+        self._named = self._taken = _named_files(current)
         self._complaint = ""
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -74,7 +74,7 @@ class ConfigWatch:
             await self._reload()
 
     def _is_old(self) -> bool:
-        return _signature(self._path) != self._seen or _named(self._read) != self._named
+        return _signature(self._path) != self._seen or _named_files(self._read) != self._named
 
     async def _watch(self) -> None:
         while True:
@@ -96,7 +96,7 @@ class ConfigWatch:
 
     async def _read_again(self) -> None:
         signature = await self._settled()
-        self._named = _named(self._read)
+        self._named = _named_files(self._read)
         if signature is None:
             self._complain(f"{self._path}: the file is gone")
             self._seen = signature
@@ -111,7 +111,7 @@ class ConfigWatch:
             return  # written again while it was read: the next look takes it
         self._seen = signature
         self._complaint = ""
-        self._read, self._named = config, _named(config)
+        self._read, self._named = config, _named_files(config)
         # What it says may be the same, and what its files say not.
         if config == self._current and self._named == self._taken:
             return
@@ -130,10 +130,10 @@ class ConfigWatch:
         log.info("configuration reloaded", file=str(self._path), servers=sorted(config.servers))
 
     async def _settled(self) -> Signature:
-        signature, named = _signature(self._path), _named(self._read)
+        signature, named = _signature(self._path), _named_files(self._read)
         while True:
             await asyncio.sleep(_SETTLE_SECONDS)
-            again, others = _signature(self._path), _named(self._read)
+            again, others = _signature(self._path), _named_files(self._read)
             if again == signature and others == named:
                 return signature
             signature, named = again, others
@@ -153,7 +153,7 @@ def _signature(path: Path) -> Signature:
     return status.st_mtime_ns, status.st_ino, status.st_size
 
 
-def _named(config: Config | None) -> tuple[tuple[Path, Signature], ...]:
+def _named_files(config: Config | None) -> tuple[tuple[Path, Signature], ...]:
     """The files that a configuration names, as they are now: the rules of the policy, and labels of tools."""
     return () if config is None else tuple((path, _signature(path)) for path in _files(config))
 

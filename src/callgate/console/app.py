@@ -15,12 +15,17 @@ from starlette.routing import BaseRoute, Match, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from callgate.approval.service import Approvals
-from callgate.console.address import Address
-from callgate.console.brief import NOTHING
-from callgate.console.desk import Demands, Desk, SignInFirst, ToolDesk, TrustDesk
-from callgate.console.guard import HEADERS, check_host
+from callgate.console.context import (
+    NOTHING,
+    ConsoleContext,
+    Demands,
+    GatewayParts,
+    SignInFirst,
+    ToolReviews,
+    TrustReviews,
+)
+from callgate.console.guard import HEADERS, ConsoleOrigin, check_host
 from callgate.console.pages import PAGES
-from callgate.console.rooms import Rooms
 from callgate.errors import Reason, Refused, StoreError, place
 from callgate.pinning.service import Pins
 from callgate.trust.service import TrustService
@@ -31,11 +36,11 @@ log = logging.getLogger("callgate.console")
 class Console:
     """Checks every request, gives it to its page, and sends every answer with the same headers."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
         self._routes: Sequence[BaseRoute] = [
-            *(route for page in PAGES for route in page.routes(desk)),
-            *desk.assets.routes(),
+            *(route for page in PAGES for route in page.routes(context)),
+            *context.assets.routes(),
         ]
         self._router = Router(self._routes, redirect_slashes=False)
 
@@ -61,25 +66,25 @@ class Console:
             log.error("request failed", extra={"fields": {"error": place(error)}})
             if started:
                 raise
-            await self._desk.refusal(request, Refused(Reason.INTERNAL_ERROR))(scope, receive, guarded)
+            await self._context.refusal(request, Refused(Reason.INTERNAL_ERROR))(scope, receive, guarded)
 
     async def _answer(self, request: Request) -> ASGIApp:
         try:
             if not self._is_static(request):
-                check_host(request, self._desk.address)
+                check_host(request, self._context.address)
             return await self._dispatch(request)
         except SignInFirst as wanted:
-            return self._desk.sign_in_page(onward=wanted.onward, status=401)
+            return self._context.sign_in_page(onward=wanted.onward, status=401)
         except Refused as refused:
             return await self._refusal(request, refused)
         except StoreError as error:
             log.error("store failed", extra={"fields": {"error": place(error)}})
-            return self._desk.refusal(request, Refused(Reason.STORE_UNAVAILABLE))
+            return self._context.refusal(request, Refused(Reason.STORE_UNAVAILABLE))
 
     def _is_static(self, request: Request) -> bool:
         # The page that sends people to the right address needs its stylesheet under the wrong one.
         host = request.headers.get("host", "")
-        return str(request.scope["path"]).startswith("/static/") and self._desk.address.is_this_machine(host)
+        return str(request.scope["path"]).startswith("/static/") and self._context.address.is_this_machine(host)
 
     async def _dispatch(self, request: Request) -> Response:
         found = Match.NONE
@@ -97,15 +102,15 @@ class Console:
     async def _refusal(self, request: Request, refused: Refused) -> Response:
         if refused.reason is Reason.HOST_NOT_ALLOWED:
             host = request.headers.get("host", "")
-            if request.method == "GET" and self._desk.address.is_this_machine(host):
-                return self._desk.page("elsewhere", status=421, path=quote(request.scope["path"]))
-            return self._desk.refusal(request, refused)
+            if request.method == "GET" and self._context.address.is_this_machine(host):
+                return self._context.page("elsewhere", status=421, path=quote(request.scope["path"]))
+            return self._context.refusal(request, refused)
         session, waits = None, NOTHING
         with contextlib.suppress(StoreError, Refused):
-            session = await self._desk.person(request)
+            session = await self._context.person(request)
             if "text/html" in request.headers.get("accept", ""):
-                waits = await self._desk.tools_wait(session)
-        return self._desk.refusal(request, refused, session, waits)
+                waits = await self._context.tools_wait(session)
+        return self._context.refusal(request, refused, session, waits)
 
 
 def _add_headers(message: Message) -> None:
@@ -126,7 +131,7 @@ def console_app(
     reviewers: tuple[str, ...] = (),
     configured: Callable[[], Mapping[str, str] | None] = lambda: None,
     trust: TrustService | None = None,
-    rooms: Rooms | None = None,
+    gateway: GatewayParts | None = None,
     demands: Demands | None = None,
 ) -> Console:
     """The console over a service; `origin` is what browsers see, such as `http://localhost:8700`.
@@ -134,22 +139,22 @@ def console_app(
     `describe_server` gives a line on a server beside its name (its address, its command), or nothing. With `pins` it
     reviews tools too: `reviewers` may decide on them (empty: whoever signs in), `configured` gives the servers of the
     configuration with their groups. With `trust` it shows agents' sessions, and the same `reviewers` decide on
-    results that are held back. With `rooms` it has the pages of a whole gateway. `demands` gives the tools that do not
-    take every passkey, so that people are told when they enrol one.
+    results that are held back. With `gateway` it has the pages of a whole gateway. `demands` gives the tools that do
+    not take every passkey, so that people are told when they enrol one.
     """
     approvals.page_origin = origin
-    tools = None if pins is None else ToolDesk(pins, reviewers, configured)
-    seen = None if trust is None else TrustDesk(trust, reviewers)
-    address = Address(origin, secure)
+    tools = None if pins is None else ToolReviews(pins, reviewers, configured)
+    seen = None if trust is None else TrustReviews(trust, reviewers)
+    address = ConsoleOrigin(origin, secure)
     known = {} if demands is None else {"demands": demands}
-    desk = Desk(
+    context = ConsoleContext(
         approvals,
         address,
         describe_server=describe_server,
         clock=clock,
         tools=tools,
         trust=seen,
-        rooms=rooms,
+        gateway=gateway,
         **known,
     )
-    return Console(desk)
+    return Console(context)

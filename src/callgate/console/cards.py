@@ -12,9 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from callgate.approval.display import escape
-from callgate.console.marking import Line, Marks, Run, changed, plain
-from callgate.console.outline import Branch, outline
-from callgate.console.rendering import Shown, exact
+from callgate.console.marking import Branch, Run, Runs, TextMarks, changed_runs, outline, plain
+from callgate.console.rendering import EscapedText, exact
 from callgate.inspection import ToolFinding
 from callgate.pinning.judging import beside_of, named_members
 from callgate.pinning.views import SchemaEdit, ToolView
@@ -68,7 +67,7 @@ def _parts(view: ToolView) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Found:
+class CardFinding:
     """One finding, with its number in the text and its place in words."""
 
     number: int
@@ -77,13 +76,13 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Edit:
+class CardEdit:
     """One difference of a schema, its texts ready to be drawn."""
 
     edit: SchemaEdit
-    path: Line
-    before: Line
-    after: Line
+    path: Runs
+    before: Runs
+    after: Runs
 
     @property
     def short(self) -> bool:
@@ -114,29 +113,29 @@ class Card:
         return key_of(self.view.tool)
 
     @cached_property
-    def marks(self) -> Marks:
-        return Marks(self.view.findings)
+    def marks(self) -> TextMarks:
+        return TextMarks(self.view.findings)
 
     @cached_property
-    def name(self) -> Line:
+    def name(self) -> Runs:
         return self.marks.runs("name", self.view.tool)
 
     @cached_property
-    def plain_name(self) -> Shown:
-        return Shown(escape(self.view.tool))
+    def plain_name(self) -> EscapedText:
+        return EscapedText(escape(self.view.tool))
 
     @cached_property
-    def summary(self) -> Line:
+    def summary(self) -> Runs:
         return plain(" ".join(self.view.summary.split()))
 
     @cached_property
-    def description(self) -> list[Line]:
+    def description(self) -> list[Runs]:
         return self.marks.lines("description", self.view.description)
 
     @cached_property
-    def found(self) -> list[Found]:
+    def found(self) -> list[CardFinding]:
         """The hard ones first, each with the number that it has in the text."""
-        numbered = [Found(number, one, _place(one.where)) for number, one in enumerate(self.view.findings, 1)]
+        numbered = [CardFinding(number, one, _place(one.where)) for number, one in enumerate(self.view.findings, 1)]
         return sorted(numbered, key=lambda one: one.finding.tier != "hard")
 
     @cached_property
@@ -151,7 +150,7 @@ class Card:
         return [outline(value, name, self.marks, schema=name == "outputSchema") for name, value in rest]
 
     @cached_property
-    def raw(self) -> Shown:
+    def raw(self) -> EscapedText:
         return exact(self.view.raw.encode("utf-8", "surrogatepass"))
 
     @cached_property
@@ -160,20 +159,20 @@ class Card:
         pieces = self.view.difference.description if self.view.difference else ()
         if all(piece.op == "same" for piece in pieces):
             return []
-        return [(piece.op, changed(piece.text, spelt=piece.op != "same")) for piece in pieces]
+        return [(piece.op, changed_runs(piece.text, spelt=piece.op != "same")) for piece in pieces]
 
     @cached_property
-    def schema_edits(self) -> list[Edit]:
+    def schema_edits(self) -> list[CardEdit]:
         return list(_edits(self.view.difference.schema if self.view.difference else ()))
 
     @cached_property
-    def beside_edits(self) -> list[Edit]:
+    def beside_edits(self) -> list[CardEdit]:
         return list(_edits(self.view.difference.beside if self.view.difference else ()))
 
 
-def _edits(edits: Sequence[SchemaEdit]) -> Iterator[Edit]:
+def _edits(edits: Sequence[SchemaEdit]) -> Iterator[CardEdit]:
     for edit in edits:
-        yield Edit(edit, plain(edit.path), plain(edit.before), plain(edit.after))
+        yield CardEdit(edit, plain(edit.path), plain(edit.before), plain(edit.after))
 
 
 def _place(where: str) -> str:

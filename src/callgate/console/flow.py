@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from callgate.approval.display import escape
-from callgate.console.rendering import Shown
+from callgate.console.rendering import EscapedText
 from callgate.trust.picture import EARLIER, USER, Edge, Flow, Node, Picture
 
 LINE: Final = 19
@@ -35,7 +35,7 @@ class Words(NamedTuple):
     """One line in a box; `whole` is said where the line had to be cut."""
 
     y: int
-    text: Shown
+    text: EscapedText
     style: str = ""
 
 
@@ -45,7 +45,7 @@ class Stroke(NamedTuple):
     path: str
     arrow: str
     tone: str
-    title: Shown
+    title: EscapedText
     source: str
     target: str
 
@@ -60,7 +60,7 @@ class Box:
     width: int
     height: int
     words: list[Words]
-    title: Shown
+    title: EscapedText
     # Where each value of a call is written, from the top of the drawing.
     ports: list[int] = field(default_factory=list)
 
@@ -102,7 +102,7 @@ def draw(picture: Picture) -> Drawing:
     return Drawing(result_x + _RESULT_WIDTH + _MARGIN, y - GAP + _MARGIN, list(boxes.values()), strokes, trunk)
 
 
-def fit(text: str, width: int) -> Shown:
+def fit(text: str, width: int) -> EscapedText:
     """Text that goes into so many points of fixed-width letters, what is invisible in it spelt out."""
     shown = escape(text)
     room = int(width / _LETTER)
@@ -110,8 +110,8 @@ def fit(text: str, width: int) -> Shown:
     for at, char in enumerate(shown):
         used += 2 if unicodedata.east_asian_width(char) in "WF" else 1
         if used > room:
-            return Shown(f"{shown[: max(0, at - 1)]}…")
-    return Shown(shown)
+            return EscapedText(f"{shown[: max(0, at - 1)]}…")
+    return EscapedText(shown)
 
 
 # -- boxes ---------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def fit(text: str, width: int) -> Shown:
 def _box(node: Node, y: int, result_x: int) -> Box:
     if node.kind in ("user", "earlier"):
         x, width = (_MARGIN, 200) if node.kind == "user" else (result_x, _RESULT_WIDTH)
-        words = [Words(PAD + 13, Shown(node.title), "own"), *_tag_words(node, PAD + 13 + LINE)]
+        words = [Words(PAD + 13, EscapedText(node.title), "own"), *_tag_words(node, PAD + 13 + LINE)]
     elif node.kind == "result":
         x, width = result_x, _RESULT_WIDTH
         words = list(_result_words(node, width - 2 * PAD))
@@ -129,7 +129,7 @@ def _box(node: Node, y: int, result_x: int) -> Box:
         words = list(_call_words(node, width - 2 * PAD))
     height = words[-1].y + PAD
     ports = [y + one.y - 4 for one in words if one.style.startswith("port")]
-    return Box(node, x, y, width, height, words, _said(node), ports)
+    return Box(node, x, y, width, height, words, _box_text(node), ports)
 
 
 def _call_words(node: Node, width: int) -> Iterator[Words]:
@@ -149,7 +149,7 @@ def _call_words(node: Node, width: int) -> Iterator[Words]:
         y += LINE
         yield Words(y, fit(_value(flow), width), f"port {flow.tone}{' critical' if flow.critical else ''}")
     if node.more:
-        yield Words(y + LINE, Shown(f"and {node.more} more"), "muted")
+        yield Words(y + LINE, EscapedText(f"and {node.more} more"), "muted")
 
 
 def _result_words(node: Node, width: int) -> Iterator[Words]:
@@ -175,15 +175,15 @@ def _value(flow: Flow) -> str:
     return f"{flow.path} = {flow.shown}" if flow.shown else flow.path
 
 
-def _said(node: Node) -> Shown:
+def _box_text(node: Node) -> EscapedText:
     """A box in a sentence, for who hovers over it or has it read aloud."""
     if node.kind == "call":
-        return Shown(escape(f"Step {node.seq}: {node.title} on {node.about}, {node.verdict}. {node.why}"))
+        return EscapedText(escape(f"Step {node.seq}: {node.title} on {node.about}, {node.verdict}. {node.why}"))
     if node.kind == "result":
         warned = "".join(f" Warning: {one}." for one in node.warnings)
         tags = ", ".join(tag.text for tag in node.tags)
-        return Shown(escape(f"Result of step {node.seq}: {node.title}{f', {tags}' if tags else ''}.{warned}"))
-    return Shown(escape(f"{node.title}. {node.why}" if node.why else node.title))
+        return EscapedText(escape(f"Result of step {node.seq}: {node.title}{f', {tags}' if tags else ''}.{warned}"))
+    return EscapedText(escape(f"{node.title}. {node.why}" if node.why else node.title))
 
 
 # -- lines ---------------------------------------------------------------------------------------------------------
@@ -193,15 +193,17 @@ def _stroke(edge: Edge, boxes: dict[str, Box], lanes: int) -> Stroke:
     source, target = boxes[edge.source], boxes[edge.target]
     if edge.port is None:
         y = source.y + PAD + 9
-        title = Shown(f"What step {target.node.seq} gave")
+        title = EscapedText(f"What step {target.node.seq} gave")
         return Stroke(
-            f"M{source.right} {y}H{target.x - 6}", _right(target.x, y), "plain", title, edge.source, edge.target
+            f"M{source.right} {y}H{target.x - 6}", _point_right(target.x, y), "plain", title, edge.source, edge.target
         )
     flow = target.node.flows[edge.port]
     y = target.ports[edge.port]
-    title = Shown(escape(f"{flow.path}: {flow.where}"))
+    title = EscapedText(escape(f"{flow.path}: {flow.where}"))
     if edge.source == USER:
-        return Stroke(f"M{_TRUNK} {y}H{target.x - 6}", _right(target.x, y), edge.tone, title, edge.source, edge.target)
+        return Stroke(
+            f"M{_TRUNK} {y}H{target.x - 6}", _point_right(target.x, y), edge.tone, title, edge.source, edge.target
+        )
     lane = lanes + (edge.lane or 0) * _LANE
     # Below the line that leads to the result.
     start = (
@@ -211,12 +213,12 @@ def _stroke(edge: Edge, boxes: dict[str, Box], lanes: int) -> Stroke:
         f"M{source.x} {start}H{lane + _ROUND}Q{lane} {start} {lane} {start + _ROUND}"
         f"V{y - _ROUND}Q{lane} {y} {lane - _ROUND} {y}H{target.right + 6}"
     )
-    return Stroke(path, _left(target.right, y), edge.tone, title, edge.source, edge.target)
+    return Stroke(path, _point_left(target.right, y), edge.tone, title, edge.source, edge.target)
 
 
-def _right(x: int, y: int) -> str:
+def _point_right(x: int, y: int) -> str:
     return f"M{x} {y}l-7 -4v8z"
 
 
-def _left(x: int, y: int) -> str:
+def _point_left(x: int, y: int) -> str:
     return f"M{x} {y}l7 -4v8z"

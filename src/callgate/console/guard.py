@@ -1,15 +1,20 @@
-"""What a request has to show before the console listens to it, and the headers of every answer."""
+"""What a request has to show before the console listens to it: the right origin, a token, not too many tries."""
 
 from __future__ import annotations
 
 import hmac
+import math
+from collections import deque
+from collections.abc import Callable
+from functools import cached_property
 from typing import Final
+from urllib.parse import urlsplit
 
+import msgspec
 from starlette.requests import Request
 
 from callgate.approval.model import Session
-from callgate.console.address import Address
-from callgate.errors import Reason, Refused
+from callgate.errors import ConfigError, Reason, Refused
 
 CSRF: Final = "x-callgate-csrf"
 
@@ -57,9 +62,12 @@ HEADERS: Final = (
 )
 
 _SINGLE: Final = ("host", "origin", "content-type", "content-length", "sec-fetch-site", CSRF)
+_PORTS: Final = {"http": 80, "https": 443}
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+WINDOW: Final = 60.0
 
 
-def check_host(request: Request, address: Address) -> None:
+def check_host(request: Request, address: ConsoleOrigin) -> None:
     """A page of another name that resolves to us (DNS rebinding) would read what this one shows."""
     for name in _SINGLE:
         if len(request.headers.getlist(name)) > 1:
@@ -72,7 +80,7 @@ def check_host(request: Request, address: Address) -> None:
         )
 
 
-def check_change(request: Request, address: Address) -> None:
+def check_change(request: Request, address: ConsoleOrigin) -> None:
     """Anything that changes something comes from a script of one of our own pages.
 
     A form of another site can send neither this content type nor our Origin; a script of another site would need
@@ -96,3 +104,85 @@ def check_token(request: Request, session: Session) -> None:
             "The request does not carry this session's token.",
             advice="Load the page again, then use its buttons.",
         )
+
+
+class ConsoleOrigin(msgspec.Struct, frozen=True, dict=True):
+    """The console's own origin, such as `http://localhost:8700`; `secure` says that browsers reach it by https."""
+
+    origin: str
+    secure: bool = False
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.origin)
+        if parts.scheme not in _PORTS or not parts.hostname or f"{parts.scheme}://{parts.netloc}" != self.origin:
+            raise ConfigError(
+                f"{self.origin!r} is not an origin", advice="Give scheme, host and port only: http://localhost:8700."
+            )
+
+    @cached_property
+    def port(self) -> int:
+        parts = urlsplit(self.origin)
+        return parts.port or _PORTS[parts.scheme]
+
+    @cached_property
+    def _hosts(self) -> frozenset[str]:
+        netloc = urlsplit(self.origin).netloc.lower()
+        name = _name(netloc)
+        usual = self.port == _PORTS[urlsplit(self.origin).scheme]
+        return frozenset({netloc, f"{name}:{self.port}", *([name] if usual else [])})
+
+    @cached_property
+    def cookie(self) -> str:
+        """Cookies do not know ports (RFC 6265 §8.5), so two gateways on one machine need two names."""
+        return "__Host-callgate_session" if self.secure else f"callgate_session_{self.port}"
+
+    def is_ours(self, host: str) -> bool:
+        """Whether a Host header names this console."""
+        return host.strip().lower() in self._hosts
+
+    @staticmethod
+    def is_this_machine(host: str) -> bool:
+        """Whether a Host header names the machine itself: a harmless mistake, where others are an attack."""
+        return _name(host.strip().lower()) in _LOOPBACK
+
+
+def _name(netloc: str) -> str:
+    name, colon, port = netloc.rpartition(":")
+    return name if colon and port.isdigit() else netloc
+
+
+class AttemptLimit:
+    """At most `each` tries a minute with one name, and `in_all` with any.
+
+    Kept in memory, by process: it slows guessing down, while what is guessed is long enough to stand by itself.
+    """
+
+    def __init__(self, each: int, in_all: int, clock: Callable[[], float]) -> None:
+        self._each = each
+        self._in_all = in_all
+        self._clock = clock
+        self._tries: deque[tuple[float, str]] = deque()
+
+    def step(self, name: str = "") -> None:
+        """Count one try, or refuse it; without a name only all together count. `in_all` bounds what is remembered too.
+
+        What is refused is not counted: trying on does not make the wait longer.
+        """
+        now = self._clock()
+        while self._tries and self._tries[0][0] <= now - WINDOW:
+            self._tries.popleft()
+        same = [at for at, tried in self._tries if tried == name] if name else []
+        if len(self._tries) >= self._in_all:
+            raise _too_many_attempts(self._tries[0][0] + WINDOW - now)
+        if len(same) >= self._each:
+            raise _too_many_attempts(same[0] + WINDOW - now)
+        self._tries.append((now, name))
+
+
+def _too_many_attempts(seconds: float) -> Refused:
+    return Refused(
+        Reason.APPROVAL_LIMIT,
+        "This was tried too often.",
+        advice="Wait a minute, then try once more.",
+        data={"retryAfter": max(1, math.ceil(seconds))},
+    )

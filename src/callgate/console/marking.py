@@ -6,16 +6,18 @@ are the text again.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from callgate.approval.display import escape
-from callgate.console.rendering import Shown
+from callgate.console.rendering import EscapedText
 from callgate.inspection import ToolFinding
+from callgate.inspection.text import quoted
 
 # So many blanks or empty lines push what follows out of sight; they are counted instead.
 _BLANKS: Final = 40
@@ -25,6 +27,18 @@ _SUSPECT: Final = re.compile(rf" {{{_BLANKS + 1},}}|\n{{{_BREAKS + 1},}}|[^\x20-
 _TAGS: Final = 0xE0000
 _TITLES: Final = 8
 _NAMED: Final = {" ": "space", "\n": "line break", "\t": "tab"}
+# Beyond this a tree helps nobody; then the exact text below it is what is read.
+MOST_LINES: Final = 2_000
+_IN_A_LINE: Final = 32
+_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+# Keys that stand in a path as they are; others are quoted there, and cut.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_$-]{1,60}\Z")
+_LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
+_MAPS: Final = ("$defs", "definitions", "patternProperties", "dependentSchemas")
+_ONE: Final = (
+    *("items", "additionalProperties", "unevaluatedProperties", "unevaluatedItems", "contains", "propertyNames"),
+    *("not", "if", "then", "else", "contentSchema"),
+)
 
 
 class Run(NamedTuple):
@@ -34,7 +48,7 @@ class Run(NamedTuple):
     """
 
     source: str
-    text: Shown
+    text: EscapedText
     unseen: bool = False
     title: str = ""
     tier: str = ""
@@ -42,10 +56,10 @@ class Run(NamedTuple):
     first: str = ""
 
 
-Line = list[Run]
+Runs = list[Run]
 
 
-class Marks:
+class TextMarks:
     """The findings of one tool, numbered as they are listed beside its text."""
 
     def __init__(self, findings: Iterable[ToolFinding] = ()) -> None:
@@ -53,17 +67,17 @@ class Marks:
         for number, found in enumerate(findings, 1):
             self._places.setdefault(place(found.where), []).append((number, found))
 
-    def lines(self, where: str, text: str) -> list[Line]:
+    def lines(self, where: str, text: str) -> list[Runs]:
         """The lines of a text, with the findings at this place marked in it."""
         found = [(number, one) for number, one in self._places.get(place(where), ()) if one.span is not None]
         return _lines(text, found)
 
-    def runs(self, where: str, text: str) -> Line:
+    def runs(self, where: str, text: str) -> Runs:
         """The same for a text that stands in a line of its own: its line breaks are spelt out."""
-        joined: Line = []
+        joined: Runs = []
         for at, line in enumerate(self.lines(where, text)):
             if at:
-                joined.append(Run("\n", Shown("line break"), unseen=True, title="line break"))
+                joined.append(Run("\n", EscapedText("line break"), unseen=True, title="line break"))
             joined += line
         return joined
 
@@ -78,20 +92,20 @@ class Marks:
         return any(one.startswith(inside) for one in self._places)
 
 
-def plain(text: str) -> Line:
+def plain(text: str) -> Runs:
     """A text in which nothing was looked for."""
-    return Marks().runs("", text)
+    return TextMarks().runs("", text)
 
 
-def changed(text: str, *, spelt: bool) -> Line:
+def changed_runs(text: str, *, spelt: bool) -> Runs:
     """A piece of a difference; `spelt` where it came or went, so that blanks alone are seen too."""
     if spelt and text and not text.strip():
-        return [Run(text, _spelt(text), unseen=True, title=_titles(text))]
-    drawn: Line = []
-    for at, line in enumerate(Marks().lines("", text)):
+        return [Run(text, _spell_out(text), unseen=True, title=_titles(text))]
+    drawn: Runs = []
+    for at, line in enumerate(TextMarks().lines("", text)):
         if at:
-            drawn += [Run("", Shown("line break"), unseen=True, title="line break")] if spelt else []
-            drawn.append(Run("\n", Shown("\n")))
+            drawn += [Run("", EscapedText("line break"), unseen=True, title="line break")] if spelt else []
+            drawn.append(Run("\n", EscapedText("\n")))
         drawn += line
     return drawn
 
@@ -101,16 +115,16 @@ def place(where: str) -> str:
     return re.sub(r"\[(\d+)\]", r".\1", where)
 
 
-def _lines(text: str, found: Sequence[tuple[int, ToolFinding]]) -> list[Line]:
+def _lines(text: str, found: Sequence[tuple[int, ToolFinding]]) -> list[Runs]:
     starts: dict[int, list[tuple[int, ToolFinding]]] = {}
     ends: dict[int, set[int]] = {}
     for number, one in found:
-        start, end = _within(one.span, len(text))
+        start, end = _valid_span(one.span, len(text))
         starts.setdefault(start, []).append((number, one))
         ends.setdefault(end, set()).add(number)
     hidden = dict(_hidden(text))
     edges = sorted({0, len(text), *starts, *ends, *hidden, *hidden.values()})
-    lines: list[Line] = [[]]
+    lines: list[Runs] = [[]]
     open_now: list[tuple[int, ToolFinding]] = []
     unseen_until = 0
     for start, end in pairwise(edges):
@@ -118,25 +132,25 @@ def _lines(text: str, found: Sequence[tuple[int, ToolFinding]]) -> list[Line]:
         over = ends.get(start, set())
         open_now = [pair for pair in open_now if pair[0] not in over] + begun
         unseen_until = hidden.get(start, unseen_until)
-        like = Run("", Shown(), start < unseen_until, "", _tier(open_now), _numbers(open_now), _numbers(begun))
-        _put(text[start:end], like, lines)
+        like = Run("", EscapedText(), start < unseen_until, "", _tier(open_now), _numbers(open_now), _numbers(begun))
+        _append_text(text[start:end], like, lines)
     return lines
 
 
-def _within(span: tuple[int, int] | None, length: int) -> tuple[int, int]:
+def _valid_span(span: tuple[int, int] | None, length: int) -> tuple[int, int]:
     """A span that is there and holds a character, whatever a rule said."""
     start, end = span or (0, 0)
     start = max(0, min(start, length - 1))
     return start, max(start + 1, min(end, length))
 
 
-def _put(text: str, like: Run, lines: list[Line]) -> None:
+def _append_text(text: str, like: Run, lines: list[Runs]) -> None:
     """A piece of the text at the end of the lines, which go on where it has line breaks."""
     if like.unseen:
         # The last of many line breaks is drawn as one, and stands between the lines like any other.
         breaks = text.startswith("\n")
         own = text[:-1] if breaks else text
-        lines[-1].append(like._replace(source=own, text=_spelt(text), title=_titles(text)))
+        lines[-1].append(like._replace(source=own, text=_spell_out(text), title=_titles(text)))
         if breaks:
             lines.append([])
         return
@@ -144,7 +158,7 @@ def _put(text: str, like: Run, lines: list[Line]) -> None:
         if at:
             lines.append([])
         if part:
-            lines[-1].append(like._replace(source=part, text=Shown(part)))
+            lines[-1].append(like._replace(source=part, text=EscapedText(part)))
             like = like._replace(first="")
 
 
@@ -158,11 +172,11 @@ def _hidden(text: str) -> Iterator[tuple[int, int]]:
         for kind, group in groupby(range(start, end), key=lambda at: _kind(text[at])):
             first, *others = group
             last = others[-1] if others else first
-            if kind == "unseen" or (kind == "mark" and _piled(text, first, last + 1)):
+            if kind == "unseen" or (kind == "mark" and _is_piled_up(text, first, last + 1)):
                 yield first, last + 1
 
 
-def _piled(text: str, start: int, end: int) -> bool:
+def _is_piled_up(text: str, start: int, end: int) -> bool:
     """Marks belong to the letter before them: few are read, many cover the lines around them."""
     before = text[start - 1 : start]
     cluster = ("" if before in ("\n", "\\") else before) + text[start:end]
@@ -176,7 +190,7 @@ def _kind(char: str) -> str:
     return "seen" if escape(char) == char else "unseen"
 
 
-def _spelt(text: str) -> Shown:
+def _spell_out(text: str) -> EscapedText:
     """`U+200B × 3 U+202E`; letters of the tag block, which spell ASCII out of sight, as what they spell."""
     parts = []
     for tagged, group in groupby(text, key=_is_tag):
@@ -188,7 +202,7 @@ def _spelt(text: str) -> Shown:
             count = sum(1 for _ in same)
             name = _NAMED.get(char, f"U+{ord(char):04X}")
             parts.append(name if count == 1 else f"{name} \u00d7 {count}")
-    return Shown(" ".join(parts))
+    return EscapedText(" ".join(parts))
 
 
 def _is_tag(char: str) -> bool:
@@ -210,3 +224,144 @@ def _tier(found: Iterable[tuple[int, ToolFinding]]) -> str:
 
 def _numbers(found: Iterable[tuple[int, ToolFinding]]) -> str:
     return ", ".join(str(number) for number, _ in found)
+
+
+class Branch(NamedTuple):
+    """`open` and `close` stand around what is inside; `leaf` is a value.
+
+    `keyword` is the word of JSON Schema that it stands under, where the key is the server's own.
+    """
+
+    what: Literal["open", "close", "leaf"]
+    key: Sequence[Run] = ()
+    keyword: str = ""
+    tags: tuple[str, ...] = ()
+    kind: str = ""
+    text: Sequence[Run] = ()
+    tier: str = ""
+    numbers: str = ""
+
+
+class _Item(NamedTuple):
+    path: str
+    key: str
+    value: Any
+    schema: bool
+    keyword: str = ""
+    required: bool = False
+
+
+def outline(value: Any, where: str, marks: TextMarks, *, schema: bool = True) -> list[Branch] | None:
+    """The lines of what stands at a path; None where a tree is no help: too deep, too many values."""
+    lines: list[Branch] = []
+    stack: list[Iterator[_Item]] = [iter([_Item(where, where, value, schema and isinstance(value, dict))])]
+    while stack:
+        item = next(stack[-1], None)
+        if len(lines) == MOST_LINES:
+            return None
+        if item is None:
+            stack.pop()
+            if stack:
+                lines.append(Branch("close"))
+            continue
+        inside = [] if _short(item, marks) else _inside(item)
+        lines.append(_line(item, marks, leaf=not inside))
+        if inside:
+            stack.append(iter(inside))
+    return lines
+
+
+def _short(item: _Item, marks: TextMarks) -> bool:
+    """A list of plain values, such as an enum, that fits into a line."""
+    if not isinstance(item.value, list) or marks.under(item.path):
+        return False
+    if any(isinstance(one, (dict, list)) for one in item.value[:_IN_A_LINE]):
+        return False
+    return len(item.value) <= _IN_A_LINE and len(json.dumps(item.value)) <= 8 * _IN_A_LINE
+
+
+def _line(item: _Item, marks: TextMarks, *, leaf: bool) -> Branch:
+    tier, numbers = marks.on(item.path)
+    # What was found at a path is in the text there, or, where there is none, in the name.
+    key = plain(item.key) if isinstance(item.value, str) else marks.runs(item.path, item.key)
+    made = Branch("leaf" if leaf else "open", key, item.keyword, _tags(item), "", (), tier, numbers)
+    if not leaf:
+        return made
+    kind, text = _leaf(item, marks)
+    return made._replace(kind=kind, text=text)
+
+
+def _leaf(item: _Item, marks: TextMarks) -> tuple[str, Sequence[Run]]:
+    value = item.value
+    if isinstance(value, str):
+        return "text", marks.runs(item.path, value)
+    if item.schema and value:
+        # Its type is all it says, and that stands beside its name.
+        return "word", ()
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return "number" if number else "word", plain(json.dumps(value, ensure_ascii=False))
+
+
+def _tags(item: _Item) -> tuple[str, ...]:
+    tags = list(_types(item))
+    if item.required:
+        tags.append("required")
+    if item.schema and not item.value:
+        tags.append("takes anything")
+    return tuple(tags)
+
+
+def _types(item: _Item) -> list[str]:
+    """The type of a schema, where it is written as types are."""
+    kinds = item.value.get("type") if item.schema else None
+    if isinstance(kinds, str):
+        kinds = [kinds]
+    known = isinstance(kinds, list) and all(isinstance(one, str) and one in _TYPES for one in kinds)
+    return kinds if known and kinds else []
+
+
+def _inside(item: _Item) -> list[_Item]:
+    value = item.value
+    if isinstance(value, list):
+        return [_Item(f"{item.path}.{at}", f"[{at}]", one, schema=False) for at, one in enumerate(value)]
+    if not isinstance(value, dict):
+        return []
+    if not item.schema:
+        return [_Item(_path(item.path, key), key, one, schema=False) for key, one in value.items()]
+    return [one for key, member in value.items() for one in _member(item, key, member)]
+
+
+def _member(item: _Item, key: str, member: Any) -> Iterator[_Item]:
+    """A keyword of a schema, as the lines it becomes."""
+    path = _path(item.path, key)
+    properties = item.value.get("properties")
+    named = properties if isinstance(properties, dict) else {}
+    required = item.value.get("required")
+    needed = required if _all_named(required, named) else []
+    if (key == "type" and _types(item)) or (key == "required" and needed):
+        return
+    if key == "properties" and named:
+        for name, one in named.items():
+            yield _Item(_path(path, name), name, one, isinstance(one, dict), "property", required=name in needed)
+    elif key in _MAPS and isinstance(member, dict) and member:
+        for name, one in member.items():
+            yield _Item(_path(path, name), name, one, isinstance(one, dict), key)
+    elif key in _LISTS and isinstance(member, list) and member:
+        for at, one in enumerate(member):
+            yield _Item(f"{path}.{at}", f"[{at}]", one, isinstance(one, dict), key)
+    else:
+        yield _Item(path, key, member, schema=key in _ONE and isinstance(member, dict))
+
+
+def _path(before: str, key: str) -> str:
+    """As the inspection writes it."""
+    return f"{before}.{key if _PLAIN.match(key) else quoted(key)}"
+
+
+def _all_named(required: Any, properties: Mapping[str, Any]) -> bool:
+    """Whether a list of required names can be told by marking the properties, and by nothing else."""
+    if not isinstance(required, list):
+        return False
+    return all(isinstance(name, str) and name in properties for name in required) and len(set(required)) == len(
+        required
+    )

@@ -16,47 +16,37 @@ if TYPE_CHECKING:
     from callgate.sdk.authenticators.browser import BrowserAuthenticator
     from callgate.sdk.authenticators.security_key import SecurityKey
     from callgate.sdk.client import ApprovalClient
-    from callgate.sdk.client_outcome import (
-        Cancelled,
-        Done,
-        Enrolled,
-        Failed,
-        NotCalled,
-        Outcome,
-        RefusedByServer,
-        TimedOut,
-    )
+    from callgate.sdk.outcome import Cancelled, Done, Enrolled, Failed, NotCalled, Outcome, RefusedByServer, TimedOut
     from callgate.sdk.pinned import PinnedClient, library_identity
-    from callgate.sdk.trust_client import TrackedClient
-    from callgate.sdk.trust_labels import TrustLabels, open_world_to_public
-    from callgate.sdk.trust_marks import Flagged
-    from callgate.sdk.trust_question import Alert, Question
-    from callgate.sdk.trust_tracker import TrustTracker
+    from callgate.sdk.trust import Alert, Question, TrustTracker
+    from callgate.sdk.trust.client import TrackedClient
+    from callgate.sdk.trust.declared import Flagged
+    from callgate.sdk.trust.labels import TrustLabels, open_world_to_public
     from callgate.sdk.web_bot_auth import WebBotAuthMiddleware
 
 _HOMES: Final = {
     "AgentKey": "agent_keys",
-    "Alert": "trust_question",
+    "Alert": "trust",
     "ApprovalClient": "client",
     "BrowserAuthenticator": "authenticators.browser",
-    "Cancelled": "client_outcome",
-    "Done": "client_outcome",
-    "Enrolled": "client_outcome",
-    "Failed": "client_outcome",
-    "Flagged": "trust_marks",
-    "NotCalled": "client_outcome",
-    "Outcome": "client_outcome",
+    "Cancelled": "outcome",
+    "Done": "outcome",
+    "Enrolled": "outcome",
+    "Failed": "outcome",
+    "Flagged": "trust.declared",
+    "NotCalled": "outcome",
+    "Outcome": "outcome",
     "PinnedClient": "pinned",
-    "Question": "trust_question",
-    "RefusedByServer": "client_outcome",
+    "Question": "trust",
+    "RefusedByServer": "outcome",
     "SecurityKey": "authenticators.security_key",
-    "TimedOut": "client_outcome",
-    "TrackedClient": "trust_client",
-    "TrustLabels": "trust_labels",
-    "TrustTracker": "trust_tracker",
+    "TimedOut": "outcome",
+    "TrackedClient": "trust.client",
+    "TrustLabels": "trust.labels",
+    "TrustTracker": "trust",
     "WebBotAuthMiddleware": "web_bot_auth",
     "library_identity": "pinned",
-    "open_world_to_public": "trust_labels",
+    "open_world_to_public": "trust.labels",
 }
 _EXTRAS: Final = {"mcp": "sdk", "mcp_types": "sdk", "fido2": "usb"}
 

@@ -101,7 +101,7 @@ def read_public(path: Path) -> list[dict[str, Any]]:
     keys = found.get("keys", [found])
     if not isinstance(keys, list) or not all(isinstance(one, dict) for one in keys):
         raise ConfigError(f"{path} is neither a key nor a directory of keys", advice=_KEYGEN)
-    return [_published(one) for one in keys]
+    return [_public_key(one) for one in keys]
 
 
 def read_file(path: Path) -> bytes:
@@ -118,7 +118,7 @@ def read_file(path: Path) -> bytes:
     return raw
 
 
-def _published(jwk: Mapping[str, Any]) -> dict[str, Any]:
+def _public_key(jwk: Mapping[str, Any]) -> dict[str, Any]:
     private = _private_jwk(jwk) if "d" in jwk else None
     return dict(jwk) if private is None else dict(public_jwk(private.public_key()))
 

@@ -61,7 +61,7 @@ class Auth:
             expires_in=self._expires_in,
             digest=self._digest,
         )
-        _put(request.headers, added)
+        _put_headers(request.headers, added)
         return request
 
 
@@ -83,7 +83,7 @@ def aiohttp_middleware(
             expires_in=expires_in,
             digest=digest,
         )
-        _put(request.headers, added)
+        _put_headers(request.headers, added)
         return await handler(request)
 
     return middleware
@@ -125,7 +125,7 @@ def signed_headers(
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     sent = tuple((name.lower().encode("ascii"), str(value).encode("latin-1")) for name, value in pairs)
     # A body of another try has another digest.
-    kept = tuple(one for one in _without(sent, signer.label) if one[0] != b"content-digest")
+    kept = tuple(one for one in _without_label(sent, signer.label) if one[0] != b"content-digest")
     return signer.sign(request_of(method, url, body, kept), **how)
 
 
@@ -140,7 +140,7 @@ def request_of(method: str, url: str, body: bytes, headers: Headers) -> Signed:
     return Signed(method.upper(), parts.scheme, authority, parts.path or "/", query, headers, body)
 
 
-def _without(headers: Headers, label: str) -> Headers:
+def _without_label(headers: Headers, label: str) -> Headers:
     """Headers without what was signed under a label."""
     found = []
     for name, value in headers:
@@ -156,7 +156,7 @@ def _without(headers: Headers, label: str) -> Headers:
     return tuple(found)
 
 
-def _put(headers: Any, added: Mapping[str, str]) -> None:
+def _put_headers(headers: Any, added: Mapping[str, str]) -> None:
     for name, value in added.items():
         headers[name] = value
 

@@ -82,7 +82,7 @@ class WebBotAuthMiddleware:
         self._app = app
         self._authenticator = authenticator
         self._origins = [_origin(one) for one in ([origins] if isinstance(origins, str) else origins)]
-        self._names = frozenset(_bare(authority) for _, authority in self._origins)
+        self._names = frozenset(_without_port(authority) for _, authority in self._origins)
         if not self._origins:
             raise ConfigError("nobody could sign for this app", advice='Name its origins, as ["https://api.example"].')
         self._open = frozenset(open_paths)
@@ -149,7 +149,7 @@ class WebBotAuthMiddleware:
         headers = _headers(scope)
         hosts = [value.decode("latin-1").strip().lower() for name, value in headers if name == b"host"]
         found = [one for one in self._origins if hosts in ([one[1]], [one[1] + _PORTS[one[0]]])]
-        if not found and len(self._origins) > 1 and self._names.intersection(map(_bare, hosts)):
+        if not found and len(self._origins) > 1 and self._names.intersection(map(_without_port, hosts)):
             return None
         # One of ours in any case: a signature for another host is good for nothing here.
         scheme, authority = found[0] if found else self._origins[0]
@@ -167,7 +167,7 @@ def _origin(text: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc.rpartition("@")[2].lower()
 
 
-def _bare(authority: str) -> str:
+def _without_port(authority: str) -> str:
     """A host without its port, as frameworks compare it."""
     name, colon, port = authority.rpartition(":")
     return (name if colon and (port.isdigit() or not port) else authority).rstrip(".")

@@ -5,7 +5,7 @@ import pytest
 
 from callgate.audit import Repeated
 from callgate.cli import run
-from callgate.cli.when import show_when
+from callgate.cli.printing import show_when
 from callgate.store import SqlShelf, Store
 from support.auditing import START, decision, fill, open_log
 from support.enrolling import approve, enrol, service

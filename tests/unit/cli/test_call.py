@@ -13,8 +13,7 @@ import pytest
 
 from callgate import cli
 from callgate.cli import call
-from callgate.cli.call import harmless, read_arguments
-from callgate.cli.call_target import find_target
+from callgate.cli.call import find_target, harmless, read_arguments
 from callgate.protocol import CHALLENGE_CREATE
 from callgate.sdk import Done as Called
 from callgate.store import SqlShelf, Store

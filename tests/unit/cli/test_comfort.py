@@ -18,8 +18,7 @@ import typer.main
 import callgate.cli
 from callgate import errors
 from callgate.cli import VERBS, build, run
-from callgate.cli.examples import EXAMPLES
-from callgate.cli.exit_codes import EXIT_CODES, SPECIAL
+from callgate.cli.help_texts import EXAMPLES, EXIT_CODES, SPECIAL
 from callgate.errors import CallgateError, Refused
 from docs import generate
 from support.table import rows
@@ -184,8 +183,8 @@ def test_a_pipe_gets_colours_only_if_they_are_forced(words, env, coloured, here,
         ("store", "check"),
         ("store", "upgrade"),
         ("store", "_copy"),
-        ("doctor", "examine"),
-        ("agents_changing", "refresh"),
+        ("doctor/__init__", "examine"),
+        ("agents/change", "refresh"),
     ],
 )
 def test_what_may_take_long_shows_that_it_works(module, function):
@@ -196,7 +195,7 @@ def test_what_may_take_long_shows_that_it_works(module, function):
     called = {
         node.func.id for node in ast.walk(found) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
-    assert called & {"progress", "working"}
+    assert called & {"progress", "spinner"}
 
 
 def test_progress_is_seen_on_a_terminal(tmp_path):

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from callgate.cli import VERBS, run
-from callgate.cli.completion import FILES, candidates
-from callgate.cli.completion_scripts import SCRIPTS
+from callgate.cli.completion import FILES, candidates, script
 from callgate.errors import Reason
 from callgate.pinning.identity import http_identity
 from callgate.pinning.listing import Listing, Reader
@@ -19,6 +18,8 @@ from callgate.pinning.settings import Settings
 from callgate.pinning.sighting import sighting
 from callgate.store import SqlPins, Store
 from support.table import rows
+
+SHELLS = ("bash", "zsh", "fish", "powershell")
 
 CONFIG = """
 [store]
@@ -105,7 +106,7 @@ def test_the_verb_that_is_asked_for_is_the_only_one_that_is_loaded():
         (["doctor", "--server", "=", "fi"], ["files"]),
         (["tools", "list", "--state", "pen"], ["pending"]),
         (["call", "--authenticator", ""], ["browser", "usb"]),
-        (["completion", ""], list(SCRIPTS)),
+        (["completion", ""], list(SHELLS)),
         (["audit", "list", "--verdict", ""], ["allow", "refuse"]),
         (["audit", "list", "--reason", "rule_"], ["rule_blocked"]),
         (["keys", "rotate", "s"], ["seal"]),
@@ -188,11 +189,11 @@ def test_a_question_without_words_is_answered_too(capsys):
     assert "audit" in capsys.readouterr().out
 
 
-@rows("shell", SCRIPTS)
+@rows("shell", SHELLS)
 def test_the_script_is_printed_and_says_where_to_put_it(shell, capsys):
     assert run(["completion", shell]) == 0
     said = capsys.readouterr().out
-    assert said == SCRIPTS[shell]
+    assert said == script(shell)
     assert f"callgate completion {shell}" in said
     assert "__complete" in said
 
@@ -203,6 +204,6 @@ def test_an_unknown_shell_is_refused(capsys):
 
 
 def test_a_shell_can_read_its_script(tmp_path):
-    (tmp_path / "script").write_text(SCRIPTS["bash"])
+    (tmp_path / "script").write_text(script("bash"))
     subprocess.run(["bash", "-n", str(tmp_path / "script")], check=True)
     assert Path(tmp_path / "script").read_text().isascii()

@@ -15,9 +15,9 @@ import pytest
 
 from callgate.cli import run
 from callgate.cli.doctor import checks, examine
-from callgate.cli.doctor_findings import LEVELS, Check, Finding, Setup
-from callgate.cli.doctor_store import clock
-from callgate.cli.gateway import end, place_of, running
+from callgate.cli.doctor.findings import LEVELS, Check, Finding, Setup
+from callgate.cli.doctor.state import clock
+from callgate.cli.gateway import end, ensure_running, place_of
 from callgate.store import Store
 from support.table import rows
 from support.terminal import Terminal
@@ -392,7 +392,7 @@ def test_a_browser_that_knows_passkeys_is_looked_for(doctor, write, home, monkey
 def gateway(home):
     at = place_of(home / "callgate.toml")
     try:
-        yield running(at)["address"]
+        yield ensure_running(at)["address"]
     finally:
         end(at)
 

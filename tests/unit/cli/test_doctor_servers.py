@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from callgate.cli import doctor_servers, run
+from callgate.cli import run
+from callgate.cli.doctor import servers
 from support.gateway import serving
 from support.table import rows
 
@@ -79,7 +80,7 @@ def test_a_command_that_ends_is_told_with_its_last_words_and_without_its_secrets
 
 
 def test_a_server_that_is_silent_is_not_waited_for_longer_than_it_may_take(look, monkeypatch):
-    monkeypatch.setattr(doctor_servers, "_MORE_SECONDS", 0.2)
+    monkeypatch.setattr(servers, "_MORE_SECONDS", 0.2)
     (found,) = look(code=1, x={"command": program("import time; time.sleep(600)"), "connect_seconds": 0.3})
     assert found["text"] == "x did not answer within 0 seconds."
     assert "connect_seconds" in found["advice"]
@@ -101,7 +102,7 @@ def test_one_that_fails_does_not_hide_the_others(look):
     ],
 )
 def test_a_server_that_talks_nonsense_is_a_problem_and_no_traceback(look, answer, monkeypatch):
-    monkeypatch.setattr(doctor_servers, "_MORE_SECONDS", 0.5)
+    monkeypatch.setattr(servers, "_MORE_SECONDS", 0.5)
     code = f"import sys, time\nsys.stdin.readline()\n{answer}\ntime.sleep(60)"
     (found,) = look(code=1, x={"command": program(code), "connect_seconds": 1.0})
     assert found["text"].startswith("x did not answer within")

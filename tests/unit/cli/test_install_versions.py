@@ -180,7 +180,7 @@ def test_a_machine_without_npm_is_told(home):
 
 
 def test_a_registry_that_never_answers_is_not_waited_for(home, registry, monkeypatch):
-    monkeypatch.setattr("callgate.cli.versions._SECONDS", 2.0)
+    monkeypatch.setattr("callgate.cli.install.versions._SECONDS", 2.0)
     registry.answers.clear()
     path = home.write(".cursor/mcp.json", servers(files=npx("@acme/files")))
     assert "npm did not answer in time" in home.type("install", "--pin-versions", "--yes")

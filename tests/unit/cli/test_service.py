@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from callgate.cli import run
-from callgate.cli.gateway import asked, end, place_of
+from callgate.cli.gateway import ask_gateway, end, place_of
 from callgate.cli.service import unit_of
 from support.installed import notes
 
@@ -74,7 +74,7 @@ def test_what_the_file_starts_is_the_gateway_and_it_stays(home, capsys):
     environ = {"HOME": str(home / "home"), "XDG_STATE_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "xdg")}
     with started(text, environ) as service:
         assert any("listening" in line for line in service.stderr)
-        assert asked(place_of(None), "status")["pid"] == service.pid
+        assert ask_gateway(place_of(None), "status")["pid"] == service.pid
         # One that comes later waits for its turn.
         with started(text, environ) as second:
             with reaping(service):
@@ -82,7 +82,7 @@ def test_what_the_file_starts_is_the_gateway_and_it_stays(home, capsys):
             assert "`callgate service uninstall`" in capsys.readouterr().out
             assert service.wait(60) == 0
             assert any("listening" in line for line in second.stderr)
-            assert asked(place_of(None), "status")["pid"] == second.pid
+            assert ask_gateway(place_of(None), "status")["pid"] == second.pid
     assert run(["service", "uninstall"]) == 0
     assert not unit(home).exists()
     assert run(["service", "status"]) == 1
@@ -139,12 +139,12 @@ def test_uninstall_ends_the_gateway_and_takes_the_service_away(home, capsys):
     assert run(["restart"]) == 0
     assert run(["uninstall", "--yes", "--server", "a"]) == 0
     # One server is still behind it.
-    assert asked(place_of(None), "status") is not None
+    assert ask_gateway(place_of(None), "status") is not None
     assert unit(home).exists()
     capsys.readouterr()
     assert run(["uninstall", "--yes"]) == 0
     said = capsys.readouterr().out
     assert "Your gateway has ended." in said
     assert "The service is gone" in said
-    assert asked(place_of(None), "status") is None
+    assert ask_gateway(place_of(None), "status") is None
     assert not unit(home).exists()

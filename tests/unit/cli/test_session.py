@@ -12,7 +12,7 @@ import pytest
 from callgate.audit import reading
 from callgate.cli import run
 from callgate.cli.common import configuration, keys_of, open_log, operator
-from callgate.cli.trusted import KEY as SEALING
+from callgate.cli.services import TRUST_KEY as SEALING
 from callgate.store import SqlTrust, Store
 from callgate.trust.model import SessionLabel
 from callgate.trust.quarantine import Seals

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from callgate.cli.upgrade_targets import toml_with
-from callgate.cli.versions import is_newer
+from callgate.cli.install.targets import toml_with
+from callgate.cli.install.versions import is_newer
 from callgate.errors import CallgateError
 from support.installed import Home
 from support.npm_registry import npm_registry

@@ -14,9 +14,16 @@ from callgate.audit.records import Arguments, DecisionRecord, OutcomeRecord, enc
 from callgate.canonical import canonical
 from callgate.cli import run
 from callgate.cli.common import configuration
-from callgate.cli.watch_calls import CallSeen
-from callgate.cli.watch_following import ApprovalSeen, Begun, Following, SwitchSeen, VersionSeen
-from callgate.cli.watch_lines import Printer, _line
+from callgate.cli.watch.follow import (
+    ApprovalSeen,
+    CallSeen,
+    Printer,
+    StoreFollower,
+    SwitchSeen,
+    VersionSeen,
+    WatchStarted,
+    _line,
+)
 from callgate.store import Block, Store, set_block
 from support.enrolling import GATED
 from support.nursery import CALLGATE
@@ -35,7 +42,7 @@ class Watched:
         self.people = people
         self.store = Store.open(people.url, busy_seconds=60)
         self.runner = asyncio.Runner()
-        self.following = Following(configuration(None, people.url), self.store, self.runner, **options)
+        self.following = StoreFollower(configuration(None, people.url), self.store, self.runner, **options)
         self.begun = self.following.begin()
 
     def look(self):
@@ -90,7 +97,7 @@ def _now():
 
 
 def test_a_call_that_waits_is_seen_once_and_so_is_what_became_of_it(watched):
-    assert isinstance(watched.begun[0], Begun)
+    assert isinstance(watched.begun[0], WatchStarted)
     assert watched.look() == []
     asked = watched.ask(name="x")
     (seen,) = watched.look()
@@ -192,7 +199,7 @@ def test_a_hole_that_stays_is_none(watched):
 
 @on_sqlite
 def test_more_records_than_are_read_at_once_all_come(watched, monkeypatch):
-    monkeypatch.setattr("callgate.cli.watch_calls._ROWS", 3)
+    monkeypatch.setattr("callgate.cli.watch.follow._ROWS", 3)
     watched.record(*(decision(f"call{number}", "refuse") for number in range(10)))
     assert [one.call for one in watched.look()] == [f"call{number}" for number in range(10)]
 
@@ -280,7 +287,7 @@ def test_a_pipe_gets_no_bell(capsys):
 
 def test_json_is_one_object_a_line(capsysbinary):
     printer = Printer(as_json=True, bell=False)
-    printer.begin([Begun(at=1, waiting=0, calls=True, blocked=False)])
+    printer.begin([WatchStarted(at=1, waiting=0, calls=True, blocked=False)])
     printer.show(approval(tool=HOSTILE))
     lines = capsysbinary.readouterr().out.splitlines()
     assert [json.loads(line)["event"] for line in lines] == ["watching", "approval"]
@@ -319,7 +326,7 @@ def test_another_version_of_a_reviewed_server_is_told_once(here, capsys, approve
         room("tools", "approve", "--server", NOTES, "--tool", "list_notes", "--hash", hashes["list_notes"])
     store = Store.open(room.url, busy_seconds=60)
     with asyncio.Runner() as runner:
-        following = Following(configuration(None, room.url), store, runner)
+        following = StoreFollower(configuration(None, room.url), store, runner)
         following.begin()
         newer = NOTES.replace("1.2.3", "1.2.4")
         room.met("notes", LIST, server_id=newer)

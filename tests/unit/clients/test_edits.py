@@ -2,8 +2,7 @@ import json
 
 import pytest
 
-from callgate.clients.edits import Edit, apply, difference, hunks, telling
-from callgate.clients.jsonc import scan
+from callgate.clients.jsonc import Edit, apply, difference, hunks, may_be_secret, scan
 from callgate.errors import ConfigError
 from support.table import rows
 
@@ -62,4 +61,4 @@ def test_all_that_differs_as_one_edit():
     ],
 )
 def test_addresses_that_may_hold_a_secret(url, expected):
-    assert telling(url) is expected
+    assert may_be_secret(url) is expected

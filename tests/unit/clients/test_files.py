@@ -3,7 +3,7 @@ import stat
 
 import pytest
 
-from callgate.clients import Hint, Record, Records
+from callgate.clients import Hint, InstallRecord, InstallRecords
 from callgate.clients.files import back_up, digest, read, replace
 from callgate.clients.jsonc import MAX_BYTES
 from callgate.errors import ConfigError
@@ -125,12 +125,14 @@ def test_a_backup_does_not_follow_a_link_that_waits_there(file, tmp_path):
 
 
 def record(path, **changes):
-    made = Record(path, "cursor", path.with_suffix(".b"), digest(b"1"), digest(b"2"), "now", {("a", "b"): Hint()})
+    made = InstallRecord(
+        path, "cursor", path.with_suffix(".b"), digest(b"1"), digest(b"2"), "now", {("a", "b"): Hint()}
+    )
     return made._replace(**changes)
 
 
 def test_a_record_comes_back_as_it_was_put(tmp_path):
-    records = Records(tmp_path / "state")
+    records = InstallRecords(tmp_path / "state")
     assert records.get(tmp_path / "x") is None
     assert records.all() == []
     first = record(tmp_path / "x", servers={("projects", "/p", "mcpServers", "é"): Hint("serverUrl", "http")})
@@ -146,7 +148,7 @@ def test_a_record_comes_back_as_it_was_put(tmp_path):
 
 @rows("text", ["", "[]", "{}", '{"client": 1}', "\x00", "[" * 100_000])
 def test_a_spoilt_record_is_none(tmp_path, text):
-    records = Records(tmp_path)
+    records = InstallRecords(tmp_path)
     records.put(record(tmp_path / "x"))
     (path,) = (tmp_path / "installed").iterdir()
     path.write_text(text)
@@ -157,4 +159,4 @@ def test_a_spoilt_record_is_none(tmp_path, text):
 def test_a_state_folder_that_cannot_be_made_is_told(tmp_path):
     (tmp_path / "state").write_text("a file")
     with pytest.raises(ConfigError, match="cannot be written"):
-        Records(tmp_path / "state").put(record(tmp_path / "x"))
+        InstallRecords(tmp_path / "state").put(record(tmp_path / "x"))

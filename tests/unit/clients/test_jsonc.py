@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.clients import jsonc
-from callgate.clients.jsonc import Node, NotJson, decode, scan
+from callgate.clients.jsonc import JsonNode, NotJson, decode, scan
 from callgate.errors import ConfigError
 from support.table import rows
 
 
-def value(node: Node):
+def value(node: JsonNode):
     """What a tree says, for comparing with another reader."""
     match node.kind:
         case "object":

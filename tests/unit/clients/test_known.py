@@ -1,14 +1,14 @@
 from pathlib import Path
 
-from callgate.clients import CLIENTS, Machine, hook_spots, named, spots
-from callgate.clients.known import ANY
+from callgate.clients import CLIENTS, Machine, config_locations, hook_locations, location_of
+from callgate.clients.locations import ANY
 from support.table import rows
 
 HOME = Path("/home/me")
 
 
 def paths(platform, environ=None, project=None, home=HOME):
-    found = spots(Machine(home, platform, environ or {}, project))
+    found = config_locations(Machine(home, platform, environ or {}, project))
     return {(spot.client, spot.path.as_posix()) for spot in found}
 
 
@@ -76,7 +76,7 @@ def test_the_files_of_a_project():
 
 
 def test_in_the_home_folder_a_file_is_the_users_and_not_a_projects():
-    found = spots(Machine(HOME, "linux", {}, HOME))
+    found = config_locations(Machine(HOME, "linux", {}, HOME))
     (cursor,) = [spot for spot in found if spot.path == HOME / ".cursor" / "mcp.json"]
     assert cursor.project is None
 
@@ -88,13 +88,13 @@ def test_profiles_of_vs_code(tmp_path):
 
 def test_a_file_by_its_path_is_its_clients_or_a_plain_one():
     machine = Machine(HOME, "linux", {}, None)
-    assert named(HOME / ".cursor" / "mcp.json", machine).client == "cursor"
-    plain = named(Path("/else/mcp.json"), machine)
+    assert location_of(HOME / ".cursor" / "mcp.json", machine).client == "cursor"
+    plain = location_of(Path("/else/mcp.json"), machine)
     assert (plain.client, plain.tables, plain.title) == ("file", ANY, "MCP configuration")
 
 
 def test_every_client_has_a_name_for_people():
-    hooks = {spot.client for spot in hook_spots(Machine(HOME, "linux", {}))}
+    hooks = {spot.client for spot in hook_locations(Machine(HOME, "linux", {}))}
     assert {client for client, _ in paths("linux")} | hooks == set(CLIENTS)
 
 
@@ -112,5 +112,5 @@ def test_every_client_has_a_name_for_people():
     ],
 )
 def test_where_each_client_keeps_its_hooks(environ, path):
-    assert path in {spot.path.as_posix() for spot in hook_spots(Machine(HOME, "darwin", environ))}
-    assert hook_spots(Machine(HOME, "win32", environ)) == []
+    assert path in {spot.path.as_posix() for spot in hook_locations(Machine(HOME, "darwin", environ))}
+    assert hook_locations(Machine(HOME, "win32", environ)) == []

@@ -6,12 +6,12 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.clients import Gate, plan_unwrap, plan_wrap
-from callgate.clients.entries import Command, look
+from callgate.clients import GateCommand, plan_unwrap, plan_wrap
 from callgate.clients.jsonc import scan
-from callgate.clients.known import SERVERS
+from callgate.clients.locations import SERVERS
+from callgate.clients.servers import Command, read_server
 
-GATE = Gate(("/opt/my tools/callgate",), ())
+GATE = GateCommand(("/opt/my tools/callgate",), ())
 
 BLANKS = [" ", "\n", "\r\n", "\t", "    ", '// a "b": {\n', "/* , } */", "/**/", "//\r\n"]
 TEXT = st.text(max_size=8)
@@ -96,6 +96,6 @@ def _only_entries_changed(before, after, wrapped):
     assert rest(before) == rest(after)
     for member in scan(after).get("mcpServers").value.members:
         if ("mcpServers", member.key) in wrapped:
-            server = look(member.value)
+            server = read_server(member.value)
             assert isinstance(server, Command)
             assert server.words[:2] == [GATE.program[0], "wrap"]

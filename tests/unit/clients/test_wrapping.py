@@ -2,13 +2,13 @@ import json
 
 import pytest
 
-from callgate.clients import Gate, Hint, plan_unwrap, plan_wrap
-from callgate.clients.known import ANY, SERVERS
-from callgate.clients.wrapping import gate_name
+from callgate.clients import GateCommand, Hint, plan_unwrap, plan_wrap
+from callgate.clients.locations import ANY, SERVERS
+from callgate.clients.plan import gate_name
 from callgate.errors import ConfigError
 from support.table import rows
 
-GATE = Gate(("/opt/my tools/callgate",), ())
+GATE = GateCommand(("/opt/my tools/callgate",), ())
 
 
 def wrapped(text, tables=SERVERS, gate=GATE, only=()):
@@ -36,7 +36,7 @@ def test_a_command_without_words(args):
 
 
 def test_the_program_may_be_several_words():
-    found, _ = one({"command": "x"}, gate=Gate(("/py", "-P", "-m", "callgate"), ("-c", "/a.toml")))
+    found, _ = one({"command": "x"}, gate=GateCommand(("/py", "-P", "-m", "callgate"), ("-c", "/a.toml")))
     assert found == {"command": "/py", "args": ["-P", "-m", "callgate", "wrap", "s", "-c", "/a.toml", "--", "x"]}
 
 

@@ -5,8 +5,8 @@ import pytest
 from callgate.agents.directories.listing import _AGENT
 from callgate.agents.model import MAX_WINDOW
 from callgate.agents.tokens import ALGORITHMS
-from callgate.config import Agents, OAuth, load, parse, parse_address
-from callgate.config.agent_rules import agent_name
+from callgate.config import AgentsSection, OAuth, load, parse, parse_address
+from callgate.config.agents import agent_name
 from callgate.errors import ConfigError
 from support.registry import requirement
 from support.table import rows
@@ -30,7 +30,7 @@ def agents(text):
 @requirement("WB-037", "WB-038", "WB-040", "WB-044", "WB-045")
 def test_the_defaults():
     section = agents("")
-    assert section == Agents()
+    assert section == AgentsSection()
     assert (section.default, section.known, section.kya.mode, section.api_keys.enabled) == (None, {}, "off", None)
     assert parse("", environ={}).policy.block_all is False
     assert not any(section.rules())

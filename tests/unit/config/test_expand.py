@@ -1,6 +1,6 @@
 import pytest
 
-from callgate.config.expand import ExpansionError, expand
+from callgate.config.loading import ExpansionError, expand
 from support.table import rows
 
 ENVIRON = {"NAME": "value", "EMPTY": "", "NESTED": "${NAME}"}

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from callgate import config
-from callgate.config.rules import peel
-from callgate.config.section import Section
+from callgate.config.rules import Section, peel
 from callgate.errors import ConfigError
 from support.table import rows
 
@@ -76,12 +75,12 @@ def test_every_key_has_a_description_and_a_default():
     definitions = config.schema()["$defs"]
     keys = 0
     for name, kind in sections():
-        assert definitions[kind.__name__]["description"], name
-        assert definitions[kind.__name__]["additionalProperties"] is False
+        assert definitions[kind.__name__.removesuffix("Section")]["description"], name
+        assert definitions[kind.__name__.removesuffix("Section")]["additionalProperties"] is False
         for field in msgspec.structs.fields(kind):
             keys += 1
             assert not field.required, f"{name}{field.name} has no default"
-            entry = definitions[kind.__name__]["properties"][field.name]
+            entry = definitions[kind.__name__.removesuffix("Section")]["properties"][field.name]
             described = entry.get("description") or "$ref" in str(entry)
             assert described, f"{name}{field.name} has no description"
     assert keys > 40

@@ -223,7 +223,7 @@ async def test_rules_that_change_while_the_configuration_is_broken_are_taken_wit
         await told(caplog, "configuration not reloaded")
         rules.write_text("# the second")
         async with asyncio.timeout(60):
-            while running._named != watching._named(running._read):
+            while running._named != watching._named_files(running._read):
                 await asyncio.sleep(0.01)
         assert taker.queue.empty()
         file.write_text(whole)

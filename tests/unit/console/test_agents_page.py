@@ -59,7 +59,7 @@ async def page(console, path="/agents", status=200):
 
 
 def records(console, action):
-    with console.rooms.store.audit_reading() as tables:
+    with console.gateway.store.audit_reading() as tables:
         return [one.decode() for _, one in tables.bodies(reading.Filter()) if f'"{action}"'.encode() in one]
 
 
@@ -70,7 +70,7 @@ async def made(console, agent="reports", days=90):
 
 
 async def verified(console, key):
-    return await ApiKeys(console.rooms.agents, lambda: int(console.clock() * 1000)).verify(key)
+    return await ApiKeys(console.gateway.agents, lambda: int(console.clock() * 1000)).verify(key)
 
 
 async def test_who_is_known_by_what_and_what_they_did_today(console):
@@ -139,7 +139,7 @@ async def test_one_key_revoked_and_the_others_left(console):
 async def test_an_agent_shut_out_with_everything_that_was_added_for_it(console):
     given = await made(console, "ruled")
     key = AgentKey.generate("ed25519")
-    await console.rooms.agents.add_agent(Listed("ruled", key.thumbprint, "https://ruled.example", name="Ruled"))
+    await console.gateway.agents.add_agent(Listed("ruled", key.thumbprint, "https://ruled.example", name="Ruled"))
     text = await page(console, "/agents/ruled")
     keys = [key.thumbprint, given["id"]]
     assert "Shut ruled out" in text
@@ -147,7 +147,7 @@ async def test_an_agent_shut_out_with_everything_that_was_added_for_it(console):
     assert answer.json == {"left": False}
     with pytest.raises(Refused):
         await verified(console, given["key"])
-    assert await console.rooms.agents.agents() == []
+    assert await console.gateway.agents.agents() == []
     (row,) = records(console, "agents.remove")
     assert all(one in row for one in keys)
 
@@ -173,7 +173,7 @@ async def test_a_directory_that_was_fetched_shows_its_keys(tmp_path):
         made.server.publish("a.example", signer)
         url = made.server.url("a.example")
         async with opened(tmp_path, f'[agents.known.shop]\ndirectory = "{url}"\n') as console:
-            found = made.directories(Sources(agents=(Listed("shop", "", url),)), shelf=console.rooms.agents)
+            found = made.directories(Sources(agents=(Listed("shop", "", url),)), shelf=console.gateway.agents)
             assert (await found.refresh(url)).ok
             text = words(await page(console))
             assert "Fetched" in text
@@ -182,7 +182,7 @@ async def test_a_directory_that_was_fetched_shows_its_keys(tmp_path):
 
 
 async def test_many_agents_come_in_pages_and_are_searched(console):
-    keys = ApiKeys(console.rooms.agents, lambda: int(console.clock() * 1000))
+    keys = ApiKeys(console.gateway.agents, lambda: int(console.clock() * 1000))
     for number in range(120):
         await keys.create(f"bot-{number:03}", by="anna")
     text = words(await page(console))

@@ -94,7 +94,7 @@ async def test_the_session_cookie_is_kept_from_scripts_and_other_sites(console):
 
 def test_over_https_the_cookie_is_bound_to_the_host():
     approvals = Approvals(MemoryShelf(), PARTY)
-    desk = console_app(approvals, origin="https://gate.example", secure=True)._desk
+    desk = console_app(approvals, origin="https://gate.example", secure=True)._context
     assert desk.address.cookie == "__Host-callgate_session"
     assert desk.address.is_ours("gate.example")
     assert desk.address.is_ours("Gate.Example:443")

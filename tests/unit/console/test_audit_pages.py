@@ -12,7 +12,7 @@ from callgate.audit import Arguments, Repeated, receipt
 from callgate.audit.climbing import climb
 from callgate.audit.searching import Search, search
 from callgate.audit.storage import Filter
-from callgate.console import audit_query
+from callgate.console.pages import audit
 from callgate.errors import Refused
 from support.audited import SESSION, audited_console, now_of, story, write
 from support.auditing import START, decision, outcome
@@ -157,14 +157,14 @@ async def test_an_address_that_nobody_can_mean_is_refused_with_advice(place, que
 @rows("query", [{"q": "\ud800"}, {"until": "9" * 40}])
 async def test_what_is_no_text_and_no_time_is_refused(query):
     with pytest.raises(Refused) as refused:
-        audit_query.read(query, START)
+        audit.read_query(query, START)
     assert refused.value.advice
 
 
 async def test_times_are_bounded():
-    asked = audit_query.read({"since": "999999w", "until": "1902-01-01"}, START)
+    asked = audit.read_query({"since": "999999w", "until": "1902-01-01"}, START)
     assert (asked.search.filter.since, asked.search.filter.until) == (0, 0)
-    assert audit_query.read({"since": "0001-01-01T00:00+23:59"}, START).search.filter.since == 0
+    assert audit.read_query({"since": "0001-01-01T00:00+23:59"}, START).search.filter.since == 0
 
 
 @rows("before", ["1", "999999999999999999"])
@@ -248,7 +248,7 @@ async def test_a_page_that_stopped_says_so(other, monkeypatch):
     _, rooms = other
     write(rooms.log, [decision(number) for number in range(1, 30)])
     monkeypatch.setattr("callgate.audit.searching._STEP", 10)
-    monkeypatch.setattr("callgate.console.pages.audit.tired", lambda: lambda: True)
+    monkeypatch.setattr("callgate.console.pages.audit.out_of_time", lambda: lambda: True)
     text = await ask(other, "/audit?tool=nothing")
     assert "Nothing was found so far." in words(text)
     assert "Search further back" in words(text)

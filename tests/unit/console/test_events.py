@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from callgate.console.cards import key_of
-from callgate.console.events import Newsroom
 from callgate.console.pages import events as page
+from callgate.console.pages.events import ChangeFeed
 from callgate.pinning.memory import MemoryPins
 from support.console import console_over, live_console
 from support.listening import listening_to
@@ -129,10 +129,10 @@ async def test_nobody_looks_while_nobody_listens(monkeypatch):
     rooms = []
 
     def made(desk):
-        rooms.append(Newsroom(desk))
+        rooms.append(ChangeFeed(desk))
         return rooms[-1]
 
-    monkeypatch.setattr(page, "Newsroom", made)
+    monkeypatch.setattr(page, "ChangeFeed", made)
     async with live_console() as console:
         anna = await console.sign_in()
         async with follow(console, anna) as stream:

@@ -6,8 +6,7 @@ import re
 import pytest
 import pytest_asyncio
 
-from callgate.console.charts import HEIGHT, chart, shares
-from callgate.console.tally import Tally
+from callgate.console.statistics import HEIGHT, HourlyCounts, chart, shares
 from callgate.store.approval_counts import asked_by_hour
 from support.audited import HOSTILE, audited_console, now_of, story, write
 from support.auditing import decision, outcome
@@ -148,11 +147,11 @@ async def settled(tally):
 async def test_records_are_counted_once_wherever_they_stand(counted, monkeypatch):
     """In the tree or not, counted in many small steps or in one, whether they came before the first look or after."""
     rooms, now = counted
-    monkeypatch.setattr("callgate.console.tally._CHUNK", 7)
+    monkeypatch.setattr("callgate.console.statistics._CHUNK", 7)
     write(rooms.log, [decision(number, at=now[0] - number * 60_000) for number in range(1, 41)])
     rooms.log.catch_up()
     write(rooms.log, [decision(41, at=now[0], verdict="refuse", reason="rule_blocked"), outcome(41, at=now[0])])
-    tally = Tally(rooms.store, lambda: now[0])
+    tally = HourlyCounts(rooms.store, lambda: now[0])
     assert sums(await settled(tally)) == (40, 1)
     write(rooms.log, [decision(42, at=now[0])])
     assert sums(await tally.counts()) == (40, 1), "what was counted is believed for a while"
@@ -170,7 +169,7 @@ async def test_what_is_older_than_a_week_is_not_counted(counted):
     day = 86_400_000
     write(rooms.log, [decision(number, at=now[0] - (9 - number) * day) for number in range(9)])
     rooms.log.catch_up()
-    tally = Tally(rooms.store, lambda: now[0])
+    tally = HourlyCounts(rooms.store, lambda: now[0])
     assert sums(await settled(tally)) == (6, 0)
     assert sums((await tally.counts()).within(24)) == (0, 0)
     now[0] += day

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from callgate.audit import reading
-from callgate.console.policy_file import MOST_BYTES, digest
+from callgate.console.pages.policy import MOST_BYTES, digest
 from support.console import whole_console
 from support.past_calls import NO_MAIL, RULES, remember
 from support.table import rows
@@ -52,7 +52,7 @@ def body(text=PROPOSED, before=RULES):
 
 
 def records(console, action):
-    with console.rooms.store.audit_reading() as tables:
+    with console.gateway.store.audit_reading() as tables:
         return [one.decode() for _, one in tables.bodies(reading.Filter()) if f'"{action}"'.encode() in one]
 
 

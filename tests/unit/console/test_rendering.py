@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 import callgate.console
-from callgate.console.assets import Assets
-from callgate.console.rendering import Shown, environment, exact, short, statement, when
+from callgate.console.rendering import Assets, EscapedText, environment, exact, short, statement, when
 from support.table import rows
 
 ROOM = Path(callgate.console.__file__).parent
@@ -38,7 +37,7 @@ def test_html_is_escaped():
     value = "<script>alert('x')</script>&\""
     assert "<script>" not in render("{{ v }}", v=value)
     assert '"' not in render("{{ v }}", v=value)
-    assert "<" not in render("{{ v }}", v=Shown(value))
+    assert "<" not in render("{{ v }}", v=EscapedText(value))
 
 
 def test_what_is_shown_already_is_not_escaped_twice():

@@ -24,7 +24,7 @@ headers = {{ Authorization = "Bearer topsecret" }}
 
 @pytest.fixture
 async def console(tmp_path):
-    async with furnished(tmp_path, TEXT) as rooms, live_console(rooms=rooms) as running:
+    async with furnished(tmp_path, TEXT) as rooms, live_console(gateway=rooms) as running:
         yield running
 
 
@@ -39,7 +39,7 @@ async def settings(console, person):
 
 
 def records(console):
-    with console.rooms.store.audit_reading() as tables:
+    with console.gateway.store.audit_reading() as tables:
         return [body.decode() for _, body in tables.bodies(reading.Filter())]
 
 
@@ -47,7 +47,7 @@ async def test_on_at_once_and_off_with_a_signature_both_on_record(console):
     anna = await console.sign_in()
     assert "Refuse every call now" in await settings(console, anna)
     assert (await console.post("/switch/on", {"note": " odd calls "}, anna)).json == {"on": True}
-    assert console.rooms.switch.engaged
+    assert console.gateway.switch.engaged
     page = await settings(console, anna)
     assert "anna stopped every call" in words(page)
     assert "odd calls" in page
@@ -55,7 +55,7 @@ async def test_on_at_once_and_off_with_a_signature_both_on_record(console):
     assert 'id="stopped"' in (await console.get("/approvals", anna)).text
     since = int(page.split('data-since="')[1].split('"')[0])
     assert (await console.act("/switch/off", {"since": since, "note": "all well"}, anna)).json == {"on": False}
-    assert not console.rooms.switch.engaged
+    assert not console.gateway.switch.engaged
     assert 'id="stopped"' not in (await console.get("/approvals", anna)).text
     on, off = [one for one in records(console) if "block_all" in one]
     assert '"block_all.on"' in on
@@ -73,7 +73,10 @@ async def test_off_while_it_is_off_is_refused(console):
 
 
 async def test_what_the_environment_holds_is_said_to_be_out_of_reach(tmp_path):
-    async with furnished(tmp_path, environ={"CALLGATE_BLOCK_ALL": "1"}) as rooms, live_console(rooms=rooms) as console:
+    async with (
+        furnished(tmp_path, environ={"CALLGATE_BLOCK_ALL": "1"}) as rooms,
+        live_console(gateway=rooms) as console,
+    ):
         anna = await console.sign_in()
         page = words(await settings(console, anna))
         assert "CALLGATE_BLOCK_ALL is set; only whoever runs the gateway can change that." in page
@@ -96,9 +99,9 @@ async def test_the_configuration_is_shown_without_its_secrets(console):
     for hidden in ("hunter2", "topsecret", SECRET, SECRET.removeprefix("whsec_")):
         assert hidden not in page
     for name in ("checkpoint", "seal"):
-        key = console.rooms.log.keyring.current(name)
+        key = console.gateway.log.keyring.current(name)
         assert key.secret.hex() not in page
-    assert key_rows(console.rooms.log.keyring)[0]["fingerprint"] in page
+    assert key_rows(console.gateway.log.keyring)[0]["fingerprint"] in page
 
 
 async def test_keys_that_cannot_be_read_do_not_keep_anybody_from_the_switch(console, tmp_path):

@@ -3,12 +3,12 @@
 import json
 
 from callgate.canonical import canonical
-from callgate.console.tree import MOST_LINES, Line, tree
+from callgate.console.rendering import MOST_LINES, TreeLine, json_tree
 from support.table import rows
 
 
 def lines(value):
-    return [tuple(line) for line in tree(canonical(value))]
+    return [tuple(line) for line in json_tree(canonical(value))]
 
 
 def test_every_kind_of_value():
@@ -28,12 +28,12 @@ def test_every_kind_of_value():
 
 
 def test_nothing_to_show():
-    assert tree(b"{}") == []
+    assert json_tree(b"{}") == []
 
 
 @rows("text", ["1e+21", "-0.5", "1e-7", "9007199254740991", "0.1"])
 def test_numbers_stand_as_they_are_signed(text):
-    assert tree(b'{"n":%s}' % text.encode()) == [Line("leaf", "n", "number", text)]
+    assert json_tree(b'{"n":%s}' % text.encode()) == [TreeLine("leaf", "n", "number", text)]
 
 
 def test_quotes_and_backslashes_inside_a_text_are_told_from_its_end():
@@ -49,26 +49,26 @@ def test_a_number_in_quotes_stays_a_text():
 
 
 def test_too_many_values_for_a_tree():
-    assert len(tree(canonical({"a": [0] * (MOST_LINES - 2)}))) == MOST_LINES
-    assert tree(canonical({"a": [0] * (MOST_LINES - 1)})) is None
+    assert len(json_tree(canonical({"a": [0] * (MOST_LINES - 2)}))) == MOST_LINES
+    assert json_tree(canonical({"a": [0] * (MOST_LINES - 1)})) is None
 
 
 @rows("depth", [300, 100_000])
 def test_depth_costs_nothing(depth):
     text = b'{"a":' + b"[" * depth + b"1" + b"]" * depth + b"}"
-    found = tree(text)
+    found = json_tree(text)
     assert found is None or len(found) == 2 * depth + 1
 
 
 @rows("raw", [b"", b"[1]", b"{", b'"x"', b"\xff"])
 def test_what_is_no_object_has_no_tree(raw):
-    assert tree(raw) is None
+    assert json_tree(raw) is None
 
 
 def test_lines_nest():
     value = {"a": {"b": {"c": [[1], [2, {"d": 3}]]}}, "e": 1}
     depth = 0
-    for line in tree(json.dumps(value).encode()):
+    for line in json_tree(json.dumps(value).encode()):
         depth += {"open": 1, "close": -1, "leaf": 0}[line.what]
         assert depth >= 0
     assert depth == 0

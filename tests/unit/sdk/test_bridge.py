@@ -10,8 +10,7 @@ import aiohttp
 import pytest
 
 from callgate.sdk.authenticators import Cancelled, CreationPrompt, NoPasskey, Prompt, TimedOut
-from callgate.sdk.authenticators.bridge import ANSWER_BYTES
-from callgate.sdk.authenticators.browser import BrowserAuthenticator
+from callgate.sdk.authenticators.browser import ANSWER_BYTES, BrowserAuthenticator
 from support.table import rows
 
 OPTIONS = {"challenge": "AAAA", "rpId": "localhost", "allowCredentials": [], "userVerification": "required"}

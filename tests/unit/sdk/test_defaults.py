@@ -1,6 +1,6 @@
 """Defaults that the caller writes out."""
 
-from callgate.sdk.client_defaults import fill_defaults
+from callgate.sdk.client import fill_defaults
 from support.table import rows
 
 NESTED = {

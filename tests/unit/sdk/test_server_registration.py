@@ -14,7 +14,7 @@ from callgate.approval import Settings
 from callgate.approval.memory import MemoryShelf
 from callgate.errors import ConfigError, Refused
 from callgate.protocol import META
-from callgate.sdk.server_store import how_to_enrol
+from callgate.sdk.server.store import how_to_enrol
 from support.approval_server import Runs, low_level
 from support.registry import requirement
 from support.table import rows
@@ -153,7 +153,7 @@ class TestAttaching:
     def test_one_for_each_server(self, approval, mcp):
         approval.attach(mcp)
         approval.attach(mcp)
-        assert len([one for one in mcp.middleware if one == approval._desk.present]) == 1
+        assert len([one for one in mcp.middleware if one == approval._handler.present]) == 1
         with pytest.raises(ConfigError, match="another server"):
             approval.attach(MCPServer("other", log_level="ERROR"))
 
@@ -161,7 +161,7 @@ class TestAttaching:
         mcp = MCPServer("files", log_level="ERROR")
         approval.attach(mcp)
         low = mcp._lowlevel_server
-        assert low.get_request_handler("approval/enroll/begin").handler == approval._desk.begin
+        assert low.get_request_handler("approval/enroll/begin").handler == approval._handler.begin
 
     def test_a_low_level_server_needs_its_handlers_first(self, approval):
         with pytest.raises(ConfigError, match="no tools/call handler"):
@@ -244,7 +244,7 @@ class TestWhoApproves:
         user = {"name": "alice", "function": lambda _ctx: "alice", "coroutine": later}[kind]
         approval = VerifiedApproval(store=MemoryShelf(), user=user)
         approval.attach(MCPServer("files", log_level="ERROR"))
-        assert await approval._desk._approver(None) == "alice"
+        assert await approval._handler._approver(None) == "alice"
 
     async def test_a_function_that_breaks_refuses(self):
         def user(_ctx):

@@ -6,7 +6,7 @@ import json
 import anyio
 
 from callgate.jsonrpc import Limits
-from callgate.sdk.strict import READ, StrictBodies, StrictLines
+from callgate.sdk.server.strict import READ, StrictBodies, StrictLines
 from support.table import rows
 
 GOOD = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a"}}'

@@ -6,9 +6,9 @@ from mcp import MCPError
 from mcp_types import CallToolResult, EmbeddedResource, ImageContent, TextContent, TextResourceContents
 
 from callgate.inspection.scanner import KINDS, WHOLE
-from callgate.sdk.trust_question import Question
-from callgate.sdk.trust_results import CHARS, DEPTH, ITEMS, LEAVES, read, read_error, strings, warned
-from callgate.sdk.trust_scan import BROKEN, DETECTORS, scan, secret
+from callgate.sdk.trust import Question
+from callgate.sdk.trust.results import CHARS, DEPTH, ITEMS, LEAVES, read_error, read_result, strings, with_warning
+from callgate.sdk.trust.scan import BROKEN, DETECTORS, scan, secret
 from callgate.trust.model import Traced
 from support.table import rows
 
@@ -28,7 +28,7 @@ def test_words_are_read_and_bytes_are_not():
         structured_content={"key": ["deep", {"more": "words"}], "number": 7},
         _meta={"annotations": {"openWorldHint": True}, "x": "not for a model"},
     )
-    came = read(result)
+    came = read_result(result)
     assert came.texts == ("one", "notes://a", "inside", "key\ndeep\nmore\nwords\nnumber")
     assert came.unread
     assert came.structured == {"key": ["deep", {"more": "words"}], "number": 7}
@@ -55,7 +55,7 @@ def nested(depth):
     ids=["items", "characters", "leaves", "depth"],
 )
 def test_what_is_too_much_is_told(result):
-    assert read(result).cut
+    assert read_result(result).cut
 
 
 def test_an_error_is_read_with_its_data():
@@ -66,7 +66,7 @@ def test_an_error_is_read_with_its_data():
 
 def test_a_warning_goes_in_front_and_the_rest_stays():
     result = CallToolResult(content=[text("one")], structured_content={"a": 1}, _meta={"x": 1})
-    made = warned(result, ["first\nreason", "second"])
+    made = with_warning(result, ["first\nreason", "second"])
     assert made.content[0].text.endswith("Reasons: first reason second")
     assert (made.content[1:], made.structured_content) == (result.content, {"a": 1})
     assert made.meta == {"x": 1, "dev.callgate/warning": {"flagged": True, "reasons": ["first reason", "second"]}}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from callgate.config import Server
+from callgate.config import ServerSection
 from callgate.jsonrpc import Limits, parse
 from callgate.pipeline.stage import Admitted
 from callgate.transport.upstream.wrapped_url import WrappedUrl
@@ -35,7 +35,7 @@ def wrapped(said):
     async def deliver(lines: Sequence[bytes]) -> None:
         said.extend(map(json.loads, lines))
 
-    found = WrappedUrl(Server(), 1000)
+    found = WrappedUrl(ServerSection(), 1000)
     found._deliver = deliver
     found._client = Broken()  # type: ignore[assignment]
     return found

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from callgate.cli.demo.services import PERSON
-from callgate.cli.people import has_display, open_page
+from callgate._version import __version__
+from callgate.cli.demo.services import PERSON, open_services
+from callgate.cli.links import has_display, open_page
+from callgate.errors import ConfigError
 
 if TYPE_CHECKING:
     from callgate.cli.demo.services import DemoServices
@@ -114,7 +116,6 @@ class DemoRun:
 
     def until_stopped(self, stopped: StopSignal) -> None:
         from callgate.cli.demo.story import StoryPrinter
-        from callgate.errors import ConfigError
 
         say = StoryPrinter()
         try:
@@ -139,7 +140,7 @@ class DemoRun:
 
         async def serving() -> None:
             from callgate.app.serve import serve
-            from callgate.cli.showing import make_console
+            from callgate.cli.serve import make_console
 
             def listening(address: str) -> None:
                 if stopped.requested:
@@ -179,7 +180,6 @@ class DemoRun:
     async def _play(self, address: str, say: StoryPrinter) -> None:
         import aiohttp
 
-        from callgate.cli.demo.services import open_services
         from callgate.cli.demo.story import Participants, Story
         from callgate.cli.demo.users import reading_keys
         from callgate_demo.agent import ScriptedAgent
@@ -209,8 +209,6 @@ class DemoRun:
         return user
 
     def _introduce(self, address: str, say: StoryPrinter) -> None:
-        from callgate._version import __version__
-
         state = f"{self._config.parent} ({'kept' if self._kept else 'gone when this ends'})"
         say.plain(f"\nCallgate {__version__}: an agent, three MCP servers, and a gate between them.")
         say.plain("It takes two minutes; Ctrl-C ends it whenever you like.\n")
@@ -343,7 +341,6 @@ def _server_command(state: Path, name: str) -> list[str]:
 def _check(path: Path) -> None:
     """Another server of such a name is nobody's to play with."""
     from callgate.config import load
-    from callgate.errors import ConfigError
 
     servers = load(path).servers
     for name in SERVERS:

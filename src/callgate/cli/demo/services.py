@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from callgate.cli.common import Opened as OpenedLog
-from callgate.cli.common import open_store, operator
+from callgate.cli.common import OpenedLog, keys_of, log_of, open_store, operator
 
 if TYPE_CHECKING:
     from callgate.approval import Approvals, Request
@@ -112,22 +111,13 @@ def open_services(path: Path) -> Iterator[DemoServices]:
     """The services over the store of this configuration."""
     from callgate.app.approval import party, settings
     from callgate.approval import Approvals
-    from callgate.cli.common import keys_of, log_of
-    from callgate.cli.pinned import KEY, groups_of, labelling, settings_of
-    from callgate.pinning.service import Pins
+    from callgate.cli.services import pins_of
     from callgate.store import SqlPins, SqlShelf
 
     with open_store(path, None) as (config, store):
         keyring = keys_of(config)
         log = log_of(config, store, keyring)
-        pins = Pins(
-            SqlPins(store),
-            lambda: [key.secret for key in keyring.versions(KEY)],
-            settings=settings_of(config),
-            witness=log.admin,
-            configured=groups_of(config),
-            labelling=labelling(),
-        )
         section = config.approval
         approvals = Approvals(SqlShelf(store), party(section), settings(section), witness=log.admin)
+        pins = pins_of(config, SqlPins(store), log.admin)
         yield DemoServices(config, pins, approvals, OpenedLog(log, store, keyring))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from callgate.cli.common import console
 from callgate.cli.demo.users import CHANGING
+from callgate.cli.printing import fold_lines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from callgate.approval import Request
     from callgate.cli.demo.services import DemoServices
     from callgate.cli.demo.users import DemoUser
-    from callgate.cli.tools_lines import Line
+    from callgate.cli.printing import Line
     from callgate.pinning.views import ToolView
     from callgate_demo.agent import CallResult, ScriptedAgent
     from callgate_demo.bank import Bank
@@ -176,7 +177,7 @@ class Story:
     # -- 3 --
 
     async def _change(self) -> None:
-        from callgate.cli.tools_diff import pieces
+        from callgate.cli.tools.diff import pieces
 
         say = self._say
         say.step(3, "A server changes a tool behind your back.")
@@ -428,9 +429,7 @@ class StoryPrinter:
         self._whole(Text(command, style="green"))
 
     def lines(self, lines: Iterable[Line]) -> None:
-        from callgate.cli.tools_lines import folded
-
-        for text in folded(lines, self._width):
+        for text in fold_lines(lines, self._width):
             self._whole(text)
 
     def failed(self, text: str) -> None:

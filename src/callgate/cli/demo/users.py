@@ -7,10 +7,11 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from callgate.cli.demo.services import PERSON, DemoServices
-from callgate.cli.people import approval_link, enrolment_link
+from callgate.cli.links import approval_link, enrolment_link
+from callgate.errors import Refused
 
 if TYPE_CHECKING:
     from callgate.approval import Request
@@ -27,18 +28,6 @@ CHANGING: Final = ("mail", "search_mail")
 WHY_BLOCKED: Final = "It tells the agent to send files away, and to keep quiet about it."
 WHY_REFUSED: Final = "I know nobody with this account."
 _KEY_SECONDS: Final = 0.3
-
-
-class DemoUser(Protocol):
-    """Comes back once the decision is in the store, whoever put it there."""
-
-    async def review(self, wanted: frozenset[tuple[str, str]]) -> None: ...
-
-    async def enrol(self) -> None: ...
-
-    async def judge(self, tool: tuple[str, str]) -> None: ...
-
-    async def decide(self, request: Request, *, advised: str) -> Request | None: ...
 
 
 class SoftwareUser:
@@ -198,8 +187,6 @@ class TerminalUser:
 
     async def _until(self, done: Callable[[], Awaitable[T | None]], acts: Mapping[str, Act]) -> T:
         """Look at the store again and again; meanwhile a key may do what else the console does."""
-        from callgate.errors import Refused
-
         while not (found := await done()):
             key = await self._keys.next()
             if key is not None and key in acts:
@@ -213,6 +200,10 @@ class TerminalUser:
 
 
 # -- the keyboard ----------------------------------------------------------------------------------------------
+
+
+# Each method comes back once the decision is in the store, whoever put it there.
+DemoUser: TypeAlias = SoftwareUser | TerminalUser
 
 
 class KeyReader:

@@ -30,12 +30,10 @@ from callgate.app.agent_registry import (
     ways_in,
 )
 from callgate.approval.model import Session
-from callgate.config.agent_rules import agent_name
-from callgate.console.bodies import Body
-from callgate.console.desk import Desk
-from callgate.console.rooms import Rooms
-from callgate.console.signed import Act
-from callgate.console.today import MOST, Day, Seen, Today
+from callgate.config.agents import agent_name
+from callgate.console.context import ConsoleContext, GatewayParts
+from callgate.console.requests import PageBody, SignedAction
+from callgate.console.statistics import MOST_CALLS, AgentCalls, DayCounts, daily_counts
 from callgate.errors import CallgateError, ConfigError, Reason, Refused, StoreError
 
 _ROWS: Final = 50
@@ -49,61 +47,61 @@ AgentName = Annotated[str, Meta(min_length=1, max_length=_CHARS)]
 KeyId = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
-class _NewKey(Body, frozen=True):
+class _NewKey(PageBody, frozen=True):
     agent: AgentName
     # 0: until it is revoked.
     days: Annotated[int, Meta(ge=0, le=_DAYS)] = 90
 
 
-class _Revoke(Body, frozen=True):
+class _Revoke(PageBody, frozen=True):
     agent: AgentName
     key: KeyId
 
 
-class _Remove(Body, frozen=True):
+class _Remove(PageBody, frozen=True):
     agent: AgentName
     # What the page showed of it: what was added meanwhile is not taken away unseen.
     keys: Annotated[tuple[Annotated[str, Meta(max_length=128)], ...], Meta(max_length=1_000)]
 
 
-class _Refresh(Body, frozen=True):
+class _Refresh(PageBody, frozen=True):
     url: Annotated[str, Meta(min_length=1, max_length=2_048)]
 
 
-class Row(msgspec.Struct, frozen=True):
+class AgentRow(msgspec.Struct, frozen=True):
     """An agent in the list."""
 
     agent: str
     ways: Sequence[RecognisedAgent]
-    seen: Seen | None
+    seen: AgentCalls | None
 
     @property
     def title(self) -> str:
         return next((one.name for one in self.ways if one.name), "")
 
 
-class Agents:
+class AgentsPage:
     """The functions of `callgate agents`: whoever signs in may read, operators change it with their passkey."""
 
-    def __init__(self, desk: Desk, rooms: Rooms) -> None:
-        self._desk = desk
-        self._rooms = rooms
-        self._config = rooms.config
-        self._today = Today(rooms.store, desk.now)
+    def __init__(self, context: ConsoleContext, gateway: GatewayParts) -> None:
+        self._context = context
+        self._gateway = gateway
+        self._config = gateway.config
+        self._today = daily_counts(gateway.store, context.now)
         self._fetching = asyncio.Lock()
 
     async def show(self, request: Request) -> Response:
-        session = await self._desk.visitor(request)
+        session = await self._context.visitor(request)
         word = request.query_params.get("q", "").strip()[:_CHARS]
-        day, known = await self._today.day(), await self._known()
+        day, known = await self._today.get(), await self._known()
         rows = [
-            Row(agent, ways, day.agents.get(agent))
+            AgentRow(agent, ways, day.agents.get(agent))
             for agent, ways in known.items()
             if word.lower() in agent.lower() or any(word.lower() in one.name.lower() for one in ways)
         ]
         page, pages = _page(request.query_params.get("page", ""), len(rows))
         held, trouble = await self._directories()
-        return await self._desk.show(
+        return await self._context.show(
             "agents",
             session,
             rows=rows[(page - 1) * _ROWS : page * _ROWS],
@@ -116,22 +114,22 @@ class Agents:
             ways=ways_in(self._config),
             strangers=[] if word else _strangers(day, known),
             day=day,
-            most=MOST,
+            most=MOST_CALLS,
             directories=held,
             trouble=trouble,
             path_of=_path_of,
         )
 
     async def one(self, request: Request) -> Response:
-        session = await self._desk.visitor(request)
+        session = await self._context.visitor(request)
         agent = request.path_params["agent"]
-        now = self._desk.now()
-        rows = [one for one in await everybody(self._config, self._rooms.agents) if one.agent == agent]
-        day = await self._today.day()
+        now = self._context.now()
+        rows = [one for one in await everybody(self._config, self._gateway.agents) if one.agent == agent]
+        day = await self._today.get()
         if not rows and agent not in self._config.agents.known and agent not in day.agents:
             raise Refused(Reason.PAGE_UNKNOWN, "No agent is called that here.", advice="Look on /agents.")
         tool, server = (request.query_params.get(name, "").strip()[:_CHARS] for name in ("tool", "server"))
-        return await self._desk.show(
+        return await self._context.show(
             "agent",
             session,
             agent=agent,
@@ -140,7 +138,7 @@ class Agents:
             ways=ways_in(self._config),
             seen=day.agents.get(agent),
             day=day,
-            most=MOST,
+            most=MOST_CALLS,
             removable=[one.key for one in added(rows, agent, now)],
             tool=tool,
             server=server,
@@ -152,38 +150,40 @@ class Agents:
 
     async def _known(self) -> dict[str, list[RecognisedAgent]]:
         """Every agent by name with what counts of it now; those that only have rules too."""
-        now = self._desk.now()
+        now = self._context.now()
         found: dict[str, list[RecognisedAgent]] = {name: [] for name in self._config.agents.known}
-        for one in await everybody(self._config, self._rooms.agents):
+        for one in await everybody(self._config, self._gateway.agents):
             if is_live(one, now):
                 found.setdefault(one.agent, []).append(one)
         return dict(sorted(found.items()))
 
     async def _directories(self) -> tuple[Sequence[DirectoryShown], str]:
         try:
-            async with directories(self._config, self._rooms.agents) as found:
+            async with directories(self._config, self._gateway.agents) as found:
                 return await found.show(), ""
         except (ConfigError, FetchFailed) as error:
             return (), str(error)
 
     async def _why(self, agent: str, tool: str, server: str) -> CallForecast:
         asked = CallForecast(agent, server, tool)
-        return await forecast(self._config, self._rooms.agents, self._rooms.store, asked, fetch=False)
+        return await forecast(self._config, self._gateway.agents, self._gateway.store, asked, fetch=False)
 
     # ---- changes ----
 
     async def ready_key(self, _request: Request, session: Session, body: _NewKey) -> str:
-        self._desk.at_least(session, "operator")
+        self._context.at_least(session, "operator")
         if (wrong := agent_name(body.agent)) is not None:
             raise Refused(Reason.INVALID_PARAMS, f"{wrong[:1].upper()}{wrong[1:]}.", advice="Give it another name.")
         until = f"for {body.days} days" if body.days else "until it is revoked"
         return f"Make an API key for the agent {body.agent}, {until}"
 
     async def make_key(self, _request: Request, session: Session, body: _NewKey) -> Response:
-        now = self._desk.now()
+        now = self._context.now()
         until = now + body.days * _DAY_MS if body.days else None
         try:
-            made = await ApiKeys(self._rooms.agents, lambda: now).create(body.agent, by=session.user, expires_at=until)
+            made = await ApiKeys(self._gateway.agents, lambda: now).create(
+                body.agent, by=session.user, expires_at=until
+            )
         except StoreError:
             raise
         except CallgateError as error:
@@ -193,7 +193,7 @@ class Agents:
         return JSONResponse({"agent": body.agent, "id": made.key.id, "key": made.text})
 
     async def ready_revoke(self, _request: Request, session: Session, body: _Revoke) -> str:
-        self._desk.at_least(session, "operator")
+        self._context.at_least(session, "operator")
         rows = await self._theirs(body.agent, body.key)
         if not rows:
             raise Refused(Reason.PAGE_OUTDATED, "This key does not count any more, or not from here.")
@@ -203,7 +203,7 @@ class Agents:
         return await self._take_away(session, body.agent, body.key)
 
     async def ready_remove(self, _request: Request, session: Session, body: _Remove) -> str:
-        self._desk.at_least(session, "operator")
+        self._context.at_least(session, "operator")
         rows = await self._theirs(body.agent)
         if not rows or sorted(one.key for one in rows) != sorted(body.keys):
             raise Refused(Reason.PAGE_OUTDATED)
@@ -213,21 +213,21 @@ class Agents:
         return await self._take_away(session, body.agent, None)
 
     async def _theirs(self, agent: str, key: str | None = None) -> list[RecognisedAgent]:
-        return added(await everybody(self._config, self._rooms.agents), agent, self._desk.now(), key)
+        return added(await everybody(self._config, self._gateway.agents), agent, self._context.now(), key)
 
     async def _take_away(self, session: Session, agent: str, key: str | None) -> Response:
         rows = await self._theirs(agent, key)
-        await take_away(self._rooms.agents, rows, self._desk.now(), key)
+        await take_away(self._gateway.agents, rows, self._context.now(), key)
         await self._record("agents.remove", session, {"agent": agent, "keys": [one.key for one in rows]})
         return JSONResponse({"left": bool((await self._known()).get(agent))})
 
     async def refresh(self, request: Request) -> Response:
         """Fetch one of the directories that are named here; no other, whoever asks."""
-        session, body = await self._desk.change(request, _Refresh)
-        self._desk.at_least(session, "operator")
+        session, body = await self._context.change(request, _Refresh)
+        self._context.at_least(session, "operator")
         if self._fetching.locked():
             raise Refused(Reason.OVERLOADED, "A directory is being fetched already.", advice="Wait for a few seconds.")
-        async with self._fetching, directories(self._config, self._rooms.agents) as found:
+        async with self._fetching, directories(self._config, self._gateway.agents) as found:
             if body.url not in {one.url for one in await found.show()}:
                 raise Refused(Reason.PAGE_OUTDATED, "This directory is not named here any more.")
             try:
@@ -242,11 +242,11 @@ class Agents:
         return JSONResponse({"ok": done.ok, "text": text})
 
     async def _record(self, action: str, session: Session, detail: dict[str, Any]) -> None:
-        row = self._rooms.log.admin(action, session.user, detail)
-        await self._rooms.store.run(lambda conn: self._rooms.store.insert(conn, row))
+        row = self._gateway.log.admin(action, session.user, detail)
+        await self._gateway.store.run(lambda conn: self._gateway.store.insert(conn, row))
 
 
-def _strangers(day: Day, known: Container[str]) -> list[tuple[str, Seen]]:
+def _strangers(day: DayCounts, known: Container[str]) -> list[tuple[str, AgentCalls]]:
     """Who called today under a name that is not listed here: by a token, or a key that a directory vouches for."""
     found = [(name, seen) for name, seen in day.agents.items() if name not in known]
     return sorted(found, key=lambda one: -one[1].last)[:_STRANGERS]
@@ -266,15 +266,15 @@ def _path_of(agent: str) -> str:
     return f"/agents/{quote(agent, safe='')}"
 
 
-def routes(desk: Desk) -> list[Route]:
-    if desk.rooms is None:
+def routes(context: ConsoleContext) -> list[Route]:
+    if context.gateway is None:
         return []
-    page = Agents(desk, desk.rooms)
+    page = AgentsPage(context, context.gateway)
     return [
         Route("/agents", page.show),
-        *Act(desk, "agents/key", _NewKey, page.ready_key, page.make_key).routes("/agents/key"),
-        *Act(desk, "agents/revoke", _Revoke, page.ready_revoke, page.revoke).routes("/agents/revoke"),
-        *Act(desk, "agents/remove", _Remove, page.ready_remove, page.remove).routes("/agents/remove"),
+        *SignedAction(context, "agents/key", _NewKey, page.ready_key, page.make_key).routes("/agents/key"),
+        *SignedAction(context, "agents/revoke", _Revoke, page.ready_revoke, page.revoke).routes("/agents/revoke"),
+        *SignedAction(context, "agents/remove", _Remove, page.ready_remove, page.remove).routes("/agents/remove"),
         Route("/agents/refresh", page.refresh, methods=["POST"]),
         # The last: an agent may be called anything.
         Route("/agents/{agent:path}", page.one),

@@ -1,4 +1,4 @@
-"""Calls that wait for this person, and what they decided lately."""
+"""Calls that wait for this person, what they decided lately, and the page on which one call is approved or refused."""
 
 from __future__ import annotations
 
@@ -6,35 +6,64 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.overview import RequestRow, requests
-from callgate.console.brief import Waits
-from callgate.console.desk import Desk
-from callgate.console.rendering import Shown, statement
+from callgate.approval.model import WITHDRAWN, Session, reaches
+from callgate.approval.model import Request as Asked
+from callgate.approval.overview import RequestRow, asker, phase, requests
+from callgate.approval.reach import how_to_add, kind_of
+from callgate.console.cards import Card
+from callgate.console.context import ConsoleContext, Waits
+from callgate.console.rendering import EscapedText, exact, json_tree, lines_of, statement
+from callgate.console.requests import Note, PageBody, SignedBody
+from callgate.errors import Reason, Refused
+from callgate.pinning.model import State
+from callgate.trust.effects import decode
+from callgate.trust.words import read_with, sources
 
 _RECENT: Final = 10
 _PREVIEW: Final = 160
+# What the gateway saw for itself of whoever called; the rest is the caller's own word.
+_SEEN: Final = {
+    "agent": "Agent",
+    "agent name": "Agent's name",
+    "proved by": "Proved by",
+    "key": "Key",
+    "directory": "Directory",
+    "on behalf of": "On behalf of",
+    "body signed": "Body signed",
+    "transport": "Transport",
+    "peer": "Address",
+    "usable by": "Usable by",
+}
+# Tools that one call is asked about for.
+_SOURCES: Final = 4
+_ADD: Final = "“Add another device” on the page of your passkeys"
 
 
-class Inbox:
-    """What one person was asked, nothing of anybody else: the rows that the command line prints."""
+class _Refuse(PageBody, frozen=True):
+    note: Note = ""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+
+class ApprovalsPage:
+    """What one person was asked, nothing of anybody else: the rows of the command line, and each call whole."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
 
     async def show(self, request: Request) -> Response:
-        session = await self._desk.visitor(request)
-        shelf, now = self._desk.approvals.shelf, self._desk.now()
+        session = await self._context.visitor(request)
+        shelf, now = self._context.approvals.shelf, self._context.now()
         waiting, asked, tools = await asyncio.gather(
             requests(shelf, now, session.user),
             requests(shelf, now, session.user, everything=True),
-            self._desk.tools_wait(session),
+            self._context.tools_wait(session),
         )
-        return await self._desk.show(
+        return await self._context.show(
             "approvals",
             session,
             waiting=[_card(row) for row in waiting],
@@ -45,17 +74,115 @@ class Inbox:
 
     async def stamp(self, request: Request) -> Response:
         """Changes whenever what waits does: open pages ask for it now and then."""
-        session = await self._desk.signed_in(request)
-        waiting = await requests(self._desk.approvals.shelf, self._desk.now(), session.user)
-        stamp = _stamp(waiting, await self._desk.tools_wait(session))
+        session = await self._context.signed_in(request)
+        waiting = await requests(self._context.approvals.shelf, self._context.now(), session.user)
+        stamp = _stamp(waiting, await self._context.tools_wait(session))
         return JSONResponse({"waiting": len(waiting), "stamp": stamp})
+
+    async def one(self, request: Request) -> Response:
+        session = await self._context.person(request)
+        if session is None:
+            return self._context.sign_in_page(onward=f"/approve/{quote(request.path_params['id'])}", status=401)
+        asked = await self._own(request, session)
+        now = self._context.now()
+        held = await self._context.approvals.shelf.credentials(session.user)
+        taken = [one.name for one in held if asked.policy.takes(one)]
+        return await self._context.show(
+            "approve",
+            session,
+            asked=asked,
+            kind="" if len(taken) == len(held) else kind_of(asked.policy),
+            taken=taken,
+            add=how_to_add(asked.policy, _ADD),
+            phase=phase(asked, now),
+            may_decide=reaches(session.role, "approver"),
+            left=max(0, asked.expires_at - now),
+            who=asker(asked),
+            text=statement(asked.display_text),
+            tree=json_tree(asked.canonical),
+            exact=exact(asked.canonical),
+            about_server=self._context.describe_server(asked.server),
+            seen={_SEEN[name]: value for name, value in asked.agent.items() if name in _SEEN},
+            said={name.capitalize(): value for name, value in asked.agent.items() if name not in _SEEN},
+            why=lines_of(asked.why),
+            sources=await self._sources(asked, session),
+            happened=_timeline(asked, now),
+        )
+
+    async def _sources(self, asked: Asked, session: Session) -> list[Card]:
+        """The tools that a stranger's values in this call were read with, where this person may say that what they
+        return is the user's own."""
+        tools = self._context.tools
+        read = sources(asked.why)
+        if not read or asked.state != "waiting" or tools is None or not tools.may_decide(session):
+            return []
+        return [
+            Card(view)
+            for server in (await tools.review()).servers
+            for view in server.tools
+            if view.state is State.APPROVED
+            and (label := decode(view.label)) is not None
+            and label.effects == ("reads_others",)
+            and read_with(view.server, view.tool) in read
+        ][:_SOURCES]
+
+    async def state(self, request: Request) -> Response:
+        asked = await self._own(request, await self._context.signed_in(request))
+        now = self._context.now()
+        return JSONResponse({"state": phase(asked, now), "expires_at": asked.expires_at, "now": now})
+
+    async def options(self, request: Request) -> Response:
+        session, _ = await self._context.change(request, PageBody)
+        asked = await self._open(request, session)
+        try:
+            issued = await self._context.approvals.page_challenge(asked)
+        except Refused as refused:
+            if refused.reason is not Reason.NO_ELIGIBLE_CREDENTIAL:
+                raise
+            text = f"None of your passkeys is of the kind that this tool demands: {kind_of(asked.policy)}."
+            raise Refused(refused.reason, text, advice=how_to_add(asked.policy, _ADD)) from None
+        return JSONResponse(issued.result)
+
+    async def approve(self, request: Request) -> Response:
+        session, body = await self._context.change(request, SignedBody)
+        asked = await self._open(request, session)
+        return self._decided(await self._context.approvals.approve(asked.id, body.evidence, by=session.user))
+
+    async def refuse(self, request: Request) -> Response:
+        session, body = await self._context.change(request, _Refuse)
+        asked = await self._open(request, session)
+        return self._decided(await self._context.approvals.refuse(asked.id, by=session.user, note=body.note.strip()))
+
+    def _decided(self, asked: Asked) -> Response:
+        return JSONResponse({"state": phase(asked, self._context.now())})
+
+    async def _own(self, request: Request, session: Session) -> Asked:
+        """The request of this address; somebody else's is as unknown as one that never was."""
+        asked = await self._context.approvals.shelf.request(request.path_params["id"])
+        if asked is None or asked.user != session.user:
+            raise Refused(
+                Reason.PAGE_UNKNOWN,
+                "There is no such call for you to decide.",
+                advice=f"You are signed in as {session.user}; calls for somebody else open when they sign in.",
+            )
+        return asked
+
+    async def _open(self, request: Request, session: Session) -> Asked:
+        """The same, still to be decided by who may. The store has the last word on that; this one says it sooner."""
+        asked = await self._own(request, session)
+        self._context.at_least(session, "approver")
+        if asked.state != "waiting":
+            raise Refused(Reason.APPROVAL_DECIDED)
+        if phase(asked, self._context.now()) == "expired":
+            raise Refused(Reason.APPROVAL_EXPIRED)
+        return asked
 
 
 def _card(row: RequestRow) -> dict[str, Any]:
     return {"row": row, "preview": _preview(row.text)}
 
 
-def _preview(text: str) -> Shown:
+def _preview(text: str) -> EscapedText:
     """Enough to tell two calls apart; the call's own page has all of it."""
     joined = ""
     for part in (line.strip() for line in text.split("\n")[1:] if line.strip()):
@@ -72,6 +199,35 @@ def _stamp(waiting: Sequence[RequestRow], tools: Waits) -> str:
     ).hexdigest()[:16]
 
 
-def routes(desk: Desk) -> list[Route]:
-    page = Inbox(desk)
-    return [Route("/approvals", page.show), Route("/waiting", page.stamp)]
+def _timeline(asked: Asked, now: int) -> list[dict[str, Any]]:
+    """The story of a decided request, for the timeline."""
+    # The rest stands beside it.
+    why = EscapedText("".join(lines_of(asked.why)[:1]))
+    story: list[dict[str, Any]] = [{"head": f"{asker(asked)} asked", "at": asked.created_at, "text": why}]
+    if asked.decided_at is not None:
+        refused = asked.state == "refused"
+        how = "refused" if refused else "approved with a passkey"
+        note = statement(asked.note or "") if refused else None
+        tone = "bad" if refused else "good"
+        story.append({"head": f"{asked.decided_by} {how}", "at": asked.decided_at, "text": note, "tone": tone})
+    if asked.call == WITHDRAWN:
+        text = "The tool, or who or what approves it, has changed since. No call was let through."
+        story.append({"head": "The approval was withdrawn", "text": text, "tone": "bad"})
+    elif asked.state == "used":
+        story.append({"head": "The call was let through", "text": f"Call {asked.call}", "tone": "good"})
+    elif phase(asked, now) == "expired":
+        story.append({"head": "The time ran out", "at": asked.expires_at})
+    return story
+
+
+def routes(context: ConsoleContext) -> list[Route]:
+    page = ApprovalsPage(context)
+    return [
+        Route("/approvals", page.show),
+        Route("/waiting", page.stamp),
+        Route("/approve/{id}", page.one),
+        Route("/approve/{id}/state", page.state),
+        Route("/approve/{id}/options", page.options, methods=["POST"]),
+        Route("/approve/{id}/approve", page.approve, methods=["POST"]),
+        Route("/approve/{id}/refuse", page.refuse, methods=["POST"]),
+    ]

@@ -12,47 +12,43 @@ from starlette.routing import Route
 from callgate.audit.reading import Entry
 from callgate.audit.searching import Search, search
 from callgate.audit.storage import Filter
-from callgate.console.charts import chart, rows, shares
-from callgate.console.desk import Desk
-from callgate.console.logbook import in_log, tired
-from callgate.console.rooms import Rooms
-from callgate.console.tally import HOURS, tally_of
-from callgate.console.troubles import Servers
+from callgate.console.context import ConsoleContext, GatewayParts
+from callgate.console.pages.servers import list_servers
+from callgate.console.statistics import HOURS, Recent, chart, hourly_counts, in_log, out_of_time, rows, shares
 from callgate.errors import AuditError, Reason
 
 _DAY: Final = 24
 _REASONS: Final = 5
 _REFUSALS: Final = 6
-_FRESH_MS: Final = 3_000
 _SECONDS: Final = 0.05
 
 
-class Home:
+class HomePage:
     """A person's view of the whole gateway."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._lately = None if desk.rooms is None else Lately(desk, desk.rooms)
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+        self._lately = None if context.gateway is None else RecentActivity(context, context.gateway)
 
     async def show(self, request: Request) -> Response:
-        session = await self._desk.person(request)
+        session = await self._context.person(request)
         if session is None:
-            return self._desk.sign_in_page(onward="/")
+            return self._context.sign_in_page(onward="/")
         if self._lately is None:
-            return await self._desk.show("home", session, lately=None)
+            return await self._context.show("home", session, lately=None)
         week = request.query_params.get("span") == "7d"
-        return await self._desk.show("home", session, lately=await self._lately.values(week=week))
+        return await self._context.show("home", session, lately=await self._lately.values(week=week))
 
 
-class Lately:
+class RecentActivity:
     """What happened: counted by the hour, the newest refusals, and servers in trouble."""
 
-    def __init__(self, desk: Desk, rooms: Rooms) -> None:
-        self._desk = desk
-        self._rooms = rooms
-        self._tally = tally_of(rooms.store, desk.now)
-        self._servers = Servers(desk, rooms)
-        self._refused: tuple[int, Sequence[Entry]] | None = None
+    def __init__(self, context: ConsoleContext, gateway: GatewayParts) -> None:
+        self._context = context
+        self._gateway = gateway
+        self._tally = hourly_counts(gateway.store, context.now)
+        self._servers = Recent(lambda _: list_servers(context, gateway), context.now)
+        self._refused = Recent(self._refusals, context.now)
 
     async def values(self, *, week: bool) -> dict[str, Any]:
         hours, each = (HOURS, 6) if week else (_DAY, 1)
@@ -67,29 +63,26 @@ class Lately:
             "asked": chart([(one.at, one.asked) for one in table]),
             "approved": sum(one.approved for one in table),
             "reasons": shares(counts.reasons(), _REASONS),
-            "newest": [(one, meaning(one.decision.reason)) for one in await self._refusals()],
-            "troubled": [one for one in await self._servers.rows() if one.troubles],
-            "servers": len(self._rooms.config.servers),
+            "newest": [(one, reason_meaning(one.decision.reason)) for one in await self._refused.get()],
+            "troubled": [one for one in await self._servers.get() if one.troubles],
+            "servers": len(self._gateway.config.servers),
         }
 
-    async def _refusals(self) -> Sequence[Entry]:
-        now = self._desk.now()
-        if self._refused is None or not 0 <= now - self._refused[0] < _FRESH_MS:
-            wanted, enough = Search(Filter(verdict="refuse")), tired(_SECONDS)
-            try:
-                found = await in_log(
-                    self._rooms.store, lambda tables: search(tables, wanted, limit=_REFUSALS, tired=enough)
-                )
-            except AuditError:
-                return []  # the log's own page says what is wrong with it
-            self._refused = now, found.entries
-        return self._refused[1]
+    async def _refusals(self, _now: int) -> Sequence[Entry]:
+        wanted, enough = Search(Filter(verdict="refuse")), out_of_time(_SECONDS)
+        try:
+            found = await in_log(
+                self._gateway.store, lambda tables: search(tables, wanted, limit=_REFUSALS, tired=enough)
+            )
+        except AuditError:
+            return []  # the log's own page says what is wrong with it
+        return found.entries
 
 
-def meaning(reason: str | None) -> str:
+def reason_meaning(reason: str | None) -> str:
     """What a reason on record means, where this version knows it."""
     return Reason(reason).meaning if reason in set(Reason) else ""
 
 
-def routes(desk: Desk) -> list[Route]:
-    return [Route("/", Home(desk).show)]
+def routes(context: ConsoleContext) -> list[Route]:
+    return [Route("/", HomePage(context).show)]

@@ -14,82 +14,81 @@ from callgate.approval.display import escape
 from callgate.approval.model import ROLES, Credential, Role, Session, User
 from callgate.approval.overview import passkeys, people, person
 from callgate.approval.persons import check_user_name
-from callgate.console.bodies import Body, Name
-from callgate.console.desk import Desk
-from callgate.console.signed import Act
+from callgate.console.context import ConsoleContext
+from callgate.console.requests import Name, PageBody, SignedAction
 from callgate.errors import Reason, Refused
 
 UserName = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
-class _Invite(Body, frozen=True, rename="camel"):
+class _Invite(PageBody, frozen=True, rename="camel"):
     name: UserName
     role: Role
     display_name: Name = ""
 
 
-class _SetRole(Body, frozen=True):
+class _SetRole(PageBody, frozen=True):
     role: Role
     # What the page showed: a decision on something else is none on this.
     before: Role
 
 
-class _Passkey(Body, frozen=True):
+class _Passkey(PageBody, frozen=True):
     passkey: Annotated[str, Meta(min_length=1, max_length=2048)]
 
 
-class _Remove(Body, frozen=True):
+class _Remove(PageBody, frozen=True):
     passkeys: Annotated[int, Meta(ge=0, le=1_000)]
 
 
-class People:
+class PeoplePage:
     """The same functions as `callgate users`, `callgate enroll` and `callgate credentials`."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
 
     async def show(self, request: Request) -> Response:
-        session = await self._desk.visitor(request)
-        rows = await people(self._desk.approvals.shelf, self._desk.now())
-        return await self._desk.show("people", session, rows=rows, roles=ROLES, path_of=_path_of)
+        session = await self._context.visitor(request)
+        rows = await people(self._context.approvals.shelf, self._context.now())
+        return await self._context.show("people", session, rows=rows, roles=ROLES, path_of=_path_of)
 
     async def one(self, request: Request) -> Response:
-        session = await self._desk.visitor(request)
-        self._desk.at_least(session, "operator")
+        session = await self._context.visitor(request)
+        self._context.at_least(session, "operator")
         user = await self._user(request)
-        shelf = self._desk.approvals.shelf
-        return await self._desk.show(
+        shelf = self._context.approvals.shelf
+        return await self._context.show(
             "person",
             session,
-            row=await person(shelf, user, self._desk.now()),
+            row=await person(shelf, user, self._context.now()),
             passkeys=await passkeys(shelf, user.name),
             roles=ROLES,
             path=_path_of(user.name),
         )
 
     async def ready_invite(self, _request: Request, session: Session, body: _Invite) -> str:
-        self._desk.at_least(session, "operator")
+        self._context.at_least(session, "operator")
         name = check_user_name(body.name)
-        if await self._desk.approvals.shelf.user(name) is not None:
+        if await self._context.approvals.shelf.user(name) is not None:
             raise Refused(Reason.USER_EXISTS, f"{name} is here already.", advice="Choose another name.")
         return f"Invite {name} as {body.role}"
 
     async def invite(self, _request: Request, session: Session, body: _Invite) -> Response:
         shown = body.display_name.strip()
-        ticket = await self._desk.approvals.invite(body.name, shown, by=session.user, role=body.role)
+        ticket = await self._context.approvals.invite(body.name, shown, by=session.user, role=body.role)
         return JSONResponse({"user": body.name, "ticket": ticket})
 
-    async def ready_link(self, request: Request, session: Session, _body: Body) -> str:
-        self._desk.at_least(session, "operator")
+    async def ready_link(self, request: Request, session: Session, _body: PageBody) -> str:
+        self._context.at_least(session, "operator")
         return f"Make a link with which {(await self._user(request)).name} enrols a passkey"
 
-    async def link(self, request: Request, session: Session, _body: Body) -> Response:
+    async def link(self, request: Request, session: Session, _body: PageBody) -> Response:
         user = await self._user(request)
-        ticket = await self._desk.approvals.invite_again(user.name, by=session.user)
+        ticket = await self._context.approvals.invite_again(user.name, by=session.user)
         return JSONResponse({"user": user.name, "ticket": ticket})
 
     async def ready_role(self, request: Request, session: Session, body: _SetRole) -> str:
-        self._desk.at_least(session, "operator")
+        self._context.at_least(session, "operator")
         user = await self._user(request)
         if user.role != body.before:
             raise Refused(Reason.PAGE_OUTDATED, f"{user.name} is {user.role} by now. Nothing was changed.")
@@ -97,42 +96,42 @@ class People:
 
     async def role(self, request: Request, session: Session, body: _SetRole) -> Response:
         user = await self._user(request)
-        await self._desk.approvals.set_role(user.name, body.role, by=session.user)
+        await self._context.approvals.set_role(user.name, body.role, by=session.user)
         return JSONResponse({"role": body.role})
 
     async def ready_revoke(self, request: Request, session: Session, body: _Passkey) -> str:
-        self._desk.at_least(session, "operator")
+        self._context.at_least(session, "operator")
         held = await self._held(request, body)
         return f"Revoke the passkey “{escape(held.name)}” ({held.id[:8]}…) of {held.user}"
 
     async def revoke(self, request: Request, session: Session, body: _Passkey) -> Response:
         held = await self._held(request, body)
-        await self._desk.approvals.revoke(held.id, by=session.user)
+        await self._context.approvals.revoke(held.id, by=session.user)
         return JSONResponse({})
 
     async def ready_remove(self, request: Request, session: Session, body: _Remove) -> str:
-        self._desk.at_least(session, "operator")
+        self._context.at_least(session, "operator")
         user = await self._user(request)
         if user.name == session.user:
             raise Refused(Reason.INVALID_PARAMS, "Nobody removes themselves.", advice="Another operator can.")
-        if len(await self._desk.approvals.shelf.credentials(user.name)) != body.passkeys:
+        if len(await self._context.approvals.shelf.credentials(user.name)) != body.passkeys:
             raise Refused(Reason.PAGE_OUTDATED)
         return f"Remove {user.name} with {body.passkeys} passkeys, for good"
 
     async def remove(self, request: Request, session: Session, _body: _Remove) -> Response:
         user = await self._user(request)
-        await self._desk.approvals.remove(user.name, by=session.user)
+        await self._context.approvals.remove(user.name, by=session.user)
         return JSONResponse({})
 
     async def _user(self, request: Request) -> User:
-        found = await self._desk.approvals.shelf.user(request.path_params["name"])
+        found = await self._context.approvals.shelf.user(request.path_params["name"])
         if found is None:
             raise Refused(Reason.PAGE_UNKNOWN, "There is nobody of that name here.", advice="Look on /people.")
         return found
 
     async def _held(self, request: Request, body: _Passkey) -> Credential:
         user = await self._user(request)
-        found = await self._desk.approvals.shelf.credential(body.passkey)
+        found = await self._context.approvals.shelf.credential(body.passkey)
         if found is None or found.user != user.name or found.revoked_at is not None:
             raise Refused(Reason.PAGE_OUTDATED, f"{user.name} has no such passkey any more. Nothing was changed.")
         return found
@@ -142,14 +141,18 @@ def _path_of(name: str) -> str:
     return f"/people/{quote(name, safe='')}"
 
 
-def routes(desk: Desk) -> list[Route]:
-    page = People(desk)
+def routes(context: ConsoleContext) -> list[Route]:
+    page = PeoplePage(context)
     return [
         Route("/people", page.show),
-        *Act(desk, "people/invite", _Invite, page.ready_invite, page.invite).routes("/people/invite"),
+        *SignedAction(context, "people/invite", _Invite, page.ready_invite, page.invite).routes("/people/invite"),
         Route("/people/{name}", page.one),
-        *Act(desk, "people/link", Body, page.ready_link, page.link).routes("/people/{name}/link"),
-        *Act(desk, "people/role", _SetRole, page.ready_role, page.role).routes("/people/{name}/role"),
-        *Act(desk, "people/revoke", _Passkey, page.ready_revoke, page.revoke).routes("/people/{name}/revoke"),
-        *Act(desk, "people/remove", _Remove, page.ready_remove, page.remove).routes("/people/{name}/remove"),
+        *SignedAction(context, "people/link", PageBody, page.ready_link, page.link).routes("/people/{name}/link"),
+        *SignedAction(context, "people/role", _SetRole, page.ready_role, page.role).routes("/people/{name}/role"),
+        *SignedAction(context, "people/revoke", _Passkey, page.ready_revoke, page.revoke).routes(
+            "/people/{name}/revoke"
+        ),
+        *SignedAction(context, "people/remove", _Remove, page.ready_remove, page.remove).routes(
+            "/people/{name}/remove"
+        ),
     ]

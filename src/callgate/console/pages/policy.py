@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import json
+import os
+import secrets
+import stat
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -17,14 +23,10 @@ from starlette.routing import Route
 from callgate.approval.model import Session
 from callgate.audit.reading import Entry, Filter, entries, entry
 from callgate.audit.records import DecisionRecord
-from callgate.console.bodies import Body
-from callgate.console.desk import Desk
-from callgate.console.logbook import in_log
-from callgate.console.policy_file import MOST_BYTES, Held, Staged, digest, look
-from callgate.console.rendering import Shown, statement
-from callgate.console.rooms import Rooms
-from callgate.console.signed import Act
-from callgate.console.today import MOST, Today
+from callgate.console.context import ConsoleContext, GatewayParts
+from callgate.console.rendering import EscapedText, statement
+from callgate.console.requests import PageBody, SignedAction
+from callgate.console.statistics import MOST_CALLS, daily_counts, in_log
 from callgate.errors import AuditError, ConfigError, Reason, Refused, Tampered
 from callgate.trust.policy import Policy
 from callgate.trust.policy.explain import Explanation, explain
@@ -38,21 +40,29 @@ _SECONDS: Final = 2.0
 _SAMPLES: Final = 5
 _PROBLEMS: Final = 50
 
+# A text of this size, as JSON with a signature beside it, fits into what the console takes.
+MOST_BYTES: Final = 48_000
 Text = Annotated[str, Meta(min_length=1, max_length=MOST_BYTES)]
 Hash = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
+_EXAMPLE: Final = """[[rules]]
+name = "large-payment"
+effect = "ask"
+when = 'tool.server == "bank" && has(args.amount) && args.amount > 1000'
+say = "Payments over 1,000 need a second pair of eyes."
+"""
 
 
-class _Try(Body, frozen=True):
+class _Try(PageBody, frozen=True):
     text: Text
 
 
-class _Save(Body, frozen=True):
+class _Save(PageBody, frozen=True):
     text: Text
     # What the page showed: rules that somebody else has changed meanwhile are not written over.
     before: Hash
 
 
-class Group(msgspec.Struct, frozen=True):
+class ReplayGroup(msgspec.Struct, frozen=True):
     """Calls that would be decided otherwise, in the same way and by the same rule."""
 
     before: str
@@ -68,22 +78,22 @@ class Group(msgspec.Struct, frozen=True):
 class PolicyPage:
     """Whoever signs in may read; operators try rules, and change them with their passkey."""
 
-    def __init__(self, desk: Desk, rooms: Rooms) -> None:
-        self._desk = desk
-        self._rooms = rooms
-        self._trust = rooms.config.trust
-        self._today = Today(rooms.store, desk.now)
+    def __init__(self, context: ConsoleContext, gateway: GatewayParts) -> None:
+        self._context = context
+        self._gateway = gateway
+        self._trust = gateway.config.trust
+        self._today = daily_counts(gateway.store, context.now)
         self._loaded: tuple[str, Policy] | None = None
         self._trying = asyncio.Lock()
         self._saving = asyncio.Lock()
 
     async def show(self, request: Request) -> Response:
-        session = await self._desk.visitor(request)
+        session = await self._context.visitor(request)
         held = await self._held()
         policy, wrong = await self._in_force(held)
         asked = request.query_params.get("call", "").strip()[: _ID_CHARS + 1]
         why, problem = (None, None) if not asked or policy is None else await self._explain(policy, asked)
-        return await self._desk.show(
+        return await self._context.show(
             "policy",
             session,
             status=200 if problem is None else 404,
@@ -92,34 +102,34 @@ class PolicyPage:
             wrong=wrong,
             default=self._trust.default_policy,
             mode=self._trust.mode,
-            day=await self._today.day(),
-            most=MOST,
+            day=await self._today.get(),
+            most=MOST_CALLS,
             asked=asked,
             why=why,
             problem=problem,
             unseen=held is not None and held.text is not None and _unseen(held.text),
-            config_path=self._rooms.path,
-            source=Shown(_EXAMPLE if held is None or held.text is None else held.text),
+            config_path=self._gateway.path,
+            source=EscapedText(_EXAMPLE if held is None or held.text is None else held.text),
             text_bytes=MOST_BYTES,
             replayed=_REPLAYED,
         )
 
     # ---- the rules in force ----
 
-    async def _held(self) -> Held | None:
-        return None if self._trust.policy is None else await asyncio.to_thread(look, self._trust.policy)
+    async def _held(self) -> RulesFile | None:
+        return None if self._trust.policy is None else await asyncio.to_thread(read_rules, self._trust.policy)
 
-    async def _in_force(self, held: Held | None) -> tuple[Policy | None, list[Shown]]:
+    async def _in_force(self, held: RulesFile | None) -> tuple[Policy | None, list[EscapedText]]:
         """The rules as they are written, or what is wrong with them."""
         key = "" if held is None else held.hash
         if self._loaded is None or self._loaded[0] != key or (held is not None and not key):
             try:
                 self._loaded = key, await asyncio.to_thread(self._load, held)
             except ConfigError as error:
-                return None, _told(error)
+                return None, _problem_lines(error)
         return self._loaded[1], []
 
-    def _load(self, held: Held | None) -> Policy:
+    def _load(self, held: RulesFile | None) -> Policy:
         default = self._trust.default_policy
         if held is None:
             return Policy.load(default=default)
@@ -146,7 +156,7 @@ class PolicyPage:
         if len(call) > _ID_CHARS or "\0" in call:
             return None, "That is no call's id."
         try:
-            found = await in_log(self._rooms.store, lambda tables: entry(tables, call))
+            found = await in_log(self._gateway.store, lambda tables: entry(tables, call))
         except Tampered:
             raise
         except AuditError as error:
@@ -161,13 +171,13 @@ class PolicyPage:
 
     async def attempt(self, request: Request) -> Response:
         """Other rules: what is wrong with them, or what they would have decided."""
-        session, body = await self._desk.change(request, _Try)
-        self._desk.at_least(session, "operator")
+        session, body = await self._context.change(request, _Try)
+        self._context.at_least(session, "operator")
         if self._trying.locked():
             raise Refused(Reason.OVERLOADED, "Rules are being tried already.", advice="Wait for a few seconds.")
         async with self._trying:
             values = await self._tried(body.text)
-        page = self._desk.page("policy_tried", session, **values)
+        page = self._context.page("policy_tried", session, **values)
         ok = not values["wrong"]
         return JSONResponse({"ok": ok, "hash": digest(body.text.encode()), "html": bytes(page.body).decode()})
 
@@ -175,8 +185,8 @@ class PolicyPage:
         try:
             policy = await asyncio.to_thread(self._read, text)
         except ConfigError as error:
-            return {"wrong": _told(error), "advice": error.advice}
-        found = await in_log(self._rooms.store, lambda tables: entries(tables, Filter(), _REPLAYED))
+            return {"wrong": _problem_lines(error), "advice": error.advice}
+        found = await in_log(self._gateway.store, lambda tables: entries(tables, Filter(), _REPLAYED))
         replayed, done = await asyncio.to_thread(_replay, policy, [one.decision for one in reversed(found)])
         return {
             "wrong": [],
@@ -191,7 +201,7 @@ class PolicyPage:
     # ---- putting rules in force ----
 
     async def ready(self, _request: Request, session: Session, body: _Save) -> str:
-        self._desk.at_least(session, "operator")
+        self._context.at_least(session, "operator")
         held = await self._held()
         if held is None or held.problem:
             why = "no file is named for rules" if held is None else f"{held.path.name} is not written: {held.problem}"
@@ -201,7 +211,7 @@ class PolicyPage:
                 advice="Load the page again: it says what to do instead.",
             )
         if held.hash != body.before:
-            raise _outdated(held)
+            raise _page_outdated(held)
         if held.text == body.text:
             raise Refused(Reason.INVALID_PARAMS, "The file has these rules already.", advice="Change them first.")
         try:
@@ -220,13 +230,13 @@ class PolicyPage:
             held = await self._held()
             assert held is not None
             try:
-                staged = await asyncio.to_thread(Staged, held, body.text)
+                staged = await asyncio.to_thread(StagedRules, held, body.text)
             except OSError as error:
                 raise _unwritten(held, error) from error
             await self._put(staged, session.user)
         return JSONResponse({"hash": staged.after, "backup": staged.backup.name})
 
-    async def _put(self, staged: Staged, by: str) -> None:
+    async def _put(self, staged: StagedRules, by: str) -> None:
         """On record first: rules that nobody can be asked about never come into force."""
         held = staged.held
         detail = {"file": str(held.path), "before": held.hash, "after": staged.after}
@@ -242,19 +252,11 @@ class PolicyPage:
             raise _unwritten(held, error) from error
         if not done:
             await self._record("policy.save_failed", by, detail)
-            raise _outdated(held)
+            raise _page_outdated(held)
 
     async def _record(self, action: str, by: str, detail: dict[str, Any]) -> None:
-        row = self._rooms.log.admin(action, by, detail)
-        await self._rooms.store.run(lambda conn: self._rooms.store.insert(conn, row))
-
-
-_EXAMPLE: Final = """[[rules]]
-name = "large-payment"
-effect = "ask"
-when = 'tool.server == "bank" && has(args.amount) && args.amount > 1000'
-say = "Payments over 1,000 need a second pair of eyes."
-"""
+        row = self._gateway.log.admin(action, by, detail)
+        await self._gateway.store.run(lambda conn: self._gateway.store.insert(conn, row))
 
 
 def _unseen(text: str) -> bool:
@@ -263,11 +265,11 @@ def _unseen(text: str) -> bool:
     return statement(plain) != plain
 
 
-def _told(error: ConfigError) -> list[Shown]:
+def _problem_lines(error: ConfigError) -> list[EscapedText]:
     """Every mistake with its line and caret; the caret stays under what it means."""
     found = [str(problem) for problem in error.problems] or [str(error)]
     shown = [statement(text) for text in found[:_PROBLEMS]]
-    return shown if len(found) <= _PROBLEMS else [*shown, Shown(f"and {len(found) - _PROBLEMS} more")]
+    return shown if len(found) <= _PROBLEMS else [*shown, EscapedText(f"and {len(found) - _PROBLEMS} more")]
 
 
 def _why(found: Entry, told: Explanation) -> dict[str, Any]:
@@ -296,19 +298,19 @@ def _replay(policy: Policy, decisions: Sequence[DecisionRecord]) -> tuple[Replay
     return replayed, len(decisions)
 
 
-def _groups(differing: Sequence[Difference]) -> list[Group]:
+def _groups(differing: Sequence[Difference]) -> list[ReplayGroup]:
     """The largest first."""
     found: dict[tuple[str, str, str], list[Difference]] = {}
     for one in differing:
         found.setdefault((one.before, one.after, one.rule_after or one.rule_before), []).append(one)
-    return sorted((Group(*key, calls) for key, calls in found.items()), key=lambda group: -len(group.calls))
+    return sorted((ReplayGroup(*key, calls) for key, calls in found.items()), key=lambda group: -len(group.calls))
 
 
-def _outdated(held: Held) -> Refused:
+def _page_outdated(held: RulesFile) -> Refused:
     return Refused(Reason.PAGE_OUTDATED, f"{held.path.name} was changed meanwhile. Nothing was saved.")
 
 
-def _unwritten(held: Held, error: OSError) -> Refused:
+def _unwritten(held: RulesFile, error: OSError) -> Refused:
     return Refused(
         Reason.INVALID_REQUEST,
         f"{held.path.name} could not be written: {error.strerror}.",
@@ -316,12 +318,136 @@ def _unwritten(held: Held, error: OSError) -> Refused:
     )
 
 
-def routes(desk: Desk) -> list[Route]:
-    if desk.rooms is None or desk.trust is None:
+def routes(context: ConsoleContext) -> list[Route]:
+    if context.gateway is None or context.trust is None:
         return []
-    page = PolicyPage(desk, desk.rooms)
+    page = PolicyPage(context, context.gateway)
     return [
         Route("/policy", page.show),
         Route("/policy/try", page.attempt, methods=["POST"]),
-        *Act(desk, "policy/save", _Save, page.ready, page.save).routes("/policy/save"),
+        *SignedAction(context, "policy/save", _Save, page.ready, page.save).routes("/policy/save"),
     ]
+
+
+class RulesFile(msgspec.Struct, frozen=True):
+    """The file as it was looked at. `problem` says why it cannot be written from here; empty where it can."""
+
+    path: Path
+    # None where it cannot be read.
+    text: str | None = None
+    hash: str = ""
+    problem: str = ""
+    mode: int = 0o600
+    # Whether it is more than this page shows, and a file all the same.
+    large: bool = False
+
+
+def digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def read_rules(path: Path) -> RulesFile:
+    """The file now; nothing about it is an error here."""
+    try:
+        info = os.lstat(path)
+    except OSError as error:
+        return RulesFile(path, problem=f"it cannot be looked at ({error.strerror})")
+    if not stat.S_ISREG(info.st_mode) and not stat.S_ISLNK(info.st_mode):
+        return RulesFile(path, problem="it is no file")
+    try:
+        data = _read(path)
+    except OSError as error:
+        return RulesFile(path, problem=f"it cannot be read ({error.strerror})")
+    if data is None:
+        return RulesFile(path, problem="it is no file")
+    if len(data) > MOST_BYTES:
+        return RulesFile(path, problem=f"it is larger than {MOST_BYTES:,} bytes", large=True)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return RulesFile(path, problem="it is not UTF-8 text")
+    return RulesFile(path, text, digest(data), _unwritable(path, info.st_mode), stat.S_IMODE(info.st_mode))
+
+
+def _read(path: Path) -> bytes | None:
+    # Whatever has taken the file's place since it was looked at cannot make us wait.
+    place = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    with os.fdopen(place, "rb") as file:
+        if not stat.S_ISREG(os.fstat(place).st_mode):
+            return None
+        return file.read(MOST_BYTES + 1)
+
+
+def _unwritable(path: Path, mode: int) -> str:
+    if stat.S_ISLNK(mode):
+        return "it is a symbolic link, and what it points to is not ours to replace"
+    # By its bits as well: whoever runs as root could write it, and was told not to.
+    if not mode & 0o222 or not os.access(path, os.W_OK):
+        return "it is read-only"
+    folder = path.parent
+    if not folder.stat().st_mode & 0o222 or not os.access(folder, os.W_OK | os.X_OK):
+        return "its folder is read-only"
+    return ""
+
+
+class StagedRules:
+    """Another text, written beside the file, and the old one as a backup; `commit` puts it in its place."""
+
+    def __init__(self, held: RulesFile, text: str) -> None:
+        data = text.encode()
+        self.held = held
+        self.after = digest(data)
+        self.backup = held.path.with_name(f"{held.path.name}.bak")
+        old = _write_beside(held.path, (held.text or "").encode(), held.mode)
+        try:
+            old.replace(self.backup)
+            self._new = _write_beside(held.path, data, held.mode)
+        except OSError:
+            _away(old)
+            raise
+
+    def commit(self) -> bool:
+        """False where the file is no longer what was looked at; then nothing is changed."""
+        if read_rules(self.held.path).hash != self.held.hash:
+            self.discard()
+            return False
+        try:
+            self._new.replace(self.held.path)
+        except OSError:
+            self.discard()
+            raise
+        _settle(self.held.path.parent)
+        return True
+
+    def discard(self) -> None:
+        _away(self._new)
+
+
+def _write_beside(path: Path, data: bytes, mode: int) -> Path:
+    made = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    with os.fdopen(os.open(made, flags, 0o600), "wb") as file:
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            made.chmod(mode)
+        except OSError:
+            _away(made)
+            raise
+    return made
+
+
+def _away(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _settle(folder: Path) -> None:
+    """The new name is durable only once the folder is; not every system can say so of a folder."""
+    with contextlib.suppress(OSError):
+        place = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)

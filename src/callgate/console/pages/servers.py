@@ -2,58 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from callgate.audit.reading import Entry, lost
 from callgate.audit.searching import Search, search
 from callgate.audit.storage import Filter
+from callgate.config import ServerSection
 from callgate.console.cards import key_of
-from callgate.console.charts import chart, rows
-from callgate.console.desk import Desk
-from callgate.console.logbook import in_log, tired
-from callgate.console.rooms import Rooms
-from callgate.console.tally import tally_of
-from callgate.console.troubles import ServerRow, Servers
+from callgate.console.context import ConsoleContext, GatewayParts
+from callgate.console.statistics import Recent, chart, hourly_counts, in_log, out_of_time, rows
 from callgate.errors import Reason, Refused
+from callgate.pinning.views import ServerStatus
+from callgate.store.audit_tables import AuditTables
 
 _DAY: Final = 24
 _CALLS: Final = 10
+# How a call ends that its server did not answer as it should.
+FAILED: Final = ("lost", "refused_upstream")
+# How far back failures are looked for, in records, and how many are looked at.
+_RECORDS: Final = 20_000
+_MOST: Final = 200
+_RECENT_MS: Final = 3_600_000
 
 
-class ServerPages:
+class ServersPage:
     """Everybody who signs in may look; the configuration is changed where the gateway runs."""
 
-    def __init__(self, desk: Desk, rooms: Rooms) -> None:
-        self._desk = desk
-        self._rooms = rooms
-        self._servers = Servers(desk, rooms)
-        self._tally = tally_of(rooms.store, desk.now)
+    def __init__(self, context: ConsoleContext, gateway: GatewayParts) -> None:
+        self._context = context
+        self._gateway = gateway
+        self._servers = Recent(lambda _: list_servers(context, gateway), context.now)
+        self._tally = hourly_counts(gateway.store, context.now)
 
     async def show(self, request: Request) -> Response:
-        session = await self._desk.visitor(request)
+        session = await self._context.visitor(request)
         counts = (await self._tally.counts()).within(_DAY)
-        found = await self._servers.rows()
-        return await self._desk.show(
-            "servers", session, rows=[(one, *counts.of_server(one.name)) for one in found], path=self._rooms.path
+        found = await self._servers.get()
+        return await self._context.show(
+            "servers", session, rows=[(one, *counts.of_server(one.name)) for one in found], path=self._gateway.path
         )
 
     async def one(self, request: Request) -> Response:
-        session = await self._desk.visitor(request)
+        session = await self._context.visitor(request)
         name = request.path_params["name"]
-        found = next((one for one in await self._servers.rows() if one.name == name), None)
+        found = next((one for one in await self._servers.get() if one.name == name), None)
         if found is None:
             raise Refused(Reason.PAGE_UNKNOWN, "There is no such server.", advice="The servers' page lists them.")
         counts = (await self._tally.counts()).within(_DAY)
         own = type(counts)([one for one in counts.calls if one.server == name], [], counts.hour, counts.complete)
-        table, enough = rows(own, _DAY, 1), tired()
+        table, enough = rows(own, _DAY, 1), out_of_time()
         latest = await in_log(
-            self._rooms.store,
+            self._gateway.store,
             lambda tables: search(tables, Search(Filter(server=name)), limit=_CALLS, tired=enough),
         )
-        return await self._desk.show(
+        return await self._context.show(
             "servers_one",
             session,
             row=found,
@@ -67,7 +75,7 @@ class ServerPages:
 
     def _in_force(self, row: ServerRow) -> list[tuple[str, str, str]]:
         """What holds for this server: its name, its value, and the key that sets it."""
-        config, server = self._rooms.config, row.server
+        config, server = self._gateway.config, row.server
         if server is None:
             return []
         made: list[tuple[str, Any, str]] = [
@@ -90,8 +98,59 @@ def _mode(mode: str) -> str:
     return {"off": "no", "enforce": "yes", "observe": "only watched"}.get(mode, mode)
 
 
-def routes(desk: Desk) -> list[Route]:
-    if desk.rooms is None:
+def routes(context: ConsoleContext) -> list[Route]:
+    if context.gateway is None:
         return []
-    page = ServerPages(desk, desk.rooms)
+    page = ServersPage(context, context.gateway)
     return [Route("/servers", page.show), Route("/servers/{name}", page.one)]
+
+
+class ServerRow(msgspec.Struct, frozen=True):
+    """One server: as configured (None: only met), every identity it was met under, and its newest failed calls."""
+
+    name: str
+    server: ServerSection | None
+    met: Sequence[ServerStatus] = ()
+    failed: Sequence[Entry] = ()
+
+    @property
+    def status(self) -> ServerStatus | None:
+        """As it is now: the connected identity, or the one met last."""
+        return next((one for one in self.met if one.connected), self.met[0] if self.met else None)
+
+    @property
+    def troubles(self) -> list[str]:
+        """What is wrong with it, in words."""
+        said = [one.seen.problem for one in self.met if one.seen.problem]
+        if self.failed:
+            count = len(self.failed)
+            said.append(f"{count} {'call' if count == 1 else 'calls'} of the last hour had no proper answer from it")
+        return said
+
+    @property
+    def notes(self) -> list[str]:
+        """What could be better about it: nothing is broken."""
+        return [said for one in self.met for said in (*one.seen.warnings, *one.oddities)]
+
+
+async def list_servers(context: ConsoleContext, gateway: GatewayParts) -> list[ServerRow]:
+    """All servers. A thousand tools are judged for it, so pages keep the answer for a few seconds."""
+    configured = gateway.config.servers
+    met: dict[str, list[ServerStatus]] = {}
+    if context.tools is not None:
+        for one in await context.tools.pins.statuses(context.tools.configured()):
+            for name in one.seen.called:
+                met.setdefault(name, []).append(one)
+    failed: dict[str, list[Entry]] = {}
+    for entry in await in_log(gateway.store, lambda tables: _failed_calls(tables, context.now())):
+        failed.setdefault(entry.decision.server, []).append(entry)
+    names = [*configured, *sorted(name for name in met if name not in configured)]
+    return [
+        ServerRow(name, configured.get(name), tuple(met.get(name, ())), tuple(failed.get(name, ()))) for name in names
+    ]
+
+
+def _failed_calls(tables: AuditTables, now: int) -> list[Entry]:
+    since = now - _RECENT_MS
+    found = lost(tables, FAILED, max(0, tables.newest() - _RECORDS), _MOST)
+    return [one for one in found if one.decision.at >= since]

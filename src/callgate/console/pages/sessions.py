@@ -1,4 +1,4 @@
-"""Agents' sessions: what each has taken in, and one of them as a picture and as a list of its steps."""
+"""Agents' sessions, one of them as a picture and as a list of its steps; and results that are kept back."""
 
 from __future__ import annotations
 
@@ -11,27 +11,32 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.console.desk import Desk, TrustDesk
+from callgate.approval.model import Session
+from callgate.console.context import ConsoleContext, TrustReviews
 from callgate.console.flow import draw
-from callgate.console.rendering import lines_of
+from callgate.console.marking import TextMarks
+from callgate.console.rendering import lines_of, statement
+from callgate.console.requests import Note, PageBody, SignedAction
 from callgate.errors import Reason, Refused
-from callgate.trust.model import Session
+from callgate.trust.model import Quarantined
+from callgate.trust.model import Session as AgentSession
 from callgate.trust.picture import Node, Picture, session_tags
+from callgate.trust.service import Settled
 
 _ROWS: Final = 100
 
 
-class Sessions:
+class SessionsPage:
     """Everybody who signs in may look; nothing can be changed here."""
 
-    def __init__(self, desk: Desk, trust: TrustDesk) -> None:
-        self._desk = desk
+    def __init__(self, context: ConsoleContext, trust: TrustReviews) -> None:
+        self._context = context
         self._trust = trust
 
     async def show(self, request: Request) -> Response:
-        person = await self._desk.visitor(request)
+        person = await self._context.visitor(request)
         found = await self._trust.service.sessions(limit=_ROWS)
-        return await self._desk.show(
+        return await self._context.show(
             "sessions",
             person,
             rows=[(one, session_tags(one.label)) for one in found],
@@ -41,19 +46,19 @@ class Sessions:
 
     async def stamp(self, request: Request) -> Response:
         """Changes with every step of every session that is shown."""
-        await self._desk.signed_in(request)
+        await self._context.signed_in(request)
         return JSONResponse({"stamp": _stamp(await self._trust.service.sessions(limit=_ROWS))})
 
     async def one(self, request: Request) -> Response:
-        person = await self._desk.visitor(request)
+        person = await self._context.visitor(request)
         try:
             picture = await self._trust.service.view(request.path_params["key"])
         except Refused as refused:
             page = "text/html" in request.headers.get("accept", "")
             if refused.reason is not Reason.AGENT_SESSION_UNKNOWN or not page:
                 raise
-            return await self._desk.show("session_unknown", person, status=404, refused=refused)
-        return await self._desk.show(
+            return await self._context.show("session_unknown", person, status=404, refused=refused)
+        return await self._context.show(
             "session",
             person,
             picture=picture,
@@ -65,7 +70,7 @@ class Sessions:
         )
 
     async def version(self, request: Request) -> Response:
-        await self._desk.signed_in(request)
+        await self._context.signed_in(request)
         found = await self._trust.service.shelf.session(request.path_params["key"])
         if found is None:
             raise Refused(Reason.AGENT_SESSION_UNKNOWN)
@@ -82,18 +87,88 @@ def _entry(node: Node, picture: Picture) -> dict[str, Any]:
     }
 
 
-def _stamp(found: Sequence[Session]) -> str:
+def _stamp(found: Sequence[AgentSession]) -> str:
     text = "\n".join(f"{one.key} {one.version} {one.seen_at}" for one in found)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def routes(desk: Desk) -> list[Route]:
-    if desk.trust is None:
+class _Settle(PageBody, frozen=True):
+    note: Note = ""
+
+
+class QuarantinePage:
+    """What is held is sealed in the store; it is opened for the page of one result only."""
+
+    def __init__(self, context: ConsoleContext, trust: TrustReviews) -> None:
+        self._context = context
+        self._trust = trust
+
+    async def show(self, request: Request) -> Response:
+        person = await self._context.visitor(request)
+        held = await self._trust.service.holding(limit=_ROWS)
+        return await self._context.show(
+            "quarantine",
+            person,
+            held=held,
+            most=_ROWS,
+            stamp=_held_stamp(held),
+        )
+
+    async def stamp(self, request: Request) -> Response:
+        await self._context.signed_in(request)
+        return JSONResponse({"stamp": _held_stamp(await self._trust.service.holding(limit=_ROWS))})
+
+    async def one(self, request: Request) -> Response:
+        person = await self._context.visitor(request)
+        view = await self._trust.service.show(request.path_params["handle"])
+        return await self._context.show(
+            "held",
+            person,
+            held=view.held,
+            view=view,
+            texts=[TextMarks().lines("", text) for text in view.texts],
+            raw=statement(view.raw),
+            may_decide=self._trust.may_decide(person),
+        )
+
+    async def drop(self, request: Request) -> Response:
+        person, body = await self._context.change(request, _Settle)
+        return await self._settle(request, person, body, "dropped")
+
+    async def ready(self, request: Request, person: Session, _body: _Settle) -> str:
+        self._trust.check(person)
+        view = await self._trust.service.show(request.path_params["handle"])
+        return f"Give the agent the result {view.held.handle} that was held back"
+
+    async def release(self, request: Request, person: Session, body: _Settle) -> Response:
+        return await self._settle(request, person, body, "released")
+
+    async def _settle(self, request: Request, person: Session, body: _Settle, state: Settled) -> Response:
+        self._trust.check(person)
+        handle = request.path_params["handle"]
+        held = await self._trust.settle(handle, state, by=person.user, note=body.note.strip())
+        return JSONResponse({"state": held.state})
+
+
+def _held_stamp(held: Sequence[Quarantined]) -> str:
+    return hashlib.sha256("\n".join(one.handle for one in held).encode()).hexdigest()[:16]
+
+
+def routes(context: ConsoleContext) -> list[Route]:
+    if context.trust is None:
         return []
-    page = Sessions(desk, desk.trust)
+    page = SessionsPage(context, context.trust)
+    quarantine = QuarantinePage(context, context.trust)
     return [
         Route("/sessions", page.show),
         Route("/sessions/stamp", page.stamp),
         Route("/sessions/{key}", page.one),
         Route("/sessions/{key}/stamp", page.version),
+        Route("/quarantine", quarantine.show),
+        Route("/quarantine/stamp", quarantine.stamp),
+        Route("/quarantine/{handle}", quarantine.one),
+        Route("/quarantine/{handle}/drop", quarantine.drop, methods=["POST"]),
+        *SignedAction(context, "quarantine/release", _Settle, quarantine.ready, quarantine.release).routes(
+            "/quarantine/{handle}/release"
+        ),
     ]

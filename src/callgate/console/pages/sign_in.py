@@ -1,77 +1,174 @@
-"""Signing in with a passkey, and out again."""
+"""Signing in with a passkey and out again, enrolling one with a ticket, and the way back for who lost every passkey."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from callgate.console.bodies import Body, Signed
-from callgate.console.desk import Desk
-from callgate.console.pace import Pace
+from callgate.approval.encoding import to_iso
+from callgate.approval.reach import choice, reach
+from callgate.console.context import ConsoleContext
+from callgate.console.guard import AttemptLimit
+from callgate.console.requests import Name, PageBody, Secret, SignedBody, Word
 from callgate.errors import Reason, Refused
 
 
-class _Options(Body, frozen=True):
+class _Options(PageBody, frozen=True):
     user: Annotated[str, Meta(max_length=256)] | None = None
 
 
-class SignIn:
+class SignInPage:
     """Passkeys that know their user need no name; older security keys do.
 
     Anybody may ask for a challenge, and each is a row in the store: a flood is turned away before it gets there.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._pace = Pace(60, 300, desk.clock)
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+        self._pace = AttemptLimit(60, 300, context.clock)
 
     async def show(self, request: Request) -> Response:
-        if await self._desk.person(request) is not None:
+        if await self._context.person(request) is not None:
             return RedirectResponse("/", status_code=303)
-        return self._desk.sign_in_page(onward="/")
+        return self._context.sign_in_page(onward="/")
 
     async def options(self, request: Request) -> Response:
-        body = await self._desk.open_change(request, _Options)
+        body = await self._context.open_change(request, _Options)
         self._pace.step(body.user or "")
         try:
-            issued = await self._desk.approvals.begin_sign_in(body.user or None)
+            issued = await self._context.approvals.begin_sign_in(body.user or None)
         except Refused as refused:
-            raise _failed(refused) from None
+            raise _sign_in_failed(refused) from None
         return JSONResponse(issued.result)
 
     async def finish(self, request: Request) -> Response:
-        body = await self._desk.open_change(request, Signed)
+        body = await self._context.open_change(request, SignedBody)
         try:
-            session, secret = await self._desk.approvals.finish_sign_in(body.evidence)
+            session, secret = await self._context.approvals.finish_sign_in(body.evidence)
         except Refused as refused:
-            raise _failed(refused) from None
-        await self._desk.leave(request)
+            raise _sign_in_failed(refused) from None
+        await self._context.leave(request)
         response = JSONResponse({"user": session.user})
-        self._desk.enter(response, session, secret)
+        self._context.enter(response, session, secret)
         return response
 
     async def leave(self, request: Request) -> Response:
-        await self._desk.change(request, Body)
-        await self._desk.leave(request)
+        await self._context.change(request, PageBody)
+        await self._context.leave(request)
         response = JSONResponse({})
-        self._desk.forget(response)
+        self._context.forget(response)
         return response
 
 
-def _failed(refused: Refused) -> Refused:
+def _sign_in_failed(refused: Refused) -> Refused:
     """One answer to everything that may be wrong with the person or the passkey: who is known here is not told."""
     return refused if refused.reason is Reason.APPROVAL_LIMIT else Refused(Reason.SIGN_IN_FAILED)
 
 
-def routes(desk: Desk) -> list[Route]:
-    page = SignIn(desk)
+class _WithTicket(PageBody, frozen=True):
+    ticket: Secret
+
+
+class _Finish(PageBody, frozen=True):
+    response: dict[str, Any]
+    name: Name = ""
+
+
+class EnrolPage:
+    """Look at the ticket, use it up for a registration, store the passkey that answers."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+
+    async def show(self, request: Request) -> Response:
+        return self._context.page("enrol", await self._context.person(request))
+
+    async def look(self, request: Request) -> Response:
+        """Whom the ticket is for; it stays unused, so that the page can be left and opened again."""
+        body = await self._context.open_change(request, _WithTicket)
+        ticket = await self._context.approvals.look_at_ticket(body.ticket)
+        if ticket is None:
+            raise Refused(
+                Reason.ENROLMENT_NOT_AUTHORISED,
+                "This link was used before, or its time is over.",
+                advice="Ask for a new one; whoever runs the gateway makes it with `callgate enroll USER`.",
+            )
+        user, demands = await self._context.approvals.shelf.user(ticket.user), await self._context.demands()
+        return JSONResponse(
+            {
+                "user": ticket.user,
+                "displayName": user.display_name if user else "",
+                "purpose": ticket.purpose,
+                "expiresAt": to_iso(ticket.expires_at),
+                "choice": "" if user is None or demands is None else choice(user, demands, whom="you"),
+            }
+        )
+
+    async def begin(self, request: Request) -> Response:
+        body = await self._context.open_change(request, _WithTicket)
+        return JSONResponse(await self._context.approvals.begin_enrolment(body.ticket))
+
+    async def finish(self, request: Request) -> Response:
+        body = await self._context.open_change(request, _Finish)
+        enrolled = await self._context.approvals.finish_enrolment(body.response, name=body.name.strip(), codes=True)
+        # The passkey was made this very moment, with the person verified: that is what signing in would ask for.
+        session, secret = await self._context.approvals.session_for(enrolled.credential)
+        await self._context.leave(request)
+        demands = await self._context.demands()
+        told = "" if demands is None else reach(enrolled.user, enrolled.credential, demands, whom="you")
+        response = JSONResponse({"user": session.user, "codes": list(enrolled.codes), "reach": told})
+        self._context.enter(response, session, secret)
+        return response
+
+
+class _Code(PageBody, frozen=True):
+    user: Word
+    code: Secret
+
+
+class RecoverPage:
+    """Five tries a minute with one name; many in all, so that nobody keeps everybody else out with wrong codes."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+        self._pace = AttemptLimit(5, 300, context.clock)
+
+    async def show(self, request: Request) -> Response:
+        return self._context.page("recover", await self._context.person(request))
+
+    async def exchange(self, request: Request) -> Response:
+        body = await self._context.open_change(request, _Code)
+        self._pace.step(body.user)
+        try:
+            ticket = await self._context.approvals.recover(body.user, body.code.strip())
+        except Refused as refused:
+            if refused.reason not in (Reason.USER_UNKNOWN, Reason.ENROLMENT_NOT_AUTHORISED):
+                raise
+            raise Refused(
+                Reason.ENROLMENT_NOT_AUTHORISED,
+                "Name and code do not belong together, or the code was used before.",
+                advice="Look at both again; each code works once.",
+            ) from None
+        return JSONResponse({"ticket": ticket})
+
+
+def routes(context: ConsoleContext) -> list[Route]:
+    page = SignInPage(context)
+    enrol = EnrolPage(context)
+    recover = RecoverPage(context)
     return [
         Route("/sign-in", page.show),
         Route("/sign-in", page.finish, methods=["POST"]),
         Route("/sign-in/options", page.options, methods=["POST"]),
         Route("/sign-out", page.leave, methods=["POST"]),
+        Route("/enrol", enrol.show),
+        Route("/enrol/look", enrol.look, methods=["POST"]),
+        Route("/enrol/begin", enrol.begin, methods=["POST"]),
+        Route("/enrol/finish", enrol.finish, methods=["POST"]),
+        Route("/recover", recover.show),
+        Route("/recover", recover.exchange, methods=["POST"]),
     ]

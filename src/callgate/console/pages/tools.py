@@ -1,4 +1,4 @@
-"""The review of tools: what waits, of all servers together, each text whole; and the decisions on it, all or none."""
+"""The review of tools: what waits, each text whole, and the decisions on it; one tool with its history; one server."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from starlette.routing import Route
 
 from callgate.approval.display import escape
 from callgate.approval.model import Session
-from callgate.console.bodies import Body, Note, Word
-from callgate.console.brief import Brief, Waits
 from callgate.console.cards import Card, changed_since, key_of, seen_of
-from callgate.console.desk import Desk, ToolDesk
-from callgate.console.signed import Act
+from callgate.console.context import ConsoleContext, ReviewBrief, ToolReviews, Waits
+from callgate.console.rendering import EscapedText, exact, statement
+from callgate.console.requests import Note, PageBody, SignedAction, Word
 from callgate.errors import Reason, Refused
 from callgate.inspection import ToolFinding
+from callgate.pinning.model import Pin, ToolSeen
 from callgate.pinning.service import Choice
 from callgate.pinning.views import Review, ServerView, SetView, ToolView
 from callgate.trust.effects import EFFECTS, relabelled
@@ -36,9 +36,11 @@ _NAMED: Final = 3
 _OVERRULE: Final = "Read what was found; a box at the tool says that you approve it all the same."
 
 Key = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+_ROWS: Final = 500
+_DID: Final = {"approve": ("approved it", "good"), "block": ("blocked it", "bad"), "withdraw": ("withdrew it", "plain")}
 
 
-class _Decision(Body, frozen=True):
+class _Decision(PageBody, frozen=True):
     action: Literal["approve", "block", "withdraw"]
     server: Key
     tool: Key
@@ -51,26 +53,26 @@ class _Decision(Body, frozen=True):
     label: Literal["", "reads_own", "reads_others", "changes", "sends", "destroys", "runs"] = ""
 
 
-class _Labels(Body, frozen=True):
+class _Labels(PageBody, frozen=True):
     """A server whose tools were approved before labels came with approvals, and a digest of the labels on the page."""
 
     server: Key
     seen: Key
 
 
-class _Decide(Body, frozen=True):
+class _Decide(PageBody, frozen=True):
     decisions: Annotated[tuple[_Decision, ...], Meta(min_length=1, max_length=_DECISIONS)]
     # The servers that were on the page whole.
     together: Annotated[tuple[Key, ...], Meta(max_length=1_000)] = ()
 
 
-class _Reviewed(Body, frozen=True):
+class _Reviewed(PageBody, frozen=True):
     group: Key
     version: Word
 
 
 @dataclass(frozen=True)
-class Section:
+class ServerSheet:
     """One server on a sheet. `elsewhere` counts tools of it that wait on other sheets."""
 
     server: ServerView
@@ -109,20 +111,23 @@ class Section:
         return not self.elsewhere
 
 
-class Tools:
-    """Pages carry no state: what is marked for approval lives in the browser until it is sent."""
+class ToolsPage:
+    """Pages carry no state: what is marked for approval lives in the browser until it is sent.
 
-    def __init__(self, desk: Desk, tools: ToolDesk) -> None:
-        self._desk = desk
+    What was decided of a tool is never lost: its page has the whole story.
+    """
+
+    def __init__(self, context: ConsoleContext, tools: ToolReviews) -> None:
+        self._context = context
         self._tools = tools
 
     async def show(self, request: Request) -> Response:
-        session = await self._desk.visitor(request)
+        session = await self._context.visitor(request)
         review = await self._tools.review()
-        brief = Brief.of(review)
+        brief = ReviewBrief.of(review)
         sheets = _sheets(review)
         number = _number(request, len(sheets))
-        return await self._desk.show(
+        return await self._context.show(
             "tools",
             session,
             review=review,
@@ -133,7 +138,7 @@ class Tools:
             before=sum(len(sheet) for sheet in sheets[: number - 1]),
             may_decide=self._tools.may_decide(session),
             broken=self._tools.pins.book.broken,
-            waits=await self._desk.and_theirs(session, brief.waits),
+            waits=await self._context.and_theirs(session, brief.waits),
             heading=_heading(brief.waits),
             marks=" ".join(brief.marks),
             stamp=brief.stamp,
@@ -142,7 +147,7 @@ class Tools:
 
     async def waiting(self, request: Request) -> Response:
         """What open pages ask now and then; the marks of all texts that wait only if they are others than before."""
-        await self._desk.signed_in(request)
+        await self._context.signed_in(request)
         brief = await self._tools.brief()
         answer: dict[str, Any] = {"waiting": brief.waits.total, "heading": _heading(brief.waits), "stamp": brief.stamp}
         if request.query_params.get("stamp") != brief.stamp:
@@ -151,7 +156,7 @@ class Tools:
 
     async def decide(self, request: Request) -> Response:
         """Decisions that take something away; to approve takes a signature."""
-        session, body = await self._desk.change(request, _Decide)
+        session, body = await self._context.change(request, _Decide)
         self._tools.check(session)
         if any(one.action == "approve" for one in body.decisions):
             raise Refused(Reason.SIGNATURE_NEEDED)
@@ -160,14 +165,14 @@ class Tools:
     async def ready(self, _request: Request, session: Session, body: _Decide) -> str:
         self._tools.check(session)
         # Nobody is asked to sign what cannot hold.
-        names = [escape(one.tool) for one in _choices(body.decisions, _known(await self._tools.review()))]
+        names = [escape(one.tool) for one in _choices(body.decisions, _views_by_key(await self._tools.review()))]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return f"Decide on {', '.join(names[:_NAMED])}{more}"
 
     async def carry_out(self, _request: Request, session: Session, body: _Decide) -> Response:
         self._tools.check(session)
         review = await self._tools.review()
-        choices = list(_choices(body.decisions, _known(review)))
+        choices = list(_choices(body.decisions, _views_by_key(review)))
         servers = {key_of(server.seen.server_id): server.seen.server_id for server in review.servers}
         together = tuple(servers[key] for key in dict.fromkeys(body.together) if key in servers)
         try:
@@ -180,13 +185,13 @@ class Tools:
 
     async def ready_labels(self, _request: Request, session: Session, body: _Labels) -> str:
         self._tools.check(session)
-        server, tools = _unlabelled(await self._tools.review(), body)
+        server, tools = _unlabelled_tools(await self._tools.review(), body)
         do = "does" if len(tools) == 1 else "do"
-        return f"Agree what {_some(len(tools), 'tool', 'tools')} of {escape(server)} {do}"
+        return f"Agree what {_count_text(len(tools), 'tool', 'tools')} of {escape(server)} {do}"
 
     async def labels(self, _request: Request, session: Session, body: _Labels) -> Response:
         self._tools.check(session)
-        _, tools = _unlabelled(await self._tools.review(), body)
+        _, tools = _unlabelled_tools(await self._tools.review(), body)
         choices = [
             Choice("approve", view.server_id, view.tool, view.approval_hash, entry=view.entry_digest, label=view.label)
             for view in tools
@@ -205,24 +210,66 @@ class Tools:
                 return JSONResponse({})
         raise Refused(Reason.PAGE_UNKNOWN, "There is no such set of servers.", advice="Load the page again.")
 
+    async def one(self, request: Request) -> Response:
+        server_key, tool_key = request.path_params["server"], request.path_params["tool"]
+        session = await self._context.visitor(request)
+        review = await self._tools.review()
+        server = _server(review, server_key)
+        view = next((one for one in server.tools if key_of(one.tool) == tool_key), None)
+        if view is None:
+            raise Refused(Reason.PAGE_UNKNOWN, "This server has no such tool.", advice="Look for it on /tools.")
+        pins = self._tools.pins
+        return await self._context.show(
+            "tool",
+            session,
+            card=Card(view),
+            server=server,
+            may_decide=self._tools.may_decide(session),
+            effects=EFFECTS,
+            history=[_entry(pin) for pin in reversed(await pins.history(view.server_id, view.tool))],
+            texts=[_text(one, view) for one in await pins.shelf.texts(view.server_id, view.tool)],
+            waits=await self._context.and_theirs(session, Waits.of(review)),
+        )
+
+    async def server(self, request: Request) -> Response:
+        session = await self._context.visitor(request)
+        review = await self._tools.review()
+        server = _server(review, request.path_params["server"])
+        sheets = max(1, -(-len(server.tools) // _ROWS))
+        text = request.query_params.get("sheet", "1")
+        number = min(max(int(text), 1), sheets) if text.isascii() and text.isdigit() and len(text) < 6 else 1
+        first = (number - 1) * _ROWS
+        rows = [(view, key_of(view.tool)) for view in server.tools[first : first + _ROWS]]
+        return await self._context.show(
+            "server",
+            session,
+            key=key_of(server.seen.server_id),
+            server=server,
+            rows=rows,
+            first=first,
+            number=number,
+            sheets=sheets,
+            waits=await self._context.and_theirs(session, Waits.of(review)),
+        )
+
 
 def _heading(waits: Waits) -> str:
     """What stands above the review, and above one that is open while more comes."""
     if not waits.total:
         return "No tool waits for review"
-    parts = [_some(waits.tools, "tool", "tools"), _some(waits.sets, "set of servers", "sets of servers")]
+    parts = [_count_text(waits.tools, "tool", "tools"), _count_text(waits.sets, "set of servers", "sets of servers")]
     return f"{' and '.join(filter(None, parts))} {'waits' if waits.total == 1 else 'wait'} for review"
 
 
-def _some(count: int, one: str, many: str) -> str:
+def _count_text(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}" if count else ""
 
 
-def _known(review: Review) -> dict[tuple[str, str], ToolView]:
+def _views_by_key(review: Review) -> dict[tuple[str, str], ToolView]:
     return {(key_of(view.server_id), key_of(view.tool)): view for server in review.servers for view in server.tools}
 
 
-def named(view: ToolView) -> str:
+def tool_name(view: ToolView) -> str:
     """A tool in a sentence of ours."""
     return f"{escape(view.tool)} on {escape(view.server)}"
 
@@ -241,14 +288,16 @@ def _choices(decisions: Iterable[_Decision], known: dict[tuple[str, str], ToolVi
                 Reason.TOOL_UNKNOWN, "One of these tools is not known any more.", advice="Load the page again."
             )
         if (one.server, one.tool) in seen:
-            raise Refused(Reason.INVALID_PARAMS, f"{named(view)} is decided on twice.", advice="Load the page again.")
+            raise Refused(
+                Reason.INVALID_PARAMS, f"{tool_name(view)} is decided on twice.", advice="Load the page again."
+            )
         seen.add((one.server, one.tool))
         if one.action == "approve" and (one.hash != view.approval_hash or one.seen != seen_of(view)):
             members = changed_since(one.seen, view) if one.hash == view.approval_hash else ""
             what = f": its {members}" if members else ""
             raise Refused(
                 Reason.TOOL_CHANGED,
-                f"{named(view)} has changed since you read it{what}. Nothing was decided.",
+                f"{tool_name(view)} has changed since you read it{what}. Nothing was decided.",
                 advice="It is on the page as it is now; read it, then decide again.",
             )
         note = one.note.strip()
@@ -260,7 +309,7 @@ def _choices(decisions: Iterable[_Decision], known: dict[tuple[str, str], ToolVi
         yield msgspec.structs.replace(chosen, entry=view.entry_digest, shown=view.hard, label=label)
 
 
-def _unlabelled(review: Review, body: _Labels) -> tuple[str, list[ToolView]]:
+def _unlabelled_tools(review: Review, body: _Labels) -> tuple[str, list[ToolView]]:
     """The server and its tools without a label; refused where these are not what was on the page."""
     for server in review.servers:
         tools = [view for view in server.tools if view.unlabelled]
@@ -293,7 +342,7 @@ def _number(request: Request, most: int) -> int:
     return min(max(number, 1), most)
 
 
-def _sections(review: Review, sheet: list[ToolView]) -> list[Section]:
+def _sections(review: Review, sheet: list[ToolView]) -> list[ServerSheet]:
     """Every server, those with something to decide first."""
     here = {(view.server_id, view.tool) for view in sheet}
     made = []
@@ -305,7 +354,7 @@ def _sections(review: Review, sheet: list[ToolView]) -> list[Section]:
         for view in settled:
             counts[view.state.value] = counts.get(view.state.value, 0) + 1
         shown = [(view, key_of(view.tool)) for view in settled[:_SETTLED]]
-        made.append(Section(server, cards, len(pending) - len(cards), shown, len(settled) - len(shown), counts))
+        made.append(ServerSheet(server, cards, len(pending) - len(cards), shown, len(settled) - len(shown), counts))
     return sorted(made, key=lambda one: not one.cards)
 
 
@@ -328,15 +377,48 @@ def _spot(finding: ToolFinding) -> tuple[object, ...]:
     return finding.rule, finding.where, finding.span, finding.server, finding.tool
 
 
-def routes(desk: Desk) -> list[Route]:
-    if desk.tools is None:
+def _server(review: Review, key: str) -> ServerView:
+    for server in review.servers:
+        if key_of(server.seen.server_id) == key:
+            return server
+    raise Refused(Reason.PAGE_UNKNOWN, "No such server was met here.", advice="Look for it on /tools.")
+
+
+def _entry(pin: Pin) -> dict[str, Any]:
+    did, tone = _DID[pin.action]
+    return {
+        "head": f"{pin.approved_by} {did}",
+        "at": pin.approved_at,
+        "note": statement(pin.note),
+        "overrides": ", ".join(pin.overrides),
+        "tone": tone,
+        "hash": pin.approval_hash,
+        "raw": _exact(pin.raw),
+    }
+
+
+def _text(seen: ToolSeen, view: ToolView) -> dict[str, Any]:
+    now = seen.approval_hash == view.approval_hash and not seen.gone
+    return {"seen": seen, "raw": _exact(seen.raw), "now": now}
+
+
+def _exact(raw: bytes) -> EscapedText | None:
+    return exact(raw) if raw else None
+
+
+def routes(context: ConsoleContext) -> list[Route]:
+    if context.tools is None:
         return []
-    page = Tools(desk, desk.tools)
+    page = ToolsPage(context, context.tools)
     return [
         Route("/tools", page.show),
         Route("/tools/waiting", page.waiting),
         Route("/tools/decide", page.decide, methods=["POST"]),
-        *Act(desk, "tools/approve", _Decide, page.ready, page.carry_out).routes("/tools/approve"),
-        *Act(desk, "tools/labels", _Labels, page.ready_labels, page.labels).routes("/tools/labels"),
-        *Act(desk, "tools/together", _Reviewed, page.ready_together, page.reviewed).routes("/tools/reviewed-together"),
+        *SignedAction(context, "tools/approve", _Decide, page.ready, page.carry_out).routes("/tools/approve"),
+        *SignedAction(context, "tools/labels", _Labels, page.ready_labels, page.labels).routes("/tools/labels"),
+        *SignedAction(context, "tools/together", _Reviewed, page.ready_together, page.reviewed).routes(
+            "/tools/reviewed-together"
+        ),
+        Route("/tools/{server}", page.server),
+        Route("/tools/{server}/{tool}", page.one),
     ]

@@ -13,8 +13,16 @@ from getpass import getpass
 from typing import TYPE_CHECKING, Any, Final
 
 from callgate.errors import ConfigError
-from callgate.sdk.authenticators.base import Cancelled, CeremonyError, CreationPrompt, NoPasskey, Prompt, TimedOut
-from callgate.sdk.authenticators.beside import Answer, beside
+from callgate.sdk.authenticators import (
+    Answer,
+    CeremonyCancelled,
+    CeremonyError,
+    CeremonyTimedOut,
+    CreationPrompt,
+    NoPasskey,
+    Prompt,
+    in_daemon_thread,
+)
 
 if TYPE_CHECKING:
     from fido2.client import ClientError, WebAuthnClient
@@ -98,9 +106,9 @@ class SecurityKey:
 
         try:
             async with asyncio.timeout(max(expires_at - self._clock(), _SMALLEST_WAIT)):
-                return await beside(work)
+                return await in_daemon_thread(work)
         except TimeoutError:
-            raise TimedOut("the security key was not touched in time") from None
+            raise CeremonyTimedOut("the security key was not touched in time") from None
         finally:
             event.set()
 
@@ -200,19 +208,19 @@ def _errors_told(event: threading.Event) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        raise _told(error, event) from None
+        raise _explain_error(error, event) from None
     except (CtapError, OSError, ValueError, TypeError) as error:
         raise NoPasskey(f"the security key failed ({type(error).__name__})", advice="Plug it in again.") from None
 
 
-def _told(error: ClientError, event: threading.Event) -> CeremonyError:
+def _explain_error(error: ClientError, event: threading.Event) -> CeremonyError:
     from fido2.client import ClientError, PinRequiredError
     from fido2.ctap import CtapError
 
     if isinstance(error, PinRequiredError):
-        return Cancelled("no PIN was given")
+        return CeremonyCancelled("no PIN was given")
     if error.code == ClientError.ERR.TIMEOUT:
-        return TimedOut("the security key was not touched in time")
+        return CeremonyTimedOut("the security key was not touched in time")
     if error.code == ClientError.ERR.DEVICE_INELIGIBLE:
         return NoPasskey(
             "this security key has none of the passkeys that the server takes, or is enrolled already",
@@ -222,6 +230,6 @@ def _told(error: ClientError, event: threading.Event) -> CeremonyError:
         return NoPasskey("this security key cannot tell who uses it", advice="Set a PIN on it first.")
     cause = getattr(error.cause, "code", None)
     if cause == CtapError.ERR.OPERATION_DENIED or event.is_set():
-        return Cancelled("the security key was told no")
+        return CeremonyCancelled("the security key was told no")
     name = getattr(cause, "name", error.code.name)
     return NoPasskey(f"the security key refused ({name})", advice="Check its PIN and try again.")

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from callgate.approval.encoding import from_base64url, to_base64url
-from callgate.sdk.authenticators.base import NoPasskey
+from callgate.sdk.authenticators import NoPasskey
 
 if TYPE_CHECKING:
-    from callgate.sdk.authenticators.base import CreationPrompt, Prompt
+    from callgate.sdk.authenticators import CreationPrompt, Prompt
 
 log = logging.getLogger("callgate.sdk")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
-from callgate.config import Server
+from callgate.config import ServerSection
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, parts, peek, with_id
 from callgate.pipeline.dispatcher import refuse_all
@@ -121,7 +121,7 @@ class HttpUpstream:
     # Sessions of an HTTP server are the server's own: their id passes through, and only whose they are is kept here.
     sessions = 0
 
-    def __init__(self, name: str, server: Server, max_bytes: int, hear: Hear | None = None) -> None:
+    def __init__(self, name: str, server: ServerSection, max_bytes: int, hear: Hear | None = None) -> None:
         self.name = name
         self._hear = hear
         self.busy = 0

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import httptools
 
-from callgate.config import Server
+from callgate.config import ServerSection
 from callgate.errors import Reason, UpstreamError
 from callgate.transport.sse import Event, EventCutter
 
@@ -317,7 +317,7 @@ _PLAIN: Final = frozenset({b"utf-8", b"utf8", b"us-ascii", b"ascii"})
 class HttpClient:
     """How long to wait (`patience`) is for the caller to see to; connecting and sizes are bounded here."""
 
-    def __init__(self, server: Server, max_bytes: int) -> None:
+    def __init__(self, server: ServerSection, max_bytes: int) -> None:
         assert server.url is not None
         url = urlsplit(server.url.reveal())
         self.patience = server.timeout_seconds

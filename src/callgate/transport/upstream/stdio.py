@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from callgate.config import Server, ServerLimits
+from callgate.config import ServerLimits, ServerSection
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.jsonrpc import TOOLS_CALL, Batch, Kind, Message, error_reply, peek
 from callgate.jsonrpc.lenient import decode_leniently
@@ -108,7 +108,7 @@ class StdioUpstream:
     def __init__(
         self,
         name: str,
-        server: Server,
+        server: ServerSection,
         limits: ServerLimits,
         max_bytes: int,
         on_start: Callable[[str], None] = lambda _name: None,

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
-from callgate.config import Server
+from callgate.config import ServerSection
 from callgate.errors import Reason, UpstreamError
 from callgate.jsonrpc import Kind, Message, RequestId, error_reply, parts, peek
 from callgate.local.wrap import FORWARDED
@@ -141,7 +141,7 @@ class WrappedCommand:
             self._chunks += 1
 
 
-async def start_command(argv: Sequence[str], server: Server | None) -> ChildProcess:
+async def start_command(argv: Sequence[str], server: ServerSection | None) -> ChildProcess:
     """Start it here. Given on the command line, its environment, folder, stderr and process group are the client's."""
     try:
         process = await asyncio.create_subprocess_exec(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.config import Server
+from callgate.config import ServerSection
 from callgate.errors import MessageError, Reason, Refused, UpstreamError
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, parts, peek, with_id
 from callgate.pipeline.stage import Admitted, Deliver
@@ -38,7 +38,7 @@ _UNFIT: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 class WrappedUrl:
     """Posts what the client writes, writes what the server answers; holds the session and its stream."""
 
-    def __init__(self, server: Server, max_bytes: int) -> None:
+    def __init__(self, server: ServerSection, max_bytes: int) -> None:
         self._server = server
         self._max = max_bytes
         self._client: HttpClient | None = None

@@ -1,0 +1,321 @@
+"""The services behind the verbs, opened on the store in force: approvals, pins, trust, agents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from callgate.cli.common import configuration, keys_of, log_of, open_store, operator, say, store_file
+from callgate.cli.printing import escaped, plain, word_to_type
+from callgate.errors import Reason, Refused, StoreError
+
+if TYPE_CHECKING:
+    from callgate.approval import Approvals
+    from callgate.approval.reach import Demand
+    from callgate.config import Config
+    from callgate.pinning.model import ServerSeen
+    from callgate.pinning.service import Pins
+    from callgate.pinning.settings import Settings
+    from callgate.pinning.storage import PinShelf
+    from callgate.pinning.views import Labelling, ToolView
+    from callgate.store import SqlAgents, Store
+    from callgate.trust.service import TrustService
+
+T = TypeVar("T")
+
+PIN_KEY: Final = "pinning"
+# The key that held results are sealed with.
+TRUST_KEY: Final = "trust"
+WHERE_TOOLS_COME_FROM: Final = (
+    "Tools wait for review once a client has listed them through the gate; `callgate install` puts the gate in front "
+    "of the servers of your clients."
+)
+_SHOWN: Final = 5
+_LONG: Final = 400
+
+
+@dataclass(frozen=True)
+class OpenedStore:
+    """The store in force. `options` name it again on a command line."""
+
+    config: Config
+    store: Store
+    runner: asyncio.Runner
+    options: tuple[str, ...]
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carry out what a service does, from a command."""
+        return self.runner.run(work)
+
+    def command(self, *words: str) -> str:
+        """A command for the person to type, on the same store."""
+        return " ".join(["callgate", *(word_to_type(word) for word in (*words, *self.options))])
+
+
+@dataclass(frozen=True)
+class OpenedApprovals(OpenedStore):
+    """The approvals of the store in force."""
+
+    approvals: Approvals
+
+    async def demands(self) -> list[Demand] | None:
+        """The tools that do not take every passkey; None where nobody is asked about any call."""
+        from callgate.app.approval import demands
+        from callgate.store import SqlPins
+
+        return await demands(self.config, SqlPins(self.store))
+
+
+@dataclass(frozen=True)
+class OpenedPins(OpenedStore):
+    """The pins of the store in force; `admin` makes the audit row of what an operator does."""
+
+    pins: Pins
+    shelf: PinShelf
+    admin: Any
+
+
+@dataclass(frozen=True)
+class OpenedTrust(OpenedStore):
+    """The agents' sessions of the store in force."""
+
+    trust: TrustService
+
+
+@dataclass(frozen=True)
+class OpenedAgents(OpenedStore):
+    """The agents of the store in force."""
+
+    shelf: SqlAgents
+
+    def record(self, action: str, detail: dict[str, Any]) -> None:
+        """Put what was done on record, with who did it."""
+        log = log_of(self.config, self.store, keys_of(self.config))
+        with self.store.audit_writing() as tables:
+            tables.insert(log.admin(action, operator(), detail))
+
+
+@contextmanager
+def _open(path: Path | None, url: str | None, *, create: bool = False) -> Iterator[OpenedStore]:
+    with open_store(path, url, create=create) as (config, store), asyncio.Runner() as runner:
+        yield OpenedStore(config, store, runner, options_of(path, url))
+
+
+def _admin(opened: OpenedStore, *, create: bool = False) -> Callable[[str, str, dict[str, Any]], Any]:
+    """What makes the audit row of a change. The log must have its keys, unless a new one is begun."""
+    from callgate.keyring import CHECKPOINT, SEAL
+
+    keyring = keys_of(opened.config)
+    if not create:
+        keyring.require(SEAL, CHECKPOINT)
+    return log_of(opened.config, opened.store, keyring).admin
+
+
+@contextmanager
+def open_approvals(path: Path | None, url: str | None) -> Iterator[OpenedApprovals]:
+    """To read; needs no keys."""
+    from callgate.approval.base import no_witness
+
+    with _open(path, url) as opened:
+        yield _approvals(opened, no_witness)
+
+
+@contextmanager
+def edit_approvals(path: Path | None, url: str | None, *, create: bool = False) -> Iterator[OpenedApprovals]:
+    """To change; each change is on record."""
+    with _open(path, url, create=create) as opened:
+        yield _approvals(opened, _admin(opened, create=create))
+
+
+def _approvals(opened: OpenedStore, witness: Any) -> OpenedApprovals:
+    from callgate.app.approval import party, settings
+    from callgate.approval import Approvals
+    from callgate.store import SqlShelf
+
+    section = opened.config.approval
+    approvals = Approvals(SqlShelf(opened.store), party(section), settings(section), witness=witness)
+    return OpenedApprovals(**vars(opened), approvals=approvals)
+
+
+@contextmanager
+def open_pins(path: Path | None, url: str | None) -> Iterator[OpenedPins]:
+    """To read. Decisions hold only under the key that they were written with."""
+    from callgate.approval.base import no_witness
+
+    _require_store(path, url)
+    with _open(path, url) as opened:
+        pins = _pins(opened, no_witness)
+        if pins.wait(pins.shelf.head()) is not None:
+            keys_of(opened.config).require(PIN_KEY)
+        pins.wait(pins.pins.refresh())
+        yield pins
+
+
+@contextmanager
+def edit_pins(path: Path | None, url: str | None) -> Iterator[OpenedPins]:
+    """To change; each change is on record. The first decision makes the key."""
+    _require_store(path, url)
+    with _open(path, url) as opened:
+        pins = _pins(opened, _admin(opened))
+        keyring = keys_of(opened.config)
+        if pins.wait(pins.shelf.head()) is not None:
+            keyring.require(PIN_KEY)
+        else:
+            keyring.make(PIN_KEY)
+        pins.wait(pins.pins.refresh())
+        yield pins
+
+
+def _require_store(path: Path | None, url: str | None) -> None:
+    file = store_file(configuration(path, url))
+    if file is not None and not file.exists():
+        raise StoreError(
+            f"there is no store at {file}, so no server's tools were met yet",
+            advice=f"{WHERE_TOOLS_COME_FROM} If the store is elsewhere, name it with --store or with -c.",
+        )
+
+
+def _pins(opened: OpenedStore, witness: Any) -> OpenedPins:
+    from callgate.store import SqlPins
+
+    shelf = SqlPins(opened.store)
+    return OpenedPins(**vars(opened), pins=pins_of(opened.config, shelf, witness), shelf=shelf, admin=witness)
+
+
+def pins_of(config: Config, shelf: PinShelf, witness: Any) -> Pins:
+    """The service over decisions on tools."""
+    from callgate.pinning.service import Pins
+
+    keyring = keys_of(config)
+    return Pins(
+        shelf,
+        lambda: [key.secret for key in keyring.versions(PIN_KEY)],
+        settings=settings_of(config),
+        witness=witness,
+        configured=groups_of(config),
+        labelling=label_proposals(),
+    )
+
+
+def label_proposals() -> Labelling:
+    """What reviews know of what tools do."""
+    from callgate.pinning.views import Labelling
+    from callgate.trust.proposing import label_line, propose_label
+
+    return Labelling(propose_label, label_line)
+
+
+def groups_of(config: Config) -> dict[str, str] | None:
+    """The group of each configured server; None where none is named, as `callgate wrap` needs no configuration."""
+    return {name: server.pinning.group or "" for name, server in config.servers.items()} or None
+
+
+def settings_of(config: Config) -> Settings:
+    """What `[pinning]` says."""
+    from callgate.pinning.settings import Settings
+
+    section = config.pinning
+    known = [name for name in Settings.__struct_fields__ if name in section.__struct_fields__]
+    return Settings(**{name: getattr(section, name) for name in known})
+
+
+@contextmanager
+def open_trust(path: Path | None, url: str | None) -> Iterator[OpenedTrust]:
+    """To read."""
+    from callgate.trust.service import no_witness
+
+    with _open(path, url) as opened:
+        yield _trust(opened, no_witness)
+
+
+@contextmanager
+def edit_trust(path: Path | None, url: str | None) -> Iterator[OpenedTrust]:
+    """To change; each change is on record."""
+    with _open(path, url) as opened:
+        yield _trust(opened, _admin(opened))
+
+
+def _trust(opened: OpenedStore, witness: Any) -> OpenedTrust:
+    from callgate.store import SqlTrust
+    from callgate.trust.quarantine import Seals, Unopened
+    from callgate.trust.service import TrustService
+
+    keyring = keys_of(opened.config)
+
+    def unseal(sealed: bytes, handle: str) -> bytes:
+        keys = [key.secret for key in keyring.versions(TRUST_KEY)]
+        if not keys:
+            raise Unopened("the key that it was sealed with is not here")
+        return Seals(keys).open(sealed, handle)
+
+    return OpenedTrust(**vars(opened), trust=TrustService(SqlTrust(opened.store), witness=witness, unseal=unseal))
+
+
+@contextmanager
+def open_agents(path: Path | None, url: str | None, *, changing: bool = False) -> Iterator[OpenedAgents]:
+    """The agents of a store. To change something, the log has to be one that can take the record of it."""
+    from callgate.store import SqlAgents
+
+    with _open(path, url, create=True) as opened:
+        if changing:
+            _admin(opened, create=True)
+        yield OpenedAgents(**vars(opened), shelf=SqlAgents(opened.store))
+
+
+def options_of(path: Path | None, url: str | None) -> tuple[str, ...]:
+    """The options that name the same store again."""
+    words: tuple[str, ...] = () if path is None else ("-c", str(path))
+    if url is None:
+        return words
+    # An address of another kind may hold a password, which is not repeated.
+    return (*words, "--store", url if url.startswith("sqlite:") else "URL")
+
+
+# -- naming ----------------------------------------------------------------------------------------------------
+
+
+def find_server(opened: OpenedPins, given: str) -> ServerSeen:
+    """The server that is meant by its configured name or its identity; of several identities, the one met last."""
+    known = opened.wait(opened.shelf.servers())
+    exact = [one for one in known if one.server_id == given]
+    named = exact or _met_last([one for one in known if given in one.called], given)
+    if not named:
+        names = ", ".join(dict.fromkeys(plain(name) for one in known for name in one.called))
+        raise Refused(
+            Reason.TOOL_UNKNOWN,
+            f"no server {plain(given, _LONG)!r} was met",
+            advice=f"Those that were met: {names}. `{opened.command('tools', 'servers')}` has their identities."
+            if known
+            else WHERE_TOOLS_COME_FROM,
+        )
+    if len(named) > 1:
+        say(
+            f"{plain(given)} was met under {len(named)} identities; this is the last: {escaped(named[0].server_id)}\n"
+            f"`{opened.command('tools', 'servers')}` has the others; give one of them as --server."
+        )
+    return named[0]
+
+
+def _met_last(found: list[ServerSeen], name: str) -> list[ServerSeen]:
+    """By when each was met under this name, the last first."""
+    return sorted(found, key=lambda one: -one.names.get(name, one.last_seen))
+
+
+def find_tool(opened: OpenedPins, server: str, tool: str) -> ToolView:
+    """A tool as it was met last."""
+    seen = find_server(opened, server)
+    names = [one.tool for one in opened.wait(opened.shelf.tools(seen.server_id))]
+    if tool not in names:
+        near = [name for name in names if name.casefold() == tool.casefold()] or names
+        some = ", ".join(escaped(name) for name in near[:_SHOWN]) + (", …" if len(near) > _SHOWN else "")
+        advice = f"It lists {some}." if names else "It lists none."
+        raise Refused(
+            Reason.TOOL_UNKNOWN,
+            f"{escaped(seen.name)} was never seen to list a tool {plain(tool, _LONG)!r}",
+            advice=f"{advice} `{opened.command('tools', 'list', '--server', server)}` shows all of them.",
+        )
+    return opened.wait(opened.pins.find(seen.server_id, tool))

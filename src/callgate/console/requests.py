@@ -1,0 +1,145 @@
+"""What scripts of our pages send: small JSON objects of a known shape; what lasts takes a signature each time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from callgate.approval.model import Session
+from callgate.canonical import canonical
+from callgate.errors import Reason, Refused
+
+if TYPE_CHECKING:
+    from callgate.console.context import ConsoleContext
+
+BODY_BYTES: Final = 65_536
+BODY_SECONDS: Final = 10.0
+
+Word = Annotated[str, Meta(min_length=1, max_length=256)]
+Secret = Annotated[str, Meta(min_length=1, max_length=512)]
+Name = Annotated[str, Meta(max_length=64)]
+Note = Annotated[str, Meta(max_length=500)]
+
+_Body = TypeVar("_Body", bound="PageBody")
+
+
+class PageBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The base of them all; by itself an empty object."""
+
+
+class SignedBody(PageBody, frozen=True, rename="camel"):
+    """What a passkey answered to a challenge."""
+
+    challenge_id: Word
+    response: dict[str, Any]
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """In the form of SEP-2672 §4.5."""
+        return {"method": "webauthn", "challengeId": self.challenge_id, "response": self.response}
+
+
+async def read_body(request: Request, kind: type[_Body]) -> _Body:
+    """The body as what it has to be; refused where it is too large, too slow, no JSON or of another shape."""
+    raw = await _bytes(request)
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as error:
+        raise _misshapen(error) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise Refused(Reason.PARSE_ERROR, "The body is not JSON.", advice="Send one JSON object in UTF-8.") from None
+
+
+def refit(value: dict[str, Any], kind: type[_Body]) -> _Body:
+    """A part of a body as what it has to be."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise _misshapen(error) from None
+
+
+def _misshapen(error: msgspec.ValidationError) -> Refused:
+    return Refused(
+        Reason.INVALID_PARAMS,
+        f"The request has another shape than this page sends: {error}",
+        advice="Load the page again, then use its buttons.",
+    )
+
+
+async def _bytes(request: Request) -> bytes:
+    length = request.headers.get("content-length", "0")
+    if not (length.isascii() and length.isdigit()) or int(length[:12]) > BODY_BYTES:
+        raise _too_large()
+    parts = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                parts += chunk
+                if len(parts) > BODY_BYTES:
+                    raise _too_large()
+    except TimeoutError:
+        raise Refused(Reason.BODY_TIMEOUT, advice="Send it faster.") from None
+    except ClientDisconnect:
+        raise Refused(Reason.BODY_TIMEOUT, "The client left before its request was whole.") from None
+    return bytes(parts)
+
+
+def _too_large() -> Refused:
+    return Refused(
+        Reason.MESSAGE_TOO_LARGE, f"The console takes at most {BODY_BYTES} bytes.", advice="Send less at once."
+    )
+
+
+B = TypeVar("B", bound=PageBody)
+
+# Who may do it and whether it can be done, in a sentence for the person; refused before anybody is asked to sign.
+Ready = Callable[[Request, Session, B], Awaitable[str]]
+Do = Callable[[Request, Session, B], Awaitable[Response]]
+
+
+class _SignedAction(SignedBody, frozen=True, rename="camel"):
+    body: dict[str, Any]
+
+
+class SignedAction(Generic[B]):
+    """One thing that a page does with a signature; `name` is what the audit log and the passkey's challenge call it."""
+
+    def __init__(self, context: ConsoleContext, name: str, kind: type[B], ready: Ready[B], do: Do[B]) -> None:
+        self._context = context
+        self._name = name
+        self._kind = kind
+        self._ready = ready
+        self._do = do
+
+    async def options(self, request: Request) -> Response:
+        session, body = await self._context.change(request, self._kind)
+        text = await self._ready(request, session, body)
+        path = str(request.scope["path"]).removesuffix("/options")
+        issued = await self._context.approvals.begin_act(session.user, self._name, _signed_bytes(path, body), text)
+        return JSONResponse(issued.result)
+
+    async def carry_out(self, request: Request) -> Response:
+        session, act = await self._context.change(request, _SignedAction)
+        body = refit(act.body, self._kind)
+        await self._ready(request, session, body)
+        meant = _signed_bytes(str(request.scope["path"]), body)
+        await self._context.approvals.finish_act(session.user, self._name, meant, act.evidence)
+        return await self._do(request, session, body)
+
+    def routes(self, path: str) -> list[Route]:
+        """The way to a challenge and the way to do it; `signedPost` in signed.js goes both."""
+        return [
+            Route(f"{path}/options", self.options, methods=["POST"]),
+            Route(path, self.carry_out, methods=["POST"]),
+        ]
+
+
+def _signed_bytes(path: str, body: PageBody) -> bytes:
+    return canonical({"path": path, "body": msgspec.to_builtins(body)})
