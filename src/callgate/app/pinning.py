@@ -396,8 +396,14 @@ class PinningRuntime:
         if self._webhook is not None:
             await self._webhook.close()
 
-    def furnish(self, config: Config, places: Mapping[str, ServerRef], learnt: ServerObservations) -> PinningWiring:
-        """The check and the desk of a configuration."""
+    def furnish(
+        self,
+        config: Config,
+        places: Mapping[str, ServerRef],
+        learnt: ServerObservations,
+        catch_up: Callable[[], Awaitable[None]],
+    ) -> PinningWiring:
+        """The check and the stage of a configuration."""
         before, self.settings = self.settings, settings(config.pinning)
         self.pins.settings = self.settings
         toolsets = learnt.toolsets or self._open(learnt)
@@ -415,6 +421,7 @@ class PinningRuntime:
         check = PinningCheck(
             toolsets,
             stale=self.watch.is_stale,
+            catch_up=catch_up,
             settle_in=settle_in,
             looked=self._looked,
             place=lambda server: self.company.refused(toolsets.places[server]) if server in toolsets.places else "",

@@ -33,6 +33,9 @@ class Stages:
         if trust is not None:
             self.methods |= trust.methods
         self.prepares: frozenset[str] = frozenset() if pins is None else pins.prepares
+        self.tools: frozenset[str] = frozenset() if pins is None else frozenset({PENDING_TOOL})
+        if trust is not None:
+            self.tools |= trust.tools
         # Asked before every call leaves: pinning's own, without a step between.
         self.last_look: Callable[[Call], Refused | None] = _nothing_against if pins is None else pins.last_look
 
@@ -44,11 +47,6 @@ class Stages:
         if self._trust is not None and message.method in self._trust.methods:
             return await self._trust.answer(message, context)
         return None if self._approval is None else await self._approval.answer(message, context)
-
-    def owns(self, tool: str) -> bool:
-        if self._pins is not None and tool == PENDING_TOOL:
-            return True
-        return self._trust is not None and self._trust.owns(tool)
 
     async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
         found = None if self._pins is None else await self._pins.answer_call(message, call)
@@ -62,20 +60,19 @@ class Stages:
     async def settle(self, call: Call) -> Refused | None:
         return None if self._pins is None else await self._pins.settle(call)
 
-    def going_on(
+    def forward(
         self, message: Message, call: Call, decision: Decision
     ) -> tuple[Message, Transform | None, AsyncTransform | None]:
-        outgoing, after = message, None
-        amend = None if self._pins is None else self._pins.screen(call.context)
+        amend, after = None, None
+        if self._pins is not None:
+            amend = self._pins.screen(call.context)
         if self._approval is not None:
-            outgoing = self._approval.outgoing(message, call, decision)
-            marked = self._approval.amend_call(message, call, decision)
+            message, marked = self._approval.forward(message, call, decision)
             # Few calls have both: only one that a person approved is amended for that.
             amend = amend if marked is None else _chain(amend, marked)
         if self._trust is not None:
-            outgoing = self._trust.outgoing(outgoing, call)
-            after = self._trust.after(message, call.context, (AllowedCall(message, call, decision),))
-        return outgoing, amend, after
+            message, after = self._trust.forward(message, call)
+        return message, amend, after
 
     def leaving(self, message: Message | Batch, calls: Sequence[AllowedCall] = ()) -> Message | Batch:
         return message if self._trust is None else self._trust.leaving(message, calls)

@@ -160,7 +160,8 @@ class TrustRuntime:
             check,
             results,
             learn=learning.listed,
-            share=lambda server: shares.get(server, trust.share),
+            share=trust.share,
+            shares=shares,
             relays_resolve=asking.__contains__,
         )
         return TrustWiring(check, desk)

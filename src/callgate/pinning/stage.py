@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from callgate.errors import CallgateError, MessageError, Reason, Refused, UpstreamError, place
-from callgate.gate import Call, Context, Pass, Refuse, Verdict
+from callgate.gate import Call, Context, Pass, Refuse, Verdict, nothing_overdue
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, member_span, peek, put_member
 from callgate.jsonrpc.lenient import decode_leniently
 from callgate.pinning.arguments import odd as odd_arguments
@@ -96,6 +96,7 @@ class PinningCheck:
         toolsets: Toolsets,
         *,
         stale: Callable[[], bool],
+        catch_up: Callable[[], Awaitable[None]] = nothing_overdue,
         settle_in: Callable[[str], Awaitable[None]],
         looked: Callable[[Toolset, str], Awaitable[bool]],
         place: Callable[[str], str],
@@ -105,6 +106,8 @@ class PinningCheck:
         self._toolsets = toolsets
         # Whether the decisions have been unreadable for so long that nobody knows them.
         self._stale = stale
+        # Waits, within a bound, for a reading of them that is overdue.
+        self._catch_up = catch_up
         # Takes a server's place among those that are seen together; raises Refused where there is none.
         self._settle_in = settle_in
         # Waits where nobody has looked yet at a tool among those of other servers; whether somebody has since.
@@ -121,8 +124,10 @@ class PinningCheck:
         line = self._toolsets.in_force(context, whatever_age=True)
         return "" if line is None or line.toolset is None else line.toolset.standing(tool).label
 
-    @property
-    def stale(self) -> bool:
+    async def stale(self) -> bool:
+        """The same after waiting for a reading that is overdue."""
+        if self._stale():
+            await self._catch_up()
         return self._stale()
 
     def at_once(self, call: Call) -> Verdict | None:
@@ -164,7 +169,7 @@ class PinningCheck:
         return verdict
 
     async def _judge(self, call: Call) -> Verdict:
-        if self._stale():
+        if await self.stale():
             raise Refused(Reason.STORE_UNAVAILABLE)
         visit = call.context
         assert isinstance(visit, RequestContext)
@@ -325,7 +330,7 @@ class PinningStage:
 
     async def prepare(self, message: Message, context: Context) -> None:
         """Before a list is asked for: everything that reading it needs is at hand."""
-        if self._check.stale and self._enforcing:
+        if await self._check.stale() and self._enforcing:
             raise Refused(Reason.STORE_UNAVAILABLE)
         if isinstance(context, RequestContext):
             await self._toolsets.introduce(context, message.meta)

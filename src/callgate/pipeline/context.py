@@ -167,7 +167,7 @@ def own_request(method: str, params: Mapping[str, Any], meta: Mapping[str, Any])
     whole = {**params, "_meta": kept} if kept else dict(params)
     rpc_id = f"callgate-{secrets.token_hex(16)}"
     raw = _encode({"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": whole})
-    return Message(Kind.REQUEST, raw, method, rpc_id, whole)
+    return Message(Kind.REQUEST, raw, method, rpc_id, whole, kept)
 
 
 def whom(context: Context) -> str:

@@ -13,7 +13,7 @@ import os
 import secrets
 import time
 import tomllib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -68,12 +68,9 @@ class Dispatcher:
         clock: Clock = time.time,
         desk: Stage | None = None,
         *,
-        catch_up: Callable[[], Awaitable[None] | None] = lambda: None,
         refusals: Literal["auto", "error", "result"] = "auto",
     ) -> None:
         self.gate = gate
-        # What waits, within a bound, until what the gate knows of the store is not out of date; None where it is not.
-        self._catch_up = catch_up
         self.limits = limits
         self.desk = desk
         self._ledger = ledger
@@ -89,13 +86,14 @@ class Dispatcher:
 
     async def admit(self, message: Message | Batch, context: Context) -> Admitted:
         """Put each call of a message before the gate; raises Turned, or Answered where the gateway answers itself."""
-        if (late := self._catch_up()) is not None:
-            await late
-        if isinstance(message, Batch):
-            return await self._admit_batch(message, context, self.gate.closed())
-        if message.method == TOOLS_CALL:
+        if isinstance(message, Message) and message.method == TOOLS_CALL:
             return await self._admit_call(message, context)
-        if message.kind is Kind.REQUEST and (closed := self.gate.closed()) is not None:
+        closed = self.gate.closed()
+        if closed is not None:
+            closed = await self.gate.still_closed(closed)
+        if isinstance(message, Batch):
+            return await self._admit_batch(message, context, closed)
+        if closed is not None and message.kind is Kind.REQUEST:
             raise Rejected(closed, error_reply(message.id, closed))
         if self.desk is None:
             return Admitted(message)
@@ -116,20 +114,23 @@ class Dispatcher:
             raise Rejected(refused, refuse_all(message, refused)) from None
 
     async def _admit_call(self, message: Message, context: Context) -> Admitted:
-        call = self._call(message, context)
-        if self.desk is not None and self.desk.owns(call.tool) and self.gate.closed() is None:
-            await self._answer(message, self.desk.answer_call(message, call))
-        decision = await self._decide(call)
+        call, desk = self._call(message, context), self.desk
+        if desk is not None and call.tool in desk.tools and self.gate.closed() is None:
+            await self._answer(message, desk.answer_call(message, call))
+        started = time.perf_counter()
+        decision = await self.gate.decide(call)
+        waited = self._decided(call, decision, started)
         if decision.refused is not None:
             raise self._turned(message, call, decision.refused)
-        flights = (self._in_flight(call, message),)
-        if self.desk is None:
+        assert message.id is not None
+        flights = (InFlight(call, message.id, self._ledger, self._clock),)
+        if desk is None:
             return Admitted(message, flights)
-        if _waited(call) and (changed := await self.desk.look_anew(call)) is not None:
+        if waited and (changed := await desk.look_anew(call)) is not None:
             flights[0].finish("blocked", code=changed.code)
-            self.desk.after(message, context, (AllowedCall(message, call, decision),))
+            desk.after(message, context, (AllowedCall(message, call, decision),))
             raise self._turned(message, call, changed)
-        outgoing, amend, after = self.desk.going_on(message, call, decision)
+        outgoing, amend, after = desk.forward(message, call, decision)
         return Admitted(outgoing, flights, amend, after)
 
     @staticmethod
@@ -175,9 +176,11 @@ class Dispatcher:
     def objection(self, entry: Admitted, barred: Refused | None = None) -> Refused | None:
         """What has changed since a message was decided, so that it must not leave as it is."""
         closed = barred or self.gate.closed()
-        if closed is None and self.desk is not None:
+        desk = self.desk
+        if closed is None and desk is not None:
             for flight in entry.calls:
-                closed = closed or self.desk.last_look(flight.call)
+                if (closed := desk.last_look(flight.call)) is not None:
+                    break
         return closed
 
     async def _settle(self, entry: Admitted, barred: Refused | None, desk: Stage) -> Refused | None:
@@ -209,11 +212,17 @@ class Dispatcher:
                     await self._prepare(message, context, self.desk)
         decided: list[AllowedCall] = []
         for message, call in calls:
-            decided.append(AllowedCall(message, call, await self._decide(call)))
-            refused = decided[-1].decision.refused
-            if refused is not None:
-                refusals[message.id] = refused
-        in_flight = tuple(self._in_flight(call, message) for message, call in calls if message.id not in refusals)
+            started = time.perf_counter()
+            decision = await self.gate.decide(call)
+            self._decided(call, decision, started)
+            decided.append(AllowedCall(message, call, decision))
+            if decision.refused is not None:
+                refusals[message.id] = decision.refused
+        in_flight = tuple(
+            InFlight(call, message.id, self._ledger, self._clock)
+            for message, call in calls
+            if message.id is not None and message.id not in refusals
+        )
         first = next(iter(refusals.values()), closed)
         if first is None and self.desk is None:
             return Admitted(batch, in_flight)
@@ -229,14 +238,13 @@ class Dispatcher:
         assert first is not None
         raise Rejected(first, refuse_all(batch, closed or Refused(Reason.BATCH_REFUSED), refusals))
 
-    async def _decide(self, call: Call) -> Decision:
-        started = time.perf_counter()
-        decision = await self.gate.decide(call)
-        # The time that a person took says nothing of the gate.
-        self._ledger.decided(call, decision, time.perf_counter() - started - _waited(call))
+    def _decided(self, call: Call, decision: Decision, started: float) -> float:
+        """Tell of a decision; how long the call waited for a person, which says nothing of the gate."""
+        waited = call.context.line.waited if isinstance(call.context, RequestContext) else 0.0
+        self._ledger.decided(call, decision, time.perf_counter() - started - waited)
         if self.desk is not None and decision.refused is not None:
             self.desk.refused(call, decision.refused)
-        return decision
+        return waited
 
     def _call(self, message: Message, context: Context) -> Call:
         if message.kind is not Kind.REQUEST:
@@ -266,14 +274,6 @@ class Dispatcher:
         )
         return Rejected(told, _reply(message, refusal_result(refused, call.context, call.id)))
 
-    def _in_flight(self, call: Call, message: Message) -> InFlight:
-        assert message.id is not None
-        return InFlight(call, message.id, self._ledger, self._clock)
-
-
-def _waited(call: Call) -> float:
-    return call.context.line.waited if isinstance(call.context, RequestContext) else 0.0
-
 
 def _reply(message: Message, result: Mapping[str, Any]) -> bytes:
     return _encode({"jsonrpc": "2.0", "id": message.id, "result": result})
@@ -299,30 +299,27 @@ def refuse_all(
     return b"[" + b",".join(replies) + b"]" if replies else None
 
 
-class _Randomness:
-    """Random hexadecimal digits from the system, fetched by the page: a system call for each id would cost more."""
+class CallIds:
+    """Ids of calls. The random digits are fetched by the page: a system call for each id would cost more."""
 
     def __init__(self) -> None:
-        self._pool = ""
+        self._digits = ""
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
-        self._pool = ""
+        self._digits = ""
 
-    def take(self, digits: int) -> str:
-        if len(self._pool) < digits:
-            self._pool = secrets.token_hex(512)
-        taken, self._pool = self._pool[:digits], self._pool[digits:]
-        return taken
+    def new(self, at_ms: int) -> str:
+        """32 hexadecimal digits: 48 bits of time, so that ids sort by age, and 80 random bits."""
+        digits = self._digits
+        if len(digits) < 20:
+            digits = secrets.token_hex(512)
+        self._digits = digits[20:]
+        return f"{at_ms:012x}{digits[:20]}"
 
 
-_randomness: Final = _Randomness()
-
-
-def new_call_id(at_ms: int) -> str:
-    """32 hexadecimal digits: 48 bits of time, so that ids sort by age, and 80 random bits."""
-    return f"{at_ms:012x}{_randomness.take(20)}"
+new_call_id: Final = CallIds().new
 
 
 @lru_cache(maxsize=4096)

@@ -107,7 +107,7 @@ class ResultRecorder:
         if judged is None:
             # Nobody looked at the call (too many were under way): then nobody passes its result on either.
             raise Refused(Reason.RESULT_WITHHELD)
-        await in_step()
+        await in_step
         result, label, facts = _read(raw), judged.label, judged.facts
         secrets = self._secrets(result)
         data = self._label(label, result, secrets)
@@ -123,7 +123,7 @@ class ResultRecorder:
         plain = self._masked(raw, secrets, ruling)
         if plain is not None and plain is not raw:
             data = msgspec.structs.replace(data, masked=len(secrets))
-        await in_step()
+        await in_step
         await self._write(judged, data, result, objects if writes else (), secrets)
         if data.malicious:
             self._alert(judged, data)

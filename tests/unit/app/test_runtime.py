@@ -111,7 +111,7 @@ async def test_tampering_shows(tmp_path):
         runtime.audit.noticed(Tampered("record 3 was changed"))
         assert "audit verify" in runtime.ready()
         assert b"callgate_audit_tampered 1.0" in runtime.render_metrics(0, {})
-        assert runtime.closed() is None
+        assert runtime.switch.refusal() is None
 
 
 async def test_an_outcome_that_is_lost_is_counted(tmp_path):
