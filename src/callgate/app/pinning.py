@@ -424,7 +424,6 @@ class PinningRuntime:
             catch_up=catch_up,
             settle_in=settle_in,
             looked=self._looked,
-            place=lambda server: self.company.refused(toolsets.places[server]) if server in toolsets.places else "",
             odd=self._odd,
             review=self._where,
         )

@@ -20,7 +20,7 @@ from callgate.approval.action import action_hash
 from callgate.approval.ceremony import action_hash_of
 from callgate.approval.encoding import to_iso
 from callgate.approval.exactness import check_characters, check_members, check_name, is_ours, state_in
-from callgate.approval.marking import add_capability, mark_tools
+from callgate.approval.marking import add_capability, mark_tools, marked
 from callgate.approval.model import WITHDRAWN
 from callgate.approval.pending import (
     KeepAlive,
@@ -40,7 +40,7 @@ from callgate.gate import Ask, Call, Context, Decision, Pass, Refuse, Verdict
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, drop_member, replace_member
 from callgate.jsonrpc.lenient import decode_leniently
 from callgate.pipeline.context import RequestContext, agent_of, caller_of, has_session, own_request
-from callgate.pipeline.replies import TransformById
+from callgate.pipeline.replies import ToolListReply, TransformById
 from callgate.pipeline.stage import SubstituteResult, Transform
 from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, META, METHODS, TICKET
 
@@ -657,6 +657,14 @@ class ApprovalStage:
                 elif one.method == "tools/list":
                     found[one.id] = partial(_amend_list, self._gating(context.server))
         return TransformById(found) if found else None
+
+    def mark_list(self, server: str, reply: ToolListReply) -> ToolListReply:
+        """A list with its marks; it is learnt from as it passes."""
+        gating = self._gating(server)
+        gating.catalogue.learn(read_tools(reply.result))
+        if not gating.section.tools:
+            return reply
+        return reply.with_result(tools=[marked(tool, gating.operators_policy) for tool in reply.result["tools"]])
 
     def _amend_call(self, message: Message, call: Call) -> Transform | None:
         """An approved call of the modern era may be answered with a question, and go on under the same approval."""

@@ -22,12 +22,12 @@ from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, membe
 from callgate.jsonrpc.lenient import decode_leniently
 from callgate.pinning.arguments import odd as odd_arguments
 from callgate.pinning.judging import Standing, Toolset
-from callgate.pinning.listing import Page, check_readable
+from callgate.pinning.listing import Page, check_readable, page_of
 from callgate.pinning.model import PENDING_TOOL, TOOLSET_META
 from callgate.pinning.toolsets import DISCOVER, ToolList, Toolsets
 from callgate.pipeline.context import RequestContext, ToolDigests
 from callgate.pipeline.list_changed import ListChangedNotifier
-from callgate.pipeline.replies import TransformById, add_list_changed
+from callgate.pipeline.replies import ToolListReply, TransformById, add_list_changed
 from callgate.pipeline.stage import Transform
 
 _MOST: Final = 50
@@ -50,6 +50,8 @@ ENTRY: Final = msgspec.json.encode(
         },
     }
 )
+
+_ENTRY: Final = msgspec.json.decode(ENTRY)
 
 
 def answer(server: str, toolset: Toolset, review: str, *, modern: bool) -> dict[str, Any]:
@@ -99,7 +101,6 @@ class PinningCheck:
         catch_up: Callable[[], Awaitable[None]] = nothing_overdue,
         settle_in: Callable[[str], Awaitable[None]],
         looked: Callable[[Toolset, str], Awaitable[bool]],
-        place: Callable[[str], str],
         odd: Callable[[Call, tuple[str, ...]], None] = lambda _call, _found: None,
         review: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
@@ -112,8 +113,6 @@ class PinningCheck:
         self._settle_in = settle_in
         # Waits where nobody has looked yet at a tool among those of other servers; whether somebody has since.
         self._looked = looked
-        # Why a server may not be used at all; empty where it may.
-        self._place = place
         # Told what is unusual about the arguments of a call that passes.
         self._odd = odd
         # Where tools are reviewed, in words.
@@ -133,13 +132,14 @@ class PinningCheck:
     def at_once(self, call: Call) -> Verdict | None:
         """The answer where nothing stands in the way and nobody has to be asked; None where it takes longer."""
         context = call.context
-        if self._stale() or self._place(context.server):
+        if self._stale() or self._toolsets.refused(context.server):
             return None
         line = self._toolsets.in_force(context)
         toolset = None if line is None else line.toolset
         if line is None or toolset is None:
             return None
-        verdict = line.passes.get(call.tool) or _let_pass(line, toolset, call.tool)
+        tool = call.tool
+        verdict = line.passes.get(tool) or _let_pass(line, toolset, tool)
         if verdict is None:
             return None
         shown = line.shown
@@ -151,7 +151,8 @@ class PinningCheck:
             self._odd(call, found)
         if isinstance(context, RequestContext):
             context.line.held = line
-            context.line.judged.setdefault(call.tool, _entry(toolset, call.tool))
+            listed = toolset.listing.tools[tool]
+            context.line.judged.setdefault(tool, (listed.approval_hash, listed.beside))
         return verdict
 
     async def __call__(self, call: Call) -> Verdict:
@@ -178,7 +179,7 @@ class PinningCheck:
             await self._settle_in(visit.server)
             toolset = await self._toolsets.verify(visit, call.meta)
         toolset = await self._among_others(visit, call, toolset)
-        if over := self._place(call.context.server):
+        if over := self._toolsets.refused(call.context.server):
             return Refuse(Reason.SERVER_LIMIT, over)
         standing, facts = toolset.standing(call.tool), toolset.facts(call.tool)
         if standing.reason is not None:
@@ -376,6 +377,35 @@ class PinningStage:
                 found[one.id] = partial(self._list, context, params.get("cursor"), asked)
         return TransformById(found, partial(self._screen, context))
 
+    def filter_list(
+        self, context: Context, cursor: object, asked: int, reply: ToolListReply
+    ) -> ToolListReply | Refused:
+        """What was approved of a list, with its version; what the client is told where nobody can tell what that is."""
+        try:
+            return self._filtered(context, cursor, asked, reply)
+        except Exception as error:  # noqa: BLE001 - a list that breaks us is not shown, whatever broke
+            return _why_not_shown(context, error) if self._enforcing else reply
+
+    def _filtered(self, context: Context, cursor: object, asked: int, reply: ToolListReply) -> ToolListReply:
+        page = page_of(reply, self._toolsets.settings.list_bytes)
+        kept = self._toolsets.passing(context, page, cursor if isinstance(cursor, str) else None, asked)
+        if not self._enforcing:
+            return reply
+        by_bytes = dict(zip(page.entries, reply.result["tools"], strict=False))
+        tools = [by_bytes[raw] for raw in kept]
+        toolset = self._toolsets.current(context, whatever_age=True)
+        if toolset is None or page.cursor is not None:
+            return reply.with_result(tools=tools)
+        if toolset.waits and self._toolsets.settings.pending_tool:
+            tools.append(_ENTRY)
+        meta = reply.result.get("_meta")
+        version = {**(meta if isinstance(meta, dict) else {}), TOOLSET_META: toolset.version}
+        return reply.with_result(tools=tools, _meta=version)
+
+    def generation(self, server: str) -> int:
+        """Moves on when a server says that its list changed."""
+        return self._toolsets.generation(server)
+
     def screen(self, context: Context) -> Transform:
         """For everything that a server sends: a list that nobody asked for is a list all the same."""
         return partial(self._screen_all, context)
@@ -406,14 +436,8 @@ class PinningStage:
         """A list that breaks us is not shown, whatever broke."""
         try:
             return amend(raw)
-        except MessageError as error:
-            # Its sentence may quote the server, and ours reach the model.
-            return self._garbled(raw, UpstreamError(Reason.UPSTREAM_GARBAGE, error.reason.meaning))
-        except Refused as refused:
-            return self._garbled(raw, refused)
         except Exception as error:  # noqa: BLE001 - said above
-            log.error("list not passed on", extra={"fields": {"server": context.server, "error": place(error)}})
-            return self._garbled(raw, Refused(Reason.INTERNAL_ERROR))
+            return self._garbled(raw, _why_not_shown(context, error))
 
     def _listed(self, context: Context, cursor: Any, asked: int, raw: bytes) -> bytes:
         page = self._toolsets.page(raw)
@@ -461,6 +485,16 @@ class PinningStage:
         return error_reply(None if seen is None else seen.id, refused)
 
 
+def _why_not_shown(context: Context, error: Exception) -> Refused:
+    if isinstance(error, MessageError):
+        # Its sentence may quote the server, and ours reach the model.
+        return UpstreamError(Reason.UPSTREAM_GARBAGE, error.reason.meaning)
+    if isinstance(error, Refused):
+        return error
+    log.error("list not passed on", extra={"fields": {"server": context.server, "error": place(error)}})
+    return Refused(Reason.INTERNAL_ERROR)
+
+
 def _has_no_list(raw: bytes) -> bool:
     """Whether no member of it can be `tools`, spelt with escapes or in another case for readers that do not mind."""
     # One byte is found many times faster than two: an escape is looked for where there is some backslash only. `find`,
@@ -472,6 +506,7 @@ def _has_no_list(raw: bytes) -> bool:
 def _with_entries(raw: bytes, page: Page, kept: list[bytes]) -> bytes:
     if kept and tuple(kept) == page.entries:
         return raw
+    assert page.span is not None
     return raw[: page.span[0]] + b"[" + b",".join(kept) + b"]" + raw[page.span[1] :]
 
 

@@ -29,13 +29,13 @@ from callgate.jsonrpc import (
 )
 from callgate.jsonrpc.lenient import decode_leniently
 from callgate.pipeline.context import RequestContext
-from callgate.pipeline.replies import TransformById
+from callgate.pipeline.replies import ToolListReply, TransformById
 from callgate.pipeline.stage import AllowedCall, AsyncTransform, Transform
 from callgate.protocol import METHODS
 from callgate.trust.check import JudgedCall, TrustCheck
 from callgate.trust.model import ANNOTATIONS_META, CONSENT_META, PROMPT_META, SESSION_META
 from callgate.trust.propagation import Share, outgoing
-from callgate.trust.released_results import RESULT_TOOL, offered
+from callgate.trust.released_results import RESULT_TOOL, offered, offered_on
 from callgate.trust.resolving import answer as resolved
 from callgate.trust.result_recorder import ResultRecorder
 
@@ -245,6 +245,10 @@ class TrustStage:
         found = {one.id: offered for one in asked if one.method == LIST and one.id is not None}
         return TransformById(found) if found else None
 
+    def offer_on(self, reply: ToolListReply) -> ToolListReply:
+        """The same for a list that was read before."""
+        return offered_on(reply) if self._check.policy.holds_back else reply
+
     # ---- what leaves ----
 
     def forward(self, message: Message, call: Call) -> tuple[Message, AsyncTransform]:
@@ -291,6 +295,10 @@ class TrustStage:
             if one.kind is Kind.REQUEST and one.method == LIST and one.id is not None:
                 found[one.id] = partial(self._listed, context.server)
         return TransformById(found) if found else None
+
+    def learn(self, server: str, reply: ToolListReply) -> None:
+        """A list as it came."""
+        self._learn(server, reply.result)
 
     def _listed(self, server: str, raw: bytes) -> bytes:
         message = decode_leniently(raw)

@@ -50,9 +50,13 @@ class Sets:
 
     def __init__(self):
         self.waiting = {}
+        self.over = ""
 
     def held(self, _server_id, _book):
         return self.waiting
+
+    def refused(self, _place):
+        return self.over
 
 
 def pins(action):
@@ -82,7 +86,7 @@ class Desk:
         self.book = Book(lambda: [bytes(32)])
         self.head = None
         self.decide("approve")
-        self.now, self.stale, self.over = 0.0, False, ""
+        self.now, self.stale = 0.0, False
         self.sets = Sets()
         self.toolsets = Toolsets(self, Settings(), met=lambda _: None, clock=lambda: self.now)
         self.toolsets.sets = self.sets
@@ -93,7 +97,6 @@ class Desk:
             stale=lambda: self.stale,
             settle_in=self.settle_in,
             looked=self.looked,
-            place=lambda _server: self.over,
         )
 
     def configure(self, settings):
@@ -249,7 +252,7 @@ async def test_a_list_that_grew_old_and_a_server_without_a_place_take_longer():
     assert desk.check.at_once(desk.call()) is None
     # What was let through before may leave: its list was young enough then.
     assert desk.check.last_look(desk.call()) is None
-    desk.now, desk.over = 0.0, "too many servers"
+    desk.now, desk.sets.over = 0.0, "too many servers"
     assert desk.check.at_once(desk.call()) is None
 
 
