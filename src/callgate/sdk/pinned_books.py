@@ -12,13 +12,13 @@ from typing import Any, Final
 from mcp_types import CallToolResult, InputRequiredResult, Result
 
 from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
+from callgate.audit.decisions import decision_record
 from callgate.errors import CallgateError
 from callgate.gate import Call, Decision
 from callgate.pinning.judging import Toolset
 from callgate.pinning.model import Change, ServerSeen
 from callgate.pinning.sighting import Sighting
 from callgate.pinning.storage import PinShelf
-from callgate.recording import decision_record
 from callgate.sdk.client_outcome import bounded
 from callgate.sdk.pinned_line import Verified
 

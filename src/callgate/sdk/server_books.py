@@ -8,8 +8,8 @@ from typing import Final
 
 from callgate.approval import Shelf
 from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
+from callgate.audit.decisions import decision_record
 from callgate.gate import Call, Decision
-from callgate.recording import decision_record
 
 log = logging.getLogger("callgate.sdk")
 
