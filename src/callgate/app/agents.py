@@ -21,11 +21,12 @@ from callgate.agents.directories.looking import Directories
 from callgate.agents.directories.sources import Sources
 from callgate.agents.fetching import Fetcher
 from callgate.agents.keys import thumbprint
-from callgate.agents.kya import KyaPay, KyaPolicy, KyaSettings, attest
+from callgate.agents.kya import KyaPay, KyaPolicy, KyaSettings
 from callgate.agents.limits import Allowance, Limit, Limiter, MemoryLimiter, StoreLimiter
-from callgate.agents.model import AgentPolicy, Signed, ToolPolicy, Verified
+from callgate.agents.model import AgentPolicy, ToolPolicy
+from callgate.agents.proofs import Proofs
 from callgate.agents.reaching import Reach
-from callgate.agents.stage import AcceptedProofs, AgentCheck, Headers, ReportProof, RequestAuthenticator
+from callgate.agents.stage import AcceptedProofs, AgentCheck, ReportProof, RequestAuthenticator
 from callgate.agents.storage import AgentShelf, Listed, Take
 from callgate.agents.test_keys import PUBLISHED
 from callgate.agents.tokens import Fetch
@@ -34,7 +35,7 @@ from callgate.config import AgentRules, Agents, Config, KnownAgent
 from callgate.config.agent_rules import LISTED
 from callgate.config.rules import Address
 from callgate.errors import CallgateError, ConfigError, Reason, Refused
-from callgate.gate import Caller, Check, no_objection
+from callgate.gate import Check, no_objection
 from callgate.store import SqlAgents, Store
 
 _FREE: Final = Allowance()
@@ -98,94 +99,29 @@ def _limits(rules: AgentRules, name: str, of: str, server: str, tool: str) -> It
             break
 
 
-_REALM: Final = 'Bearer realm="callgate"'
+def configured_proofs(agents: Agents, is_open: AcceptedProofs, shelf: AgentShelf, *, production: bool) -> Proofs:
+    """What one configuration takes as proof."""
+    fetcher = Fetcher(_reach(agents))
+    issuers = fetcher.apart()
 
+    async def fetch(url: str) -> bytes:
+        return (await issuers.fetch(url)).body
 
-class ConfiguredProofs:
-    """What one configuration takes as proof. `close` ends what is being fetched."""
-
-    def __init__(self, agents: Agents, is_open: AcceptedProofs, shelf: AgentShelf, *, production: bool) -> None:
-        self._production = production
-        self.directories: Directories | None = None
-        self._strict: Verifier | None = None
-        self._lenient: Verifier | None = None
-        self._fetcher = Fetcher(_reach(agents))
-        self._issuers = self._fetcher.apart()
-        if is_open.signatures:
-            self._take_signatures(agents, shelf)
-        self._bearer = _bearer(agents, self._fetch) if is_open.bearer else None
-        self._api_keys = ApiKeys(shelf, _now_ms) if is_open.api_keys else None
-        self._kya = _kya(agents, self._fetch, shelf)
-        self.kya_header = self._kya.header
-
-    def _take_signatures(self, agents: Agents, shelf: AgentShelf) -> None:
-        self.directories = Directories(_sources(agents), shelf, fetcher=self._fetcher)
+    directories = strict = lenient = None
+    if is_open.signatures:
+        directories = Directories(_sources(agents), shelf, fetcher=fetcher)
         required = agents.signatures.content_digest == "required" or agents.names_tools
-        settings = _settings(agents, production=self._production)
-        self._lenient = Verifier(settings, self.directories.key, shelf)
+        settings = _settings(agents, production=production)
+        lenient = Verifier(settings, directories.key, shelf)
         digest = msgspec.structs.replace(settings, content_digest="required" if required else "optional")
-        self._strict = Verifier(digest, self.directories.key, shelf)
-
-    async def signed(self, request: Signed, *, body: bool) -> Caller:
-        """Who signed a request. Without a body of its own it has nothing that a digest could bind."""
-        verifier = self._strict if body else self._lenient
-        assert verifier is not None
-        assert self.directories is not None
-        verified = await verifier.verify(request)
-        found = await self.directories.agent(verified)
-        if found is None:
-            raise Refused(Reason.AGENT_NOT_IN_DIRECTORY)
-        return _caller(verified, found.agent, found.name)
-
-    async def token(self, text: str) -> Caller:
-        """Whose token this is."""
-        if self._bearer is None:
-            raise Refused(Reason.CREDENTIALS_INVALID, "this is no API key of this gateway")
-        return await self._bearer.verify(text)
-
-    async def api_key(self, text: str) -> Caller:
-        """Whose key this is."""
-        assert self._api_keys is not None
-        return await self._api_keys.verify(text)
-
-    async def attested(self, headers: Headers, caller: Caller) -> Caller:
-        """The same caller, with whom it acts for by its KYA token; raises Refused."""
-        found = await attest(self._kya, headers, caller)
-        if found is None:
-            return caller
-        claims = {**caller.claims, "kya": found.claims}
-        return msgspec.structs.replace(caller, principal=found.principal, claims=claims)
-
-    def challenge(self, refused: Refused) -> str | None:
-        """What a refusal says of how to get in (RFC 6750 §3); nothing where only signatures do."""
-        if self._bearer is not None:
-            return self._bearer.challenge(refused)
-        if self._api_keys is None or refused.status != Reason.CREDENTIALS_REQUIRED.status:
-            return None
-        return f'{_REALM}, error="invalid_token"' if refused.reason is Reason.CREDENTIALS_INVALID else _REALM
-
-    def documents(self) -> dict[str, bytes]:
-        """What is published at well-known paths: how to get a token (RFC 9728)."""
-        if self._bearer is None:
-            return {}
-        return {self._bearer.metadata_path: msgspec.json.encode(dict(self._bearer.metadata()))}
-
-    async def close(self) -> None:
-        if self.directories is not None:
-            await self.directories.close()
-
-    async def _fetch(self, url: str) -> bytes:
-        return (await self._issuers.fetch(url)).body
-
-
-def _caller(verified: Verified, agent: str, name: str) -> Caller:
-    return Caller(
-        id=agent,
-        source="web-bot-auth",
-        key=verified.keyid,
-        directory=verified.directory,
-        name=name,
-        digest_verified=verified.digest_verified,
+        strict = Verifier(digest, directories.key, shelf)
+    return Proofs(
+        directories=directories,
+        strict=strict,
+        lenient=lenient,
+        bearer=_bearer(agents, fetch) if is_open.bearer else None,
+        api_keys=ApiKeys(shelf, _now_ms) if is_open.api_keys else None,
+        kya=_kya(agents, fetch, shelf),
     )
 
 
@@ -346,9 +282,8 @@ class AgentWiring:
             self.documents = self.ways.documents()
 
     @cached_property
-    def ways(self) -> ConfiguredProofs:
-
-        return ConfiguredProofs(self._agents, self._open, self._shelf, production=self._production)
+    def ways(self) -> Proofs:
+        return configured_proofs(self._agents, self._open, self._shelf, production=self._production)
 
     async def close(self) -> None:
         if "ways" in self.__dict__:

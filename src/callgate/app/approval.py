@@ -72,7 +72,7 @@ class ApprovalRuntime:
         times = ApprovalTimes(section.park_seconds, section.request_seconds, config.limits.check_seconds)
         check = ApprovalCheck(
             approvals,
-            gating=gating,
+            gating=gating.__getitem__,
             deployment=gating.deployment,
             approver=approver,
             named=approver.named,
@@ -88,7 +88,7 @@ class ApprovalRuntime:
         )
         desk = ApprovalStage(
             approvals,
-            gating=gating,
+            gating=gating.__getitem__,
             deployment=gating.deployment,
             approver=approver,
             first_use=(section.user or "operator") if section.first_use else None,
@@ -112,19 +112,16 @@ class ApprovalRuntime:
         return f"{base}/approve/{request}"
 
 
-class ApprovalPolicies:
-    """The gating of each server, made when it is first asked for."""
+class ApprovalPolicies(dict[str, ServerApprovalPolicy]):
+    """The policy of each server by its name, made when it is first asked for."""
 
     def __init__(self, config: Config, catalogues: dict[str, ToolCatalogue], deployment: Deployment) -> None:
+        super().__init__()
         self.deployment = deployment
         self._config = config
         self._catalogues = catalogues
-        self._made: dict[str, ServerApprovalPolicy] = {}
 
-    def __call__(self, server: str) -> ServerApprovalPolicy:
-        return self._made.get(server) or self._make(server)
-
-    def _make(self, server: str) -> ServerApprovalPolicy:
+    def __missing__(self, server: str) -> ServerApprovalPolicy:
         configured = self._config.servers.get(server)
         piped = configured is not None and configured.kind == "stdio"
         made = ServerApprovalPolicy(
@@ -134,7 +131,7 @@ class ApprovalPolicies:
             self.deployment,
             strict_defaults=self._config.approval.strict_defaults,
         )
-        self._made[server] = made
+        self[server] = made
         return made
 
 
@@ -151,7 +148,7 @@ async def demands(config: Config, pins: PinShelf) -> list[Demand] | None:
         # Without the bytes of a text that nobody decided on: then only what the operator says is known.
         entry = read_tools({"tools": [decode_leniently(seen.raw)]}).get(seen.tool)
         for server in () if seen.gone else names.get(seen.server_id, ()):
-            policy = gating(server).policy_of(seen.tool, entry)
+            policy = gating[server].policy_of(seen.tool, entry)
             if policy != TAKES_ANY:
                 found[server, seen.tool] = Demand(server, seen.tool, policy, named_for(config, server))
     return [found[one] for one in sorted(found)]

@@ -36,6 +36,9 @@ _GROUPS: Final = "/groups/"
 class Authenticate(Protocol):
     """Finds out who sends a request, and notes it on the exchange; both raise Refused."""
 
+    def lacks_proof(self, exchange: Exchange) -> bool:
+        """Whether it brings nothing at all although it has to."""
+
     def precheck(self, exchange: Exchange) -> None:
         """Before the body is read."""
 
@@ -275,7 +278,7 @@ class App:
 
     async def _precheck(self, site: Site, exchange: Exchange) -> None:
         """Refuse who brings nothing at all, whatever else may be wrong with the request; calls are put on record."""
-        if site.agents is None or site.door.gate.closed() is not None:
+        if site.agents is None or not site.agents.lacks_proof(exchange) or site.door.gate.closed() is not None:
             return
         try:
             site.agents.precheck(exchange)
