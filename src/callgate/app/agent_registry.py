@@ -75,7 +75,7 @@ def ways_in(config: Config) -> Sequence[str]:
 async def directories(config: Config, shelf: AgentShelf) -> AsyncIterator[Directories]:
     """Directories as the gateway of this configuration looks keys up."""
     from callgate.agents.stage import AcceptedProofs
-    from callgate.app.agents import configured_proofs
+    from callgate.app.agent_proofs import configured_proofs
 
     ways = configured_proofs(config.agents, AcceptedProofs(signatures=True), shelf, production=False)
     assert ways.directories is not None

@@ -8,35 +8,24 @@ import time
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec.structs import replace
 
 from callgate.agents.acl import MAX_NAME, Acl, folded, restricts
-from callgate.agents.apikeys import ApiKeys
-from callgate.agents.bearer import Bearer, BearerSettings, Issuer
-from callgate.agents.directories.looking import Directories
-from callgate.agents.directories.sources import Sources
-from callgate.agents.fetching import Fetcher
-from callgate.agents.keys import thumbprint
-from callgate.agents.kya import KyaPay, KyaPolicy, KyaSettings
 from callgate.agents.limits import Allowance, Limit, Limiter, MemoryLimiter, StoreLimiter
 from callgate.agents.model import AgentPolicy, ToolPolicy
-from callgate.agents.proofs import Proofs
-from callgate.agents.reaching import Reach
 from callgate.agents.stage import AcceptedProofs, AgentCheck, ReportProof, RequestAuthenticator
-from callgate.agents.storage import AgentShelf, Listed, Take
-from callgate.agents.test_keys import PUBLISHED
-from callgate.agents.tokens import Fetch
-from callgate.agents.verifying import Settings, Verifier
-from callgate.config import AgentRules, Agents, Config, KnownAgent
-from callgate.config.agent_rules import LISTED
+from callgate.agents.storage import Take
+from callgate.config import AgentRules, Agents, Config
 from callgate.config.rules import Address
-from callgate.errors import CallgateError, ConfigError, Reason, Refused
+from callgate.errors import CallgateError, Reason
 from callgate.gate import Check, no_objection
 from callgate.store import SqlAgents, Store
+
+if TYPE_CHECKING:
+    from callgate.agents.proofs import Proofs
 
 _FREE: Final = Allowance()
 
@@ -97,118 +86,6 @@ def _limits(rules: AgentRules, name: str, of: str, server: str, tool: str) -> It
             # read the name: nobody is to be counted anew for spelling it otherwise.
             yield Limit("tool", per_minute, None, f"{server}/{folded(tool[:MAX_NAME])}")
             break
-
-
-def configured_proofs(agents: Agents, is_open: AcceptedProofs, shelf: AgentShelf, *, production: bool) -> Proofs:
-    """What one configuration takes as proof."""
-    fetcher = Fetcher(_reach(agents))
-    issuers = fetcher.apart()
-
-    async def fetch(url: str) -> bytes:
-        return (await issuers.fetch(url)).body
-
-    directories = strict = lenient = None
-    if is_open.signatures:
-        directories = Directories(_sources(agents), shelf, fetcher=fetcher)
-        required = agents.signatures.content_digest == "required" or agents.names_tools
-        settings = _settings(agents, production=production)
-        lenient = Verifier(settings, directories.key, shelf)
-        digest = msgspec.structs.replace(settings, content_digest="required" if required else "optional")
-        strict = Verifier(digest, directories.key, shelf)
-    return Proofs(
-        directories=directories,
-        strict=strict,
-        lenient=lenient,
-        bearer=_bearer(agents, fetch) if is_open.bearer else None,
-        api_keys=ApiKeys(shelf, _now_ms) if is_open.api_keys else None,
-        kya=_kya(agents, fetch, shelf),
-    )
-
-
-def _reach(agents: Agents) -> Reach:
-    return Reach(networks=agents.signatures.allow_addresses)
-
-
-def _sources(agents: Agents) -> Sources:
-    section = agents.signatures
-    named = section.agents_directory
-    return Sources(
-        jwks_urls=section.directories,
-        discovery=section.discovers,
-        allowed=section.origins,
-        inline_keys=section.data_uris,
-        kid_fallback=section.kid_fallback or section.profile == "legacy",
-        signed="required" if section.require_signed_directories else "optional",
-        agents=tuple(_listed(agents)),
-        agent_urls=() if named is None else (named,),
-        # Where agents are to be listed, nobody is let in while there is none yet.
-        listed_only=(agents.lists or None) if agents.strangers is None else agents.strangers == "refuse",
-        reach=_reach(agents),
-    )
-
-
-def _listed(agents: Agents) -> list[Listed]:
-    """Agents of the configuration that sign, as a directory of agents has them."""
-    found = []
-    for name, one in agents.known.items():
-        if not agents.signatures.test_keys and _published(one):
-            raise ConfigError(
-                f"agents.known.{name}: the private half of this key is printed in a specification",
-                advice="Make a key of its own with `callgate agents keygen`; test_keys is for trying things out.",
-            )
-        if one.jwk:
-            found.append(Listed(name, "", "static", msgspec.json.encode(one.jwk)))
-        elif one.directory not in (None, LISTED):
-            found.append(Listed(name, one.thumbprint or "", str(one.directory)))
-    return found
-
-
-def _published(one: KnownAgent) -> bool:
-    try:
-        name = thumbprint(one.jwk) if one.jwk else one.thumbprint
-    except (Refused, KeyError):
-        return False  # no key at all, which the directory says better
-    return name in PUBLISHED
-
-
-def _settings(agents: Agents, *, production: bool) -> Settings:
-    section = agents.signatures
-    return Settings(
-        profile=section.profile,
-        max_window=section.max_window_seconds,
-        nonce=section.nonce,
-        rsa_pss_sha256=section.rsa_pss_sha256,
-        kid_fallback=section.kid_fallback,
-        allow_test_keys=section.test_keys,
-        production=production,
-    )
-
-
-def _bearer(agents: Agents, fetch: Fetch) -> Bearer:
-    section = agents.oauth
-    names: dict[str, dict[str, str]] = {issuer: {} for issuer in section.issuers}
-    for name, one in agents.known.items():
-        if one.subject is not None:
-            issuer, _, subject = one.subject.partition("#")
-            names[issuer][subject] = name
-    issuers = tuple(
-        Issuer(issuer, url, algorithms=section.algorithms, agents=names[issuer])
-        for issuer, url in section.issuers.items()
-    )
-    resource = section.resource or agents.external_url or ""
-    return Bearer(BearerSettings(resource, issuers, section.audiences, section.scopes), fetch, time.time)
-
-
-def _kya(agents: Agents, fetch: Fetch, shelf: AgentShelf) -> KyaPolicy:
-    section = agents.kya
-    if section.mode == "off":
-        return KyaPolicy()
-    settings = KyaSettings(section.issuers, section.audience, section.environment, section.max_life_seconds)
-    return KyaPolicy(section.mode, KyaPay(settings, fetch, shelf, time.time))
-
-
-def _now_ms() -> int:
-    return round(time.time() * 1000)
 
 
 log = logging.getLogger("callgate.agents")
@@ -283,6 +160,9 @@ class AgentWiring:
 
     @cached_property
     def ways(self) -> Proofs:
+        # What fetches and verifies is large, and a gateway that asks nobody needs none of it.
+        from callgate.app.agent_proofs import configured_proofs
+
         return configured_proofs(self._agents, self._open, self._shelf, production=self._production)
 
     async def close(self) -> None:
