@@ -123,7 +123,7 @@ def agent_check(config: Config, address: Address) -> Check:
 
 
 class AgentWiring:
-    """What one configuration needs at its HTTP door. What verifies is made when it is first needed."""
+    """What one configuration needs to know who calls. What verifies is made when it is first needed."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class AgentWiring:
         self._production = agents.signatures.production is True or (
             agents.signatures.production is None and not address.is_loopback
         )
-        self.door = RequestAuthenticator(
+        self.authenticator = RequestAuthenticator(
             is_open,
             lambda: self.ways,
             acl=make_acl(agents),

@@ -34,11 +34,11 @@ _ROUND_SECONDS: Final = 600.0
 
 
 class ApprovalWiring(msgspec.Struct, frozen=True):
-    """What one configuration needs at its door; `patience` is how long the check may take."""
+    """What one configuration needs; `patience` is how long the check may take."""
 
     approvals: Approvals
     check: ApprovalCheck
-    desk: ApprovalStage
+    stage: ApprovalStage
     patience: float
 
 
@@ -63,7 +63,7 @@ class ApprovalRuntime:
         self._made: tuple[Approval, Approvals] | None = None
 
     def furnish(self, config: Config, learnt: ServerObservations) -> ApprovalWiring:
-        """The check and the desk of a configuration."""
+        """The check and the stage of a configuration."""
         section = config.approval
         approvals = self.service(section)
         gating = ApprovalPolicies(config, learnt.catalogues, Deployment(section.server_id, self._shelf.identity))
@@ -86,7 +86,7 @@ class ApprovalRuntime:
             opened=self.opened,
             options=self.options,
         )
-        desk = ApprovalStage(
+        stage = ApprovalStage(
             approvals,
             gating=gating.__getitem__,
             deployment=gating.deployment,
@@ -98,7 +98,7 @@ class ApprovalRuntime:
             ask_seconds=times.ask,
             options=self.options,
         )
-        return ApprovalWiring(approvals, check, desk, section.request_seconds + times.ask + _MARGIN_SECONDS)
+        return ApprovalWiring(approvals, check, stage, section.request_seconds + times.ask + _MARGIN_SECONDS)
 
     def service(self, section: Approval) -> Approvals:
         """The same one for as long as nothing about it changes: the console holds on to it."""

@@ -18,7 +18,7 @@ from callgate.audit import AdminRecord, AuditLog
 from callgate.config import Config, Secret
 from callgate.config import Pinning as Section
 from callgate.errors import CallgateError, place
-from callgate.gate import Call
+from callgate.gate import Call, nothing_overdue
 from callgate.keyring import Keyring
 from callgate.pinning.decision_watch import DecisionWatch
 from callgate.pinning.judging import Toolset
@@ -248,10 +248,10 @@ _AGAIN_SECONDS: Final = 2.0
 
 
 class PinningWiring(msgspec.Struct, frozen=True):
-    """What one configuration needs at its door."""
+    """What one configuration needs."""
 
     check: PinningCheck
-    desk: PinningStage
+    stage: PinningStage
 
 
 def settings(section: Section) -> Settings:
@@ -329,7 +329,7 @@ class PinningRuntime:
         config: Config,
         places: Mapping[str, ServerRef],
         learnt: ServerObservations,
-        catch_up: Callable[[], Awaitable[None]],
+        catch_up: Callable[[], Awaitable[None]] = nothing_overdue,
     ) -> PinningWiring:
         """The check and the stage of a configuration."""
         before, self.settings = self.settings, settings(config.pinning)
@@ -355,8 +355,8 @@ class PinningRuntime:
             odd=self._odd,
             review=self._where,
         )
-        desk = PinningStage(toolsets, check, bell=self.bell, settle_in=settle_in, review=self._where)
-        return PinningWiring(check, desk)
+        stage = PinningStage(toolsets, check, bell=self.bell, settle_in=settle_in, review=self._where)
+        return PinningWiring(check, stage)
 
     def _open(self, learnt: ServerObservations) -> Toolsets:
         toolsets = learnt.toolsets = Toolsets(self.watch, self.settings, met=partial(self._met, learnt))

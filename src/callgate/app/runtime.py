@@ -134,7 +134,7 @@ class Runtime:
                 if watch is not None:
                     await watch.catch_up()
 
-    def door(self, config: Config, learnt: ServerObservations) -> Dispatcher:
+    def dispatcher(self, config: Config, learnt: ServerObservations) -> Dispatcher:
         approving = self._open_office().furnish(config, learnt) if config.approves else None
         pinned = None
         if config.pinning.mode != "off":
@@ -158,15 +158,15 @@ class Runtime:
             limit=config.limits.check_seconds,
             patience=None if approving is None else approving.patience,
         )
-        desk = None
+        stages = None
         if approving is not None or pinned is not None or trusted is not None:
-            desk = Stages(
-                None if pinned is None else pinned.desk,
-                None if approving is None else approving.desk,
-                None if trusted is None else trusted.desk,
+            stages = Stages(
+                None if pinned is None else pinned.stage,
+                None if approving is None else approving.stage,
+                None if trusted is None else trusted.stage,
             )
         refusals = config.gateway.refusals
-        return Dispatcher(gate, self.books, extracts.limits(config), desk=desk, refusals=refusals)
+        return Dispatcher(gate, self.books, extracts.limits(config), stages=stages, refusals=refusals)
 
     def _pin_office(self) -> PinningRuntime:
         if self.pinning is None:
@@ -300,7 +300,7 @@ class Runtime:
         guard = extracts.guard(config)
         limits = config.limits
         began, trusting = self.pinning is not None, self.trust is not None
-        door = self.door(config, self.learnt)
+        dispatcher = self.dispatcher(config, self.learnt)
         if self.pinning is not None and not began:
             # Switched on by a new configuration: nothing passes until it has started.
             self._starting = asyncio.create_task(self.pinning.start())
@@ -309,14 +309,14 @@ class Runtime:
         groups = {name: server.pinning.group or "" for name, server in config.servers.items()}
         reception = self.agents.furnish(config, self._address)
         site = Site(
-            door,
+            dispatcher,
             guard,
             upstreams,
             limits.body_seconds,
             limits.in_flight,
             limits.held_bytes,
             groups,
-            None if reception is None else reception.door,
+            None if reception is None else reception.authenticator,
             {} if reception is None else reception.documents,
         )
         # Only now: a configuration that cannot be taken whole changes nothing.

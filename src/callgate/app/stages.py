@@ -1,4 +1,4 @@
-"""Several desks at one door: pinning decides what passes of a list, approval marks what is left of it, and trust takes
+"""The stages in their order: pinning decides what passes of a list, approval marks what is left of it, and trust takes
 note of what the client is about to see."""
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Stages:
         if trust is not None:
             self.tools |= trust.tools
         # Asked before every call leaves: pinning's own, without a step between.
-        self.last_look: Callable[[Call], Refused | None] = _nothing_against if pins is None else pins.last_look
+        self.pre_dispatch_check: Callable[[Call], Refused | None] = (
+            _nothing_against if pins is None else pins.pre_dispatch_check
+        )
 
     async def prepare(self, message: Message, context: Context) -> None:
         if self._pins is not None:
@@ -57,8 +59,8 @@ class Stages:
             return await self._trust.answer_call(call)
         return found
 
-    async def look_anew(self, call: Call) -> Refused | None:
-        return None if self._pins is None else await self._pins.look_anew(call)
+    async def revalidate(self, call: Call) -> Refused | None:
+        return None if self._pins is None else await self._pins.revalidate(call)
 
     async def settle(self, call: Call) -> Refused | None:
         return None if self._pins is None else await self._pins.settle(call)

@@ -206,7 +206,7 @@ class PinningCheck:
             return ""
         return f"A person reviews it, {await self._review()}."
 
-    async def look_anew(self, call: Call) -> Refused | None:
+    async def revalidate(self, call: Call) -> Refused | None:
         """After a person has taken their time: the list is read again where it has grown old meanwhile."""
         if self._toolsets.settings.mode == "observe" or not isinstance(call.context, RequestContext):
             return None
@@ -219,7 +219,7 @@ class PinningCheck:
         except Exception as error:  # noqa: BLE001 - not knowing is no reason to let it pass, whatever broke
             log.error("call not looked at again", extra={"fields": {"call": call.id, "error": place(error)}})
             return Refused(Reason.TOOLSET_UNVERIFIED)
-        if (refused := self.last_look(call)) is not None:
+        if (refused := self.pre_dispatch_check(call)) is not None:
             return refused
         if (outdated := _outdated(call, toolset, self._toolsets.line(visit).shown)) is not None:
             return Refused(Reason.TOOLSET_OUTDATED, outdated)
@@ -235,13 +235,13 @@ class PinningCheck:
         visit = call.context
         assert isinstance(visit, RequestContext)
         before = visit.line.judged.get(call.tool)
-        if (refused := await self.look_anew(call)) is not None:
+        if (refused := await self.revalidate(call)) is not None:
             return refused
         if before is None or before != visit.line.judged[call.tool]:
             return Refused(Reason.TOOLSET_UNVERIFIED, "the server changed the tool while the call was decided")
         return None
 
-    def last_look(self, call: Call) -> Refused | None:
+    def pre_dispatch_check(self, call: Call) -> Refused | None:
         """Before a call leaves: what it was let through by may have ended since."""
         if self._toolsets.settings.mode == "observe":
             return None
@@ -319,7 +319,7 @@ class PinningStage:
         self._toolsets = toolsets
         self._check = check
         # Asked before every call leaves: the check's own, without a step between.
-        self.last_look: Callable[[Call], Refused | None] = check.last_look
+        self.pre_dispatch_check: Callable[[Call], Refused | None] = check.pre_dispatch_check
         self.bell = bell
         self._settle_in = settle_in
         # Where tools are reviewed, in words.
@@ -354,8 +354,8 @@ class PinningStage:
         toolset = self._toolsets.current(visit) or await self._toolsets.verify(visit, message.meta)
         return answer(visit.server, toolset, await self._review(), modern=visit.modern)
 
-    async def look_anew(self, call: Call) -> Refused | None:
-        return await self._check.look_anew(call)
+    async def revalidate(self, call: Call) -> Refused | None:
+        return await self._check.revalidate(call)
 
     async def settle(self, call: Call) -> Refused | None:
         return await self._check.settle(call)

@@ -1,4 +1,4 @@
-"""What passes the door: messages that may go on, those that go no further, and who has a say in both."""
+"""What passes the pipeline: messages that may go on, those that go no further, and who has a say in both."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class CallRecorder(Protocol):
 class InFlight:
     """A call on its way; `finish` counts once."""
 
-    __slots__ = ("_clock", "_ledger", "_started", "call", "done", "rpc_id")
+    __slots__ = ("_clock", "_recorder", "_started", "call", "done", "rpc_id")
 
-    def __init__(self, call: Call, rpc_id: RequestId, ledger: CallRecorder, clock: Clock) -> None:
+    def __init__(self, call: Call, rpc_id: RequestId, recorder: CallRecorder, clock: Clock) -> None:
         self.call = call
         self.rpc_id = rpc_id
         self.done = False
-        self._ledger = ledger
+        self._recorder = recorder
         self._clock = clock
         self._started = clock()
 
@@ -57,7 +57,7 @@ class InFlight:
         if reply is not None:
             digest, size = "sha256:" + hashlib.sha256(reply).hexdigest(), len(reply)
         spent = round((now - self._started) * 1000)
-        self._ledger.completed(self.call, CallOutcome(outcome, round(now * 1000), spent, code, size, digest))
+        self._recorder.completed(self.call, CallOutcome(outcome, round(now * 1000), spent, code, size, digest))
 
     def replied(self, reply: bytes, seen: Peek | None = None) -> bool:
         """Finish with a server's message if it is the reply to this call; `seen` is the message in outline."""
@@ -160,13 +160,13 @@ class Stage(Protocol):
     async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
         """The result of a call of a tool that is the gateway's own; None for every other. Raises Refused."""
 
-    async def look_anew(self, call: Call) -> Refused | None:
+    async def revalidate(self, call: Call) -> Refused | None:
         """The same for a call that has waited for a person: what it was let through by may be out of date."""
 
     async def settle(self, call: Call) -> Refused | None:
         """Tools or servers changed after the call was decided: look again. None where the tool is as it was."""
 
-    def last_look(self, call: Call) -> Refused | None:
+    def pre_dispatch_check(self, call: Call) -> Refused | None:
         """Why a call that was let through must not leave after all."""
 
     def screen(self, context: Context) -> Transform | None:

@@ -121,7 +121,7 @@ class ResultRecorder:
         if objects and not data.open_world and await self._tainted(objects, call.at):
             data = tainted(data)
         ruling = self._check.policy.decide_result(facts.with_result(data))
-        plain = self._masked(raw, secrets, ruling)
+        plain = self._masked(raw, secrets, ruling) if secrets else raw
         if plain is not None and plain is not raw:
             data = msgspec.structs.replace(data, masked=len(secrets))
         await in_step

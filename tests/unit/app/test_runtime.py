@@ -34,7 +34,7 @@ async def test_a_limit_that_no_upstream_uses_leaves_the_upstreams_alone(tmp_path
         before = runtime.site(runtime.config)
         after = runtime.site(parsed(tmp_path, "limits.batch = 3\nlimits.in_flight = 9"), before)
         assert after.upstreams == before.upstreams
-        assert (after.door.limits.batch, after.in_flight) == (3, 9)
+        assert (after.dispatcher.limits.batch, after.in_flight) == (3, 9)
         fewer = runtime.site(parsed(tmp_path, "limits.processes = 2"), after)
         assert fewer.upstreams["one"] is not after.upstreams["one"]
         assert fewer.upstreams["two"] is after.upstreams["two"]

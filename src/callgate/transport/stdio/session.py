@@ -129,7 +129,7 @@ class StdioSession:
     def __init__(
         self,
         server: str,
-        door: Dispatcher,
+        dispatcher: Dispatcher,
         behind: WrappedServer,
         front: StdioFront,
         spans: Tracer,
@@ -157,24 +157,24 @@ class StdioSession:
         self._alone = Context(server, "stdio", self._session)
         self._hearing = contextlib.ExitStack()
         self._running = False
-        self.enter_by(door)
+        self.use(dispatcher)
         # The subscription of the modern era that changes are told under; None in the handshake era.
         self._subscription: RequestId | None = None
         self._telling: set[asyncio.Task[None]] = set()
         self._upward: asyncio.Task[None] | None = None
 
-    def enter_by(self, door: Dispatcher) -> None:
-        """Messages are decided on by this door from now on: at the start, and when the configuration changes."""
-        self._door, desk = door, door.desk
-        self._screen = None if desk is None else desk.screen(self._alone)
-        self._after = None if desk is None else desk.after_others(self._alone)
+    def use(self, dispatcher: Dispatcher) -> None:
+        """Messages are decided on by this dispatcher from now on: at the start, and when the configuration changes."""
+        self._dispatcher, stages = dispatcher, dispatcher.stages
+        self._screen = None if stages is None else stages.screen(self._alone)
+        self._after = None if stages is None else stages.after_others(self._alone)
         if self._running:
             self._be_heard()
 
     def _be_heard(self) -> None:
         self._hearing.close()
-        if self._door.desk is not None:
-            self._hearing.enter_context(self._door.desk.heard_by(self._alone, self._tell))
+        if self._dispatcher.stages is not None:
+            self._hearing.enter_context(self._dispatcher.stages.heard_by(self._alone, self._tell))
 
     async def client_left(self) -> None:
         """Wait until the client has closed its end."""
@@ -222,7 +222,7 @@ class StdioSession:
             async for line in self._front.lines():
                 if isinstance(line, bytes) and not line.strip():
                     continue
-                turn = None if self._door.desk is None else MessageTurn()
+                turn = None if self._dispatcher.stages is None else MessageTurn()
                 self._queue.append((turn, create_task(self._admit(line, turn))))
                 self._queued.set()
                 while len(self._queue) >= _AHEAD:
@@ -268,7 +268,7 @@ class StdioSession:
             task.cancel()
 
     async def _send(self, entry: Admitted | None) -> None:
-        if entry is None or not (self._door.objection(entry) is None or await self._may_leave(entry)):
+        if entry is None or not (self._dispatcher.objection(entry) is None or await self._may_leave(entry)):
             return
         for flight in entry.calls:
             self._calls[flight.rpc_id] = flight
@@ -299,10 +299,10 @@ class StdioSession:
 
     async def _may_leave(self, entry: Admitted) -> bool:
         try:
-            await self._door.last_look(entry)
-        except Rejected as turned:
+            await self._dispatcher.pre_dispatch_check(entry)
+        except Rejected as rejected:
             self._under_way.difference_update(flight.rpc_id for flight in entry.calls)
-            await self._turned(turned)
+            await self._rejected(rejected)
             return False
         return True
 
@@ -325,7 +325,7 @@ class StdioSession:
         try:
             if isinstance(line, Refused):
                 raise Rejected(line, error_reply(None, line))
-            message = self._door.read(line)
+            message = self._dispatcher.read(line)
             context = self._context(message, turn)
             asks = isinstance(message, Message) and message.kind is Kind.REQUEST
             if not asks and turn is not None and await self._takes(message, context, turn):
@@ -338,7 +338,7 @@ class StdioSession:
             calls, asked = called, message
             if self._spans.enabled:
                 return await self._traced(message, context)
-            return await self._door.admit(message, context)
+            return await self._dispatcher.admit(message, context)
         except Exception as error:  # noqa: BLE001 - fail closed: one message that breaks us must not stop the others
             self._under_way.difference_update(calls)
             await self._answer(asked, error)
@@ -348,7 +348,7 @@ class StdioSession:
         """The same with a span around it."""
         with span_of(self._spans, message, context, {}) as span:
             try:
-                entry = await self._door.admit(message, context)
+                entry = await self._dispatcher.admit(message, context)
             except LocalResponse:
                 span.allowed()
                 raise
@@ -373,11 +373,11 @@ class StdioSession:
         if isinstance(message, Message) and message.kind is Kind.NOTIFICATION:
             # What it cancels has to be where it can be found.
             await turn.wait_reached()
-        return await self._door.takes(message, context)
+        return await self._dispatcher.takes(message, context)
 
-    async def _turned(self, turned: Rejected) -> None:
-        if turned.reply is not None:
-            await self._front.write(turned.reply)
+    async def _rejected(self, rejected: Rejected) -> None:
+        if rejected.reply is not None:
+            await self._front.write(rejected.reply)
 
     async def _deliver(self, lines: Sequence[bytes]) -> None:
         """Messages of the server, on their way to the client, in their order. Replies to calls that follow each other
