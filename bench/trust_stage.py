@@ -23,10 +23,9 @@ from callgate.app.trust import TrustRuntime
 from callgate.audit import AuditLog
 from callgate.canonical import canonical
 from callgate.config import load
-from callgate.gate import Call, Context, Decision
+from callgate.gate import Call, Context
 from callgate.jsonrpc import Limits, Message, parse
 from callgate.keyring import Keyring
-from callgate.pipeline.stage import AllowedCall
 from callgate.store import Store
 from callgate.trust.model import SESSION_META, DataLabel
 from callgate.trust.operator import labels
@@ -190,9 +189,7 @@ async def _stored(texts: Sequence[str], rounds: int) -> dict[str, float]:
         async def through(message: Message, call: Call, raw: bytes) -> None:
             if furnished.check.at_once(call) is None:
                 await furnished.check(call)
-            furnished.desk.outgoing(message, call)
-            after = furnished.desk.after(message, call.context, (AllowedCall(message, call, Decision(())),))
-            assert after is not None
+            _, after = furnished.stage.forward(message, call)
             await after(raw.replace(b'"id": 1', b'"id": %d' % call.at, 1))
 
         try:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from types import coroutine
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -19,11 +18,16 @@ from callgate.errors import Reason, Refused, Spent, StoreError, place
 log = logging.getLogger("callgate.gate")
 
 
-@coroutine
-def in_step() -> Generator[None]:
-    """Let the calls that came together do one thing after the other together: what it works with is still in the
-    processor's cache then, and fetching that anew for each call is half of the work. A call alone hardly notices."""
-    yield
+class _Turn(tuple[None]):
+    """One turn of the event loop, awaited without a call of a function."""
+
+    __slots__ = ()
+    __await__ = cast("Callable[[_Turn], Generator[None]]", tuple.__iter__)
+
+
+# Let the calls that came together do one thing after the other together: what it works with is still in the processor's
+# cache then, and fetching that anew for each call is half of the work. A call alone hardly notices.
+in_step: Final = _Turn((None,))
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -139,6 +143,10 @@ async def no_objection(_call: Call) -> Verdict:
     return Pass()
 
 
+async def nothing_overdue() -> None:
+    """Of a gate that knows the store's state at any time."""
+
+
 def _not_at_once(_call: Call) -> None:
     """A check that has to be waited for."""
 
@@ -157,8 +165,11 @@ class Gate:
         approval: Approve = nobody_to_ask,
         limit: float = 5.0,
         patience: float | None = None,
+        catch_up: Callable[[], Awaitable[None]] = nothing_overdue,
     ) -> None:
         self.closed = kill_switch
+        # Waits, within a bound, until what is known of the store is not out of date.
+        self._catch_up = catch_up
         self._record = record
         # A check may have an answer at once (`at_once`), and then needs no clock.
         self._checks = tuple(
@@ -177,12 +188,14 @@ class Gate:
         """kill switch → agents → pinning → trust → approval → record; the first refusal ends it."""
         answers: list[Answer] = []
         refused = self.closed()
+        if refused is not None:
+            refused = await self.still_closed(refused)
         if refused is None:
             refused = await self._run_checks(call, answers)
         else:
             answers.append(Answer("kill_switch", Refuse(refused.reason, refused.message)))
         decision = Decision(tuple(answers), refused)
-        await in_step()
+        await in_step
         try:
             await self._record(call, decision)
         except Spent as spent:
@@ -192,6 +205,13 @@ class Gate:
         except Exception as error:  # noqa: BLE001 - what is not on record does not leave, whatever broke
             return _unrecorded(call, decision, error)
         return decision
+
+    async def still_closed(self, refused: Refused) -> Refused | None:
+        """What the kill switch says once a reading of it that was overdue has come."""
+        if refused.reason is not Reason.STORE_UNAVAILABLE:
+            return refused
+        await self._catch_up()
+        return self.closed()
 
     async def _recorded(self, call: Call, decision: Decision) -> Decision:
         """A refusal, once it is on record."""
@@ -207,7 +227,7 @@ class Gate:
         try:
             deadline: float | None = None
             for running, check, at_once in self._checks:
-                await in_step()
+                await in_step
                 verdict = at_once(call)
                 if verdict is None:
                     # One clock for all checks: it runs from the first that has to wait.

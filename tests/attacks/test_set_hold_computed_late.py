@@ -102,7 +102,7 @@ class House:
     def reason(self, server, tool):
         """Why a call is refused, on both looks; None where it goes out."""
         call = self.call(server, tool)
-        last = self.check.last_look(call)
+        last = self.check.pre_dispatch_check(call)
         passes = self.check.at_once(call) is not None
         assert passes == (last is None)
         return None if passes else last.reason

@@ -176,3 +176,32 @@ def test_every_reason_has_status_code_meaning_and_advice():
         assert reason.code < 0
         assert reason.meaning.endswith(".")
         assert reason.advice.endswith(".")
+
+
+@rows("comes", [True, False])
+async def test_a_reading_of_the_switch_that_is_overdue_is_waited_for_once(comes):
+    events: list[str] = []
+    switch = [Refused(Reason.STORE_UNAVAILABLE)]
+
+    async def catch_up():
+        events.append("waited")
+        if comes:
+            switch.clear()
+
+    gate = Gate(
+        kill_switch=lambda: next(iter(switch), None),
+        record=Book(events),
+        agents=says(events, "agents", Pass()),
+        catch_up=catch_up,
+    )
+    decision = await gate.decide(a_call())
+    assert decision.allowed is comes
+    assert events == ["waited", *(["agents"] if comes else []), "record"]
+
+
+async def test_a_switch_that_is_on_is_not_waited_for():
+    async def catch_up():
+        raise AssertionError("nothing is overdue")
+
+    gate = Gate(kill_switch=lambda: Refused(Reason.BLOCKED_BY_POLICY), record=Book([]), catch_up=catch_up)
+    assert not (await gate.decide(a_call())).allowed

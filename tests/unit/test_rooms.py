@@ -11,7 +11,7 @@ ROOMS = {"agents", "pinning", "trust", "approval", "audit"}
 GROUND = {"errors", "jsonrpc", "canonical", "protocol"}
 # What a stage of a room is made of: the gate's words, and those of the pipeline around it.
 WORDS = GROUND | {"gate", "pipeline", "inspection"}
-HOUSE = WORDS | ROOMS | {"_version", "recording", "keyring", "config", "telemetry", "store"}
+HOUSE = WORDS | ROOMS | {"_version", "keyring", "config", "telemetry", "store"}
 
 # What each part of the package may import beside itself. A part that is not here may import nothing of ours.
 MAY_IMPORT = {
@@ -27,8 +27,6 @@ MAY_IMPORT = {
     **dict.fromkeys(ROOMS, WORDS),
     # bytes in and out, no policy
     "transport": GROUND | {"gate", "pipeline", "config", "telemetry", "local"},
-    # a decision as the log has it, for whoever runs a gate
-    "recording": {"gate", "audit"},
     "keyring": {"errors"},
     # `python -m callgate.demo`, which starts a server of examples/demo
     "demo": set(),

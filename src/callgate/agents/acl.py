@@ -27,6 +27,9 @@ MAX_NAME: Final = 1024
 _FREE: Final = ToolPolicy()
 
 
+_POLICIES_MAX: Final = 4096
+
+
 class ToolLimit(msgspec.Struct, frozen=True):
     """How often each agent may call the tools of a glob, all of them together; `agent` where it is for one only."""
 
@@ -52,6 +55,8 @@ class Acl:
         self._agents = {entry.agent: entry for entry in entries}
         self._default = default
         self._servers = dict(servers)
+        # Rules of agents that were asked about: they hold for as long as these rules do.
+        self._known: dict[tuple[str, str], ToolPolicy] = {}
         if len(self._agents) != len(entries):
             raise ConfigError("two entries are for the same agent", advice="Write each agent's rules in one entry.")
         for policy in self._policies():
@@ -76,6 +81,14 @@ class Acl:
 
     def policy(self, agent: str, server: str = "") -> ToolPolicy:
         """What holds for an agent on a server, all rules together."""
+        known = self._known.get((agent, server))
+        if known is None:
+            if len(self._known) >= _POLICIES_MAX:
+                self._known.clear()
+            known = self._known[agent, server] = self._all_rules(agent, server)
+        return known
+
+    def _all_rules(self, agent: str, server: str) -> ToolPolicy:
         entry, here = self._agents.get(agent), self._servers.get(server, _FREE)
         if entry is not None:
             own = _joined(entry.policy, entry.servers.get(server, _FREE))

@@ -11,6 +11,7 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
@@ -100,7 +101,7 @@ class RequestAuthenticator:
     def __init__(
         self,
         is_open: AcceptedProofs,
-        ways: Callable[[], ProofVerifiers],
+        make_proofs: Callable[[], ProofVerifiers],
         *,
         acl: Acl,
         limits: CallBudget,
@@ -110,7 +111,7 @@ class RequestAuthenticator:
         tell: ReportProof,
     ) -> None:
         self._open = is_open
-        self._ways = ways
+        self._make_proofs = make_proofs
         self._acl = acl
         self._limits = limits
         # Scheme and authority that agents know this gateway by; otherwise it is what they call it.
@@ -120,9 +121,18 @@ class RequestAuthenticator:
         self._seconds = seconds
         self._tell = tell
 
+    @cached_property
+    def _proofs(self) -> ProofVerifiers:
+        """Made when it is first needed."""
+        return self._make_proofs()
+
+    def lacks_proof(self, exchange: IncomingRequest) -> bool:
+        """Whether a request brings nothing at all although it has to; that shows before the body is read."""
+        return self._open.required and not self._brings(exchange)
+
     def precheck(self, exchange: IncomingRequest) -> None:
-        """Before the body is read: refuse who brings nothing at all."""
-        if self._open.required and not self._brings(exchange):
+        """Refuse who brings nothing at all."""
+        if self.lacks_proof(exchange):
             signs = self._open.signatures
             refused = Refused(Reason.MISSING_SIGNATURE_HEADERS if signs else Reason.CREDENTIALS_REQUIRED)
             self._refused(exchange, refused)
@@ -130,15 +140,16 @@ class RequestAuthenticator:
 
     async def authenticate(self, exchange: IncomingRequest, server: str, body: bytes, tools: Sequence[str]) -> None:
         """Find out who sent this; raises Refused. `tools` are those that it calls."""
-        self.precheck(exchange)
-        # Of who is refused everything the gate refuses the calls, and the door the rest.
-        more = self._limits.any if tools else self._acl.policy("", server).denied
-        if not more and not self._brings(exchange):
-            self._tell("none", None)
-            return
+        brings = self._brings(exchange)
+        if not brings:
+            self.precheck(exchange)
+            # Of who is refused everything the gate refuses the calls, and this stage the rest.
+            if not (self._limits.any if tools else self._acl.policy("", server).denied):
+                self._tell("none", None)
+                return
         try:
             async with asyncio.timeout(self._seconds):
-                await self._find_out(exchange, server, body, tools)
+                await self._find_out(exchange, server, body, tools, brings=brings)
         except Refused as refused:
             self._refused(exchange, refused)
             raise
@@ -149,8 +160,10 @@ class RequestAuthenticator:
         except Exception as error:  # noqa: BLE001 - fail closed: what nobody thought of is refused, never a pass
             raise self._broken(exchange, Reason.CHECK_FAILED, place(error)) from None
 
-    async def _find_out(self, exchange: IncomingRequest, server: str, body: bytes, tools: Sequence[str]) -> None:
-        caller = await self._identify(exchange, body) if self._brings(exchange) else None
+    async def _find_out(
+        self, exchange: IncomingRequest, server: str, body: bytes, tools: Sequence[str], *, brings: bool
+    ) -> None:
+        caller = await self._identify(exchange, body) if brings else None
         if caller is not None:
             exchange.caller = caller
             exchange.identity = identity_headers(caller)
@@ -195,12 +208,12 @@ class RequestAuthenticator:
             return None
         exchange.spent = _TOKEN_SPENT
         if self._open.api_keys and token.startswith(PREFIX):
-            return await self._ways().api_key(token)
-        return await self._ways().token(token)
+            return await self._proofs.api_key(token)
+        return await self._proofs.token(token)
 
     async def _signed(self, exchange: IncomingRequest, body: bytes) -> Caller:
         posted = exchange.method == "POST"
-        caller = await self._ways().signed(self._request(exchange, body), body=posted)
+        caller = await self._proofs.signed(self._request(exchange, body), body=posted)
         if posted and not caller.digest_verified:
             if self._open.digest:
                 # The verifier sees to this; one that does not is no reason to let a body slip in.
@@ -255,21 +268,21 @@ class RequestAuthenticator:
         return name in self._names or name not in _OWN_MACHINE or ipaddress.ip_address(server[0]).is_loopback
 
     async def _attest(self, exchange: IncomingRequest, caller: Caller, *, calls: bool) -> None:
-        ways = self._ways()
+        proofs = self._proofs
         try:
-            exchange.caller = await ways.attested(tuple(exchange.headers), caller)
+            exchange.caller = await proofs.attested(tuple(exchange.headers), caller)
         except Refused as refused:
             if not calls:
                 raise
             exchange.barred = refused
-        exchange.spent |= {ways.kya_header}
+        exchange.spent |= {proofs.kya_header}
 
     # ---- saying no ----
 
     def _refused(self, exchange: IncomingRequest, refused: Refused) -> None:
         caller = exchange.caller
         self._tell("none" if caller is None else caller.source, refused.reason)
-        challenge = self._ways().challenge(refused)
+        challenge = self._proofs.challenge(refused)
         if challenge is not None:
             exchange.answering += ((b"www-authenticate", challenge.encode()),)
         fields = {"reason": refused.reason.value, "peer": exchange.peer or "", "path": exchange.path[:256]}

@@ -15,8 +15,7 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from callgate.agents.base import signature_base
-from callgate.agents.components import Message
+from callgate.agents.components import Message, signature_base
 from callgate.agents.coverage import Coverage, coverage, covered_agent
 from callgate.agents.digest import check_digest
 from callgate.agents.fields import Advertised, Input, inputs, signatures

@@ -75,9 +75,9 @@ def ways_in(config: Config) -> Sequence[str]:
 async def directories(config: Config, shelf: AgentShelf) -> AsyncIterator[Directories]:
     """Directories as the gateway of this configuration looks keys up."""
     from callgate.agents.stage import AcceptedProofs
-    from callgate.app.agents import ConfiguredProofs
+    from callgate.app.agent_proofs import configured_proofs
 
-    ways = ConfiguredProofs(config.agents, AcceptedProofs(signatures=True), shelf, production=False)
+    ways = configured_proofs(config.agents, AcceptedProofs(signatures=True), shelf, production=False)
     assert ways.directories is not None
     try:
         yield ways.directories

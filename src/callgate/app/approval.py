@@ -34,11 +34,11 @@ _ROUND_SECONDS: Final = 600.0
 
 
 class ApprovalWiring(msgspec.Struct, frozen=True):
-    """What one configuration needs at its door; `patience` is how long the check may take."""
+    """What one configuration needs; `patience` is how long the check may take."""
 
     approvals: Approvals
     check: ApprovalCheck
-    desk: ApprovalStage
+    stage: ApprovalStage
     patience: float
 
 
@@ -63,7 +63,7 @@ class ApprovalRuntime:
         self._made: tuple[ApprovalSection, Approvals] | None = None
 
     def furnish(self, config: Config, learnt: ServerObservations) -> ApprovalWiring:
-        """The check and the desk of a configuration."""
+        """The check and the stage of a configuration."""
         section = config.approval
         approvals = self.service(section)
         gating = ApprovalPolicies(config, learnt.catalogues, Deployment(section.server_id, self._shelf.identity))
@@ -72,7 +72,7 @@ class ApprovalRuntime:
         times = ApprovalTimes(section.park_seconds, section.request_seconds, config.limits.check_seconds)
         check = ApprovalCheck(
             approvals,
-            gating=gating,
+            gating=gating.__getitem__,
             deployment=gating.deployment,
             approver=approver,
             named=approver.named,
@@ -86,9 +86,9 @@ class ApprovalRuntime:
             opened=self.opened,
             options=self.options,
         )
-        desk = ApprovalStage(
+        stage = ApprovalStage(
             approvals,
-            gating=gating,
+            gating=gating.__getitem__,
             deployment=gating.deployment,
             approver=approver,
             first_use=(section.user or "operator") if section.first_use else None,
@@ -98,7 +98,7 @@ class ApprovalRuntime:
             ask_seconds=times.ask,
             options=self.options,
         )
-        return ApprovalWiring(approvals, check, desk, section.request_seconds + times.ask + _MARGIN_SECONDS)
+        return ApprovalWiring(approvals, check, stage, section.request_seconds + times.ask + _MARGIN_SECONDS)
 
     def service(self, section: ApprovalSection) -> Approvals:
         """The same one for as long as nothing about it changes: the console holds on to it."""
@@ -112,19 +112,16 @@ class ApprovalRuntime:
         return f"{base}/approve/{request}"
 
 
-class ApprovalPolicies:
-    """The gating of each server, made when it is first asked for."""
+class ApprovalPolicies(dict[str, ServerApprovalPolicy]):
+    """The policy of each server by its name, made when it is first asked for."""
 
     def __init__(self, config: Config, catalogues: dict[str, ToolCatalogue], deployment: Deployment) -> None:
+        super().__init__()
         self.deployment = deployment
         self._config = config
         self._catalogues = catalogues
-        self._made: dict[str, ServerApprovalPolicy] = {}
 
-    def __call__(self, server: str) -> ServerApprovalPolicy:
-        return self._made.get(server) or self._make(server)
-
-    def _make(self, server: str) -> ServerApprovalPolicy:
+    def __missing__(self, server: str) -> ServerApprovalPolicy:
         configured = self._config.servers.get(server)
         piped = configured is not None and configured.kind == "stdio"
         made = ServerApprovalPolicy(
@@ -134,7 +131,7 @@ class ApprovalPolicies:
             self.deployment,
             strict_defaults=self._config.approval.strict_defaults,
         )
-        self._made[server] = made
+        self[server] = made
         return made
 
 
@@ -151,7 +148,7 @@ async def demands(config: Config, pins: PinShelf) -> list[Demand] | None:
         # Without the bytes of a text that nobody decided on: then only what the operator says is known.
         entry = read_tools({"tools": [decode_leniently(seen.raw)]}).get(seen.tool)
         for server in () if seen.gone else names.get(seen.server_id, ()):
-            policy = gating(server).policy_of(seen.tool, entry)
+            policy = gating[server].policy_of(seen.tool, entry)
             if policy != TAKES_ANY:
                 found[server, seen.tool] = Demand(server, seen.tool, policy, named_for(config, server))
     return [found[one] for one in sorted(found)]

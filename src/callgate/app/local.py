@@ -271,7 +271,7 @@ class WrapConnection:
 
     def follow(self, config: Config) -> None:
         if self._learnt is not None and self._wrap is not None:
-            self._wrap.enter_by(self._runtime.door(config, self._learnt))
+            self._wrap.use(self._runtime.dispatcher(config, self._learnt))
 
     async def run(self) -> None:
         runtime, order = self._runtime, self._order
@@ -282,7 +282,7 @@ class WrapConnection:
         runtime.metrics.know([order.name])
         ear: Ear | None = None
         try:
-            door = runtime.door(config, learnt)
+            dispatcher = runtime.dispatcher(config, learnt)
             if runtime.pinning is not None:
                 await runtime.pinning.enter(learnt)
             if self._prompts is not None and learnt.prompts is not None:
@@ -293,13 +293,13 @@ class WrapConnection:
             if runtime.config is not config:
                 # It changed while the server was started.
                 try:
-                    door = runtime.door(runtime.config, learnt)
+                    dispatcher = runtime.dispatcher(runtime.config, learnt)
                 except BaseException:
                     await front.close()
                     if child is not None:
                         child.close()
                     raise
-            self._wrap = StdioSession(order.name, door, behind, front, runtime.spans, hear=learnt.hear)
+            self._wrap = StdioSession(order.name, dispatcher, behind, front, runtime.spans, hear=learnt.hear)
             heard = asyncio.create_task(self._listen(child or behind, self._wrap))
             try:
                 status = await self._wrap.run()

@@ -51,7 +51,7 @@ class ServerObservations:
     def remember(self, server: str, entry: dict[str, Any]) -> None:
         """A tool as a reviewer approved it, where the server says something else beside it by now."""
         if self.gatings is not None:
-            self.gatings(server).catalogue.remember(entry)
+            self.gatings[server].catalogue.remember(entry)
 
     def listed(self, server: str, digest: str, entries: Iterable[bytes]) -> None:
         """A list that was read: its digest, and its entries as they came."""

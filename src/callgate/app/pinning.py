@@ -18,9 +18,9 @@ from callgate.audit import AdminRecord, AuditLog
 from callgate.config import Config, Secret
 from callgate.config import Pinning as Section
 from callgate.errors import CallgateError, place
-from callgate.gate import Call
+from callgate.gate import Call, nothing_overdue
 from callgate.keyring import Keyring
-from callgate.pinning.book import Book, Keys
+from callgate.pinning.decision_watch import DecisionWatch
 from callgate.pinning.judging import Toolset
 from callgate.pinning.model import Change, Identity, ServerSeen
 from callgate.pinning.server import ServerRef
@@ -34,82 +34,10 @@ from callgate.pinning.toolsets import ListReading, Toolsets
 from callgate.pinning.views import Labelling
 from callgate.pipeline.list_changed import ListChangedNotifier
 from callgate.store import SqlPins, Store
-from callgate.store.following import Follower, Watch
+from callgate.store.following import Follower
 from callgate.trust.proposing import label_line, propose_label
 
 log = logging.getLogger("callgate.pinning")
-
-STALE_SECONDS: Final = 3.0
-_REREAD_SECONDS: Final = 5.0
-
-
-class DecisionWatch:
-    """Reads on in the chain whenever something was added. Not knowing for too long counts as knowing nothing."""
-
-    def __init__(
-        self,
-        shelf: PinShelf,
-        keys: Keys,
-        watch: Watch,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.book = Book(keys)
-        # Told when something was decided, here or elsewhere.
-        self.decided: Callable[[], None] = lambda: None
-        self._shelf = shelf
-        self._keys = keys
-        self._clock = clock
-        # Not read yet is as old as can be.
-        self._read_at = float("-inf")
-        self._broken_at = float("-inf")
-        self._follower = Follower(watch, self.refresh, "callgate-pins")
-
-    @property
-    def stale(self) -> bool:
-        return self.is_stale()
-
-    def is_stale(self) -> bool:
-        return self._clock() - self._read_at > STALE_SECONDS
-
-    async def start(self) -> None:
-        await self._follower.start()
-
-    async def stop(self) -> None:
-        await self._follower.stop()
-
-    async def catch_up(self) -> None:
-        """Wait until the decisions are not stale."""
-        while self.stale:
-            await self._follower.next_reading()
-
-    async def refresh(self) -> None:
-        """Read what was added since. What cannot be read ages; what does not verify is believed by nobody."""
-        before = self._clock()
-        book = self.book
-        if book.broken:
-            if before - self._broken_at < _REREAD_SECONDS:
-                self._read_at = before
-                return
-            book = Book(self._keys)
-        known, was_broken = book.version, bool(self.book.broken)
-        try:
-            book.read(*await self._shelf.since(known))
-        except CallgateError as error:
-            log.warning("the decisions on tools could not be read", extra={"fields": {"error": str(error)}})
-            return
-        except Exception as error:  # noqa: BLE001 - not to be expected: the state ages into `stale`, and reading goes on
-            log.error("the decisions on tools could not be read", extra={"fields": {"error": place(error)}})
-            return
-        if book.broken:
-            self._broken_at = before
-            if not was_broken:
-                log.error("the decisions on tools were tampered with", extra={"fields": {"problem": book.broken}})
-        self.book = book
-        self._read_at = before
-        if book.version != known or was_broken != bool(book.broken):
-            self.decided()
-
 
 _WAITING_MAX: Final = 1_000
 _TOUCH_SECONDS: Final = 10.0
@@ -320,10 +248,10 @@ _AGAIN_SECONDS: Final = 2.0
 
 
 class PinningWiring(msgspec.Struct, frozen=True):
-    """What one configuration needs at its door."""
+    """What one configuration needs."""
 
     check: PinningCheck
-    desk: PinningStage
+    stage: PinningStage
 
 
 def settings(section: Section) -> Settings:
@@ -352,7 +280,7 @@ class PinningRuntime:
         def keys() -> list[bytes]:
             return [key.secret for key in keyring.versions(KEY)]
 
-        self.watch = DecisionWatch(self.shelf, keys, store.watch)
+        self.watch = DecisionWatch(self.shelf, keys, lambda refresh: Follower(store.watch, refresh, "callgate-pins"))
         self.pins = Pins(self.shelf, keys, settings=self.settings, witness=audit.admin, labelling=LABELLING)
         # What was learnt of the servers in use, and who they were to an earlier gateway, by name, the last first.
         self._learnt: set[ServerObservations] = set()
@@ -396,8 +324,14 @@ class PinningRuntime:
         if self._webhook is not None:
             await self._webhook.close()
 
-    def furnish(self, config: Config, places: Mapping[str, ServerRef], learnt: ServerObservations) -> PinningWiring:
-        """The check and the desk of a configuration."""
+    def furnish(
+        self,
+        config: Config,
+        places: Mapping[str, ServerRef],
+        learnt: ServerObservations,
+        catch_up: Callable[[], Awaitable[None]] = nothing_overdue,
+    ) -> PinningWiring:
+        """The check and the stage of a configuration."""
         before, self.settings = self.settings, settings(config.pinning)
         self.pins.settings = self.settings
         toolsets = learnt.toolsets or self._open(learnt)
@@ -415,14 +349,14 @@ class PinningRuntime:
         check = PinningCheck(
             toolsets,
             stale=self.watch.is_stale,
+            catch_up=catch_up,
             settle_in=settle_in,
             looked=self._looked,
-            place=lambda server: self.company.refused(toolsets.places[server]) if server in toolsets.places else "",
             odd=self._odd,
             review=self._where,
         )
-        desk = PinningStage(toolsets, check, bell=self.bell, settle_in=settle_in, review=self._where)
-        return PinningWiring(check, desk)
+        stage = PinningStage(toolsets, check, bell=self.bell, settle_in=settle_in, review=self._where)
+        return PinningWiring(check, stage)
 
     def _open(self, learnt: ServerObservations) -> Toolsets:
         toolsets = learnt.toolsets = Toolsets(self.watch, self.settings, met=partial(self._met, learnt))

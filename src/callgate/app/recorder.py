@@ -6,11 +6,12 @@ import logging
 from typing import Any, Protocol
 
 from callgate.audit import ArgumentsPolicy, AuditLog, DecisionRecord, OutcomeRecord
+from callgate.audit.decisions import decision_record
+from callgate.audit.records import VERSION
 from callgate.errors import CallgateError, Reason, Refused, Spent
 from callgate.gate import Call, Decision
 from callgate.pipeline.context import agent_of
 from callgate.pipeline.stage import CallOutcome
-from callgate.recording import decision_record
 from callgate.telemetry.metrics import NO_REASON, Metrics
 
 log = logging.getLogger("callgate.call")
@@ -37,8 +38,8 @@ class AuditRecorder:
         """Make a decision durable, in one transaction with what it uses up; raises if that fails."""
         record = decision_record(call, decision, self.arguments, self.gateway, agent_of)
         try:
-            if decision.uses:
-                await self._use(decision.uses, record)
+            if uses := decision.uses:
+                await self._use(uses, record)
             else:
                 await self._audit.decided(record)
         except Spent:
@@ -70,6 +71,7 @@ class AuditRecorder:
         # The call has happened and its decision is on record; an outcome that is missing shows as unknown.
         self._audit.completed(
             OutcomeRecord(
+                v=VERSION,
                 call=call.id,
                 at=outcome.at,
                 outcome=outcome.outcome,

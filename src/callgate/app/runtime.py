@@ -20,13 +20,12 @@ from callgate.app.servers import place, places
 from callgate.app.stages import Stages
 from callgate.audit import AuditLog
 from callgate.config import Config
-from callgate.errors import Reason, Refused
+from callgate.errors import Reason
 from callgate.gate import Gate, no_objection, nobody_to_ask
 from callgate.keyring import Keyring
 from callgate.pinning.server import ServerRef
 from callgate.pipeline.context import ClientInfos
 from callgate.pipeline.dispatcher import Dispatcher
-from callgate.pipeline.stage import Stage
 from callgate.store import KillSwitch, Store
 from callgate.telemetry.metrics import Metrics
 from callgate.telemetry.spans import Tracer, tracer
@@ -107,7 +106,7 @@ class Runtime:
                     await runtime._open_trust(config)
                     await runtime.agents.start()
                     # All of this may have taken longer than the first reading counts for.
-                    await runtime._catch_up()
+                    await runtime.catch_up()
                     yield runtime
                 finally:
                     runtime.refusals.close()
@@ -122,25 +121,12 @@ class Runtime:
             await store.close()
             spans.shutdown()
 
-    def closed(self) -> Refused | None:
-        """The kill switch as the gate asks for it: not knowing counts as on."""
-        if self.switch.engaged:
-            return Refused(Reason.BLOCKED_BY_POLICY, f"{Reason.BLOCKED_BY_POLICY.meaning} ({self.switch.why})")
-        if self.switch.stale:
-            return Refused(Reason.STORE_UNAVAILABLE)
-        return None
-
-    def catch_up(self) -> Awaitable[None] | None:
-        """To be awaited where the last reading of the store is too old to decide by; None where it is not.
+    async def catch_up(self) -> None:
+        """Wait, within a bound, for readings of the store that are overdue.
 
         A process that had no processor for seconds has not asked the store: that is no sign that the store does not
         answer. Where it really does not, the call is refused when this time is over.
         """
-        if self.switch.stale or (self.pinning is not None and self.pinning.watch.is_stale()):
-            return self._catch_up()
-        return None
-
-    async def _catch_up(self) -> None:
         watch = None if self.pinning is None else self.pinning.watch
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_SECONDS):
@@ -148,11 +134,11 @@ class Runtime:
                 if watch is not None:
                     await watch.catch_up()
 
-    def door(self, config: Config, learnt: ServerObservations) -> Dispatcher:
+    def dispatcher(self, config: Config, learnt: ServerObservations) -> Dispatcher:
         approving = self._open_office().furnish(config, learnt) if config.approves else None
         pinned = None
         if config.pinning.mode != "off":
-            pinned = self._pin_office().furnish(config, _places(config, learnt), learnt)
+            pinned = self._pin_office().furnish(config, _places(config, learnt), learnt, self.catch_up)
         trusted = None
         if config.trust.mode != "off":
             approved = () if pinned is None else (pinned.check.label,)
@@ -162,7 +148,8 @@ class Runtime:
         if approving is not None:
             self.books.shelf = approving.approvals.shelf
         gate = Gate(
-            kill_switch=self.closed,
+            kill_switch=self.switch.refusal,
+            catch_up=self.catch_up,
             record=self.books.record,
             agents=agent_check(config, self._address),
             pinning=no_objection if pinned is None else pinned.check,
@@ -171,17 +158,15 @@ class Runtime:
             limit=config.limits.check_seconds,
             patience=None if approving is None else approving.patience,
         )
-        desk: Stage | None = None if approving is None else approving.desk
-        if pinned is not None or trusted is not None:
-            desk = Stages(
-                None if pinned is None else pinned.desk,
-                None if approving is None else approving.desk,
-                None if trusted is None else trusted.desk,
+        stages = None
+        if approving is not None or pinned is not None or trusted is not None:
+            stages = Stages(
+                None if pinned is None else pinned.stage,
+                None if approving is None else approving.stage,
+                None if trusted is None else trusted.stage,
             )
         refusals = config.gateway.refusals
-        return Dispatcher(
-            gate, self.books, extracts.limits(config), desk=desk, catch_up=self.catch_up, refusals=refusals
-        )
+        return Dispatcher(gate, self.books, extracts.limits(config), stages=stages, refusals=refusals)
 
     def _pin_office(self) -> PinningRuntime:
         if self.pinning is None:
@@ -281,7 +266,7 @@ class Runtime:
             # A gateway without approvals need not wait for what they are made of.
             from callgate.app.approval import ApprovalRuntime
 
-            self.office = ApprovalRuntime(self.store, self.audit, self._keyring, self.closed)
+            self.office = ApprovalRuntime(self.store, self.audit, self._keyring, self.switch.refusal)
             self.office.opened = self.notices.approval_waiting
             self.office.options = self._options
             if self.console_address is not None:
@@ -315,7 +300,7 @@ class Runtime:
         guard = extracts.guard(config)
         limits = config.limits
         began, trusting = self.pinning is not None, self.trust is not None
-        door = self.door(config, self.learnt)
+        dispatcher = self.dispatcher(config, self.learnt)
         if self.pinning is not None and not began:
             # Switched on by a new configuration: nothing passes until it has started.
             self._starting = asyncio.create_task(self.pinning.start())
@@ -324,14 +309,14 @@ class Runtime:
         groups = {name: server.pinning.group or "" for name, server in config.servers.items()}
         reception = self.agents.furnish(config, self._address)
         site = Site(
-            door,
+            dispatcher,
             guard,
             upstreams,
             limits.body_seconds,
             limits.in_flight,
             limits.held_bytes,
             groups,
-            None if reception is None else reception.door,
+            None if reception is None else reception.authenticator,
             {} if reception is None else reception.documents,
         )
         # Only now: a configuration that cannot be taken whole changes nothing.

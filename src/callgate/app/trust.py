@@ -52,10 +52,10 @@ def _nobody_approved(_context: Context, _tool: str) -> str | None:
 
 
 class TrustWiring(msgspec.Struct, frozen=True):
-    """What one configuration needs at its door."""
+    """What one configuration needs."""
 
     check: TrustCheck
-    desk: TrustStage
+    stage: TrustStage
 
 
 class TrustRuntime:
@@ -101,7 +101,7 @@ class TrustRuntime:
         learnt: ServerObservations,
         approved: Callable[[Context, str], str | None] = _nobody_approved,
     ) -> TrustWiring:
-        """The check and the desk of a configuration; ConfigError where its policy cannot be read. `approved` knows the
+        """The check and the stage of a configuration; ConfigError where its policy cannot be read. `approved` knows the
         labels that tools were approved with."""
         trust = config.trust
         labels = make_labels(config)
@@ -156,14 +156,15 @@ class TrustRuntime:
             name: None if section.propagate is False else (section.share or trust.share)
             for name, section in sections.items()
         }
-        desk = TrustStage(
+        stage = TrustStage(
             check,
             results,
             learn=learning.listed,
-            share=lambda server: shares.get(server, trust.share),
+            share=trust.share,
+            shares=shares,
             relays_resolve=asking.__contains__,
         )
-        return TrustWiring(check, desk)
+        return TrustWiring(check, stage)
 
     def _memory(self) -> Memory:
         seals = self._seals if self._keeps_texts else None

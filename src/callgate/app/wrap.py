@@ -154,10 +154,10 @@ async def run_wrap(
         hear = {"hear": learnt.hear} if config.has_console else {}
         async with _paging(runtime, console if config.has_console else None):
             # What it is made of has to know where the pages are.
-            door = runtime.door(config, learnt)
+            dispatcher = runtime.dispatcher(config, learnt)
             if prompts is not None and learnt.prompts is not None and config.trust.prompt_hooks:
                 listen(prompts, os.getpid(), order.folder, learnt.prompts)
-            return await StdioSession(order.name, door, behind, front, runtime.spans, **hear).run()
+            return await StdioSession(order.name, dispatcher, behind, front, runtime.spans, **hear).run()
 
 
 def listen(listener: PromptListener, pid: int, folder: str, prompts: ReportedPrompts) -> Ear | None:

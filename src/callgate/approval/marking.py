@@ -49,10 +49,19 @@ def mark_tools(reply: bytes, policy_for: PolicyFor) -> bytes:
         entries = [bytes(entry) for entry in _decode_list(reply[span[0] : span[1]])]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _mark_leniently(reply, policy_for)
-    marked = [_mark(entry, policy_for) for entry in entries]
-    if marked == entries:
+    written = [_mark(entry, policy_for) for entry in entries]
+    if written == entries:
         return reply
-    return reply[: span[0]] + b"[" + b",".join(marked) + b"]" + reply[span[1] :]
+    return reply[: span[0]] + b"[" + b",".join(written) + b"]" + reply[span[1] :]
+
+
+def marked(tool: Any, policy_for: PolicyFor) -> Any:
+    """The same for an entry that was read; the same object where it needs no mark."""
+    mark = _mark_for(tool, policy_for)
+    if mark is None:
+        return tool
+    meta = tool.get("_meta")
+    return {**tool, "_meta": {**(meta if isinstance(meta, dict) else {}), META: mark}}
 
 
 def _mark(entry: bytes, policy_for: PolicyFor) -> bytes:

@@ -9,8 +9,7 @@ import contextlib
 import logging
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +20,7 @@ from callgate.approval.action import action_hash
 from callgate.approval.ceremony import action_hash_of
 from callgate.approval.encoding import to_iso
 from callgate.approval.exactness import check_characters, check_members, check_name, is_ours, state_in
-from callgate.approval.marking import add_capability, mark_tools
+from callgate.approval.marking import add_capability, mark_tools, marked
 from callgate.approval.model import WITHDRAWN
 from callgate.approval.pending import (
     KeepAlive,
@@ -41,8 +40,8 @@ from callgate.gate import Ask, Call, Context, Decision, Pass, Refuse, Verdict
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, drop_member, replace_member
 from callgate.jsonrpc.lenient import decode_leniently
 from callgate.pipeline.context import RequestContext, agent_of, caller_of, has_session, own_request
-from callgate.pipeline.replies import TransformById
-from callgate.pipeline.stage import AllowedCall, AsyncTransform, SubstituteResult, Transform
+from callgate.pipeline.replies import ToolListReply, TransformById
+from callgate.pipeline.stage import SubstituteResult, Transform
 from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, META, METHODS, TICKET
 
 INPUT: Final = "callgate-approval"
@@ -618,43 +617,16 @@ class ApprovalStage:
         await line.turn()
         return await gating.ask(tool, ask, self._ask_seconds, modern=modern)
 
-    async def prepare(self, message: Message, context: Context) -> None:
-        """Nothing to do."""
-
-    def owns(self, _tool: str) -> bool:
-        return False
-
-    async def answer_call(self, _message: Message, _call: Call) -> dict[str, Any] | None:
-        """No tool is ours."""
-        return None
-
-    async def look_anew(self, _call: Call) -> Refused | None:
-        """The tool was looked at again when its person had decided."""
-        return None
-
-    async def settle(self, _call: Call) -> Refused | None:
-        """The list is not held against anything here."""
-        return None
-
-    def last_look(self, _call: Call) -> Refused | None:
-        """What an approval stood on is used up with the decision's record."""
-        return None
-
-    def screen(self, _context: Context) -> Transform | None:
-        return None
-
-    def heard_by(
-        self, _context: Context, _push: Callable[[bytes], None], _subscription: RequestId | None = None
-    ) -> AbstractContextManager[None]:
-        """Nothing to tell."""
-        return nullcontext()
-
     # ---- what passes ----
 
-    def going_on(
-        self, message: Message, call: Call, decision: Decision
-    ) -> tuple[Message, Transform | None, AsyncTransform | None]:
-        return self.outgoing(message, call, decision), self.amend_call(message, call, decision), None
+    def forward(self, message: Message, call: Call, decision: Decision) -> tuple[Message, Transform | None]:
+        """A call that may go on, as the server is to see it, and what to do with its reply."""
+        verdict = decision.answers[-1].verdict if decision.answers else None
+        approved = isinstance(verdict, Pass) and "approval" in verdict.facts
+        if not approved and META not in call.meta and "requestState" not in message.params:
+            # Nothing in it is for the gateway: so are nearly all.
+            return message, None
+        return self.outgoing(message, call, decision), self._amend_call(message, call) if approved else None
 
     def outgoing(self, message: Message, call: Call, decision: Decision) -> Message:
         """Without our evidence and our state: the server gets the call as if nothing stood in front of it."""
@@ -663,7 +635,8 @@ class ApprovalStage:
             return message
         raw = message.raw
         # As it was decided: what is known of the server may have changed since.
-        if not isinstance(_verdict(decision), PassAsIs):
+        verdict = decision.answers[-1].verdict if decision.answers else None
+        if not isinstance(verdict, PassAsIs):
             raw = drop_member(raw, ("params", "_meta", META))
         if self._rounds.seals.is_ours(state):
             inner = self._rounds.inner(state)
@@ -685,29 +658,21 @@ class ApprovalStage:
                     found[one.id] = partial(_amend_list, self._gating(context.server))
         return TransformById(found) if found else None
 
-    def amend_call(self, message: Message, call: Call, decision: Decision) -> Transform | None:
+    def mark_list(self, server: str, reply: ToolListReply) -> ToolListReply:
+        """A list with its marks; it is learnt from as it passes."""
+        gating = self._gating(server)
+        gating.catalogue.learn(read_tools(reply.result))
+        if not gating.section.tools:
+            return reply
+        return reply.with_result(tools=[marked(tool, gating.operators_policy) for tool in reply.result["tools"]])
+
+    def _amend_call(self, message: Message, call: Call) -> Transform | None:
         """An approved call of the modern era may be answered with a question, and go on under the same approval."""
-        verdict = _verdict(decision)
-        if not isinstance(verdict, Pass) or "approval" not in verdict.facts or message.id is None:
+        if message.id is None:
             return None
         action = action_hash(call.tool, call.canonical, self._deployment.server_id(call.context.server))
         wrap = partial(self._rounds.wrap, call=call.id, action=action, caller=caller_of(call.context))
         return TransformById({message.id: wrap})
-
-    def refused(self, _call: Call, _refused: Refused) -> None:
-        """What an approval stood on is on record with the decision."""
-
-    def after(
-        self, _message: Message | Batch, _context: Context, _calls: Sequence[AllowedCall] = ()
-    ) -> AsyncTransform | None:
-        """Nothing to write down."""
-        return None
-
-    def after_others(self, _context: Context) -> AsyncTransform | None:
-        return None
-
-    def leaving(self, message: Message | Batch, _calls: Sequence[AllowedCall] = ()) -> Message | Batch:
-        return message
 
     # ---- what is for the gateway itself ----
 
@@ -750,10 +715,6 @@ class ApprovalStage:
                 await self._approvals.refuse(state.request, by="client", note="declined in the client")
             except Spent:
                 return
-
-
-def _verdict(decision: Decision) -> Verdict | None:
-    return decision.answers[-1].verdict if decision.answers else None
 
 
 def _amend_greeting(gating: ServerApprovalPolicy, reply: bytes) -> bytes:

@@ -118,19 +118,14 @@ def decode(body: bytes) -> Record:
 def row(record: Record, body: bytes, seal: bytes) -> AuditRow:
     """The row that stores a record: its body, its seal, and the filter columns."""
     if isinstance(record, DecisionRecord):
-        return AuditRow(
-            DECISION,
-            record.at,
-            _column(record.call),
-            _column(record.server),
-            _column(record.tool),
-            record.verdict,
-            _column(record.reason) if record.reason else None,
-            body,
-            seal,
-        )
+        call, server, tool, reason = record.call, record.server, record.tool, record.reason
+        if "\0" in f"{call}{server}{tool}{reason}" or max(len(call), len(server), len(tool)) > COLUMN_CHARS:
+            call, server, tool = _column(call), _column(server), _column(tool)
+            reason = _column(reason) if reason else None
+        return AuditRow(DECISION, record.at, call, server, tool, record.verdict, reason or None, body, seal)
     if isinstance(record, OutcomeRecord):
-        return AuditRow(OUTCOME, record.at, _column(record.call), None, None, None, _column(record.outcome), body, seal)
+        call = record.call if len(record.call) <= COLUMN_CHARS and "\0" not in record.call else _column(record.call)
+        return AuditRow(OUTCOME, record.at, call, None, None, None, _column(record.outcome), body, seal)
     return AuditRow(ADMIN, record.at, None, None, None, None, _column(record.action), body, seal)
 
 

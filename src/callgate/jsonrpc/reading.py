@@ -56,12 +56,8 @@ class Message(msgspec.Struct, frozen=True):
     method: str = ""
     id: RequestId | None = None
     params: Any = None
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """`params._meta`, empty where there is none."""
-        meta = self.params.get("_meta") if isinstance(self.params, dict) else None
-        return meta if isinstance(meta, dict) else {}
+    # `params._meta`, empty where there is none.
+    meta: Mapping[str, Any] = {}
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -238,11 +234,13 @@ def _message(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Mes
     params = value.get("params")
     if params is not None and not isinstance(params, (dict, list)):
         raise BadMessage(Reason.INVALID_REQUEST, "params has to be an object", rpc_id=rpc_id)
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    meta = meta if isinstance(meta, dict) else {}
     if "id" not in value:
-        return Message(Kind.NOTIFICATION, raw, method, None, params)
-    if not is_id(rpc_id):
+        return Message(Kind.NOTIFICATION, raw, method, None, params, meta)
+    if type(rpc_id) is not str and type(rpc_id) is not int:
         raise BadMessage(Reason.INVALID_REQUEST, "id has to be a string or an integer")
-    return Message(Kind.REQUEST, raw, method, rpc_id, params)
+    return Message(Kind.REQUEST, raw, method, rpc_id, params, meta)
 
 
 def _response(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Message:

@@ -21,6 +21,7 @@ from callgate.jsonrpc import elements, member_spans
 from callgate.pinning.document import approval_hash, beside, digest
 from callgate.pinning.model import PENDING_TOOL, Listed
 from callgate.pinning.settings import Settings
+from callgate.pipeline.replies import ToolListReply
 
 NAME_BYTES: Final = 512
 _DEPTH: Final = 100
@@ -42,10 +43,11 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One page of a list: the bytes of each entry, where the array stands in the reply, and the next page's cursor."""
+    """One page of a list: the bytes of each entry, where the array stands in the reply if that was looked for, and the
+    next page's cursor."""
 
     entries: tuple[bytes, ...]
-    span: tuple[int, int]
+    span: tuple[int, int] | None
     array: bytes
     cursor: str | None
     meta: Mapping[str, Any] = {}
@@ -80,6 +82,19 @@ def read_page(reply: bytes, most: int | None = None) -> Page | None:
     except MessageError as error:
         # Not the error's own sentence: it may quote the server, and ours reach the model.
         raise _garbled(error.reason.meaning) from None
+
+
+def page_of(reply: ToolListReply, most: int) -> Page:
+    """The same of a reply that was read before."""
+    result = reply.result
+    _check_spelling(reply.value, result)
+    entries = tuple([_encode(tool) for tool in result["tools"]])
+    array = b"[" + b",".join(entries) + b"]"
+    cursor, meta = result.get("nextCursor"), result.get("_meta")
+    if cursor is not None and not isinstance(cursor, str):
+        raise _garbled("its cursor is no text")
+    shown = entries if len(array) <= most else ()
+    return Page(shown, None, array, cursor or None, meta if isinstance(meta, dict) else {})
 
 
 def check_readable(text: bytes) -> None:

@@ -17,17 +17,17 @@ from typing import Any, Final
 import msgspec
 
 from callgate.errors import CallgateError, MessageError, Reason, Refused, UpstreamError, place
-from callgate.gate import Call, Context, Pass, Refuse, Verdict
+from callgate.gate import Call, Context, Pass, Refuse, Verdict, nothing_overdue
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, member_span, peek, put_member
 from callgate.jsonrpc.lenient import decode_leniently
 from callgate.pinning.arguments import odd as odd_arguments
 from callgate.pinning.judging import Standing, Toolset
-from callgate.pinning.listing import Page, check_readable
+from callgate.pinning.listing import Page, check_readable, page_of
 from callgate.pinning.model import PENDING_TOOL, TOOLSET_META
 from callgate.pinning.toolsets import DISCOVER, ToolList, Toolsets
 from callgate.pipeline.context import RequestContext, ToolDigests
 from callgate.pipeline.list_changed import ListChangedNotifier
-from callgate.pipeline.replies import TransformById, add_list_changed
+from callgate.pipeline.replies import ToolListReply, TransformById, add_list_changed
 from callgate.pipeline.stage import Transform
 
 _MOST: Final = 50
@@ -50,6 +50,8 @@ ENTRY: Final = msgspec.json.encode(
         },
     }
 )
+
+_ENTRY: Final = msgspec.json.decode(ENTRY)
 
 
 def answer(server: str, toolset: Toolset, review: str, *, modern: bool) -> dict[str, Any]:
@@ -96,21 +98,21 @@ class PinningCheck:
         toolsets: Toolsets,
         *,
         stale: Callable[[], bool],
+        catch_up: Callable[[], Awaitable[None]] = nothing_overdue,
         settle_in: Callable[[str], Awaitable[None]],
         looked: Callable[[Toolset, str], Awaitable[bool]],
-        place: Callable[[str], str],
         odd: Callable[[Call, tuple[str, ...]], None] = lambda _call, _found: None,
         review: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         self._toolsets = toolsets
         # Whether the decisions have been unreadable for so long that nobody knows them.
         self._stale = stale
+        # Waits, within a bound, for a reading of them that is overdue.
+        self._catch_up = catch_up
         # Takes a server's place among those that are seen together; raises Refused where there is none.
         self._settle_in = settle_in
         # Waits where nobody has looked yet at a tool among those of other servers; whether somebody has since.
         self._looked = looked
-        # Why a server may not be used at all; empty where it may.
-        self._place = place
         # Told what is unusual about the arguments of a call that passes.
         self._odd = odd
         # Where tools are reviewed, in words.
@@ -121,20 +123,23 @@ class PinningCheck:
         line = self._toolsets.in_force(context, whatever_age=True)
         return "" if line is None or line.toolset is None else line.toolset.standing(tool).label
 
-    @property
-    def stale(self) -> bool:
+    async def stale(self) -> bool:
+        """The same after waiting for a reading that is overdue."""
+        if self._stale():
+            await self._catch_up()
         return self._stale()
 
     def at_once(self, call: Call) -> Verdict | None:
         """The answer where nothing stands in the way and nobody has to be asked; None where it takes longer."""
         context = call.context
-        if self._stale() or self._place(context.server):
+        if self._stale() or self._toolsets.refused(context.server):
             return None
         line = self._toolsets.in_force(context)
         toolset = None if line is None else line.toolset
         if line is None or toolset is None:
             return None
-        verdict = line.passes.get(call.tool) or _let_pass(line, toolset, call.tool)
+        tool = call.tool
+        verdict = line.passes.get(tool) or _let_pass(line, toolset, tool)
         if verdict is None:
             return None
         shown = line.shown
@@ -146,7 +151,8 @@ class PinningCheck:
             self._odd(call, found)
         if isinstance(context, RequestContext):
             context.line.held = line
-            context.line.judged.setdefault(call.tool, _entry(toolset, call.tool))
+            listed = toolset.listing.tools[tool]
+            context.line.judged.setdefault(tool, (listed.approval_hash, listed.beside))
         return verdict
 
     async def __call__(self, call: Call) -> Verdict:
@@ -164,7 +170,7 @@ class PinningCheck:
         return verdict
 
     async def _judge(self, call: Call) -> Verdict:
-        if self._stale():
+        if await self.stale():
             raise Refused(Reason.STORE_UNAVAILABLE)
         visit = call.context
         assert isinstance(visit, RequestContext)
@@ -173,7 +179,7 @@ class PinningCheck:
             await self._settle_in(visit.server)
             toolset = await self._toolsets.verify(visit, call.meta)
         toolset = await self._among_others(visit, call, toolset)
-        if over := self._place(call.context.server):
+        if over := self._toolsets.refused(call.context.server):
             return Refuse(Reason.SERVER_LIMIT, over)
         standing, facts = toolset.standing(call.tool), toolset.facts(call.tool)
         if standing.reason is not None:
@@ -200,7 +206,7 @@ class PinningCheck:
             return ""
         return f"A person reviews it, {await self._review()}."
 
-    async def look_anew(self, call: Call) -> Refused | None:
+    async def revalidate(self, call: Call) -> Refused | None:
         """After a person has taken their time: the list is read again where it has grown old meanwhile."""
         if self._toolsets.settings.mode == "observe" or not isinstance(call.context, RequestContext):
             return None
@@ -213,7 +219,7 @@ class PinningCheck:
         except Exception as error:  # noqa: BLE001 - not knowing is no reason to let it pass, whatever broke
             log.error("call not looked at again", extra={"fields": {"call": call.id, "error": place(error)}})
             return Refused(Reason.TOOLSET_UNVERIFIED)
-        if (refused := self.last_look(call)) is not None:
+        if (refused := self.pre_dispatch_check(call)) is not None:
             return refused
         if (outdated := _outdated(call, toolset, self._toolsets.line(visit).shown)) is not None:
             return Refused(Reason.TOOLSET_OUTDATED, outdated)
@@ -229,13 +235,13 @@ class PinningCheck:
         visit = call.context
         assert isinstance(visit, RequestContext)
         before = visit.line.judged.get(call.tool)
-        if (refused := await self.look_anew(call)) is not None:
+        if (refused := await self.revalidate(call)) is not None:
             return refused
         if before is None or before != visit.line.judged[call.tool]:
             return Refused(Reason.TOOLSET_UNVERIFIED, "the server changed the tool while the call was decided")
         return None
 
-    def last_look(self, call: Call) -> Refused | None:
+    def pre_dispatch_check(self, call: Call) -> Refused | None:
         """Before a call leaves: what it was let through by may have ended since."""
         if self._toolsets.settings.mode == "observe":
             return None
@@ -313,7 +319,7 @@ class PinningStage:
         self._toolsets = toolsets
         self._check = check
         # Asked before every call leaves: the check's own, without a step between.
-        self.last_look: Callable[[Call], Refused | None] = check.last_look
+        self.pre_dispatch_check: Callable[[Call], Refused | None] = check.pre_dispatch_check
         self.bell = bell
         self._settle_in = settle_in
         # Where tools are reviewed, in words.
@@ -325,7 +331,7 @@ class PinningStage:
 
     async def prepare(self, message: Message, context: Context) -> None:
         """Before a list is asked for: everything that reading it needs is at hand."""
-        if self._check.stale and self._enforcing:
+        if await self._check.stale() and self._enforcing:
             raise Refused(Reason.STORE_UNAVAILABLE)
         if isinstance(context, RequestContext):
             await self._toolsets.introduce(context, message.meta)
@@ -348,8 +354,8 @@ class PinningStage:
         toolset = self._toolsets.current(visit) or await self._toolsets.verify(visit, message.meta)
         return answer(visit.server, toolset, await self._review(), modern=visit.modern)
 
-    async def look_anew(self, call: Call) -> Refused | None:
-        return await self._check.look_anew(call)
+    async def revalidate(self, call: Call) -> Refused | None:
+        return await self._check.revalidate(call)
 
     async def settle(self, call: Call) -> Refused | None:
         return await self._check.settle(call)
@@ -370,6 +376,35 @@ class PinningStage:
                 asked = self._toolsets.generation(context.server)
                 found[one.id] = partial(self._list, context, params.get("cursor"), asked)
         return TransformById(found, partial(self._screen, context))
+
+    def filter_list(
+        self, context: Context, cursor: object, asked: int, reply: ToolListReply
+    ) -> ToolListReply | Refused:
+        """What was approved of a list, with its version; what the client is told where nobody can tell what that is."""
+        try:
+            return self._filtered(context, cursor, asked, reply)
+        except Exception as error:  # noqa: BLE001 - a list that breaks us is not shown, whatever broke
+            return _why_not_shown(context, error) if self._enforcing else reply
+
+    def _filtered(self, context: Context, cursor: object, asked: int, reply: ToolListReply) -> ToolListReply:
+        page = page_of(reply, self._toolsets.settings.list_bytes)
+        kept = self._toolsets.passing(context, page, cursor if isinstance(cursor, str) else None, asked)
+        if not self._enforcing:
+            return reply
+        by_bytes = dict(zip(page.entries, reply.result["tools"], strict=False))
+        tools = [by_bytes[raw] for raw in kept]
+        toolset = self._toolsets.current(context, whatever_age=True)
+        if toolset is None or page.cursor is not None:
+            return reply.with_result(tools=tools)
+        if toolset.waits and self._toolsets.settings.pending_tool:
+            tools.append(_ENTRY)
+        meta = reply.result.get("_meta")
+        version = {**(meta if isinstance(meta, dict) else {}), TOOLSET_META: toolset.version}
+        return reply.with_result(tools=tools, _meta=version)
+
+    def generation(self, server: str) -> int:
+        """Moves on when a server says that its list changed."""
+        return self._toolsets.generation(server)
 
     def screen(self, context: Context) -> Transform:
         """For everything that a server sends: a list that nobody asked for is a list all the same."""
@@ -401,14 +436,8 @@ class PinningStage:
         """A list that breaks us is not shown, whatever broke."""
         try:
             return amend(raw)
-        except MessageError as error:
-            # Its sentence may quote the server, and ours reach the model.
-            return self._garbled(raw, UpstreamError(Reason.UPSTREAM_GARBAGE, error.reason.meaning))
-        except Refused as refused:
-            return self._garbled(raw, refused)
         except Exception as error:  # noqa: BLE001 - said above
-            log.error("list not passed on", extra={"fields": {"server": context.server, "error": place(error)}})
-            return self._garbled(raw, Refused(Reason.INTERNAL_ERROR))
+            return self._garbled(raw, _why_not_shown(context, error))
 
     def _listed(self, context: Context, cursor: Any, asked: int, raw: bytes) -> bytes:
         page = self._toolsets.page(raw)
@@ -456,6 +485,16 @@ class PinningStage:
         return error_reply(None if seen is None else seen.id, refused)
 
 
+def _why_not_shown(context: Context, error: Exception) -> Refused:
+    if isinstance(error, MessageError):
+        # Its sentence may quote the server, and ours reach the model.
+        return UpstreamError(Reason.UPSTREAM_GARBAGE, error.reason.meaning)
+    if isinstance(error, Refused):
+        return error
+    log.error("list not passed on", extra={"fields": {"server": context.server, "error": place(error)}})
+    return Refused(Reason.INTERNAL_ERROR)
+
+
 def _has_no_list(raw: bytes) -> bool:
     """Whether no member of it can be `tools`, spelt with escapes or in another case for readers that do not mind."""
     # One byte is found many times faster than two: an escape is looked for where there is some backslash only. `find`,
@@ -467,6 +506,7 @@ def _has_no_list(raw: bytes) -> bool:
 def _with_entries(raw: bytes, page: Page, kept: list[bytes]) -> bytes:
     if kept and tuple(kept) == page.entries:
         return raw
+    assert page.span is not None
     return raw[: page.span[0]] + b"[" + b",".join(kept) + b"]" + raw[page.span[1] :]
 
 

@@ -39,6 +39,9 @@ class HeldTools(Protocol):
 
     def held(self, server_id: str, book: Book) -> Mapping[str, str]: ...
 
+    def refused(self, place: ServerRef) -> str:
+        """Why a server may not be used at all; empty where it may."""
+
 
 class NoHeldTools:
     """Where no server is reviewed with others."""
@@ -47,6 +50,9 @@ class NoHeldTools:
 
     def held(self, _server_id: str, _book: Book) -> Mapping[str, str]:
         return {}
+
+    def refused(self, _place: ServerRef) -> str:
+        return ""
 
 
 class DecisionSource(Protocol):
@@ -399,6 +405,11 @@ class Toolsets:
 
     def generation(self, server: str) -> int:
         return self._generations.get(server, 0)
+
+    def refused(self, server: str) -> str:
+        """Why a server may not be used at all; empty where it may."""
+        place = self.places.get(server)
+        return "" if place is None else self.sets.refused(place)
 
     # ---- what is in force ----
 

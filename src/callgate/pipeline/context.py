@@ -39,9 +39,11 @@ class ClientInfo(msgspec.Struct, frozen=True):
         known = capabilities if isinstance(capabilities, dict) else {}
         extensions, elicitation = known.get("extensions"), known.get("elicitation")
         about = info if isinstance(info, dict) else {}
+        said = {name: value for name in ("name", "version") if isinstance(value := about.get(name), str)}
+        shown = _shown(said, _TEXT_CHARS)
         return cls(
-            _text(about.get("name")),
-            _text(about.get("version")),
+            shown.get("name", ""),
+            shown.get("version", ""),
             isinstance(extensions, dict) and any(isinstance(extensions.get(name), dict) for name in CAPABILITIES),
             isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict),
         )
@@ -148,7 +150,7 @@ class StreamContext(Context, frozen=True, kw_only=True):
 
     @property
     def client(self) -> ClientInfo:
-        if not self.modern:
+        if not self.meta or not self.modern:
             return self.greeted
         return ClientInfo.read(self.meta.get(CLIENT_INFO_META), self.meta.get(CAPABILITIES_META))
 
@@ -167,7 +169,7 @@ def own_request(method: str, params: Mapping[str, Any], meta: Mapping[str, Any])
     whole = {**params, "_meta": kept} if kept else dict(params)
     rpc_id = f"callgate-{secrets.token_hex(16)}"
     raw = _encode({"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": whole})
-    return Message(Kind.REQUEST, raw, method, rpc_id, whole)
+    return Message(Kind.REQUEST, raw, method, rpc_id, whole, kept)
 
 
 def whom(context: Context) -> str:
@@ -201,7 +203,7 @@ def agent_of(context: Context) -> dict[str, str]:
         "usable by": None if has_session(context) else _anybody(context),
     }
     proved = {} if context.caller is None else proof_of(context.caller)
-    return proved | {name: text for name, value in facts.items() if (text := _text(value))}
+    return proved | _shown(facts, _TEXT_CHARS)
 
 
 def proof_of(caller: Caller) -> dict[str, str]:
@@ -216,17 +218,22 @@ def proof_of(caller: Caller) -> dict[str, str]:
         # A signature may leave the body out (WB-094).
         "body signed": ("yes" if caller.digest_verified else "no") if caller.source == "web-bot-auth" else "",
     }
-    return {name: text for name, value in facts.items() if (text := _text(value, _PROOF_CHARS))}
+    return _shown(facts, _PROOF_CHARS)
+
+
+def _shown(facts: Mapping[str, str | None], most: int) -> dict[str, str]:
+    """What is known of these, cut and printable."""
+    return {
+        name: value if len(value) <= most and value.isprintable() else printable(value, most)
+        for name, value in facts.items()
+        if value
+    }
 
 
 def _anybody(context: Context) -> str:
     if context.caller is not None:
         return "this agent, wherever it makes the same call"
     return f"any program at {context.peer or 'an unknown address'} that makes the same call"
-
-
-def _text(value: object, most: int = _TEXT_CHARS) -> str:
-    return printable(value, most) if isinstance(value, str) else ""
 
 
 def printable(value: str, most: int) -> str:

@@ -13,7 +13,7 @@ import os
 import secrets
 import time
 import tomllib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -63,79 +63,80 @@ class Dispatcher:
     def __init__(
         self,
         gate: Gate,
-        ledger: CallRecorder,
+        recorder: CallRecorder,
         limits: Limits,
         clock: Clock = time.time,
-        desk: Stage | None = None,
+        stages: Stage | None = None,
         *,
-        catch_up: Callable[[], Awaitable[None] | None] = lambda: None,
         refusals: Literal["auto", "error", "result"] = "auto",
     ) -> None:
         self.gate = gate
-        # What waits, within a bound, until what the gate knows of the store is not out of date; None where it is not.
-        self._catch_up = catch_up
         self.limits = limits
-        self.desk = desk
-        self._ledger = ledger
+        self.stages = stages
+        self._recorder = recorder
         self._clock = clock
         self._refusals = refusals
 
     def read(self, raw: bytes) -> Message | Batch:
-        """Read a client's message; raises Turned."""
+        """Read a client's message; raises Rejected."""
         try:
             return parse(raw, self.limits)
         except BadMessage as error:
             raise Rejected(error, error_reply(error.rpc_id, error)) from None
 
     async def admit(self, message: Message | Batch, context: Context) -> Admitted:
-        """Put each call of a message before the gate; raises Turned, or Answered where the gateway answers itself."""
-        if (late := self._catch_up()) is not None:
-            await late
-        if isinstance(message, Batch):
-            return await self._admit_batch(message, context, self.gate.closed())
-        if message.method == TOOLS_CALL:
+        """Put each call of a message before the gate; raises Rejected, or LocalResponse where the gateway answers."""
+        if isinstance(message, Message) and message.method == TOOLS_CALL:
             return await self._admit_call(message, context)
-        if message.kind is Kind.REQUEST and (closed := self.gate.closed()) is not None:
+        closed = self.gate.closed()
+        if closed is not None:
+            closed = await self.gate.still_closed(closed)
+        if isinstance(message, Batch):
+            return await self._admit_batch(message, context, closed)
+        if closed is not None and message.kind is Kind.REQUEST:
             raise Rejected(closed, error_reply(message.id, closed))
-        if self.desk is None:
+        if self.stages is None:
             return Admitted(message)
-        if message.method in self.desk.prepares:
-            await self._prepare(message, context, self.desk)
-        if message.method in self.desk.methods:
-            await self._answer(message, self.desk.answer(message, context))
-        after = self.desk.after(message, context)
-        return Admitted(self.desk.leaving(message), (), self.desk.amend(message, context), after)
+        if message.method in self.stages.prepares:
+            await self._prepare(message, context, self.stages)
+        if message.method in self.stages.methods:
+            await self._answer(message, self.stages.answer(message, context))
+        after = self.stages.after(message, context)
+        return Admitted(self.stages.leaving(message), (), self.stages.amend(message, context), after)
 
     async def takes(self, message: Message | Batch, context: Context) -> bool:
-        """Whether a message was meant for the gateway itself and goes no further; raises Turned."""
-        if self.desk is None or (isinstance(message, Message) and message.kind is Kind.REQUEST):
+        """Whether a message was meant for the gateway itself and goes no further; raises Rejected."""
+        if self.stages is None or (isinstance(message, Message) and message.kind is Kind.REQUEST):
             return False
         try:
-            return await self.desk.takes(message, context)
+            return await self.stages.takes(message, context)
         except Refused as refused:
             raise Rejected(refused, refuse_all(message, refused)) from None
 
     async def _admit_call(self, message: Message, context: Context) -> Admitted:
-        call = self._call(message, context)
-        if self.desk is not None and self.desk.owns(call.tool) and self.gate.closed() is None:
-            await self._answer(message, self.desk.answer_call(message, call))
-        decision = await self._decide(call)
+        call, stages = self._call(message, context), self.stages
+        if stages is not None and call.tool in stages.tools and self.gate.closed() is None:
+            await self._answer(message, stages.answer_call(message, call))
+        started = time.perf_counter()
+        decision = await self.gate.decide(call)
+        waited = self._decided(call, decision, started)
         if decision.refused is not None:
-            raise self._turned(message, call, decision.refused)
-        flights = (self._in_flight(call, message),)
-        if self.desk is None:
+            raise self._rejected(message, call, decision.refused)
+        assert message.id is not None
+        flights = (InFlight(call, message.id, self._recorder, self._clock),)
+        if stages is None:
             return Admitted(message, flights)
-        if _waited(call) and (changed := await self.desk.look_anew(call)) is not None:
+        if waited and (changed := await stages.revalidate(call)) is not None:
             flights[0].finish("blocked", code=changed.code)
-            self.desk.after(message, context, (AllowedCall(message, call, decision),))
-            raise self._turned(message, call, changed)
-        outgoing, amend, after = self.desk.going_on(message, call, decision)
+            stages.after(message, context, (AllowedCall(message, call, decision),))
+            raise self._rejected(message, call, changed)
+        outgoing, amend, after = stages.forward(message, call, decision)
         return Admitted(outgoing, flights, amend, after)
 
     @staticmethod
-    async def _prepare(message: Message, context: Context, desk: Stage) -> None:
+    async def _prepare(message: Message, context: Context, stages: Stage) -> None:
         try:
-            await desk.prepare(message, context)
+            await stages.prepare(message, context)
         except Refused as refused:
             raise Rejected(refused, error_reply(message.id, refused)) from None
 
@@ -155,32 +156,34 @@ class Dispatcher:
         if result is not None:
             raise LocalResponse(_reply(message, result))
 
-    async def last_look(self, entry: Admitted, barred: Refused | None = None) -> None:
-        """Before a message leaves: what it was decided by may have changed since; raises Turned.
+    async def pre_dispatch_check(self, entry: Admitted, barred: Refused | None = None) -> None:
+        """Before a message leaves: what it was decided by may have changed since; raises Rejected.
 
         Where a list has to be read again, or servers have to be looked at together, it waits for as long as a check may
         take.
         """
         closed = self.objection(entry, barred)
-        if closed is not None and closed.reason in _MAY_PASS and self.desk is not None:
-            closed = await self._settle(entry, barred, self.desk)
+        if closed is not None and closed.reason in _MAY_PASS and self.stages is not None:
+            closed = await self._settle(entry, barred, self.stages)
         if closed is None or all(message.kind is not Kind.REQUEST for message in entry.messages):
             return
         for flight in entry.calls:
             flight.finish("blocked", code=closed.code)
         if isinstance(entry.message, Message) and entry.calls:
-            raise self._turned(entry.message, entry.calls[0].call, closed)
+            raise self._rejected(entry.message, entry.calls[0].call, closed)
         raise Rejected(closed, refuse_all(entry.message, closed))
 
     def objection(self, entry: Admitted, barred: Refused | None = None) -> Refused | None:
         """What has changed since a message was decided, so that it must not leave as it is."""
         closed = barred or self.gate.closed()
-        if closed is None and self.desk is not None:
+        stages = self.stages
+        if closed is None and stages is not None:
             for flight in entry.calls:
-                closed = closed or self.desk.last_look(flight.call)
+                if (closed := stages.pre_dispatch_check(flight.call)) is not None:
+                    break
         return closed
 
-    async def _settle(self, entry: Admitted, barred: Refused | None, desk: Stage) -> Refused | None:
+    async def _settle(self, entry: Admitted, barred: Refused | None, stages: Stage) -> Refused | None:
         """Look again until the servers rest; why the message does not leave, None where it does."""
         found: Refused | None = Refused(Reason.TOOLSET_UNVERIFIED)
         try:
@@ -188,7 +191,7 @@ class Dispatcher:
                 for pause in pauses(self.gate.limit):
                     await asyncio.sleep(pause)
                     for flight in entry.calls:
-                        if (found := await desk.settle(flight.call)) is not None:
+                        if (found := await stages.settle(flight.call)) is not None:
                             return found
                     found = self.objection(entry, barred)
                     if found is None or found.reason not in _MAY_PASS:
@@ -201,42 +204,47 @@ class Dispatcher:
         """All or nothing: one refused call refuses the batch, so that nothing is half done."""
         calls = [(m, self._call(m, context)) for m in batch.messages if m.method == TOOLS_CALL]
         refusals: dict[RequestId | None, Refused] = {}
-        if self.desk is not None:
+        if self.stages is not None:
             alone = Refused(Reason.BATCH_REFUSED, "this method cannot be part of a batch", advice="Send it alone.")
-            refusals = {m.id: alone for m in batch.messages if m.method in self.desk.methods}
+            refusals = {m.id: alone for m in batch.messages if m.method in self.stages.methods}
             for message in batch.messages:
-                if message.method in self.desk.prepares:
-                    await self._prepare(message, context, self.desk)
+                if message.method in self.stages.prepares:
+                    await self._prepare(message, context, self.stages)
         decided: list[AllowedCall] = []
         for message, call in calls:
-            decided.append(AllowedCall(message, call, await self._decide(call)))
-            refused = decided[-1].decision.refused
-            if refused is not None:
-                refusals[message.id] = refused
-        in_flight = tuple(self._in_flight(call, message) for message, call in calls if message.id not in refusals)
+            started = time.perf_counter()
+            decision = await self.gate.decide(call)
+            self._decided(call, decision, started)
+            decided.append(AllowedCall(message, call, decision))
+            if decision.refused is not None:
+                refusals[message.id] = decision.refused
+        in_flight = tuple(
+            InFlight(call, message.id, self._recorder, self._clock)
+            for message, call in calls
+            if message.id is not None and message.id not in refusals
+        )
         first = next(iter(refusals.values()), closed)
-        if first is None and self.desk is None:
+        if first is None and self.stages is None:
             return Admitted(batch, in_flight)
-        if first is None and self.desk is not None:
-            leaving = self.desk.leaving(batch, decided)
-            after = self.desk.after(batch, context, decided)
-            return Admitted(leaving, in_flight, self.desk.amend(batch, context), after)
+        if first is None and self.stages is not None:
+            leaving = self.stages.leaving(batch, decided)
+            after = self.stages.after(batch, context, decided)
+            return Admitted(leaving, in_flight, self.stages.amend(batch, context), after)
         for flight in in_flight:
             flight.finish("batch_refused")
-        if self.desk is not None:
+        if self.stages is not None:
             # Nobody waits for their replies any more.
-            self.desk.after(batch, context, decided)
+            self.stages.after(batch, context, decided)
         assert first is not None
         raise Rejected(first, refuse_all(batch, closed or Refused(Reason.BATCH_REFUSED), refusals))
 
-    async def _decide(self, call: Call) -> Decision:
-        started = time.perf_counter()
-        decision = await self.gate.decide(call)
-        # The time that a person took says nothing of the gate.
-        self._ledger.decided(call, decision, time.perf_counter() - started - _waited(call))
-        if self.desk is not None and decision.refused is not None:
-            self.desk.refused(call, decision.refused)
-        return decision
+    def _decided(self, call: Call, decision: Decision, started: float) -> float:
+        """Tell of a decision; how long the call waited for a person, which says nothing of the gate."""
+        waited = call.context.line.waited if isinstance(call.context, RequestContext) else 0.0
+        self._recorder.decided(call, decision, time.perf_counter() - started - waited)
+        if self.stages is not None and decision.refused is not None:
+            self.stages.refused(call, decision.refused)
+        return waited
 
     def _call(self, message: Message, context: Context) -> Call:
         if message.kind is not Kind.REQUEST:
@@ -252,7 +260,7 @@ class Dispatcher:
             new_call_id(at), at, wanted.name, wanted.arguments, wanted.canonical, message.raw, message.meta, context
         )
 
-    def _turned(self, message: Message, call: Call, refused: Refused) -> Rejected:
+    def _rejected(self, message: Message, call: Call, refused: Refused) -> Rejected:
         """A call that goes no further, in the form that its client shows."""
         if isinstance(refused.data, SubstituteResult):
             if refused.data.result is None:
@@ -265,14 +273,6 @@ class Dispatcher:
             refused.reason, refused.message, code=refused.code, advice=refused.advice, data=refused.data, status=200
         )
         return Rejected(told, _reply(message, refusal_result(refused, call.context, call.id)))
-
-    def _in_flight(self, call: Call, message: Message) -> InFlight:
-        assert message.id is not None
-        return InFlight(call, message.id, self._ledger, self._clock)
-
-
-def _waited(call: Call) -> float:
-    return call.context.line.waited if isinstance(call.context, RequestContext) else 0.0
 
 
 def _reply(message: Message, result: Mapping[str, Any]) -> bytes:
@@ -299,30 +299,27 @@ def refuse_all(
     return b"[" + b",".join(replies) + b"]" if replies else None
 
 
-class _Randomness:
-    """Random hexadecimal digits from the system, fetched by the page: a system call for each id would cost more."""
+class CallIds:
+    """Ids of calls. The random digits are fetched by the page: a system call for each id would cost more."""
 
     def __init__(self) -> None:
-        self._pool = ""
+        self._digits = ""
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
-        self._pool = ""
+        self._digits = ""
 
-    def take(self, digits: int) -> str:
-        if len(self._pool) < digits:
-            self._pool = secrets.token_hex(512)
-        taken, self._pool = self._pool[:digits], self._pool[digits:]
-        return taken
+    def new(self, at_ms: int) -> str:
+        """32 hexadecimal digits: 48 bits of time, so that ids sort by age, and 80 random bits."""
+        digits = self._digits
+        if len(digits) < 20:
+            digits = secrets.token_hex(512)
+        self._digits = digits[20:]
+        return f"{at_ms:012x}{digits[:20]}"
 
 
-_randomness: Final = _Randomness()
-
-
-def new_call_id(at_ms: int) -> str:
-    """32 hexadecimal digits: 48 bits of time, so that ids sort by age, and 80 random bits."""
-    return f"{at_ms:012x}{_randomness.take(20)}"
+new_call_id: Final = CallIds().new
 
 
 @lru_cache(maxsize=4096)

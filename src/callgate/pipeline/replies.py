@@ -5,16 +5,53 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from callgate.errors import MessageError, Reason, UpstreamError
 from callgate.jsonrpc import RequestId, elements, error_reply, member_span, peek, put_member
 from callgate.jsonrpc.lenient import result_of
 from callgate.pipeline.stage import Transform
 
+_decode: Final = msgspec.json.Decoder().decode
+_encode: Final = msgspec.json.Encoder().encode
 AskServer: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[bytes]]
 
 _TOOLS_MAX: Final = 10_000
 _PAGES_MAX: Final = 100
 _LIST_BYTES: Final = 32 * 1024 * 1024
+
+
+class ToolListReply(msgspec.Struct, frozen=True):
+    """A reply to `tools/list`, read once, of which encoding gives the very bytes that came.
+
+    So no key in it comes twice, at whatever depth; and all changes to it are written at once, when they are all made.
+    """
+
+    value: dict[str, Any]
+
+    @classmethod
+    def read(cls, raw: bytes) -> ToolListReply | None:
+        """None where it is no such reply, or is written in another way: then its bytes have to be looked at."""
+        try:
+            value = _decode(raw)
+            if _encode(value) != raw:
+                return None
+        except (msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError):
+            return None
+        result = value.get("result") if isinstance(value, dict) else None
+        return cls(value) if isinstance(result, dict) and isinstance(result.get("tools"), list) else None
+
+    @property
+    def result(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.value["result"]
+        return found
+
+    def with_result(self, **members: Any) -> ToolListReply:
+        """The same with these members in its result: each in its place, or at the end."""
+        return ToolListReply({**self.value, "result": {**self.result, **members}})
+
+    def raw(self) -> bytes:
+        return _encode(self.value)
 
 
 class TransformById:

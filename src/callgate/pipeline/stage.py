@@ -1,4 +1,4 @@
-"""What passes the door: messages that may go on, those that go no further, and who has a say in both."""
+"""What passes the pipeline: messages that may go on, those that go no further, and who has a say in both."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from callgate.errors import Refused
 from callgate.gate import Call, Context, Decision
-from callgate.jsonrpc import Batch, Message, RequestId, peek
+from callgate.jsonrpc import Batch, Message, Peek, RequestId, peek
 
 Clock: TypeAlias = Callable[[], float]
 
@@ -38,13 +38,13 @@ class CallRecorder(Protocol):
 class InFlight:
     """A call on its way; `finish` counts once."""
 
-    __slots__ = ("_clock", "_ledger", "_started", "call", "done", "rpc_id")
+    __slots__ = ("_clock", "_recorder", "_started", "call", "done", "rpc_id")
 
-    def __init__(self, call: Call, rpc_id: RequestId, ledger: CallRecorder, clock: Clock) -> None:
+    def __init__(self, call: Call, rpc_id: RequestId, recorder: CallRecorder, clock: Clock) -> None:
         self.call = call
         self.rpc_id = rpc_id
         self.done = False
-        self._ledger = ledger
+        self._recorder = recorder
         self._clock = clock
         self._started = clock()
 
@@ -57,12 +57,19 @@ class InFlight:
         if reply is not None:
             digest, size = "sha256:" + hashlib.sha256(reply).hexdigest(), len(reply)
         spent = round((now - self._started) * 1000)
-        self._ledger.completed(self.call, CallOutcome(outcome, round(now * 1000), spent, code, size, digest))
+        self._recorder.completed(self.call, CallOutcome(outcome, round(now * 1000), spent, code, size, digest))
 
-    def replied(self, reply: bytes) -> bool:
-        """Finish with a server's message if it is the reply to this call."""
-        seen = peek(reply)
-        if seen is None or seen.method is not None or seen.outcome is None or not _same_id(seen.id, self.rpc_id):
+    def replied(self, reply: bytes, seen: Peek | None = None) -> bool:
+        """Finish with a server's message if it is the reply to this call; `seen` is the message in outline."""
+        seen = seen or peek(reply)
+        # 1 and "1" are different ids (JSON-RPC 2.0 §4), and so are 1 and true.
+        if (
+            seen is None
+            or seen.method is not None
+            or seen.outcome is None
+            or seen.id != self.rpc_id
+            or type(seen.id) is not type(self.rpc_id)
+        ):
             return False
         self.finish(seen.outcome, code=seen.code, reply=reply)
         return True
@@ -142,26 +149,24 @@ class AllowedCall(msgspec.Struct, frozen=True):
 class Stage(Protocol):
     """What the gateway does for servers beside relaying: answers of its own, and changes to what passes."""
 
-    # The requests that `answer` may answer, and those that are prepared before they go on.
+    # The requests that `answer` may answer, those that are prepared before they go on, and the gateway's own tools.
     methods: frozenset[str]
     prepares: frozenset[str]
+    tools: frozenset[str]
 
     async def prepare(self, message: Message, context: Context) -> None:
         """Get ready for the reply to a request; raises Refused where it must not go on."""
 
-    def owns(self, tool: str) -> bool:
-        """Whether a tool may be the gateway's own."""
-
     async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
         """The result of a call of a tool that is the gateway's own; None for every other. Raises Refused."""
 
-    async def look_anew(self, call: Call) -> Refused | None:
+    async def revalidate(self, call: Call) -> Refused | None:
         """The same for a call that has waited for a person: what it was let through by may be out of date."""
 
     async def settle(self, call: Call) -> Refused | None:
         """Tools or servers changed after the call was decided: look again. None where the tool is as it was."""
 
-    def last_look(self, call: Call) -> Refused | None:
+    def pre_dispatch_check(self, call: Call) -> Refused | None:
         """Why a call that was let through must not leave after all."""
 
     def screen(self, context: Context) -> Transform | None:
@@ -175,7 +180,7 @@ class Stage(Protocol):
     async def answer(self, message: Message, context: Context) -> dict[str, Any] | None:
         """The result of a request that is not the server's to answer; None where it is. Raises Refused."""
 
-    def going_on(
+    def forward(
         self, message: Message, call: Call, decision: Decision
     ) -> tuple[Message, Transform | None, AsyncTransform | None]:
         """A call that may go on, as the server is to see it, and what to do with its reply: at once, then with time."""
@@ -199,8 +204,3 @@ class Stage(Protocol):
 
     async def takes(self, message: Message | Batch, context: Context) -> bool:
         """Whether a notification or response was meant for the gateway; then it goes no further. Raises Refused."""
-
-
-def _same_id(left: RequestId | None, right: RequestId) -> bool:
-    # 1 and "1" are different ids (JSON-RPC 2.0 §4), and so are 1 and true.
-    return type(left) is type(right) and left == right

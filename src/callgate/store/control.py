@@ -12,7 +12,7 @@ import msgspec
 from sqlalchemy import Connection, delete, insert, select, text
 
 from callgate.audit.rows import AuditRow
-from callgate.errors import StoreError, StoreTooNew, StoreTooOld
+from callgate.errors import Reason, Refused, StoreError, StoreTooNew, StoreTooOld
 from callgate.store import migrate
 from callgate.store.following import Follower
 from callgate.store.front import Store
@@ -109,6 +109,14 @@ class KillSwitch:
         # Whether the store has another schema than the one that was opened.
         self.outdated = False
         self._follower = Follower(self._watch, self.refresh, "callgate-kill-switch")
+
+    def refusal(self) -> Refused | None:
+        """Why nothing may pass: the switch is on, or nobody knows whether it is."""
+        if self._by_config or self._by_environment or self._state.on:
+            return Refused(Reason.BLOCKED_BY_POLICY, f"{Reason.BLOCKED_BY_POLICY.meaning} ({self.why})")
+        if self._read_at is None or self._clock() - self._read_at > STALE_SECONDS:
+            return Refused(Reason.STORE_UNAVAILABLE)
+        return None
 
     @property
     def engaged(self) -> bool:

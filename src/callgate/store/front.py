@@ -122,14 +122,18 @@ class Store:
         """Write one audit row; durable when this returns."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
-        self._put(Job(row, None, future, time.monotonic()))
+        if not self._writer_started:
+            self._start_writer()
+        self._writer.put(Job(row, None, future, time.monotonic()))
         if self._watchdog is None:
             self._watchdog = loop.call_later(_WATCHDOG_SECONDS, self._watch_stuck, loop)
         await future
 
     def append_soon(self, row: AuditRow) -> None:
         """Write one audit row with the next batch; tried again if the store is unavailable for a while."""
-        self._put(Job(row, None, None, time.monotonic()))
+        if not self._writer_started:
+            self._start_writer()
+        self._writer.put(Job(row, None, None, time.monotonic()))
 
     async def run(self, operation: Callable[[Connection], T]) -> T:
         """Run a writing operation in the next batch's transaction, under a savepoint of its own.
@@ -160,7 +164,9 @@ class Store:
         """The same with the next batch, and nobody waits: `done` is called on this event loop with what became of it,
         None where it could not be written."""
         told = asyncio.get_running_loop(), done
-        self._put(Job(None, None, None, time.monotonic(), together=together, item=item, told=told))
+        if not self._writer_started:
+            self._start_writer()
+        self._writer.put(Job(None, None, None, time.monotonic(), together=together, item=item, told=told))
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         """Run a reading operation beside the writer."""

@@ -91,7 +91,9 @@ class SqlTrust(SqlHeld):
         return version
 
     def at_hand(self, key: str, known: int) -> int | None:
-        kept = None if self._at_hand is None else self._at_hand.now(key)
+        if self._at_hand is None:
+            return None
+        kept = self._at_hand.now(key)
         return None if kept is None or kept.theirs > known else kept.version
 
     async def version(self, key: str) -> int:

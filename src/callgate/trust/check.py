@@ -104,7 +104,9 @@ class TrustCheck:
         live = self.sessions.at_once(name)
         if live is None:
             return None
-        return self._judge(call, name, client, live, self.label(call.context, call.tool, call.arguments))
+        context, tool = call.context, call.tool
+        label = self.labels.of(context.server, tool, call.arguments, self.approved(context, tool))
+        return self._judge(call, name, client, live, label)
 
     async def __call__(self, call: Call) -> Verdict:
         try:

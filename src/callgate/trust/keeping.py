@@ -200,7 +200,8 @@ def strange(label: DataLabel | None) -> bool:
 
 def check(new: NewStep) -> None:
     """Refuse a step that brings more than a shelf takes: to drop a taint would be to trust."""
-    demand(new.session)
+    if not fits(new.session):
+        demand(new.session)
     if new.objects or new.endorsed:
         demand(*new.objects, *new.endorsed)
         if len(new.objects) > OBJECTS or len(new.endorsed) > OBJECTS:

@@ -9,6 +9,7 @@ import msgspec
 from callgate.errors import CallgateError, MessageError
 from callgate.jsonrpc import member_span
 from callgate.jsonrpc.lenient import decode_leniently
+from callgate.pipeline.replies import ToolListReply
 from callgate.trust.model import Quarantined
 from callgate.trust.quarantine import Seals, is_handle
 from callgate.trust.replies import with_warning
@@ -36,6 +37,7 @@ ENTRY: Final = msgspec.json.encode(
         },
     }
 )
+_ENTRY: Final = msgspec.json.decode(ENTRY)
 _STATES: Final = {
     "held": "is still held back. A person can look at it and release it.",
     "dropped": "was looked at by a person, who decided that it is not to be read.",
@@ -55,6 +57,13 @@ def offered(raw: bytes) -> bytes:
         return raw
     inner = tools[1:-1].strip()
     return raw[: span[0]] + b"[" + inner + (b"," if inner else b"") + ENTRY + b"]" + raw[span[1] :]
+
+
+def offered_on(reply: ToolListReply) -> ToolListReply:
+    """The same for a list that was read before."""
+    if "nextCursor" in reply.result:
+        return reply
+    return reply.with_result(tools=[*reply.result["tools"], _ENTRY])
 
 
 class ReleasedResult(NamedTuple):

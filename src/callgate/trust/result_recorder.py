@@ -107,8 +107,9 @@ class ResultRecorder:
         if judged is None:
             # Nobody looked at the call (too many were under way): then nobody passes its result on either.
             raise Refused(Reason.RESULT_WITHHELD)
-        await in_step()
-        result, label, facts = _read(raw), judged.label, judged.facts
+        await in_step
+        facts = judged.facts
+        result, label = _read(raw), facts.tool
         secrets = self._secrets(result)
         data = self._label(label, result, secrets)
         writes = taints(label, facts.session, facts.provenance)
@@ -120,10 +121,10 @@ class ResultRecorder:
         if objects and not data.open_world and await self._tainted(objects, call.at):
             data = tainted(data)
         ruling = self._check.policy.decide_result(facts.with_result(data))
-        plain = self._masked(raw, secrets, ruling)
+        plain = self._masked(raw, secrets, ruling) if secrets else raw
         if plain is not None and plain is not raw:
             data = msgspec.structs.replace(data, masked=len(secrets))
-        await in_step()
+        await in_step
         await self._write(judged, data, result, objects if writes else (), secrets)
         if data.malicious:
             self._alert(judged, data)
@@ -349,8 +350,8 @@ class ResultRecorder:
         objects: tuple[str, ...],
         secrets: Collection[str],
     ) -> Awaitable[None]:
-        call, live, facts = judged.call, judged.live, judged.facts
-        label = judged.label
+        call, facts = judged.call, judged.facts
+        label = facts.tool
         now = round(self._clock() * 1000)
         kept = self._kept(data, call.meta)
 
@@ -388,7 +389,7 @@ class ResultRecorder:
                 to_endorse(live.memory, label, call.arguments, facts.provenance) if judged.asked else (),
             )
 
-        return self._add(live, make, call.context.server, now)
+        return self._add(judged.live, make, call.context.server, now)
 
     def _adds(self, data: DataLabel) -> SessionLabel:
         """What a result adds; the same object for the same label, which is quickly known to add nothing more."""

@@ -160,7 +160,11 @@ class TrustSessionCache:
                         continue
                     new = self._made(live, make)
             else:
-                new = self._made(live, make)
+                try:
+                    new = make(live)
+                except BaseException:
+                    self._lose(live)
+                    raise
             teaches = _teaches(live, new)
             if rested is not None and (not teaches or rests_on(new.step.memory) == rested):
                 # What it rested on is there still.
@@ -231,7 +235,10 @@ class TrustSessionCache:
         version = self._shelf.at_hand(live.session.key, live.known)
         if version is None and not live.flying:
             version = self._shelf.peek(live.session.key)
-        return version is not None and live.has(version) and not live.parted
+        if version is None or live.parted:
+            return False
+        known = live.known
+        return known <= version <= known + live.flying + len(live.mine)
 
     @staticmethod
     def _came_back(live: LiveSession, after: Session, epoch: int, floor: int, endorsed: tuple[str, ...] = ()) -> bool:

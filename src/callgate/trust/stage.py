@@ -29,13 +29,13 @@ from callgate.jsonrpc import (
 )
 from callgate.jsonrpc.lenient import decode_leniently
 from callgate.pipeline.context import RequestContext
-from callgate.pipeline.replies import TransformById
+from callgate.pipeline.replies import ToolListReply, TransformById
 from callgate.pipeline.stage import AllowedCall, AsyncTransform, Transform
 from callgate.protocol import METHODS
 from callgate.trust.check import JudgedCall, TrustCheck
 from callgate.trust.model import ANNOTATIONS_META, CONSENT_META, PROMPT_META, SESSION_META
 from callgate.trust.propagation import Share, outgoing
-from callgate.trust.released_results import RESULT_TOOL, offered
+from callgate.trust.released_results import RESULT_TOOL, offered, offered_on
 from callgate.trust.resolving import answer as resolved
 from callgate.trust.result_recorder import ResultRecorder
 
@@ -190,6 +190,8 @@ class TrustStage:
     """What the gateway does for servers and clients so that labels travel."""
 
     methods: Final = frozenset({RESOLVE})
+    # Asked about where results may be held back.
+    tools: Final = frozenset({RESULT_TOOL})
 
     def __init__(
         self,
@@ -197,14 +199,16 @@ class TrustStage:
         results: ResultRecorder,
         *,
         learn: Callable[[str, object], None],
-        share: Callable[[str], Share | None],
+        share: Share,
+        shares: Mapping[str, Share | None],
         relays_resolve: Callable[[str], bool],
     ) -> None:
         self._check = check
         self._results = results
         self._learn = learn
-        # How attribution is given to a server; None where labels are not sent on at all.
+        # How attribution is given to servers, and to some in another way; None where labels are not sent on at all.
         self._share = share
+        self._shares = shares
         self._relays_resolve = relays_resolve
         self._writing: set[asyncio.Task[None]] = set()
 
@@ -224,12 +228,9 @@ class TrustStage:
 
     # ---- results that were held back ----
 
-    def owns(self, tool: str) -> bool:
-        return tool == RESULT_TOOL and self._check.policy.holds_back
-
     async def answer_call(self, call: Call) -> dict[str, Any] | None:
         """The gateway's own tool; None for every other."""
-        if not self.owns(call.tool):
+        if call.tool != RESULT_TOOL or not self._check.policy.holds_back:
             return None
         name = self._check.naming.name(call.context, call.meta)
         modern = isinstance(call.context, RequestContext) and call.context.modern
@@ -244,13 +245,26 @@ class TrustStage:
         found = {one.id: offered for one in asked if one.method == LIST and one.id is not None}
         return TransformById(found) if found else None
 
+    def offer_on(self, reply: ToolListReply) -> ToolListReply:
+        """The same for a list that was read before."""
+        return offered_on(reply) if self._check.policy.holds_back else reply
+
     # ---- what leaves ----
 
-    def outgoing(self, message: Message, call: Call) -> Message:
+    def forward(self, message: Message, call: Call) -> tuple[Message, AsyncTransform]:
+        """A call that may go on, as the server is to see it, and what to do with its reply."""
+        judged = self._check.take(call)
+        sent = self._outgoing(message, call, judged)
+        assert message.id is not None
+        by_id = {message.id: partial(self._results.of_call, call, judged)}
+        return sent, partial(self._passing, by_id, call.context)
+
+    def _outgoing(self, message: Message, call: Call, judged: JudgedCall | None) -> Message:
         """With the session's labels, and without what was meant for the gateway alone."""
-        judged = self._check.look(call)
-        share = self._share(call.context.server)
+        share = self._shares.get(call.context.server, self._share)
         annotations = None if judged is None or share is None else outgoing(judged.facts.session, share=share)
+        if annotations is None and not call.meta:
+            return message
         raw = labelled(message, annotations, as_it_came=message.raw is call.raw)
         return message if raw is message.raw else msgspec.structs.replace(message, raw=raw)
 
@@ -263,7 +277,9 @@ class TrustStage:
         slices = elements(message.raw) or []
         parts = [msgspec.structs.replace(one, raw=raw) for one, raw in zip(message.messages, slices, strict=True)]
         sent = [
-            self.outgoing(one, by_id[one.id]) if one.method == TOOLS_CALL and one.id in by_id else self.leaving(one)
+            self._outgoing(one, by_id[one.id], self._check.look(by_id[one.id]))
+            if one.method == TOOLS_CALL and one.id in by_id
+            else self.leaving(one)
             for one in parts
         ]
         if all(after is before for before, after in zip(parts, sent, strict=True)):
@@ -279,6 +295,10 @@ class TrustStage:
             if one.kind is Kind.REQUEST and one.method == LIST and one.id is not None:
                 found[one.id] = partial(self._listed, context.server)
         return TransformById(found) if found else None
+
+    def learn(self, server: str, reply: ToolListReply) -> None:
+        """A list as it came."""
+        self._learn(server, reply.result)
 
     def _listed(self, server: str, raw: bytes) -> bytes:
         message = decode_leniently(raw)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from callgate.agents.base import signature_base
-from callgate.agents.components import Answer, Message
+from callgate.agents.components import Answer, Message, signature_base
 from callgate.agents.digest import content_digest
 from callgate.agents.fields import inputs, signatures
 from callgate.agents.keys import RSA_PSS_256, Key

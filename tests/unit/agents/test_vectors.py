@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from callgate.agents.base import signature_base
-from callgate.agents.components import Answer, Message
+from callgate.agents.components import Answer, Message, signature_base
 from callgate.agents.digest import check_digest
 from callgate.agents.fields import advertised, inputs, signatures
 from callgate.agents.keys import Key, thumbprint

@@ -28,9 +28,9 @@ async def test_a_reading_that_is_overdue_is_waited_for(running):
     clock = running.switch._clock = Clock()
     await running.switch.refresh()
     clock.now += 60
-    assert running.closed().reason == "store_unavailable"
+    assert running.switch.refusal().reason == "store_unavailable"
     await running.catch_up()
-    assert running.closed() is None
+    assert running.switch.refusal() is None
 
 
 async def test_a_store_that_does_not_answer_refuses_in_the_end(running, monkeypatch):
@@ -39,4 +39,4 @@ async def test_a_store_that_does_not_answer_refuses_in_the_end(running, monkeypa
     await running.switch.refresh()
     clock.now += 60
     await asyncio.wait_for(running.catch_up(), 60)
-    assert running.closed().reason == "store_unavailable"
+    assert running.switch.refusal().reason == "store_unavailable"

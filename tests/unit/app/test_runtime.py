@@ -34,7 +34,7 @@ async def test_a_limit_that_no_upstream_uses_leaves_the_upstreams_alone(tmp_path
         before = runtime.site(runtime.config)
         after = runtime.site(parsed(tmp_path, "limits.batch = 3\nlimits.in_flight = 9"), before)
         assert after.upstreams == before.upstreams
-        assert (after.door.limits.batch, after.in_flight) == (3, 9)
+        assert (after.dispatcher.limits.batch, after.in_flight) == (3, 9)
         fewer = runtime.site(parsed(tmp_path, "limits.processes = 2"), after)
         assert fewer.upstreams["one"] is not after.upstreams["one"]
         assert fewer.upstreams["two"] is after.upstreams["two"]
@@ -111,7 +111,7 @@ async def test_tampering_shows(tmp_path):
         runtime.audit.noticed(Tampered("record 3 was changed"))
         assert "audit verify" in runtime.ready()
         assert b"callgate_audit_tampered 1.0" in runtime.render_metrics(0, {})
-        assert runtime.closed() is None
+        assert runtime.switch.refusal() is None
 
 
 async def test_an_outcome_that_is_lost_is_counted(tmp_path):

@@ -50,9 +50,13 @@ class Sets:
 
     def __init__(self):
         self.waiting = {}
+        self.over = ""
 
     def held(self, _server_id, _book):
         return self.waiting
+
+    def refused(self, _place):
+        return self.over
 
 
 def pins(action):
@@ -82,7 +86,7 @@ class Desk:
         self.book = Book(lambda: [bytes(32)])
         self.head = None
         self.decide("approve")
-        self.now, self.stale, self.over = 0.0, False, ""
+        self.now, self.stale = 0.0, False
         self.sets = Sets()
         self.toolsets = Toolsets(self, Settings(), met=lambda _: None, clock=lambda: self.now)
         self.toolsets.sets = self.sets
@@ -93,7 +97,6 @@ class Desk:
             stale=lambda: self.stale,
             settle_in=self.settle_in,
             looked=self.looked,
-            place=lambda _server: self.over,
         )
 
     def configure(self, settings):
@@ -116,7 +119,7 @@ class Desk:
     async def ready(self):
         await self.toolsets.verify(self.call().context, {})
         assert self.check.at_once(self.call()) is not None
-        assert self.check.last_look(self.call()) is None
+        assert self.check.pre_dispatch_check(self.call()) is None
         return self
 
 
@@ -174,7 +177,7 @@ async def test_what_ends_an_approval_ends_it_for_calls_on_their_way(ends, reason
     desk = await Desk().ready()
     ends(desk)
     assert desk.check.at_once(desk.call()) is None
-    assert desk.check.last_look(desk.call()).reason is reason
+    assert desk.check.pre_dispatch_check(desk.call()).reason is reason
 
 
 @rows(("ends", "reason"), ENDS, ids=[ends.__name__ for ends, _ in ENDS])
@@ -182,9 +185,9 @@ async def test_a_call_that_was_let_through_does_not_leave_after_that(ends, reaso
     desk = await Desk().ready()
     call = desk.call()
     assert desk.check.at_once(call) is not None
-    assert desk.check.last_look(call) is None
+    assert desk.check.pre_dispatch_check(call) is None
     ends(desk)
-    assert desk.check.last_look(call).reason is reason
+    assert desk.check.pre_dispatch_check(call).reason is reason
 
 
 async def test_a_caller_without_a_session_does_not_leave_after_the_server_began_anew():
@@ -193,7 +196,7 @@ async def test_a_caller_without_a_session_does_not_leave_after_the_server_began_
     call = desk.call(session=None)
     assert desk.check.at_once(call) is not None
     desk.toolsets.greeted("files", None, {"name": "another"})
-    assert desk.check.last_look(call).reason is Reason.TOOLSET_UNVERIFIED
+    assert desk.check.pre_dispatch_check(call).reason is Reason.TOOLSET_UNVERIFIED
 
 
 def crowded_out(desk):
@@ -214,7 +217,7 @@ async def test_a_call_does_not_leave_by_a_line_that_others_crowded_out(forget):
     assert desk.check.at_once(call) is not None
     assert len(desk.toolsets._listings) == 1
     forget(desk)
-    assert desk.check.last_look(call).reason is Reason.TOOLSET_UNVERIFIED
+    assert desk.check.pre_dispatch_check(call).reason is Reason.TOOLSET_UNVERIFIED
     # However long it waits for a person, it keeps no list that is forgotten otherwise.
     assert len(desk.toolsets._listings) == 0
 
@@ -227,8 +230,8 @@ async def test_a_list_that_is_read_anew_counts_though_the_line_was_crowded_out(f
     forget(desk)
     # A person took their time, and what the tool says is another text by now. Nobody was told.
     call.context.line.reply = LIST.replace(b"Reads.", b"Deletes.")
-    assert (await desk.check.look_anew(call)).reason is Reason.TOOL_CHANGED
-    assert desk.check.last_look(call).reason is Reason.TOOL_CHANGED
+    assert (await desk.check.revalidate(call)).reason is Reason.TOOL_CHANGED
+    assert desk.check.pre_dispatch_check(call).reason is Reason.TOOL_CHANGED
 
 
 @rows("ends", [greeted_again, forgotten, crowded_out])
@@ -240,7 +243,7 @@ async def test_a_list_that_comes_late_does_not_bring_back_a_line_that_is_over(en
     other.context.line.meanwhile = lambda: ends(desk)
     await desk.toolsets.verify(other.context, {})
     for one in (call, other):
-        assert desk.check.last_look(one).reason is Reason.TOOLSET_UNVERIFIED
+        assert desk.check.pre_dispatch_check(one).reason is Reason.TOOLSET_UNVERIFIED
 
 
 async def test_a_list_that_grew_old_and_a_server_without_a_place_take_longer():
@@ -248,8 +251,8 @@ async def test_a_list_that_grew_old_and_a_server_without_a_place_take_longer():
     desk.now = Settings().recheck_seconds + 1
     assert desk.check.at_once(desk.call()) is None
     # What was let through before may leave: its list was young enough then.
-    assert desk.check.last_look(desk.call()) is None
-    desk.now, desk.over = 0.0, "too many servers"
+    assert desk.check.pre_dispatch_check(desk.call()) is None
+    desk.now, desk.sets.over = 0.0, "too many servers"
     assert desk.check.at_once(desk.call()) is None
 
 
@@ -264,7 +267,7 @@ async def test_a_line_that_was_not_read_passes_nothing():
     desk = await Desk().ready()
     for call in (desk.call(session="t"), desk.call(session=None), desk.call("rm"), desk.call("LS")):
         assert desk.check.at_once(call) is None
-        assert desk.check.last_look(call) is not None
+        assert desk.check.pre_dispatch_check(call) is not None
 
 
 async def test_a_version_that_the_call_names_has_to_be_the_one_in_force():

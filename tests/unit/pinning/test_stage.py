@@ -48,7 +48,7 @@ class Tools:
 
 
 def desk(mode, where="", error=None):
-    check = SimpleNamespace(last_look=None)
+    check = SimpleNamespace(pre_dispatch_check=None)
     return PinningStage(Tools(mode, where, error), check, bell=None, settle_in=None, review=None)
 
 

@@ -103,10 +103,10 @@ def test_two_requests_of_a_batch_with_one_id_are_refused(door):
 
 async def test_the_switch_turned_between_decision_and_leaving_still_stops_the_call(door, books, switch):
     entry = await enter(door, call(1, "ls"))
-    await door.last_look(entry)
+    await door.pre_dispatch_check(entry)
     switch.on = True
     with pytest.raises(Rejected) as caught:
-        await door.last_look(entry)
+        await door.pre_dispatch_check(entry)
     assert json.loads(caught.value.reply)["error"]["data"]["reason"] == "blocked_by_policy"
     assert books.outcomes == [("ls", "blocked")]
 
@@ -115,7 +115,7 @@ async def test_the_switch_turned_late_stops_a_whole_batch(door, books, switch):
     entry = await enter(door, [call(1, "ls"), {"jsonrpc": "2.0", "id": 2, "method": "ping"}])
     switch.on = True
     with pytest.raises(Rejected) as caught:
-        await door.last_look(entry)
+        await door.pre_dispatch_check(entry)
     assert [reply["id"] for reply in json.loads(caught.value.reply)] == [1, 2]
     assert books.outcomes == [("ls", "blocked")]
 
@@ -123,7 +123,7 @@ async def test_the_switch_turned_late_stops_a_whole_batch(door, books, switch):
 async def test_what_asks_for_nothing_may_leave_under_the_switch(door, switch):
     entry = await enter(door, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
     switch.on = True
-    await door.last_look(entry)
+    await door.pre_dispatch_check(entry)
 
 
 def test_call_ids_sort_by_age_and_do_not_repeat():

@@ -13,7 +13,7 @@ from support.table import rows
 
 
 class Remembering:
-    """A desk that keeps something of each call until it hears what comes after it, as trust does."""
+    """A stages that keeps something of each call until it hears what comes after it, as trust does."""
 
     methods = prepares = frozenset()
 
@@ -59,16 +59,16 @@ def called(tool, rpc_id):
 @rows("tools", [("ls", "rm"), ("rm", "ls"), ("rm", "rm"), ("ls", "ls")])
 async def test_nothing_of_a_batch_stays_behind(tools):
     async def agents(asked):
-        desk.judge(asked)
+        stages.judge(asked)
         return Refuse(Reason.TOOL_DENIED) if asked.tool == "rm" else Pass()
 
-    books, desk = NoBooks(), Remembering()
+    books, stages = NoBooks(), Remembering()
     gate = Gate(kill_switch=lambda: None, record=books.record, agents=agents)
-    door = Dispatcher(gate, books, Limits(), desk=desk)
+    door = Dispatcher(gate, books, Limits(), stages=stages)
     batch = door.read(json.dumps([called(tool, at) for at, tool in enumerate(tools)]).encode())
     if "rm" in tools:
         with pytest.raises(Rejected):
             await door.admit(batch, Context("files", "http"))
     else:
         await door.admit(batch, Context("files", "http"))
-    assert (desk.most, desk.kept) == (2, set())
+    assert (stages.most, stages.kept) == (2, set())

@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from callgate.agents.base import signature_base
 from callgate.agents.components import Answer as SignedAnswer
-from callgate.agents.components import Message
+from callgate.agents.components import Message, signature_base
 from callgate.agents.digest import check_digest, covers_digest
 from callgate.agents.fetching import Answer
 from callgate.agents.fields import Input, inputs, joined, signatures

@@ -277,7 +277,7 @@ def _labels(signed: Signed) -> list[SignatureLabel]:
 
 
 def _label(label: str, given: Input, message: Message) -> SignatureLabel:
-    from callgate.agents.base import signature_base
+    from callgate.agents.components import signature_base
 
     params = {name: value if isinstance(value, str | int) else str(value) for name, value in given.params.items()}
     made = SignatureLabel(label, [one.text for one in given.components], params)

@@ -27,6 +27,7 @@ from mcp_types import (
 )
 
 from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
+from callgate.audit.decisions import decision_record
 from callgate.errors import CallgateError, Reason, Refused
 from callgate.gate import Call, Context, Decision, Gate, Pass, Refuse, Verdict
 from callgate.pinning.arguments import odd
@@ -35,7 +36,6 @@ from callgate.pinning.listing import Listing
 from callgate.pinning.model import Change, ServerSeen
 from callgate.pinning.sighting import Sighting, sighting
 from callgate.pinning.storage import PinShelf
-from callgate.recording import decision_record
 from callgate.sdk.outcome import shorten
 from callgate.sdk.pinned.store import PinStore, ServerLease
 from callgate.sdk.pinned.tool_list import ConnectionTools, VerifiedTools

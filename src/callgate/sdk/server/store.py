@@ -21,9 +21,9 @@ from callgate.approval import Approvals, Shelf
 from callgate.approval.action import check_server_id
 from callgate.approval.base import Witness, no_witness
 from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
+from callgate.audit.decisions import decision_record
 from callgate.errors import Reason, Refused
 from callgate.gate import Call, Decision
-from callgate.recording import decision_record
 from callgate.sdk.store import open_store, store_option, store_section, switch_refusal
 from callgate.store import SqlShelf
 

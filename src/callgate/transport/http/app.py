@@ -36,6 +36,9 @@ _GROUPS: Final = "/groups/"
 class Authenticate(Protocol):
     """Finds out who sends a request, and notes it on the exchange; both raise Refused."""
 
+    def lacks_proof(self, exchange: Exchange) -> bool:
+        """Whether it brings nothing at all although it has to."""
+
     def precheck(self, exchange: Exchange) -> None:
         """Before the body is read."""
 
@@ -74,7 +77,7 @@ class Upstream(Protocol):
 class Site(msgspec.Struct, frozen=True):
     """One configuration's worth of the gateway: replaced whole when the configuration changes."""
 
-    door: Dispatcher
+    dispatcher: Dispatcher
     guard: Guard
     upstreams: Mapping[str, Upstream]
     body_seconds: float
@@ -240,7 +243,7 @@ class App:
             raise Refused(Reason.OVERLOADED)
         if self._streams.stopping:
             raise Refused(Reason.SHUTTING_DOWN)
-        if exchange.method != "POST" and (closed := site.door.gate.closed()) is not None:
+        if exchange.method != "POST" and (closed := site.dispatcher.gate.closed()) is not None:
             raise closed
         # A stream that only waits takes a connection, not a place among the requests under way.
         working = exchange.method != "GET"
@@ -253,14 +256,14 @@ class App:
             if site.agents is not None:
                 await site.agents.authenticate(exchange, upstream.name, b"", ())
                 # A directory may have been fetched for it meanwhile.
-                if (closed := site.door.gate.closed()) is not None:
+                if (closed := site.dispatcher.gate.closed()) is not None:
                     raise closed
             if exchange.method == "GET":
-                if site.door.desk is not None:
+                if site.dispatcher.stages is not None:
                     context = listening(upstream.name, exchange, Routing(exchange).version, self._clients)
-                    exchange.screen = site.door.desk.screen(context)
-                    exchange.after = site.door.desk.after_others(context)
-                    exchange.hearing = partial(site.door.desk.heard_by, context)
+                    exchange.screen = site.dispatcher.stages.screen(context)
+                    exchange.after = site.dispatcher.stages.after_others(context)
+                    exchange.hearing = partial(site.dispatcher.stages.heard_by, context)
                 await self._stream(upstream, exchange)
             elif exchange.method == "DELETE":
                 await upstream.delete(exchange)
@@ -275,7 +278,7 @@ class App:
 
     async def _precheck(self, site: Site, exchange: Exchange) -> None:
         """Refuse who brings nothing at all, whatever else may be wrong with the request; calls are put on record."""
-        if site.agents is None or site.door.gate.closed() is not None:
+        if site.agents is None or not site.agents.lacks_proof(exchange) or site.dispatcher.gate.closed() is not None:
             return
         try:
             site.agents.precheck(exchange)
@@ -296,7 +299,7 @@ class App:
         if size <= _UNPROVEN_BYTES and self._held + size <= site.held_bytes and b"expect" not in exchange.fields:
             self._held += size
             try:
-                message = site.door.read(await exchange.body(size, _UNPROVEN_SECONDS))
+                message = site.dispatcher.read(await exchange.body(size, _UNPROVEN_SECONDS))
             except Rejected:
                 return  # no call
             except (Refused, ClientGone):
@@ -318,38 +321,38 @@ class App:
     def _reserve(self, site: Site, exchange: Exchange) -> int:
         """Room for a body before it is read: its own size, or the most it may be where it does not say."""
         length = exchange.fields.get(b"content-length", b"")
-        size = int(length) if length.isdigit() and len(length) < 16 else site.door.limits.bytes
+        size = int(length) if length.isdigit() and len(length) < 16 else site.dispatcher.limits.bytes
         if self._held + size > site.held_bytes and self._held:
             raise Refused(Reason.OVERLOADED, "the gateway holds as many bytes of requests as it may")
         self._held += size
         return size
 
     async def _judge(self, site: Site, upstream: Upstream, exchange: Exchange) -> None:
-        door = site.door
-        raw = await exchange.body(door.limits.bytes, site.body_seconds)
+        dispatcher = site.dispatcher
+        raw = await exchange.body(dispatcher.limits.bytes, site.body_seconds)
         # A call may wait for a person: it holds what it has, not what it might have had.
         self._held -= exchange.held - len(raw)
         exchange.held = len(raw)
         try:
-            message = door.read(raw)
+            message = dispatcher.read(raw)
             routing = Routing(exchange)
             try:
                 check_routing(message, routing, complete=not upstream.sees_headers)
             except Refused as refused:
                 raise Rejected(refused, error_reply(_id_of(message), refused)) from None
-            if not _has_request(message) and (closed := door.gate.closed()) is not None:
+            if not _has_request(message) and (closed := dispatcher.gate.closed()) is not None:
                 raise closed
             if site.agents is not None:
                 await self._meet(site, upstream, exchange, raw, message)
             line = HttpChannel(exchange, upstream, self)
             context = visit(upstream.name, line, routing.version, message, self._clients)
-            if door.desk is not None:
+            if dispatcher.stages is not None:
                 if isinstance(message, Message) and message.method == _SUBSCRIBE:
-                    exchange.hearing = partial(door.desk.heard_by, context, subscription=message.id)
-                if not _is_request(message) and await door.takes(message, context):
+                    exchange.hearing = partial(dispatcher.stages.heard_by, context, subscription=message.id)
+                if not _is_request(message) and await dispatcher.takes(message, context):
                     await exchange.respond(202)
                     return
-            if (exchange.barred or door.gate.closed()) is None:
+            if (exchange.barred or dispatcher.gate.closed()) is None:
                 try:
                     await upstream.prepare(exchange, message)
                 except Refused as refused:
@@ -357,9 +360,9 @@ class App:
             if self._watched.spans.enabled:
                 await self._traced(site, upstream, exchange, message, context)
             else:
-                await self._pass_on(site, upstream, exchange, await door.admit(message, context))
-        except Rejected as turned:
-            await _turn(exchange, turned)
+                await self._pass_on(site, upstream, exchange, await dispatcher.admit(message, context))
+        except Rejected as rejected:
+            await _answer_rejected(exchange, rejected)
         except LocalResponse as answered:
             await exchange.respond(200, answered.reply, [JSON])
 
@@ -367,7 +370,7 @@ class App:
         self, site: Site, upstream: Upstream, exchange: Exchange, raw: bytes, message: Message | Batch
     ) -> None:
         """Who sent the message. The kill switch comes first: while it is on, nobody is asked and nothing leaves."""
-        exchange.barred = site.door.gate.closed()
+        exchange.barred = site.dispatcher.gate.closed()
         if exchange.barred is not None or site.agents is None:
             return
         try:
@@ -376,7 +379,7 @@ class App:
             self._watched.refusals.refused(exchange, upstream.name, message, refused)
             raise Rejected(refused, refuse_all(message, refused)) from None
         # That may have taken a while; requests are looked at once more before they leave.
-        if not _has_request(message) and (closed := site.door.gate.closed()) is not None:
+        if not _has_request(message) and (closed := site.dispatcher.gate.closed()) is not None:
             raise closed
 
     async def _traced(
@@ -385,10 +388,10 @@ class App:
         """The same with a span around it, whose parent the client may have named and which the server is told."""
         with span_of(self._watched.spans, message, context, exchange.fields) as span:
             try:
-                entry = await site.door.admit(message, context)
-            except Rejected as turned:
-                span.refused(turned.refused.reason)
-                await _turn(exchange, turned)
+                entry = await site.dispatcher.admit(message, context)
+            except Rejected as rejected:
+                span.refused(rejected.refused.reason)
+                await _answer_rejected(exchange, rejected)
                 return
             except LocalResponse as answered:
                 span.allowed()
@@ -399,7 +402,7 @@ class App:
             await self._pass_on(site, upstream, exchange, entry)
 
     async def _pass_on(self, site: Site, upstream: Upstream, exchange: Exchange, entry: Admitted) -> None:
-        await site.door.last_look(entry, exchange.barred)
+        await site.dispatcher.pre_dispatch_check(entry, exchange.barred)
         endless = isinstance(entry.message, Message) and entry.message.method == _SUBSCRIBE
         try:
             if endless:
@@ -474,11 +477,11 @@ async def _publish(exchange: Exchange, document: bytes) -> None:
     await exchange.respond(200, document, [JSON, (b"access-control-allow-origin", b"*")])
 
 
-async def _turn(exchange: Exchange, turned: Rejected) -> None:
-    if turned.silent:
+async def _answer_rejected(exchange: Exchange, rejected: Rejected) -> None:
+    if rejected.silent:
         await exchange.silence()
     else:
-        await exchange.refuse(turned.refused, reply=turned.reply)
+        await exchange.refuse(rejected.refused, reply=rejected.reply)
 
 
 def _is_request(message: Message | Batch) -> bool:

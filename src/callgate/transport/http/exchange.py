@@ -11,9 +11,9 @@ from typing import Any, Final, TypeAlias
 from callgate.errors import Reason, Refused
 from callgate.gate import Caller
 from callgate.jsonrpc import RequestId, error_reply
-from callgate.pipeline.timeouts import Deadline, Watch
 from callgate.transport.lines import one_line
 from callgate.transport.sse import encode_event
+from callgate.transport.timeouts import Deadline, Watch
 
 Scope: TypeAlias = MutableMapping[str, Any]
 AsgiMessage: TypeAlias = MutableMapping[str, Any]

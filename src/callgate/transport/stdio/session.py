@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from callgate.errors import Reason, Refused, StoreError, place
 from callgate.gate import Context
-from callgate.jsonrpc import TOOLS_CALL, Batch, Kind, Message, RequestId, error_reply, peek
+from callgate.jsonrpc import TOOLS_CALL, Batch, Kind, Message, Peek, RequestId, error_reply, peek
 from callgate.pipeline.context import NOBODY_KNOWN, RequestContext, StreamContext, ToolDigests, greeting_client
 from callgate.pipeline.dispatcher import Dispatcher, refuse_all, session_digest
 from callgate.pipeline.list_changed import changed, wants_changes
@@ -129,7 +129,7 @@ class StdioSession:
     def __init__(
         self,
         server: str,
-        door: Dispatcher,
+        dispatcher: Dispatcher,
         behind: WrappedServer,
         front: StdioFront,
         spans: Tracer,
@@ -157,24 +157,24 @@ class StdioSession:
         self._alone = Context(server, "stdio", self._session)
         self._hearing = contextlib.ExitStack()
         self._running = False
-        self.enter_by(door)
+        self.use(dispatcher)
         # The subscription of the modern era that changes are told under; None in the handshake era.
         self._subscription: RequestId | None = None
         self._telling: set[asyncio.Task[None]] = set()
         self._upward: asyncio.Task[None] | None = None
 
-    def enter_by(self, door: Dispatcher) -> None:
-        """Messages are decided on by this door from now on: at the start, and when the configuration changes."""
-        self._door, desk = door, door.desk
-        self._screen = None if desk is None else desk.screen(self._alone)
-        self._after = None if desk is None else desk.after_others(self._alone)
+    def use(self, dispatcher: Dispatcher) -> None:
+        """Messages are decided on by this dispatcher from now on: at the start, and when the configuration changes."""
+        self._dispatcher, stages = dispatcher, dispatcher.stages
+        self._screen = None if stages is None else stages.screen(self._alone)
+        self._after = None if stages is None else stages.after_others(self._alone)
         if self._running:
             self._be_heard()
 
     def _be_heard(self) -> None:
         self._hearing.close()
-        if self._door.desk is not None:
-            self._hearing.enter_context(self._door.desk.heard_by(self._alone, self._tell))
+        if self._dispatcher.stages is not None:
+            self._hearing.enter_context(self._dispatcher.stages.heard_by(self._alone, self._tell))
 
     async def client_left(self) -> None:
         """Wait until the client has closed its end."""
@@ -222,7 +222,7 @@ class StdioSession:
             async for line in self._front.lines():
                 if isinstance(line, bytes) and not line.strip():
                     continue
-                turn = None if self._door.desk is None else MessageTurn()
+                turn = None if self._dispatcher.stages is None else MessageTurn()
                 self._queue.append((turn, create_task(self._admit(line, turn))))
                 self._queued.set()
                 while len(self._queue) >= _AHEAD:
@@ -268,11 +268,11 @@ class StdioSession:
             task.cancel()
 
     async def _send(self, entry: Admitted | None) -> None:
-        if entry is None or not (self._door.objection(entry) is None or await self._may_leave(entry)):
+        if entry is None or not (self._dispatcher.objection(entry) is None or await self._may_leave(entry)):
             return
         for flight in entry.calls:
             self._calls[flight.rpc_id] = flight
-        messages = entry.messages
+        messages = entry.message.messages if isinstance(entry.message, Batch) else (entry.message,)
         if entry.amend is not None or entry.after is not None:
             for one in messages:
                 if one.kind is Kind.REQUEST and one.id is not None:
@@ -299,10 +299,10 @@ class StdioSession:
 
     async def _may_leave(self, entry: Admitted) -> bool:
         try:
-            await self._door.last_look(entry)
-        except Rejected as turned:
+            await self._dispatcher.pre_dispatch_check(entry)
+        except Rejected as rejected:
             self._under_way.difference_update(flight.rpc_id for flight in entry.calls)
-            await self._turned(turned)
+            await self._rejected(rejected)
             return False
         return True
 
@@ -320,90 +320,88 @@ class StdioSession:
 
     async def _admit(self, line: bytes | Refused, turn: MessageTurn | None) -> Admitted | None:
         """What may go on of a client's line; everything else is answered here. Never raises."""
+        calls: tuple[RequestId, ...] = ()
+        asked: Message | Batch | None = None
         try:
-            return await self._judge(line, turn)
-        except Exception as error:  # noqa: BLE001 - fail closed: one message that breaks us must not stop the others
-            log.error("request failed", extra={"fields": {"error": place(error)}})
-            await self._front.write(error_reply(None, Refused(Reason.INTERNAL_ERROR)))
-            return None
-
-    async def _judge(self, line: bytes | Refused, turn: MessageTurn | None) -> Admitted | None:
-        if isinstance(line, Refused):
-            await self._front.write(error_reply(None, line))
-            return None
-        try:
-            message = self._door.read(line)
+            if isinstance(line, Refused):
+                raise Rejected(line, error_reply(None, line))
+            message = self._dispatcher.read(line)
             context = self._context(message, turn)
             asks = isinstance(message, Message) and message.kind is Kind.REQUEST
             if not asks and turn is not None and await self._takes(message, context, turn):
                 return None
-        except Rejected as turned:
-            await self._turned(turned)
+            called = _call_ids(message)
+            if not self._under_way.isdisjoint(called):
+                refused = Refused(Reason.INVALID_REQUEST, "a call with this id is under way")
+                raise Rejected(refused, error_reply(message.id if isinstance(message, Message) else None, refused))
+            self._under_way.update(called)
+            calls, asked = called, message
+            if self._spans.enabled:
+                return await self._traced(message, context)
+            return await self._dispatcher.admit(message, context)
+        except Exception as error:  # noqa: BLE001 - fail closed: one message that breaks us must not stop the others
+            self._under_way.difference_update(calls)
+            await self._answer(asked, error)
             return None
-        calls = _call_ids(message)
-        if not calls.isdisjoint(self._under_way):
-            refused = Refused(Reason.INVALID_REQUEST, "a call with this id is under way")
-            await self._front.write(error_reply(message.id if isinstance(message, Message) else None, refused))
-            return None
-        self._under_way |= calls
+
+    async def _traced(self, message: Message | Batch, context: Context) -> Admitted:
+        """The same with a span around it."""
         with span_of(self._spans, message, context, {}) as span:
             try:
-                entry = await self._door.admit(message, context)
-            except Rejected as turned:
-                self._under_way -= calls
-                span.refused(turned.refused.reason)
-                await self._turned(turned)
-                return None
-            except LocalResponse as answered:
-                self._under_way -= calls
+                entry = await self._dispatcher.admit(message, context)
+            except LocalResponse:
                 span.allowed()
-                await self._front.write(answered.reply)
-                return None
-            except Exception as error:  # noqa: BLE001 - fail closed, with an answer: the client waits for one
-                self._under_way -= calls
-                log.error("request failed", extra={"fields": {"error": place(error)}})
-                gone = isinstance(error, StoreError)
-                refused = Refused(Reason.STORE_UNAVAILABLE if gone else Reason.INTERNAL_ERROR)
-                span.refused(refused.reason)
-                if (reply := refuse_all(message, refused)) is not None:
-                    await self._front.write(reply)
-                return None
+                raise
+            except Exception as error:
+                span.refused(error.refused.reason if isinstance(error, Rejected) else _failure(error).reason)
+                raise
             span.allowed()
             return entry
+
+    async def _answer(self, asked: Message | Batch | None, error: Exception) -> None:
+        """Answer what goes no further; `asked` is the message where it was to be decided on."""
+        if isinstance(error, Rejected | LocalResponse):
+            reply = error.reply
+        else:
+            log.error("request failed", extra={"fields": {"error": place(error)}})
+            # The client waits for an answer.
+            reply = error_reply(None, _INTERNAL) if asked is None else refuse_all(asked, _failure(error))
+        if reply is not None:
+            await self._front.write(reply)
 
     async def _takes(self, message: Message | Batch, context: Context, turn: MessageTurn) -> bool:
         if isinstance(message, Message) and message.kind is Kind.NOTIFICATION:
             # What it cancels has to be where it can be found.
             await turn.wait_reached()
-        return await self._door.takes(message, context)
+        return await self._dispatcher.takes(message, context)
 
-    async def _turned(self, turned: Rejected) -> None:
-        if turned.reply is not None:
-            await self._front.write(turned.reply)
+    async def _rejected(self, rejected: Rejected) -> None:
+        if rejected.reply is not None:
+            await self._front.write(rejected.reply)
 
     async def _deliver(self, lines: Sequence[bytes]) -> None:
         """Messages of the server, on their way to the client, in their order. Replies to calls that follow each other
         are looked at side by side; whatever else comes waits for those before it."""
-        replies: list[bytes] = []
+        replies: list[tuple[bytes, Peek | None]] = []
         for line in lines:
             if b"\r" in line:
                 # To some readers of lines a CR ends one: what stands between two must not be a message of its own.
                 line = one_line(line.rstrip(b"\r"))[:-1] + b"\r" * line.endswith(b"\r")
-            seen = peek(line) if self._calls else None
+            seen = peek(line)
             if seen is not None and seen.id in self._calls and seen.is_reply:
-                replies.append(line)
+                replies.append((line, seen))
                 continue
             await self._pass_on(replies)
-            await self._pass_on([line])
+            await self._pass_on([(line, seen)])
             replies = []
         await self._pass_on(replies)
 
-    async def _pass_on(self, lines: Sequence[bytes]) -> None:
+    async def _pass_on(self, lines: Sequence[tuple[bytes, Peek | None]]) -> None:
         if len(lines) == 1:
-            given = [await self._passed(lines[0])]
+            given = [await self._passed(*lines[0])]
         else:
             create_task = asyncio.get_running_loop().create_task
-            looking = [create_task(self._passed(line)) for line in lines]
+            looking = [create_task(self._passed(line, seen)) for line, seen in lines]
             try:
                 given = [await one for one in looking]
             finally:
@@ -416,18 +414,17 @@ class StdioSession:
         if passed:
             await self._front.write(*passed)
 
-    async def _passed(self, line: bytes) -> bytes | None:
+    async def _passed(self, line: bytes, seen: Peek | None) -> bytes | None:
         """What the client gets of a message; None where it was an answer to us."""
-        seen = peek(line) if self._calls or self._entries or self._asked else None
-        if seen is not None and seen.is_reply and seen.id is not None:
+        if seen is not None and seen.id is not None and seen.is_reply:
             rpc_id = seen.id
-            question = self._asked.get(rpc_id)
-            if question is not None:
+            if rpc_id in self._asked:
+                question = self._asked[rpc_id]
                 if not question.done():
                     question.set_result(line)
                 return None
             flight = self._calls.get(rpc_id)
-            if flight is not None and flight.replied(line):
+            if flight is not None and flight.replied(line, seen):
                 del self._calls[rpc_id]
                 self._under_way.discard(rpc_id)
             entry = self._entries.pop(rpc_id, None)
@@ -466,10 +463,18 @@ class StdioSession:
         )
 
 
-def _call_ids(message: Message | Batch) -> set[RequestId]:
+_INTERNAL: Final = Refused(Reason.INTERNAL_ERROR)
+
+
+def _failure(error: Exception) -> Refused:
+    """What the client is told of something that nobody thought of."""
+    return Refused(Reason.STORE_UNAVAILABLE) if isinstance(error, StoreError) else _INTERNAL
+
+
+def _call_ids(message: Message | Batch) -> tuple[RequestId, ...]:
     if isinstance(message, Message):
-        return {message.id} if message.method == TOOLS_CALL and message.id is not None else set()
-    return {m.id for m in message.messages if m.method == TOOLS_CALL and m.id is not None}
+        return (message.id,) if message.method == TOOLS_CALL and message.id is not None else ()
+    return tuple([m.id for m in message.messages if m.method == TOOLS_CALL and m.id is not None])
 
 
 def _text(value: object) -> str | None:

@@ -12,10 +12,10 @@ from callgate.errors import Reason, Refused, UpstreamError
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, parts, peek, with_id
 from callgate.pipeline.dispatcher import refuse_all
 from callgate.pipeline.stage import Admitted, AsyncTransform, InFlight
-from callgate.pipeline.timeouts import Watch
 from callgate.transport.http.exchange import Exchange, onto
 from callgate.transport.http.headers import RequestHeaderFilter, forward_down
 from callgate.transport.sse import Event, encode_event, passed_on, replace_data
+from callgate.transport.timeouts import Watch
 from callgate.transport.upstream.http_client import HttpAnswer, HttpClient, is_stream
 
 _DETACHED_MAX: Final = 10_000
@@ -139,7 +139,7 @@ class HttpUpstream:
         settled = False
         try:
             with exchange.watch(self._client.patience) as watch:
-                answer = await self._open(b"POST", exchange, entry.raw)
+                answer = await self._open(b"POST", exchange, entry.message.raw)
                 try:
                     await self._answer(exchange, entry, answer, watch)
                 finally:
@@ -330,7 +330,10 @@ def _as_reply(asked: Message | Batch, status: int, body: bytes) -> bytes:
 
 
 def _wants_reply(entry: Admitted) -> bool:
-    return any(message.kind is Kind.REQUEST for message in entry.messages)
+    asked = entry.message
+    if isinstance(asked, Message):
+        return asked.kind is Kind.REQUEST
+    return any(message.kind is Kind.REQUEST for message in asked.messages)
 
 
 def _fits(asked: Message | Batch, reply: bytes) -> bool:

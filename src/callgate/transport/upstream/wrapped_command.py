@@ -58,10 +58,14 @@ class WrappedCommand:
 
     async def send(self, entry: Admitted) -> None:
         assert self._stdin is not None
-        for message in entry.messages:
-            self._note(message)
+        sent = entry.message
+        if isinstance(sent, Message) and sent.kind is Kind.REQUEST and sent.id is not None:
+            self._waiting.add(sent.id)
+        else:
+            for message in entry.messages:
+                self._note(message)
         # A command that no longer reads is about to end; its exit status tells the client.
-        await self._stdin.write(one_line(entry.raw))
+        await self._stdin.write(one_line(sent.raw))
 
     async def send_eof(self) -> None:
         assert self._process is not None
@@ -107,8 +111,7 @@ class WrappedCommand:
             too_large = UpstreamError(Reason.UPSTREAM_TOO_LARGE)
             return [error_reply(rpc_id, too_large) for rpc_id in self._lost(line)]
         if self._waiting:
-            batch = parts(line)
-            for part in [line] if batch is None else batch:
+            for part in (line,) if line[:1] == b"{" else parts(line) or (line,):
                 seen = peek(part)
                 if seen is not None and seen.is_reply and seen.id is not None:
                     self._waiting.discard(seen.id)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
-from callgate.audit import ArgumentsPolicy, CheckNote, DecisionRecord
+from callgate.audit.arguments import ArgumentsPolicy
+from callgate.audit.records import VERSION, CheckNote, DecisionRecord
 from callgate.gate import Answer, Call, Context, Decision, Pass, Refuse
 
 
@@ -22,9 +22,14 @@ def decision_record(
     arguments, args_hash = policy.store(context.server, call.tool, call.arguments, call.canonical)
     # What a broken check answered may be anything; it is refused all the same, and on record.
     facts: dict[str, Any] = {}
+    checks: list[CheckNote] = []
     for answer in decision.answers:
-        facts.update(getattr(answer.verdict, "facts", {}))
+        verdict = answer.verdict
+        facts.update(getattr(verdict, "facts", {}))
+        passed = _PASSED.get(answer.check) if isinstance(verdict, Pass) else None
+        checks.append(passed or _note(answer))
     return DecisionRecord(
+        v=VERSION,
         call=call.id,
         at=call.at,
         gateway=gateway,
@@ -39,20 +44,18 @@ def decision_record(
         verdict="allow" if refused is None else "refuse",
         reason=None if refused is None else refused.reason.value,
         detail=None if refused is None else refused.message,
-        checks=tuple([_note(answer) for answer in decision.answers]),
+        checks=tuple(checks),
         extra=facts or None,
     )
 
 
-@lru_cache(maxsize=16)
-def _passed(check: str) -> CheckNote:
-    return CheckNote(check, "pass")
+_PASSED: Final = {check: CheckNote(check, "pass") for check in ("agents", "pinning", "trust", "approval")}
 
 
 def _note(answer: Answer) -> CheckNote:
     verdict = answer.verdict
     if isinstance(verdict, Pass):
-        return _passed(answer.check)
+        return CheckNote(answer.check, "pass")
     if isinstance(verdict, Refuse):
         return CheckNote(answer.check, "refuse", verdict.reason.value, verdict.detail or None)
     return CheckNote(answer.check, "ask", None, getattr(verdict, "why", "no verdict"))

@@ -1,0 +1,101 @@
+"""What is taken as proof of who sends a request: a signature, a token or a key; and on whose behalf."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from callgate.agents.apikeys import ApiKeys
+from callgate.agents.bearer import Bearer
+from callgate.agents.directories.looking import Directories
+from callgate.agents.kya import KyaPolicy, attest
+from callgate.agents.model import Signed, Verified
+from callgate.agents.stage import Headers
+from callgate.agents.verifying import Verifier
+from callgate.errors import Reason, Refused
+from callgate.gate import Caller
+
+_REALM: Final = 'Bearer realm="callgate"'
+
+
+class Proofs:
+    """All ways that are open, each where it is. `close` ends what is being fetched."""
+
+    def __init__(
+        self,
+        *,
+        directories: Directories | None,
+        strict: Verifier | None,
+        lenient: Verifier | None,
+        bearer: Bearer | None,
+        api_keys: ApiKeys | None,
+        kya: KyaPolicy,
+    ) -> None:
+        self.directories = directories
+        # Of requests with a body, and of those without one.
+        self._strict = strict
+        self._lenient = lenient
+        self._bearer = bearer
+        self._api_keys = api_keys
+        self._kya = kya
+        self.kya_header = kya.header
+
+    async def signed(self, request: Signed, *, body: bool) -> Caller:
+        """Who signed a request. Without a body of its own it has nothing that a digest could bind."""
+        verifier = self._strict if body else self._lenient
+        assert verifier is not None
+        assert self.directories is not None
+        verified = await verifier.verify(request)
+        found = await self.directories.agent(verified)
+        if found is None:
+            raise Refused(Reason.AGENT_NOT_IN_DIRECTORY)
+        return _caller(verified, found.agent, found.name)
+
+    async def token(self, text: str) -> Caller:
+        """Whose token this is."""
+        if self._bearer is None:
+            raise Refused(Reason.CREDENTIALS_INVALID, "this is no API key of this gateway")
+        return await self._bearer.verify(text)
+
+    async def api_key(self, text: str) -> Caller:
+        """Whose key this is."""
+        assert self._api_keys is not None
+        return await self._api_keys.verify(text)
+
+    async def attested(self, headers: Headers, caller: Caller) -> Caller:
+        """The same caller, with whom it acts for by its KYA token; raises Refused."""
+        found = await attest(self._kya, headers, caller)
+        if found is None:
+            return caller
+        claims = {**caller.claims, "kya": found.claims}
+        return msgspec.structs.replace(caller, principal=found.principal, claims=claims)
+
+    def challenge(self, refused: Refused) -> str | None:
+        """What a refusal says of how to get in (RFC 6750 §3); nothing where only signatures do."""
+        if self._bearer is not None:
+            return self._bearer.challenge(refused)
+        if self._api_keys is None or refused.status != Reason.CREDENTIALS_REQUIRED.status:
+            return None
+        return f'{_REALM}, error="invalid_token"' if refused.reason is Reason.CREDENTIALS_INVALID else _REALM
+
+    def documents(self) -> dict[str, bytes]:
+        """What is published at well-known paths: how to get a token (RFC 9728)."""
+        if self._bearer is None:
+            return {}
+        return {self._bearer.metadata_path: msgspec.json.encode(dict(self._bearer.metadata()))}
+
+    async def close(self) -> None:
+        if self.directories is not None:
+            await self.directories.close()
+
+
+def _caller(verified: Verified, agent: str, name: str) -> Caller:
+    return Caller(
+        id=agent,
+        source="web-bot-auth",
+        key=verified.keyid,
+        directory=verified.directory,
+        name=name,
+        digest_verified=verified.digest_verified,
+    )
