@@ -163,11 +163,11 @@ async def _round(ceremonies: Ceremonies, turn: int, each: int) -> dict[str, floa
 
 
 async def _in_memory(plan: Plan) -> dict[str, Any]:
-    from callgate.approval.memory import MemoryShelf
+    from callgate.store import MemoryStore, SqlShelf
 
     rounds: list[dict[str, float]] = []
     for turn in range(plan.rounds + 1):
-        ceremonies = Ceremonies(MemoryShelf())
+        ceremonies = Ceremonies(SqlShelf(MemoryStore()))
         await ceremonies.enrol()
         rounds.append(await _round(ceremonies, turn, plan.each))
     # The first round fills caches.

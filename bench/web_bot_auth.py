@@ -24,10 +24,10 @@ from callgate.agents.base import signature_base
 from callgate.agents.components import Message
 from callgate.agents.fields import inputs, signatures
 from callgate.agents.keys import Key
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import Signed
 from callgate.agents.signing import Signer
 from callgate.agents.verifying import Settings, Verifier
+from callgate.store.memory import MemoryAgents
 
 # The other library looks at the clock itself.
 AGENT: Final = "https://agent.example"

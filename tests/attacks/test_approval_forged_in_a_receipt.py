@@ -9,7 +9,6 @@ import pytest
 
 from callgate.approval.assertion import Malformed, NotVerified
 from callgate.approval.encoding import from_base64url, to_base64url
-from callgate.approval.memory import MemoryShelf
 from callgate.approval.proof import check_proof
 from callgate.audit import ArgumentsPolicy, receipt
 from callgate.canonical import canonical
@@ -17,6 +16,7 @@ from callgate.cli import run
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.auditing import decision, open_log
 from support.enrolling import ORIGIN, approve, enrol, service
+from support.memory import MemoryShelf
 from support.table import rows
 
 ARGUMENTS = {"name": "shopping"}

@@ -6,12 +6,12 @@ import pytest
 
 from callgate.agents.directories import Sources
 from callgate.agents.fetching import Fetcher, _only
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import WELL_KNOWN
 from callgate.agents.reaching import FetchFailed, Reach
 from callgate.agents.storage import Listed
 from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import Reason, Refused
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import Page, listening, world
 from support.registry import requirement
 from support.signed_requests import adding, request

@@ -8,10 +8,10 @@ import pytest
 
 from callgate.agents.directories import Sources
 from callgate.agents.fetching import Caps
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN
 from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import Reason, Refused
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import Page, listening, world
 from support.loop_clock import advance
 from support.registry import requirement

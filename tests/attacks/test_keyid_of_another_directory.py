@@ -3,11 +3,11 @@
 import pytest
 
 from callgate.agents.directories import Sources, StaticDirectory, directory_url
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import Verified
 from callgate.agents.storage import Listed
 from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import Reason, Refused
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import world
 from support.registry import requirement
 from support.signed_requests import adding, request

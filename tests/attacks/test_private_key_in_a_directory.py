@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from callgate.agents.directories import Sources
 from callgate.agents.jwks import key_set
 from callgate.agents.keys import public_jwk
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.storage import Listed
 from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import ConfigError, Reason, Refused
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import world
 from support.signed_requests import adding, private, request
 from support.table import rows

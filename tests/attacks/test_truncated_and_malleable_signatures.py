@@ -6,8 +6,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from callgate.agents.keys import Key
-from callgate.agents.memory import MemoryAgents
 from callgate.errors import Refused
+from callgate.store.memory import MemoryAgents
 from support.registry import requirement
 from support.signed_requests import public, refusal, replacing, request, sign, verify
 from support.table import rows

@@ -2,9 +2,9 @@
 
 import pytest
 
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import Reason, Refused
+from callgate.store.memory import MemoryAgents
 from support.registry import requirement
 from support.signed_requests import NOW, Found, public, refusal, replacing, request, sign, verify
 from support.table import rows

@@ -1,22 +1,17 @@
-"""Shelves on each kind of store: the same tests on SQLite and on PostgreSQL, and in memory for `make verify`."""
+"""Shelves on each kind of store: the same tests on SQLite and on PostgreSQL."""
 
 import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
 
-from callgate.agents.memory import MemoryAgents
-from callgate.approval.memory import MemoryShelf
-from callgate.pinning.memory import MemoryPins
 from callgate.store import SqlAgents, SqlPins, SqlShelf, SqlTrust, Store
-from callgate.trust.memory import MemoryTrust
 from support.pins import Shelved
 from support.postgres import standing
 from support.shelves import Kept
 from support.stores import bare, opened, ready
 
 on_both = pytest.fixture(params=["sqlite", "postgresql"])
-on_all = pytest.fixture(params=[pytest.param("memory", marks=pytest.mark.verify), "sqlite", "postgresql"])
 
 
 @on_both
@@ -35,10 +30,7 @@ def url(request, tmp_path):
 
 @asynccontextmanager
 async def kind_of(request, tmp_path):
-    """The store of this kind and where it is; nothing where the shelf is to be in memory."""
-    if request.param == "memory":
-        yield None, ""
-        return
+    """The store of this kind and where it is."""
     with ready(request.param, tmp_path) as url:
         async with opened(url) as store:
             yield store, url
@@ -70,14 +62,11 @@ async def rows_of(request, tmp_path):
     empty()
 
 
-# -- shelves that may be in memory ---------------------------------------------------------------------------------
-
-
-@on_all
+@on_both
 async def kept(request, tmp_path):
     """A shelf of verified approval."""
     async with rows_of(request, tmp_path) as (store, url):
-        yield Kept(SqlShelf(store), store, url) if store else Kept(MemoryShelf())
+        yield Kept(SqlShelf(store), store, url)
 
 
 @pytest.fixture
@@ -85,11 +74,11 @@ def shelf(kept):
     return kept.shelf
 
 
-@on_all
+@on_both
 async def pinned(request, tmp_path):
     """A shelf of tool pinning."""
     async with rows_of(request, tmp_path) as (store, url):
-        yield Shelved(SqlPins(store), store, url) if store else Shelved(MemoryPins())
+        yield Shelved(SqlPins(store), store, url)
 
 
 @pytest.fixture
@@ -97,18 +86,18 @@ def pins(pinned):
     return pinned.shelf
 
 
-@on_all
+@on_both
 async def trust(request, tmp_path):
     """A shelf of trust: it has a connection of its own, which ends with the store."""
     async with kind_of(request, tmp_path) as (store, _):
-        yield SqlTrust(store) if store else MemoryTrust()
+        yield SqlTrust(store)
 
 
-@on_all
+@on_both
 async def agents(request, tmp_path):
     """A shelf of agents."""
     async with rows_of(request, tmp_path) as (store, _):
-        yield SqlAgents(store) if store else MemoryAgents()
+        yield SqlAgents(store)
 
 
 # -- shelves that other processes share ------------------------------------------------------------------------------

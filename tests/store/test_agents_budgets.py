@@ -10,10 +10,10 @@ from sqlalchemy import func, select, text
 
 from callgate.agents import keeping
 from callgate.agents.buckets import FAR_MS, Buckets, asked
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.storage import Take
 from callgate.errors import ConfigError
 from callgate.store.agent_schema import agent_budget
+from callgate.store.memory import MemoryAgents
 from support.registry import requirement
 from support.rush import NOW, rush
 from support.table import rows

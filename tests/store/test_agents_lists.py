@@ -7,11 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from callgate.agents import keeping
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import ApiKey
 from callgate.agents.storage import Fetched, Listed
 from callgate.errors import Refused
 from callgate.store import SqlAgents, Store
+from callgate.store.memory import MemoryAgents
 from support.rush import NOW
 from support.stores import opened
 from support.table import rows

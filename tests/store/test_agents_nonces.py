@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import func, select
 
 from callgate.agents import keeping
-from callgate.agents.memory import MemoryAgents, MemoryNonces
 from callgate.errors import Reason, Refused, StoreUnavailable
 from callgate.store import SqlAgents, SqlTrust, Store
 from callgate.store.agent_schema import agent_nonce
+from callgate.store.memory import MemoryAgents
 from support.pins import witness
 from support.registry import requirement
 from support.rush import NOW, SCOPE
@@ -130,11 +130,12 @@ async def test_batches_that_do_several_things_never_wait_in_a_circle(url):
 
 
 async def test_memory_is_swept_as_it_is_used():
-    nonces = MemoryNonces()
+    shelf = MemoryAgents()
     for number in range(5000):
         now = NOW + number * 1000
-        assert nonces.take(SCOPE, f"{number}", now + 1000, now)
-    assert len(nonces) < 1000
+        assert await shelf.take_nonce(SCOPE, f"{number}", now + 1000, now)
+    with shelf._store.reading() as conn:
+        assert conn.exec_driver_sql("SELECT count(*) FROM agent_nonce").scalar_one() < 1000
 
 
 async def test_memory_that_is_full_lets_nobody_in():

@@ -18,11 +18,11 @@ from joserfc.jwk import ECKey
 from callgate.agents.authenticator import Authenticator
 from callgate.agents.decision import Decision
 from callgate.agents.directories import Directories, Sources
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import Signed
 from callgate.agents.options import VerifyOptions
 from callgate.agents.signing import Signer
 from callgate.agents.storage import Listed
+from callgate.store.memory import MemoryAgents
 
 NOW = 1_794_800_000
 DIRECTORY = "https://agent.example"

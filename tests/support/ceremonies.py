@@ -11,9 +11,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from callgate.approval import Approvals, Credential, Enrolled, Gated, Issued, RelyingParty, Settings, Verified
 from callgate.approval.encoding import from_base64url, to_base64url
-from callgate.approval.memory import MemoryShelf
 from callgate.canonical import canonical
 from callgate.sdk.authenticators.software import Bend, SoftwareAuthenticator
+from callgate.store import AuditRow
+from support.memory import MemoryShelf, witness
 
 ORIGIN: Final = "http://localhost:8000"
 PARTY: Final = RelyingParty("localhost", origins=(ORIGIN,))
@@ -49,9 +50,9 @@ class Scene:
         self.log: list[tuple[str, str, dict[str, Any]]] = []
         self.approvals = Approvals(self.shelf, party, settings, clock=self.clock, witness=self._witness, **more)
 
-    def _witness(self, action: str, by: str, detail: dict[str, Any]) -> tuple[str, str]:
+    def _witness(self, action: str, by: str, detail: dict[str, Any]) -> AuditRow:
         self.log.append((action, by, detail))
-        return action, by
+        return witness(action, by)
 
     async def options(self, user: str = "ann") -> dict[str, Any]:
         """The options of an enrolment that has begun."""

@@ -15,7 +15,6 @@ import aiohttp
 import uvicorn
 
 from callgate.approval import Approvals, Credential, Gated, Policy, RelyingParty, Request, Settings, Shelf
-from callgate.approval.memory import MemoryShelf
 from callgate.approval.model import Role
 from callgate.audit import AuditLog
 from callgate.canonical import canonical
@@ -23,13 +22,12 @@ from callgate.config import parse
 from callgate.console import console_app
 from callgate.console.rooms import Rooms
 from callgate.keyring import Keyring
-from callgate.pinning.memory import MemoryPins
 from callgate.pinning.service import Pins
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from callgate.store import KillSwitch, SqlAgents, SqlShelf, Store
-from callgate.trust.memory import MemoryTrust
 from callgate.trust.service import TrustService
 from support import agent_sessions, reviewing
+from support.memory import MemoryPins, MemoryShelf, MemoryTrust
 from support.reviewing import pins_over
 from support.stores import ready, write_ready
 

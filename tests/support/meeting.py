@@ -8,11 +8,11 @@ from typing import Any
 
 from callgate.pinning.identity import http_identity
 from callgate.pinning.listing import Reader
-from callgate.pinning.memory import MemoryPins
 from callgate.pinning.model import Change, Connected, Identity, Pin, ServerSeen, ToolSeen
 from callgate.pinning.service import Choice, Pins
 from callgate.pinning.settings import Settings
 from callgate.pinning.views import ToolView
+from support.memory import MemoryPins, witness
 
 KEY = b"k" * 32
 START = 1_800_000_000.0
@@ -55,7 +55,7 @@ class Meeting:
 
     def _witness(self, action: str, by: str, detail: dict[str, Any]) -> Any:
         self.told.append((action, by, detail))
-        return action, by, detail
+        return witness(action, by, detail)
 
     def http(self, name: str, version: str = "1.0") -> Identity:
         return http_identity(f"https://{name}.example/mcp", reported=f"{name} {version}")

@@ -13,17 +13,16 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from msgspec.structs import replace
-from sqlalchemy import select, text
+from sqlalchemy import text
 
 from callgate.errors import Refused
 from callgate.pinning.book import Book
 from callgate.pinning.document import approval_hash, beside
-from callgate.pinning.memory import MemoryPins
 from callgate.pinning.model import Connected, Pin, ServerSeen, ToolSeen
 from callgate.pinning.storage import PinShelf, Wanted
 from callgate.store import ADMIN, AuditRow, SqlPins, Store
-from callgate.store.schema import audit_record
 from support import racing
+from support.memory import bodies
 
 NOW: Final = 1_800_000_000_000
 SECOND: Final = 1000
@@ -34,7 +33,7 @@ KEY: Final = b"k" * 32
 class Shelved:
     """A shelf of pins, and what was written beside it."""
 
-    def __init__(self, shelf: PinShelf, store: Store | None = None, url: str = "") -> None:
+    def __init__(self, shelf: PinShelf, store: Store, url: str) -> None:
         self.shelf = shelf
         self.store = store
         self.url = url
@@ -42,14 +41,7 @@ class Shelved:
     @property
     def witnesses(self) -> list[str]:
         """The audit rows of everything that was done, in order."""
-        if isinstance(self.shelf, MemoryPins):
-            return [row.body.decode() for row in self.shelf.witnesses]
-        assert self.store is not None
-        with self.store.reading() as conn:
-            return [
-                body.decode()
-                for body in conn.execute(select(audit_record.c.body).order_by(audit_record.c.id)).scalars()
-            ]
+        return [body.decode() for body in bodies(self.store)]
 
 
 def witness(text: str) -> AuditRow:

@@ -16,7 +16,6 @@ from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 
-from callgate.approval.memory import MemoryShelf
 from callgate.approval.model import Gated
 from callgate.approval.party import RelyingParty
 from callgate.approval.service import Approvals
@@ -25,6 +24,7 @@ from callgate.canonical import canonical
 from callgate.errors import Refused
 from callgate.protocol import CAPABILITY, CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
+from support.memory import MemoryShelf
 
 Message: TypeAlias = dict[str, Any]
 Handler: TypeAlias = Callable[[Message], Awaitable[dict[str, Any]]]

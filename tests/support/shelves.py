@@ -13,9 +13,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 from msgspec.structs import astuple, replace
-from sqlalchemy import select, text
+from sqlalchemy import text
 
-from callgate.approval.memory import MemoryShelf
 from callgate.approval.model import (
     Challenge,
     ChallengeUse,
@@ -31,8 +30,8 @@ from callgate.approval.model import (
 from callgate.approval.storage import Bounds, Shelf
 from callgate.errors import Refused
 from callgate.store import DECISION, AuditRow, SqlShelf, Store
-from callgate.store.schema import audit_record
 from support import racing
+from support.memory import bodies
 
 NOW: Final = 1_800_000_000_000
 SECOND: Final = 1000
@@ -44,7 +43,7 @@ BOUNDS: Final = Bounds()
 class Kept:
     """A shelf, and what was written beside it."""
 
-    def __init__(self, shelf: Shelf, store: Store | None = None, url: str = "") -> None:
+    def __init__(self, shelf: Shelf, store: Store, url: str) -> None:
         self.shelf = shelf
         self.store = store
         self.url = url
@@ -52,14 +51,7 @@ class Kept:
     @property
     def witnesses(self) -> list[str]:
         """The audit rows of everything that was done, in order."""
-        if isinstance(self.shelf, MemoryShelf):
-            return [row.body.decode() for row in self.shelf.witnesses]
-        assert self.store is not None
-        with self.store.reading() as conn:
-            return [
-                body.decode()
-                for body in conn.execute(select(audit_record.c.body).order_by(audit_record.c.id)).scalars()
-            ]
+        return [body.decode() for body in bodies(self.store)]
 
 
 def witness(said: str) -> AuditRow:

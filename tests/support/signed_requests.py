@@ -14,11 +14,11 @@ from callgate.agents.base import signature_base
 from callgate.agents.components import Message
 from callgate.agents.fields import inputs
 from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_512, Key, public_jwk
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import Signed, Verified
 from callgate.agents.signing import _SIGNERS
 from callgate.agents.verifying import Nonces, Settings, Verifier
 from callgate.errors import Refused
+from callgate.store.memory import MemoryAgents
 
 NOW = 1_790_000_000
 AGENT = "https://agent.example"

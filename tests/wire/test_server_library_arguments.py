@@ -9,9 +9,9 @@ from mcp.server import MCPServer
 from callgate import VerifiedApproval
 from callgate.approval import Bounds, Settings
 from callgate.approval.encoding import from_base64url
-from callgate.approval.memory import MemoryShelf
 from support.approval_peer import ERAS, HttpPeer, refusal, signed, text_of
 from support.approval_server import listening, running
+from support.memory import MemoryShelf
 from support.registry import requirement
 from support.table import rows
 

@@ -8,11 +8,11 @@ from mcp.server import MCPServer
 
 from callgate import VerifiedApproval
 from callgate.approval import Bounds, Settings
-from callgate.approval.memory import MemoryShelf
 from callgate.protocol import CHALLENGE_CREATE
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, Failed, HttpPeer, refusal, signed, text_of
 from support.approval_server import Clock, listening, running
+from support.memory import MemoryShelf
 from support.registry import requirement
 from support.table import rows
 
@@ -50,11 +50,11 @@ def test_a_tool_that_is_not_gated_or_not_there(library, era):
 @requirement("VA-053")
 def test_arguments_that_break_the_schema_open_nothing(library, era):
     person = library.join(f"schema-{era}", era)
-    before = dict(library.shelf._challenges)
+    before = library.shelf.rows("challenge")
     for arguments in ({}, {"resourceId": 5}, {"resourceId": None}, {"resource": "abc"}):
         answer = create(person.peer, "delete_resource", arguments=arguments)
         assert refusal(answer) == (-32602, "arguments_invalid")
-    assert library.shelf._challenges == before
+    assert library.shelf.rows("challenge") == before
 
 
 @rows("era", ERAS)

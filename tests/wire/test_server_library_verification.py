@@ -8,12 +8,12 @@ from mcp.server import MCPServer
 from callgate import VerifiedApproval
 from callgate.approval import Bounds, Settings
 from callgate.approval.encoding import from_base64url, to_base64url
-from callgate.approval.memory import MemoryShelf
 from callgate.errors import Reason
 from callgate.protocol import META
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, HttpPeer, refusal, signed, text_of
 from support.approval_server import Clock, listening, running
+from support.memory import MemoryShelf
 from support.registry import requirement
 from support.table import rows
 

@@ -55,8 +55,31 @@ class Budget(msgspec.Struct, frozen=True):
     wait_ms: float = 0.0
 
 
-class AgentShelf(Protocol):
-    """Nonces, keys, agents, directories and budgets. Times are milliseconds."""
+class DirectoryStore(Protocol):
+    """Listed agents and fetched directories. Times are milliseconds."""
+
+    async def agents(self) -> Sequence[Listed]: ...
+
+    async def directory(self, url: str) -> Fetched | None: ...
+
+    async def keep_directory(self, fetched: Fetched) -> bool:
+        """Keep what was fetched; False where it was flushed meanwhile, so that it has to be fetched again.
+
+        A failed try (`failed_at`) takes nothing away, and what was fetched later stays.
+        """
+
+    async def flush_directory(self, url: str | None, now: int) -> int:
+        """Make every process fetch it again before it is believed; None for all."""
+
+    async def directories_version(self) -> int:
+        """Grows with every flush and every change of agents or keys, for followers."""
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed`, on any thread and maybe without need, soon after others changed something; gives its end."""
+
+
+class AgentShelf(DirectoryStore, Protocol):
+    """Nonces, keys, agents, directories and budgets."""
 
     async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
         """Record a nonce; False where it is there already, or its time is over. One conditional write.
@@ -78,30 +101,11 @@ class AgentShelf(Protocol):
 
     async def remove_agent(self, agent: str, thumbprint: str = "") -> int: ...
 
-    async def agents(self) -> Sequence[Listed]: ...
-
-    async def directory(self, url: str) -> Fetched | None: ...
-
-    async def keep_directory(self, fetched: Fetched) -> bool:
-        """Keep what was fetched; False where it was flushed meanwhile, so that it has to be fetched again.
-
-        A failed try (`failed_at`) takes nothing away, and what was fetched later stays.
-        """
-
-    async def flush_directory(self, url: str | None, now: int) -> int:
-        """Make every process fetch it again before it is believed; None for all."""
-
-    async def directories_version(self) -> int:
-        """Grows with every flush and every change of agents or keys, for followers."""
-
     async def spend(self, bucket: str, cost: float, per_ms: float, burst: float, now: int) -> tuple[bool, float]:
         """Take from a token bucket: whether there was enough, and after how many ms there will be (0 if so)."""
 
     async def spend_all(self, takes: Sequence[Take], now: int) -> Sequence[Budget]:
         """Take from several buckets, or from none where one of them has not enough."""
-
-    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call `changed`, on any thread and maybe without need, soon after others changed something; gives its end."""
 
     async def prune(self, now: int) -> int:
         """Drop what has run out, a few rows at a time, and what is above the bounds; how much it was."""

@@ -91,9 +91,9 @@ def verify(
 async def _report(
     signed: Signed, files: list[Path], *, at: str | None, fetch: bool, profile: Any, digest: bool
 ) -> Report:
-    from callgate.agents.memory import MemoryAgents
     from callgate.agents.verifying import Settings, Verifier
     from callgate.errors import Refused
+    from callgate.store.memory import MemoryAgents
 
     report = Report(labels=_labels(signed))
     settings = Settings(profile=profile, content_digest="required" if digest else "optional", allow_test_keys=True)

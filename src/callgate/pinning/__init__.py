@@ -5,7 +5,6 @@ from callgate.pinning.deciding import Choice
 from callgate.pinning.document import approval_hash
 from callgate.pinning.identity import http_identity, library_identity, reported_as, stdio_identity
 from callgate.pinning.judging import Standing, Toolset, judge
-from callgate.pinning.memory import MemoryPins
 from callgate.pinning.model import (
     PENDING_TOOL,
     SCHEME,
@@ -45,7 +44,6 @@ __all__ = [
     "Difference",
     "Identity",
     "Listed",
-    "MemoryPins",
     "Piece",
     "Pin",
     "PinShelf",

@@ -26,7 +26,8 @@ from callgate.sdk.trust_results import Read
 from callgate.sdk.trust_scan import OF_READERS, Detector, scan, secret
 from callgate.sdk.trust_scan import secrets as secrets_in
 from callgate.sdk.trust_session import AgentSession
-from callgate.trust.memory import MemoryTrust
+from callgate.store.memory import MemoryStore
+from callgate.store.trust_tables import SqlTrust
 from callgate.trust.model import Annotations, DataLabel, Session, SessionLabel, Step, ToolLabel
 from callgate.trust.policy import Facts, Policy, Ruling
 from callgate.trust.propagation import adds, asked, honour, joined
@@ -106,7 +107,7 @@ class TrustTracker:
         self._sources = sources
         self._keep = remember_results
         self._lasts_ms = round(remember_seconds * 1000)
-        self._shelf: TrustShelf = shelf or MemoryTrust()
+        self._shelf: TrustShelf = shelf or SqlTrust(MemoryStore())
         self._session = AgentSession(
             self._shelf,
             session or secrets.token_hex(16),

@@ -19,12 +19,12 @@ from callgate.agents.authenticator import Authenticator
 from callgate.agents.decision import Decision, Response, refusal, stripped
 from callgate.agents.directories import Directories, Sources, StaticDirectory
 from callgate.agents.limits import MemoryLimiter, StoreLimiter
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import AgentPolicy, Signed, ToolPolicy
 from callgate.agents.options import VerifyOptions, by_environment
 from callgate.agents.storage import Listed
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.gate import Caller
+from callgate.store.memory import MemoryAgents
 
 __all__ = [
     "AgentPolicy",

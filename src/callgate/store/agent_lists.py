@@ -14,7 +14,7 @@ from callgate.store.approval_sql import Part
 from callgate.store.front import Store
 from callgate.store.pin_sql import pack, unpack
 from callgate.store.sqlite import SqliteBackend
-from callgate.store.trust_sql import Glance, Sql
+from callgate.store.trust_sql import Sql
 
 _VERSION: Final = "SELECT version, flushed FROM agent_head"
 _CHANGED: Final = Sql(
@@ -60,7 +60,7 @@ class SqlLists(Part):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         backend = store.backend
-        self._glance = Glance(backend) if isinstance(backend, SqliteBackend) else None
+        self._read_now = backend.read_now if isinstance(backend, SqliteBackend) else None
 
     # -- keys --------------------------------------------------------------------------------------------------
 
@@ -167,6 +167,11 @@ class SqlLists(Part):
 
         return await self._change(keep)
 
+    async def _drop_directory(self, *, besides: str) -> None:
+        """The one that is of least use."""
+        key = keeping.digest(besides)
+        await self._change(lambda conn: _DROP_LEAST.on(conn.connection.driver_connection, key, 1))
+
     async def flush_directory(self, url: str | None, now: int) -> int:  # noqa: ARG002
         def flush(conn: Connection) -> int:
             driver = conn.connection.driver_connection
@@ -191,7 +196,7 @@ class SqlLists(Part):
 
     async def _look(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """A few rows, on this thread where nobody can make it wait."""
-        rows = None if self._glance is None else self._glance.rows(statement, *values)
+        rows = None if self._read_now is None else self._read_now(statement, *values)
         if rows is None:
             rows = await self._store.read(lambda conn: Sql(statement).all(conn, *values))
         return rows

@@ -38,8 +38,9 @@ _FULL_SOONEST: Final = Sql(
 class SqlAgents(SqlLists):
     """The agents room's `AgentShelf`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, budgets: int | None = None) -> None:
         super().__init__(store)
+        self._most_budgets = budgets
         self._take = Nonces(store.backend).write
         self._spend = Budgets(store.backend).write
 
@@ -67,7 +68,7 @@ class SqlAgents(SqlLists):
         gone = self._sweep(_NONCES, now - keeping.GRACE_MS) + self._sweep(_FULL, float(now))
         while True:
             with self._store.writing() as conn:
-                spare = min(_SWEEP, _BUDGET_COUNT.all(conn)[0][0] - keeping.BUDGETS)
+                spare = min(_SWEEP, _BUDGET_COUNT.all(conn)[0][0] - (self._most_budgets or keeping.BUDGETS))
                 done = _FULL_SOONEST.on(conn.connection.driver_connection, spare).rowcount if spare > 0 else 0
             gone += done
             if not done:

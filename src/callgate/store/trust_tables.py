@@ -16,7 +16,7 @@ from callgate.store.trust_draft import Act, session_of
 from callgate.store.trust_held import SqlHeld
 from callgate.store.trust_pruning import prune
 from callgate.store.trust_sessions import COLUMNS, Ledger
-from callgate.store.trust_sql import Glance, Sql
+from callgate.store.trust_sql import Sql
 from callgate.trust import keeping
 from callgate.trust.model import Session, SessionLabel, Step
 from callgate.trust.storage import NewStep
@@ -55,7 +55,7 @@ class SqlTrust(SqlHeld):
         self._asking = Asking(self._versions)
         self._look = _look_of(store.backend)
         backend = store.backend
-        self._glance = Glance(backend) if isinstance(backend, SqliteBackend) else None
+        self._read_now = backend.read_now if isinstance(backend, SqliteBackend) else None
         self._at_hand = backend.sessions if isinstance(backend, SqliteBackend) else None
 
     async def _versions(self, keys: Collection[str]) -> dict[str, int]:
@@ -76,14 +76,14 @@ class SqlTrust(SqlHeld):
         return opened
 
     def peek(self, key: str) -> int | None:
-        if self._at_hand is None or self._glance is None:
+        if self._at_hand is None or self._read_now is None:
             return None
         kept = self._at_hand.now(key)
         if kept is not None:
             return kept.version
         self._at_hand.changes.open()
         before = self._at_hand.before(key)
-        rows = self._glance.rows(_VERSION, key)
+        rows = self._read_now(_VERSION, key)
         if rows is None:
             return None
         version: int = rows[0][0] if rows else 0
@@ -150,7 +150,7 @@ class SqlTrust(SqlHeld):
         asked = json.dumps([digest for digest in digests if keeping.fits(digest)])
         if asked == "[]":
             return frozenset()
-        rows = None if self._glance is None else self._glance.rows(_TAINTED, now, asked)
+        rows = None if self._read_now is None else self._read_now(_TAINTED, now, asked)
         if rows is None:
             rows = await self._store.read(lambda conn: _TAINTED_ASKED.all(conn, now, asked))
         return frozenset(row[0] for row in rows)

@@ -73,6 +73,16 @@ class Writer:
             self._called = True
             self._wake.put(None)
 
+    def write_now(self, job: Job) -> None:
+        """Commit one job on the calling thread; its error is kept with it."""
+        with self.turn:
+            try:
+                self._write([job])
+            except Exception as error:  # noqa: BLE001 - fail closed, as below
+                self._backend.undone()
+                self._abort()
+                job.error = self._backend.unavailable(error) or StoreUnavailable(f"the store refused a write: {error}")
+
     def waiting(self) -> list[Job]:
         """Everything not settled yet, for the watchdog."""
         return [*self._current, *self._jobs.copy()]

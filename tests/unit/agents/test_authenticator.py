@@ -15,11 +15,11 @@ from callgate.agents.bearer import Issuer as Trusted
 from callgate.agents.directories import Identity, Sources
 from callgate.agents.kya import Attested, KyaPay, KyaPolicy, KyaSettings
 from callgate.agents.limits import MemoryLimiter
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import AgentPolicy, ToolPolicy
 from callgate.agents.options import TestKey, VerifyOptions, by_environment
 from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import ConfigError, Reason, Refused, StoreUnavailable
+from callgate.store.memory import MemoryAgents
 from support.callers import NOW, Agent, Clock, Gate, Issuer, call, request
 from support.registry import requirement
 from support.table import rows

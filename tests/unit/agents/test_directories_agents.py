@@ -8,11 +8,11 @@ from callgate.agents.authenticator import Authenticator
 from callgate.agents.directories import Composed, Identity, Sources, StaticDirectory
 from callgate.agents.jwks import BadKeys
 from callgate.agents.keys import thumbprint
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import Verified
 from callgate.agents.options import VerifyOptions
 from callgate.agents.storage import Listed
 from callgate.errors import Reason
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import world
 from support.registry import requirement
 from support.signed_requests import adding, request

@@ -8,11 +8,11 @@ import pytest
 from callgate.agents.directories import Sources, directory_url
 from callgate.agents.directories.addresses import directory_place, pattern
 from callgate.agents.keys import Key
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN
 from callgate.agents.storage import Listed
 from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import ConfigError, Reason, Refused
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import world
 from support.registry import requirement
 from support.signed_requests import adding, request

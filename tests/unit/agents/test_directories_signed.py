@@ -5,8 +5,8 @@ import pytest
 from callgate.agents.components import Answer, Message
 from callgate.agents.digest import content_digest
 from callgate.agents.directories import Sources
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import DIRECTORY_TAG, TAG, WELL_KNOWN, Signed
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import Page, world
 from support.registry import requirement
 from support.table import rows

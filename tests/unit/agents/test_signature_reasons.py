@@ -7,9 +7,9 @@ import pytest
 
 from callgate.agents.digest import content_digest
 from callgate.agents.keys import RSA_PSS_256, Key
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import ConfigError, Reason
+from callgate.store.memory import MemoryAgents
 from support.registry import requirement
 from support.signed_requests import (
     AGENT,

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from callgate.agents.bearer import Bearer, BearerSettings
 from callgate.agents.bearer import Issuer as Trusted
 from callgate.agents.kya import KyaPay, KyaSettings
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.tokens import BadToken, outline
 from callgate.errors import Refused
 from callgate.gate import Caller
+from callgate.store.memory import MemoryAgents
 from support.callers import Agent, Issuer
 
 ISSUER = Issuer()

@@ -9,11 +9,11 @@ from callgate.pinning.book import Book
 from callgate.pinning.identity import http_identity
 from callgate.pinning.judging import Toolset
 from callgate.pinning.listing import Listing, Reader
-from callgate.pinning.memory import MemoryPins
 from callgate.pinning.server import ServerRef
 from callgate.pinning.settings import Settings
 from callgate.pinning.toolsets import ListReading
 from support.meeting import entry, raw_of
+from support.memory import MemoryPins
 from support.registry import requirement
 
 

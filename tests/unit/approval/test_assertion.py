@@ -3,7 +3,6 @@
 import json
 
 import cbor2
-import msgspec
 import pytest
 
 from callgate.approval.assertion import Malformed, check_public_key
@@ -154,7 +153,7 @@ async def test_the_signature_of_another_key_is_refused():
 async def test_a_stored_key_that_cannot_be_read_refuses_as_a_signature_that_fails():
     scene, key = await enrolled()
     (held,) = await scene.shelf.credentials("ann")
-    scene.shelf._credentials[held.id] = msgspec.structs.replace(held, public_key=b"\xa0")
+    scene.shelf.execute("UPDATE passkey SET public_key = ? WHERE id = ?", b"\xa0", held.id)
     assert "public key" in await refused_because(scene, evidence(await scene.issue(), key))
 
 

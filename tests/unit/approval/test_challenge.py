@@ -161,7 +161,7 @@ async def test_without_a_passkey_that_the_tool_takes_there_is_no_challenge(enrol
         await scene.approvals.revoke(held.id, by="operator")
     refused = await refusal(scene.issue())
     assert (refused.reason, refused.code) == (Reason.NO_ELIGIBLE_CREDENTIAL, APPROVAL)
-    assert scene.shelf._challenges == {}
+    assert scene.shelf.rows("challenge") == []
     assert (await refusal(scene.issue(user=None))).reason is Reason.NO_ELIGIBLE_CREDENTIAL
 
 
@@ -172,7 +172,7 @@ async def test_arguments_that_break_the_schema_get_no_challenge(arguments):
     await scene.enrol(authenticator())
     refused = await refusal(scene.issue(arguments=arguments))
     assert (refused.reason, refused.code) == (Reason.ARGUMENTS_INVALID, -32602)
-    assert scene.shelf._challenges == {}
+    assert scene.shelf.rows("challenge") == []
 
 
 async def test_arguments_that_nobody_could_read_get_no_challenge():

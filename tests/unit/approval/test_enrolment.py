@@ -22,7 +22,7 @@ async def refusal(awaited):
 
 async def kept(scene):
     """Everything on the shelf that an enrolment could touch."""
-    return await scene.shelf.credentials(revoked=True), dict(scene.shelf._registrations), len(scene.shelf.witnesses)
+    return await scene.shelf.credentials(revoked=True), scene.shelf.rows("registration"), len(scene.shelf.witnesses)
 
 
 @requirement("VA-030", "VA-032", "VA-035")
@@ -126,7 +126,7 @@ async def test_without_a_ticket_nobody_enrols(ticket):
     for first_use in (None, "ann"):
         refused = await refusal(scene.approvals.begin_enrolment(ticket, first_use=first_use))
         assert (refused.reason, refused.code) == (Reason.ENROLMENT_NOT_AUTHORISED, -32602)
-    assert scene.shelf._registrations == {}
+    assert scene.shelf.rows("registration") == []
 
 
 @requirement("VA-026")

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from callgate.approval.evidence import WebAuthn
-from callgate.approval.memory import MemoryShelf
 from callgate.approval.model import Gated, Policy
 from callgate.approval.settings import Settings
 from callgate.errors import APPROVAL, Reason, Refused, Spent
 from support.ceremonies import ARGUMENTS, GATED, SERVER_ID, Scene, authenticator, evidence
+from support.memory import MemoryShelf
 from support.registry import requirement
 from support.table import rows
 

@@ -18,7 +18,7 @@ async def refusal(awaited):
 
 async def kept(scene):
     """Everything on the shelf that an enrolment could touch."""
-    return await scene.shelf.credentials(revoked=True), dict(scene.shelf._registrations), len(scene.shelf.witnesses)
+    return await scene.shelf.credentials(revoked=True), scene.shelf.rows("registration"), len(scene.shelf.witnesses)
 
 
 BENDS = [

@@ -3,8 +3,8 @@
 import pytest
 
 from callgate.approval import Approvals
-from callgate.approval.memory import MemoryShelf
 from support.console import live_console
+from support.memory import MemoryShelf
 from support.table import rows
 
 

@@ -11,11 +11,11 @@ from mcp.shared.exceptions import MCPError
 
 from callgate import VerifiedApproval
 from callgate.approval import Settings
-from callgate.approval.memory import MemoryShelf
 from callgate.errors import ConfigError, Refused
 from callgate.protocol import META
 from callgate.sdk.server_store import how_to_enrol
 from support.approval_server import Runs, low_level
+from support.memory import MemoryShelf
 from support.registry import requirement
 from support.table import rows
 

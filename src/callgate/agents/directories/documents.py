@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from callgate.agents import keeping
 from callgate.agents.fetching import Answer, Fetcher
 from callgate.agents.jwks import BadKeys
 from callgate.agents.reaching import FetchFailed
-from callgate.agents.storage import AgentShelf, Fetched
+from callgate.agents.storage import DirectoryStore, Fetched, Listed
 from callgate.errors import ConfigError, Refused
 
 T = TypeVar("T")
@@ -79,7 +80,7 @@ class Documents(Generic[T]):
         self,
         kind: Kind[T],
         fetcher: Fetcher,
-        shelf: AgentShelf,
+        shelf: DirectoryStore,
         clock: Callable[[], float],
         times: Times,
         *,
@@ -283,3 +284,44 @@ class Documents(Generic[T]):
     def _let_go(self, url: str) -> None:
         if (held := self._held.pop(url, None)) is not None:
             self.size -= len(held.fetched.body)
+
+
+class UnsharedDirectories:
+    """What one process fetched, where there is no store to share it through."""
+
+    def __init__(self) -> None:
+        self._fetched: dict[str, Fetched] = {}
+        self._version = 0
+
+    async def agents(self) -> Sequence[Listed]:
+        return ()
+
+    async def directory(self, url: str) -> Fetched | None:
+        return self._fetched.get(url)
+
+    async def keep_directory(self, fetched: Fetched) -> bool:
+        keeping.demand_directory(fetched)
+        if fetched.version < self._version:
+            return False
+        self._fetched[fetched.url] = keeping.merged(self._fetched.get(fetched.url), fetched)
+        while len(self._fetched) > keeping.DIRECTORIES or self._size() > keeping.MEMORY_BYTES:
+            others = (one for one in self._fetched.values() if one.url != fetched.url)
+            del self._fetched[min(others, key=keeping.worth).url]
+        return True
+
+    def _size(self) -> int:
+        return sum(len(one.body) for one in self._fetched.values())
+
+    async def flush_directory(self, url: str | None, now: int) -> int:  # noqa: ARG002
+        gone = [one for one in self._fetched if url in (None, one)]
+        for one in gone:
+            del self._fetched[one]
+        self._version += 1
+        return len(gone)
+
+    async def directories_version(self) -> int:
+        return self._version
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+        """Nobody else changes anything."""
+        return lambda: None

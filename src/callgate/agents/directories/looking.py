@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from callgate.agents.directories.addresses import INLINE, SELF, STATIC, directory_place, pattern
-from callgate.agents.directories.documents import Documents, Kind
+from callgate.agents.directories.documents import Documents, Kind, UnsharedDirectories
 from callgate.agents.directories.explaining import DirectoryShown, Explained, Outcome, Refreshed, Step
 from callgate.agents.directories.inline import read_inline
 from callgate.agents.directories.listing import (
@@ -29,10 +29,9 @@ from callgate.agents.directories.sources import Sources
 from callgate.agents.fetching import Fetcher
 from callgate.agents.jwks import BadKeys, KeySet, key_set, usable
 from callgate.agents.keys import Key
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import Verified
 from callgate.agents.reaching import FetchFailed, Place, place_of
-from callgate.agents.storage import AgentShelf
+from callgate.agents.storage import DirectoryStore
 from callgate.errors import ConfigError, Reason
 
 # How often the store is asked whether something changed, beside being told so.
@@ -47,14 +46,14 @@ class Directories:
     def __init__(
         self,
         sources: Sources = _USUAL,
-        shelf: AgentShelf | None = None,
+        shelf: DirectoryStore | None = None,
         *,
         fetcher: Fetcher | None = None,
         agents: Sequence[AgentDirectory] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.sources = sources
-        self._shelf: AgentShelf = shelf if shelf is not None else MemoryAgents()
+        self._shelf: DirectoryStore = shelf if shelf is not None else UnsharedDirectories()
         self._clock = clock
         self._reach = sources.reach
         fetcher = fetcher or Fetcher(sources.reach, sources.caps)

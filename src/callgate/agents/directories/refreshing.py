@@ -12,13 +12,13 @@ from callgate.agents.directories.explaining import DirectoryShown, KeyShown, Ref
 from callgate.agents.directories.listing import AgentsDocument
 from callgate.agents.directories.publishing import Published
 from callgate.agents.jwks import usable
-from callgate.agents.storage import AgentShelf
+from callgate.agents.storage import DirectoryStore
 
 T = TypeVar("T")
 
 
 async def refreshed(
-    documents: Documents[T], shelf: AgentShelf, url: str, names: Callable[[T], Collection[str]], now: int
+    documents: Documents[T], shelf: DirectoryStore, url: str, names: Callable[[T], Collection[str]], now: int
 ) -> Refreshed:
     """Fetch it; what came counts everywhere at once. If that fails, what was held stays, here and elsewhere."""
     before = await documents.held(url)

@@ -1,0 +1,147 @@
+"""A store in the memory of one process: the same tables in SQLite's `:memory:`, for libraries and tests."""
+
+from __future__ import annotations
+
+import sqlite3
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import URL, Connection, Engine, create_engine
+from sqlalchemy.pool import StaticPool
+
+from callgate.agents import keeping
+from callgate.agents.storage import Budget, Fetched, Take
+from callgate.errors import Reason, Refused
+from callgate.store import migrate
+from callgate.store.agent_tables import SqlAgents
+from callgate.store.front import Store, T
+from callgate.store.jobs import Job, Together
+from callgate.store.sqlite import SqliteBackend
+
+_PRUNE_EVERY: Final = 500
+_NONCES: Final = "SELECT count(*) FROM agent_nonce"
+_BYTES: Final = "SELECT coalesce(sum(length(body)), 0) FROM agent_directory"
+_KNOWN: Final = "SELECT 1 FROM agent_nonce WHERE digest = ? AND expires_at >= ?"
+
+
+class MemoryStore(Store):
+    """One connection, and every operation runs at once on the thread that asks. It need not be closed."""
+
+    def __init__(self) -> None:
+        backend = _MemoryBackend()
+        super().__init__(backend, busy_seconds=0.0)
+        weakref.finalize(self, backend.engine.dispose)
+
+    async def run(self, operation: Callable[[Connection], T]) -> T:
+        done: T = self._write(Job(None, operation, None, 0.0))
+        self._tell()
+        return done
+
+    async def run_together(self, together: Together, item: Any) -> Any:
+        return self._write(Job(None, None, None, 0.0, together=together, item=item))
+
+    def soon_together(self, together: Together, item: Any, done: Callable[[Any], None]) -> None:
+        done(self._write(Job(None, None, None, 0.0, together=together, item=item)))
+
+    def _write(self, job: Job) -> Any:
+        self._writer.write_now(job)
+        if job.error is not None:
+            raise job.error
+        return job.result
+
+    async def apart(self, work: Callable[[], T]) -> T:
+        return work()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        with self._writer.turn, super().reading() as conn:
+            yield conn
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        with super().writing() as conn:
+            yield conn
+        self._tell()
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
+        self._watchers.append(changed)
+        return lambda: self._unwatch(changed)
+
+
+class MemoryAgents(SqlAgents):
+    """The agents' repository for one process. What it holds is bounded, because there is nobody who prunes it."""
+
+    def __init__(self, *, nonces: int = keeping.NONCES, budgets: int = keeping.BUDGETS) -> None:
+        super().__init__(MemoryStore(), budgets=budgets)
+        self._most = nonces
+        self._held = 0
+        self._uses = 0
+
+    async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
+        await self._prune_sometimes(now, full=self._held >= self._most)
+        if self._held >= self._most:
+            known = await self._look(_KNOWN, keeping.digest(scope, nonce), now)
+            if known or expires_at < now:
+                return False
+            raise Refused(Reason.OVERLOADED, "too many requests were signed of late to know all of them apart")
+        new = await super().take_nonce(scope, nonce, expires_at, now)
+        self._held += new
+        return new
+
+    async def keep_directory(self, fetched: Fetched) -> bool:
+        kept = await super().keep_directory(fetched)
+        while (await self._look(_BYTES))[0][0] > keeping.MEMORY_BYTES:
+            await self._drop_directory(besides=fetched.url)
+        return kept
+
+    async def spend_all(self, takes: Sequence[Take], now: int) -> Sequence[Budget]:
+        await self._prune_sometimes(now)
+        return await super().spend_all(takes, now)
+
+    async def _prune_sometimes(self, now: int, *, full: bool = False) -> None:
+        self._uses += 1
+        if full or self._uses % _PRUNE_EVERY == 0:
+            await self.prune(now)
+
+    async def prune(self, now: int) -> int:
+        gone = await super().prune(now)
+        self._held = (await self._look(_NONCES))[0][0]
+        return gone
+
+
+class _MemoryBackend(SqliteBackend):
+    """SQLite without a file, of which nobody else knows."""
+
+    def __init__(self) -> None:
+        super().__init__(URL.create("sqlite", database="memory"), durability="normal", busy_seconds=0.0)
+        self.changes.close()
+        # Kept, because the pool rolls back what it gets back.
+        self._connection = self.engine.raw_connection()
+        driver = self._connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        self._driver = driver
+        driver.deserialize(_empty())
+
+    def _make_engine(self, options: dict[str, Any]) -> Engine:
+        return create_engine("sqlite://", poolclass=StaticPool, connect_args=options)
+
+    def confirm(self) -> None:
+        """No file can be replaced."""
+
+    def read_now(self, statement: str, *values: object) -> list[tuple[Any, ...]] | None:
+        return self._driver.execute(statement, values).fetchall()
+
+
+@cache
+def _empty() -> bytes:
+    """A database with our tables; the migrations that make them are most of the cost of a store."""
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    with engine.begin() as conn:
+        migrate.upgrade(conn)
+    driver: Any = engine.raw_connection().driver_connection
+    made = bytes(driver.serialize())
+    engine.dispose()
+    return made
