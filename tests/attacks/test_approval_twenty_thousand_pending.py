@@ -6,7 +6,7 @@ from collections import Counter
 from callgate.approval import Bounds, Gated, Settings
 from callgate.errors import Refused
 from callgate.protocol import CHALLENGE_CREATE
-from callgate.store.approval_sql import SWEEP
+from callgate.store.statements import SWEEP
 from support.approval_peer import refusal, text_of
 from support.approval_server import Clock, running
 from support.registry import requirement

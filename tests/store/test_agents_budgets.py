@@ -12,8 +12,8 @@ from callgate.agents import keeping
 from callgate.agents.buckets import FAR_MS, Buckets, asked
 from callgate.agents.storage import Take
 from callgate.errors import ConfigError
-from callgate.store.agent_schema import agent_budget
 from callgate.store.memory import MemoryAgents
+from callgate.store.schema import agent_budget
 from support.registry import requirement
 from support.rush import NOW, rush
 from support.table import rows

@@ -8,8 +8,8 @@ from sqlalchemy import func, select
 from callgate.agents import keeping
 from callgate.errors import Reason, Refused, StoreUnavailable
 from callgate.store import SqlAgents, SqlTrust, Store
-from callgate.store.agent_schema import agent_nonce
 from callgate.store.memory import MemoryAgents
+from callgate.store.schema import agent_nonce
 from support.pins import witness
 from support.registry import requirement
 from support.rush import NOW, SCOPE

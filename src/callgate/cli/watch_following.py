@@ -15,8 +15,8 @@ from callgate.cli.people import approval_link, console_url
 from callgate.cli.watch_calls import Calls, CallSeen
 from callgate.store import SqlPins, SqlShelf
 from callgate.store.control import Block, read_block
-from callgate.store.pin_sql import key_of
 from callgate.store.schema import pin
+from callgate.store.statements import key_of
 
 if TYPE_CHECKING:
     from callgate.approval import Request

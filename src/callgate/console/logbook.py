@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from callgate.store import Store
-from callgate.store.audit_tables import AuditTables
+from callgate.store.audit import AuditTables
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -19,8 +19,8 @@ from callgate.audit.storage import Counted, Filter
 from callgate.console.logbook import in_log
 from callgate.errors import StoreError
 from callgate.store import Store
-from callgate.store.approval_counts import AskedInHour, asked_by_hour
-from callgate.store.audit_tables import AuditTables
+from callgate.store.approval import AskedInHour, asked_by_hour
+from callgate.store.audit import AuditTables
 
 HOUR_MS: Final = 3_600_000
 HOURS: Final = 24 * 7

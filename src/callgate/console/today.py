@@ -12,7 +12,7 @@ import msgspec
 from callgate.audit.storage import Filter
 from callgate.console.logbook import in_log
 from callgate.store import Store
-from callgate.store.audit_tables import AuditTables
+from callgate.store.audit import AuditTables
 
 # Calls read for one page: some 30 ms of a reading thread.
 MOST: Final = 3_000

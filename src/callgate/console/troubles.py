@@ -13,7 +13,7 @@ from callgate.console.desk import Desk
 from callgate.console.logbook import in_log
 from callgate.console.rooms import Rooms
 from callgate.pinning.views import ServerStatus
-from callgate.store.audit_tables import AuditTables
+from callgate.store.audit import AuditTables
 
 # How a call ends that its server did not answer as it should.
 FAILED: Final = ("lost", "refused_upstream")

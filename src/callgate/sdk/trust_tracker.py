@@ -27,7 +27,7 @@ from callgate.sdk.trust_scan import OF_READERS, Detector, scan, secret
 from callgate.sdk.trust_scan import secrets as secrets_in
 from callgate.sdk.trust_session import AgentSession
 from callgate.store.memory import MemoryStore
-from callgate.store.trust_tables import SqlTrust
+from callgate.store.trust import SqlTrust
 from callgate.trust.model import Annotations, DataLabel, Session, SessionLabel, Step, ToolLabel
 from callgate.trust.policy import Facts, Policy, Ruling
 from callgate.trust.propagation import adds, asked, honour, joined

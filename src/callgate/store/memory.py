@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +15,13 @@ from sqlalchemy.pool import StaticPool
 
 from callgate.agents import keeping
 from callgate.agents.storage import Budget, Fetched, Take
+from callgate.audit.rows import AuditRow
 from callgate.errors import Reason, Refused
 from callgate.store import migrate
-from callgate.store.agent_tables import SqlAgents
+from callgate.store.agents import SqlAgents
 from callgate.store.front import Store, T
-from callgate.store.jobs import Job, Together
 from callgate.store.sqlite import SqliteBackend
+from callgate.store.writer import Job, Together
 
 _PRUNE_EVERY: Final = 500
 _NONCES: Final = "SELECT count(*) FROM agent_nonce"
@@ -35,22 +37,28 @@ class MemoryStore(Store):
         super().__init__(backend, busy_seconds=0.0)
         weakref.finalize(self, backend.engine.dispose)
 
-    async def run(self, operation: Callable[[Connection], T]) -> T:
-        done: T = self._write(Job(None, operation, None, 0.0))
-        self._tell()
-        return done
-
-    async def run_together(self, together: Together, item: Any) -> Any:
-        return self._write(Job(None, None, None, 0.0, together=together, item=item))
-
-    def soon_together(self, together: Together, item: Any, done: Callable[[Any], None]) -> None:
-        done(self._write(Job(None, None, None, 0.0, together=together, item=item)))
-
-    def _write(self, job: Job) -> Any:
+    def _queue(
+        self,
+        row: AuditRow | None,
+        operation: Callable[[Connection], Any] | None,
+        together: Together | None = None,
+        item: Any = None,
+    ) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        job = Job(row, operation, None, 0.0, together=together, item=item)
         self._writer.write_now(job)
         if job.error is not None:
-            raise job.error
-        return job.result
+            future.set_exception(job.error)
+        else:
+            future.set_result(job.result)
+        if operation is not None:
+            self._tell()
+        return future
+
+    def soon_together(self, together: Together, item: Any, done: Callable[[Any], None]) -> None:
+        job = Job(None, None, None, 0.0, together=together, item=item)
+        self._writer.write_now(job)
+        done(None if job.error is not None else job.result)
 
     async def apart(self, work: Callable[[], T]) -> T:
         return work()

@@ -19,8 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from callgate.audit.rows import COLUMNS, AuditRow
 from callgate.errors import ConfigError, StoreUnavailable
-from callgate.store.changes import Changes
-from callgate.store.trust_at_hand import AtHand
+from callgate.store.changes import StoredSessions, WalChanges
 
 POLL_SECONDS: Final = 0.1
 # One multi-row INSERT is one step in SQLite, so the interpreter lock changes hands once and not once a row.
@@ -60,8 +59,8 @@ class SqliteBackend:
                 "cached_statements": 256,
             }
         )
-        self.changes = Changes(self.path)
-        self.sessions = AtHand(self.changes)
+        self.changes = WalChanges(self.path)
+        self.sessions = StoredSessions(self.changes)
         self._reader = SnapshotReader(self.path)
         event.listen(self.engine, "connect", self._on_connect)
         event.listen(self.engine, "begin", _on_begin)

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from callgate.console.charts import HEIGHT, chart, shares
 from callgate.console.tally import Tally
-from callgate.store.approval_counts import asked_by_hour
+from callgate.store.approval import asked_by_hour
 from support.audited import HOSTILE, audited_console, now_of, story, write
 from support.auditing import decision, outcome
 

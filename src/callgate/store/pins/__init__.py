@@ -1,4 +1,4 @@
-"""Decisions on tools: a chain that is only added to."""
+"""The repository of pinning: decisions in a chain, tools that were seen, connected servers."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Select, and_, func, insert, select, update
+from msgspec.structs import replace
+from sqlalchemy import Connection, Select, and_, delete, func, insert, not_, select, update
 
 from callgate.audit.rows import AuditRow
 from callgate.errors import Reason, Refused
 from callgate.pinning.keeping import check_link, check_wanted
-from callgate.pinning.model import Pin, ToolSeen
+from callgate.pinning.model import Connected, Pin, ToolSeen
 from callgate.pinning.storage import Head, Link, Sealed, Wanted
-from callgate.store.approval_sql import Part, known
-from callgate.store.pin_clearing import weigh
-from callgate.store.pin_meeting import SAME_TEXT
-from callgate.store.pin_sql import key_of, unpack
-from callgate.store.schema import pin, pin_head, tool_seen, tool_text
+from callgate.store.pins.sightings import SAME_TEXT, SqlSightings, weigh
+from callgate.store.schema import pin, pin_head, server_connected, tool_seen, tool_text
+from callgate.store.statements import Repository, key_of, known, pack, unpack
 
 T = TypeVar("T")
 
@@ -27,7 +26,7 @@ _HEAD: Final = select(pin_head.c.seq, pin_head.c.mac, pin_head.c.seal)
 _END: Final = select(func.coalesce(func.max(pin.c.seq), 0))
 
 
-class SqlDecisions(Part):
+class SqlDecisions(Repository):
     """The chain in `pin`, its end in `pin_head`."""
 
     async def head(self) -> Head | None:
@@ -123,3 +122,61 @@ def _put_head(conn: Connection, before: Head | None, after: Head) -> None:
     same = and_(pin_head.c.seq == before.seq, pin_head.c.mac == before.mac, pin_head.c.seal == before.seal)
     if conn.execute(update(pin_head).where(same).values(values)).rowcount != 1:
         raise Refused(Reason.STORE_UNAVAILABLE, "another decision was made at the same moment")
+
+
+_connected = server_connected.c
+
+
+class SqlPlaces(Repository):
+    """Places in a table; each ends by itself if nobody keeps it."""
+
+    async def connect(self, place: Connected, now: int, most: int) -> bool:
+        gateway, name, group = key_of(place.gateway), key_of(place.name), key_of(place.group)
+        same = key_of(place.name, place.server_id)
+        own = and_(_connected.gateway_key == gateway, _connected.name_key == name)
+        values = {
+            "gateway_key": gateway,
+            "name_key": name,
+            "group_key": group,
+            "place_key": same,
+            "until": place.until,
+            "body": pack(replace(place, until=0)),
+        }
+
+        def take(conn: Connection) -> bool:
+            conn.execute(delete(server_connected).where(_connected.until <= now))
+            had = conn.execute(select(_connected.place_key, _connected.group_key).where(own)).first()
+            others = select(func.count(_connected.place_key.distinct())).where(
+                _connected.group_key == group, _connected.place_key != same, not_(own)
+            )
+            room = conn.execute(others).scalar_one() < most
+            # One that has no place keeps none, so that of too many the right number is left.
+            conn.execute(delete(server_connected).where(own))
+            if room:
+                conn.execute(insert(server_connected).values(values))
+            if room != (had is not None and tuple(had) == (same, group)):
+                self._store.backend.announce(conn)
+            return room
+
+        return await self._change(take)
+
+    async def connected(self, now: int) -> list[Connected]:
+        query = select(_connected.body, _connected.until).where(_connected.until > now)
+        rows = await self._store.read(lambda conn: conn.execute(query).all())
+        found = [replace(unpack(row.body, Connected), until=row.until) for row in rows]
+        return sorted(found, key=lambda one: (one.group, one.name, one.server_id, one.gateway))
+
+    async def disconnect(self, gateway: str, name: str | None = None) -> None:
+        given = delete(server_connected).where(_connected.gateway_key == key_of(gateway))
+        if name is not None:
+            given = given.where(_connected.name_key == key_of(name))
+
+        def give(conn: Connection) -> None:
+            if conn.execute(given).rowcount:
+                self._store.backend.announce(conn)
+
+        await self._change(give)
+
+
+class SqlPins(SqlDecisions, SqlSightings, SqlPlaces):
+    """The pinning room's `PinShelf`, each method one transaction; a witness is an `AuditRow` written in it."""

@@ -1,18 +1,17 @@
-"""The shelf of verified approval on a store: people, challenges, requests, console sessions."""
+"""The repository of verified approval: people, challenges, requests, console sessions."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, func, insert, select
 
 from callgate.approval.model import Session
-from callgate.store.approval_enrolment import SqlEnrolment
-from callgate.store.approval_people import SqlPeople
-from callgate.store.approval_requests import SqlRequests
-from callgate.store.approval_sql import demand, insert_new
-from callgate.store.schema import console_session, control, passkey, person
+from callgate.store.approval.people import SqlEnrolment, SqlPeople
+from callgate.store.approval.requests import SqlRequests
+from callgate.store.schema import approval_request, console_session, control, passkey, person
+from callgate.store.statements import demand, insert_new
 
 _IDENTITY: Final = "deployment_id"
 
@@ -63,4 +62,23 @@ class SqlShelf(SqlPeople, SqlEnrolment, SqlRequests):
         return stored if stored is not None else await self._change(make)
 
 
-__all__ = ["SqlShelf"]
+_HOUR: Final = 3_600_000
+
+
+class AskedInHour(NamedTuple):
+    """How many requests were made in one hour (counted since 1970), and what state they are in by now."""
+
+    hour: int
+    state: str
+    requests: int
+
+
+def asked_by_hour(conn: Connection, since: int) -> list[AskedInHour]:
+    """Everything that was asked since then; the time has an index, and requests are kept for a while only."""
+    hour = (approval_request.c.created_at // _HOUR).label("hour")
+    query = (
+        select(hour, approval_request.c.state, func.count().label("requests"))
+        .where(approval_request.c.created_at >= since)
+        .group_by("hour", approval_request.c.state)
+    )
+    return [AskedInHour(int(row.hour), str(row.state), int(row.requests)) for row in conn.execute(query)]

@@ -1,10 +1,14 @@
-"""What the tables of verified approval share: statements for the hot path, and ids that come from the wire."""
+"""What all repositories share: statements for the driver, keys and bodies, names that can be stored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+import msgspec
 from sqlalchemy import Connection, Table
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -45,22 +49,33 @@ def demand(*names: str) -> None:
 
 
 class Statement:
-    """SQL with `?` for values, as each driver takes it: SQLAlchemy's own way to the driver costs several times more."""
+    """SQL with `?` for values, straight to the driver: SQLAlchemy's own way there costs several times more.
 
-    def __init__(self, text: str) -> None:
+    `postgresql` is given where that database needs another text.
+    """
+
+    def __init__(self, text: str, postgresql: str | None = None) -> None:
         self._sqlite = text
-        self._postgresql = text.replace("?", "%b").encode()
+        self._postgresql = (postgresql or text).replace("?", "%b").encode()
 
-    def run(self, conn: Connection, *values: object) -> Any:
+    def on(self, driver: Any, *values: object) -> Any:
         """The driver's cursor; inside `together`, what it knows is known after the block."""
-        driver: Any = conn.connection.driver_connection
-        if conn.dialect.name == "sqlite":
+        if isinstance(driver, sqlite3.Connection):
             return driver.execute(self._sqlite, values)
         return driver.execute(self._postgresql, values, binary=True)
 
+    def run(self, conn: Connection, *values: object) -> Any:
+        """The same on the connection of a transaction."""
+        return self.on(conn.connection.driver_connection, *values)
+
+    def all(self, conn: Connection, *values: object) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        found: list[tuple[Any, ...]] = self.run(conn, *values).fetchall()
+        return found
+
     def first(self, conn: Connection, *values: object) -> tuple[Any, ...] | None:
         """The first row of a query."""
-        rows: Sequence[tuple[Any, ...]] = self.run(conn, *values).fetchall()
+        rows = self.all(conn, *values)
         return rows[0] if rows else None
 
 
@@ -71,7 +86,7 @@ def insert_new(conn: Connection, table: Table, values: Mapping[str, Any]) -> boo
     return conn.execute(statement, execution_options={"preserve_rowcount": True}).rowcount == 1
 
 
-class Part:
+class Repository:
     """One part of the shelf on a store."""
 
     def __init__(self, store: Store) -> None:
@@ -89,3 +104,31 @@ class Part:
     def _record(self, conn: Connection, witness: AuditRow | None) -> None:
         if witness is not None:
             self._store.insert(conn, witness)
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def key_of(*parts: str) -> bytes:
+    """One value for texts that no index would take: long ones, ones with NUL, with half characters."""
+    digest = hashlib.sha256()
+    for part in parts:
+        raw = part.encode("utf-8", "surrogatepass")
+        digest.update(len(raw).to_bytes(8))
+        digest.update(raw)
+    return digest.digest()
+
+
+def pack(value: msgspec.Struct) -> bytes:
+    """A body; half characters, which msgpack has no way to write, make it JSON."""
+    try:
+        return msgspec.msgpack.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value)).encode()
+
+
+def unpack(body: bytes, kind: type[S]) -> S:
+    """What `pack` made; a struct in msgpack never starts with a brace."""
+    if body[:1] == b"{":
+        return msgspec.convert(json.loads(body), kind)
+    return msgspec.msgpack.decode(body, type=kind)
