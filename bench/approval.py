@@ -106,7 +106,7 @@ def _bare(each: int) -> Callable[[], None]:
 async def _package(ceremonies: Ceremonies, signed: list[tuple[dict[str, Any], dict[str, Any]]]) -> Callable[[], None]:
     from webauthn import verify_authentication_response
 
-    from callgate.approval.encoding import from_base64url
+    from callgate.approval.action import from_base64url
 
     (passkey,) = await ceremonies.approvals.shelf.credentials(USER)
     known = [(from_base64url(one["requestOptions"]["challenge"]), evidence["response"]) for one, evidence in signed]

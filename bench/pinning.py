@@ -62,12 +62,10 @@ class Desk:
     """A gateway's own lists, with every tool approved; its clock is so fast that each list is too old at once."""
 
     def __init__(self, approved: bytes) -> None:
-        from callgate.pinning.book import Book
-        from callgate.pinning.identity import http_identity
+        from callgate.pinning.chain import Book
+        from callgate.pinning.identity import ServerRef, http_identity
         from callgate.pinning.listing import Reader, read_page
-        from callgate.pinning.model import Pin
-        from callgate.pinning.server import ServerRef
-        from callgate.pinning.settings import Settings
+        from callgate.pinning.model import Pin, Settings
         from callgate.pinning.toolsets import Toolsets
 
         self._settings = Settings()

@@ -20,8 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from http_message_signatures import HTTPMessageVerifier, algorithms
 from http_message_signatures.resolvers import MappingKeyResolver
 
-from callgate.agents.base import signature_base
-from callgate.agents.components import Message
+from callgate.agents.components import Message, signature_base
 from callgate.agents.fields import inputs, signatures
 from callgate.agents.keys import Key
 from callgate.agents.model import Signed

@@ -8,8 +8,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding
 
-from callgate.agents.base import signature_base
-from callgate.agents.components import Message
+from callgate.agents.components import Message, signature_base
 from callgate.agents.fields import inputs
 from callgate.agents.keys import ALGORITHMS, Key
 from callgate.errors import Refused

@@ -1,7 +1,7 @@
 """A tool's annotations change places with another member of its entry: that is a change, and somebody is told."""
 
 from callgate.pinning.listing import Listing, Reader
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import Settings
 from support.registry import requirement
 from support.shifting import tool
 from support.visitors import few_ways, until

@@ -7,9 +7,9 @@ import json
 import msgspec
 import pytest
 
-from callgate.approval.assertion import Malformed, NotVerified
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.approval.proof import check_proof
+from callgate.approval.webauthn import Malformed, NotVerified
 from callgate.audit import ArgumentsPolicy, receipt
 from callgate.canonical import canonical
 from callgate.cli import run

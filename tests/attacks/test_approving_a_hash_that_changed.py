@@ -9,7 +9,7 @@ import itertools
 import pytest
 
 from callgate.errors import Reason, Refused, StoreUnavailable
-from callgate.pinning.book import Book
+from callgate.pinning.chain import Book
 from callgate.store import SqlPins, Store
 from support.pins import NOW, SERVER, decide, keys, pin, race, read, server, tool, wanted, witness
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from callgate.agents.digest import content_digest
+from callgate.agents.fields import content_digest
 from callgate.agents.keys import Key
 from callgate.agents.signing import Signer
 from support.registry import requirement

@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from callgate.agents.directories import Sources
-from callgate.agents.fetching import Fetcher, _only
+from callgate.agents.fetching import Fetcher, FetchFailed, Reach, _only
 from callgate.agents.model import WELL_KNOWN
-from callgate.agents.reaching import FetchFailed, Reach
 from callgate.agents.storage import Listed
 from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import Reason, Refused

@@ -7,8 +7,8 @@ from callgate.cli.tools_diff import difference_lines, pieces
 from callgate.cli.tools_lines import GUTTER, folded
 from callgate.cli.tools_show import finding_lines
 from callgate.inspection import ToolFinding
-from callgate.pinning.diffing import difference
 from callgate.pinning.model import Listed, Pin
+from callgate.pinning.review.differences import difference
 from support.difflines import read_back, read_value
 from support.table import rows
 from support.toolroom import entry, sqlite

@@ -3,7 +3,7 @@
 import json
 
 from callgate.pinning.listing import Reader
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import Settings
 from support.shifting import tool
 from support.table import rows
 from support.visitors import FEW_SERVED, over_ways

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from callgate.errors import CallgateError, StoreError
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import Settings
 from support.pinned_clients import (
     ALWAYS,
     FEW,

@@ -7,8 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from callgate.agents.directories import Sources
-from callgate.agents.jwks import key_set
-from callgate.agents.keys import public_jwk
+from callgate.agents.keys import key_set, public_jwk
 from callgate.agents.storage import Listed
 from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import ConfigError, Reason, Refused

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.pinning.listing import Reader
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import Settings
 from support.registry import requirement
 from support.shifting import tool
 from support.visitors import few_ways

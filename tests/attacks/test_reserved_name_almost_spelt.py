@@ -1,8 +1,7 @@
 """A tool under a name that a person or a model takes for one of the gateway's own: by case, joints, or what is not seen."""
 
 from callgate.pinning.listing import Reader
-from callgate.pinning.model import PENDING_TOOL
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import PENDING_TOOL, Settings
 from callgate.trust.released_results import RESULT_TOOL
 from support.shifting import tool
 from support.table import rows

@@ -8,11 +8,9 @@ import pytest
 from sqlalchemy import func, select
 
 from callgate.pinning.identity import http_identity
-from callgate.pinning.listing import Listing, Reader
-from callgate.pinning.model import Connected
+from callgate.pinning.listing import Listing, Reader, sighting
+from callgate.pinning.model import Connected, Settings
 from callgate.pinning.service import Choice, Pins
-from callgate.pinning.settings import Settings
-from callgate.pinning.sighting import sighting
 from callgate.pinning.storage import USUAL, Bounds
 from callgate.store import SqlPins, Store
 from callgate.store.schema import tool_text

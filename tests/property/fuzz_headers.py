@@ -15,11 +15,10 @@ import atheris
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 with atheris.instrument_imports(include=["callgate.agents", "http_sf"]):
-    from callgate.agents.coverage import coverage
-    from callgate.agents.digest import check_digest
-    from callgate.agents.fields import advertised, inputs, line, signatures
+    from callgate.agents.fields import advertised, check_digest, inputs, line, signatures
     from callgate.agents.keys import Key
     from callgate.agents.signing import Signer
+    from callgate.agents.verifying import coverage
     from callgate.errors import Refused
     from support.signed_requests import AGENT, NOW, adding, change, private, request, verify
 

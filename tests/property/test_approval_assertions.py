@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from webauthn import verify_authentication_response
 from webauthn.helpers.exceptions import WebAuthnException
 
-from callgate.approval.assertion import Malformed, NotVerified, check_assertion, read_assertion
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval.action import from_base64url, to_base64url
+from callgate.approval.webauthn import Malformed, NotVerified, check_assertion, read_assertion
 from support.ceremonies import ORIGIN, PARTY, Scene, authenticator, resigned
 from support.table import rows
 

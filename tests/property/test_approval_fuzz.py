@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from webauthn.helpers.known_root_certs import apple_webauthn_root_ca
 
 from callgate.approval import Policy, Unreadable, read_annotation
-from callgate.approval.assertion import Malformed, NotVerified
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.approval.evidence import Evidence, read_evidence
-from callgate.approval.registration import Answer, Registered, check_registration, read_registration
 from callgate.approval.schema import check_arguments
 from callgate.approval.settings import Attestation
+from callgate.approval.webauthn import Answer, Malformed, NotVerified, Registered, check_registration, read_registration
 from callgate.errors import APPROVAL, Reason, Refused
 from callgate.protocol import META
 from support.ceremonies import PARTY, Scene, authenticator, evidence

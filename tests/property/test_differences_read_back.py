@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from callgate.cli.tools_diff import edit_lines, pieces
 from callgate.cli.tools_lines import folded
-from callgate.pinning.diffing import schema_edits
-from callgate.pinning.views import Difference, Piece
-from callgate.pinning.words import pieces as compared
+from callgate.pinning.review.differences import pieces as compared
+from callgate.pinning.review.differences import schema_edits
+from callgate.pinning.review.views import Difference, Piece
 from support.difflines import read_back, read_value
 
 TRICKY = "[]{}+-+-[]{} \n·↵\\u07bd\u0301\u202e\uff0b\uff5b\U000e0041ab"

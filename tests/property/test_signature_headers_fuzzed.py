@@ -7,8 +7,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from callgate.agents.digest import check_digest
-from callgate.agents.fields import advertised, inputs, line, signatures
+from callgate.agents.fields import advertised, check_digest, inputs, line, signatures
 from callgate.agents.keys import Key
 from callgate.agents.signing import Signer
 from callgate.errors import Reason, Refused

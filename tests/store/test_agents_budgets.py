@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select, text
 
-from callgate.agents import keeping
-from callgate.agents.buckets import FAR_MS, Buckets, asked
+from callgate.agents import storage
+from callgate.agents.limits import FAR_MS, Buckets, asked
 from callgate.agents.storage import Take
 from callgate.errors import ConfigError
 from callgate.store.memory import MemoryAgents
@@ -120,7 +120,7 @@ async def test_full_buckets_leave_the_table(shared_agents):
 
 
 async def test_too_many_buckets_push_out_those_with_least_to_remember(agents, monkeypatch):
-    monkeypatch.setattr(keeping, "BUDGETS", 10)
+    monkeypatch.setattr(storage, "BUDGETS", 10)
     if isinstance(agents, MemoryAgents):
         agents = MemoryAgents(budgets=10)
     for _ in range(50):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import func, select
 
-from callgate.agents import keeping
+from callgate.agents import storage
 from callgate.errors import Reason, Refused, StoreUnavailable
 from callgate.store import SqlAgents, SqlTrust, Store
 from callgate.store.memory import MemoryAgents
@@ -38,9 +38,9 @@ async def test_it_is_known_for_as_long_as_the_caller_says(agents, lifetime):
 @requirement("WB-087")
 async def test_a_clock_that_is_ahead_sweeps_nothing_others_still_need(agents):
     await agents.take_nonce(SCOPE, "n", NOW + 1000, NOW)
-    await agents.prune(NOW + 1000 + keeping.GRACE_MS)
+    await agents.prune(NOW + 1000 + storage.GRACE_MS)
     assert not await agents.take_nonce(SCOPE, "n", NOW + 1000, NOW + 1000)
-    assert await agents.prune(NOW + 1001 + keeping.GRACE_MS) == 1
+    assert await agents.prune(NOW + 1001 + storage.GRACE_MS) == 1
 
 
 async def test_one_whose_time_is_over_is_not_new(agents):
@@ -80,7 +80,7 @@ async def test_equal_ones_in_one_batch_are_one(agents):
 
 async def test_what_ran_out_leaves_the_table_while_others_are_taken(shared_agents):
     shelf, _ = shared_agents
-    later = NOW + keeping.GRACE_MS + 2
+    later = NOW + storage.GRACE_MS + 2
     await asyncio.gather(*(shelf.take_nonce(SCOPE, f"old {number}", NOW, NOW) for number in range(1700)))
     assert counted(shelf) == 1700
     *told, gone = await asyncio.gather(
@@ -146,4 +146,4 @@ async def test_memory_that_is_full_lets_nobody_in():
         await shelf.take_nonce(SCOPE, "one more", NOW + 1000, NOW)
     assert refused.value.reason is Reason.OVERLOADED
     assert not await shelf.take_nonce(SCOPE, "0", NOW + 1000, NOW)
-    assert await shelf.take_nonce(SCOPE, "one more", NOW + 10**7, NOW + 1001 + keeping.GRACE_MS)
+    assert await shelf.take_nonce(SCOPE, "one more", NOW + 10**7, NOW + 1001 + storage.GRACE_MS)

@@ -4,9 +4,10 @@ import msgspec
 import pytest
 from sqlalchemy import func, select
 
-from callgate.audit import Arguments, note, proofs, reading, receipt, retention, verify
-from callgate.audit.reading import Filter
+from callgate.audit import Arguments, note, proofs, reading, receipt, verify
+from callgate.audit import log as retention
 from callgate.audit.sequencer import Sequencer, Step
+from callgate.audit.storage import Filter
 from callgate.errors import AuditError, Reason, Refused, Tampered
 from callgate.store.schema import audit_checkpoint, audit_leaf, audit_record
 from support.auditing import START, decision, fill, open_log, outcome

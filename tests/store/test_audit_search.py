@@ -3,7 +3,7 @@
 import pytest
 
 from callgate.audit import reading
-from callgate.audit.searching import Search, search
+from callgate.audit.reading import Search, search
 from callgate.audit.storage import Counted, Filter
 from callgate.store.approval import asked_by_hour
 from support.auditing import START, decision, open_log, outcome

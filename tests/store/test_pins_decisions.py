@@ -5,10 +5,9 @@ from msgspec.structs import replace
 from sqlalchemy import insert, text
 
 from callgate.errors import Reason, Refused
-from callgate.pinning.book import Book
+from callgate.pinning.chain import Book
 from callgate.pinning.document import entry_digest
-from callgate.pinning.keeping import Reviewed
-from callgate.pinning.storage import Head, Sealed, Wanted
+from callgate.pinning.storage import Head, Reviewed, Sealed, Wanted
 from callgate.store import SqlPins, Store
 from callgate.store.schema import pin as pin_table
 from support.pins import NOW, SERVER, decide, keys, pin, read, server, tool, unfit, wanted, witness

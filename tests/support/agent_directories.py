@@ -21,9 +21,8 @@ from cryptography.x509.oid import NameOID
 
 from callgate.agents.components import Answer
 from callgate.agents.directories import AgentDirectory, Directories, Sources
-from callgate.agents.fetching import Caps, Fetcher
+from callgate.agents.fetching import Caps, Fetcher, Reach
 from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN, Signed
-from callgate.agents.reaching import Reach
 from callgate.agents.signing import Signer
 from callgate.agents.storage import AgentShelf
 

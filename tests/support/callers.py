@@ -15,11 +15,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from joserfc import jws
 from joserfc.jwk import ECKey
 
-from callgate.agents.authenticator import Authenticator
+from callgate.agents.authenticator import Authenticator, VerifyOptions
 from callgate.agents.decision import Decision
 from callgate.agents.directories import Directories, Sources
 from callgate.agents.model import Signed
-from callgate.agents.options import VerifyOptions
 from callgate.agents.signing import Signer
 from callgate.agents.storage import Listed
 from callgate.store.memory import MemoryAgents

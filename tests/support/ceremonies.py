@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from callgate.approval import Approvals, Credential, Enrolled, Gated, Issued, RelyingParty, Settings, Verified
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.canonical import canonical
 from callgate.sdk.authenticators.software import Bend, SoftwareAuthenticator
 from callgate.store import AuditRow

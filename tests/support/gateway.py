@@ -33,10 +33,8 @@ from callgate.cli.tools_deciding import approval
 from callgate.config import load
 from callgate.keyring import CHECKPOINT, SEAL, Keyring
 from callgate.local.place import Place
-from callgate.pinning.listing import Listing, Reader
-from callgate.pinning.model import PENDING_TOOL
-from callgate.pinning.settings import Settings
-from callgate.pinning.sighting import sighting
+from callgate.pinning.listing import Listing, Reader, sighting
+from callgate.pinning.model import PENDING_TOOL, Settings
 from callgate.store import SqlPins, Store
 from support.nursery import CALLGATE, Forked
 from support.raw import JSON_HEADERS, ask

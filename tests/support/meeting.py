@@ -8,10 +8,9 @@ from typing import Any
 
 from callgate.pinning.identity import http_identity
 from callgate.pinning.listing import Reader
-from callgate.pinning.model import Change, Connected, Identity, Pin, ServerSeen, ToolSeen
+from callgate.pinning.model import Change, Connected, Identity, Pin, ServerSeen, Settings, ToolSeen
+from callgate.pinning.review.views import ToolView
 from callgate.pinning.service import Choice, Pins
-from callgate.pinning.settings import Settings
-from callgate.pinning.views import ToolView
 from support.memory import MemoryPins, witness
 
 KEY = b"k" * 32

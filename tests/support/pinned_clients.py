@@ -17,8 +17,8 @@ from sqlalchemy import select
 
 from callgate.cli import run
 from callgate.errors import Refused
-from callgate.pinning.settings import Settings
-from callgate.pinning.views import ToolView
+from callgate.pinning.model import Settings
+from callgate.pinning.review.views import ToolView
 from callgate.sdk import PinnedClient
 from callgate.store import Store
 from callgate.store.schema import audit_record

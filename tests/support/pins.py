@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sqlalchemy import text
 
 from callgate.errors import Refused
-from callgate.pinning.book import Book
+from callgate.pinning.chain import Book
 from callgate.pinning.document import approval_hash, beside
 from callgate.pinning.model import Connected, Pin, ServerSeen, ToolSeen
 from callgate.pinning.storage import PinShelf, Wanted

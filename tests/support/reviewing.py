@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from callgate.cli.pinned import labelling
 from callgate.pinning.document import approval_hash, beside
-from callgate.pinning.model import Connected, ServerSeen, ToolSeen
+from callgate.pinning.model import Connected, ServerSeen, Settings, ToolSeen
 from callgate.pinning.service import Choice, Pins
-from callgate.pinning.settings import Settings
 from callgate.pinning.storage import PinShelf
 
 KEY: Final = bytes(range(32))

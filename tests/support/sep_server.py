@@ -17,14 +17,13 @@ from typing import Any, Final, TypeAlias
 from aiohttp import web
 
 from callgate.approval.model import Gated
-from callgate.approval.party import RelyingParty
 from callgate.approval.service import Approvals
-from callgate.approval.settings import Settings
+from callgate.approval.settings import RelyingParty, Settings
 from callgate.canonical import canonical
 from callgate.errors import Refused
 from callgate.protocol import CAPABILITY, CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
-from support.memory import MemoryShelf
+from callgate.store import MemoryStore, SqlShelf
 
 Message: TypeAlias = dict[str, Any]
 Handler: TypeAlias = Callable[[Message], Awaitable[dict[str, Any]]]
@@ -73,7 +72,7 @@ class SepServer:
         self.notify: list[asyncio.Queue[Message]] = []
         self.ttl_ms = 0
         party = RelyingParty(id="localhost", origins=("http://localhost:*",))
-        self.approvals = Approvals(MemoryShelf(), party, settings or Settings(first_use=True))
+        self.approvals = Approvals(SqlShelf(MemoryStore()), party, settings or Settings(first_use=True))
 
     async def enrol(self, software: SoftwareAuthenticator) -> None:
         """Enrol a passkey without the wire."""

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from callgate.agents.base import signature_base
-from callgate.agents.components import Message
+from callgate.agents.components import Message, signature_base
 from callgate.agents.fields import inputs
 from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_512, Key, public_jwk
 from callgate.agents.model import Signed, Verified

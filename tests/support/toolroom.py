@@ -9,12 +9,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from callgate.audit import reading
+from callgate.audit.storage import Filter
 from callgate.cli import run
 from callgate.cli.common import open_log
 from callgate.pinning.listing import Listing, Reader
-from callgate.pinning.model import Connected, ServerSeen, ToolSeen
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import Connected, ServerSeen, Settings, ToolSeen
 from callgate.store import SqlPins, Store
 from support.stores import write_ready
 
@@ -143,7 +142,7 @@ class Toolroom:
         store = Store.open(self.url, busy_seconds=60)
         try:
             with store.audit_reading() as tables:
-                found = [json.loads(body) for _, body in tables.bodies(reading.Filter())]
+                found = [json.loads(body) for _, body in tables.bodies(Filter())]
         finally:
             store.close_sync()
         return [(one["action"], one["by"], one.get("detail")) for one in found if one["kind"] == "admin"]

@@ -12,8 +12,7 @@ from mcp.server.mcpserver import MCPServer
 
 from callgate.audit import AuditLog
 from callgate.errors import Reason, Refused
-from callgate.pinning.model import State
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import Settings, State
 from callgate.sdk import PinnedClient, library_identity
 from support.pinned_clients import (
     ALWAYS,

@@ -8,7 +8,7 @@ from mcp.server import MCPServer
 
 from callgate import VerifiedApproval
 from callgate.approval import Bounds, Settings
-from callgate.approval.encoding import from_base64url
+from callgate.approval.action import from_base64url
 from support.approval_peer import ERAS, HttpPeer, refusal, signed, text_of
 from support.approval_server import listening, running
 from support.memory import MemoryShelf

@@ -15,7 +15,7 @@ from mcp_types import Request
 from pydantic import BaseModel, ConfigDict
 
 from callgate.approval import Settings
-from callgate.approval.encoding import from_base64url
+from callgate.approval.action import from_base64url
 from callgate.canonical import canonical
 from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META, TICKET
 from callgate.sdk.authenticators.software import SoftwareAuthenticator

@@ -7,7 +7,7 @@ from mcp.server import MCPServer
 
 from callgate import VerifiedApproval
 from callgate.approval import Bounds, Settings
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.errors import Reason
 from callgate.protocol import META
 from callgate.sdk.authenticators.software import SoftwareAuthenticator

@@ -10,7 +10,18 @@ import http_sf
 import msgspec
 from http_sf.retrofit import retrofit
 
-from callgate.agents.fields import Component, Params, dictionary, index, joined, line, member, member_of, structured
+from callgate.agents.fields import (
+    Component,
+    Input,
+    Params,
+    dictionary,
+    index,
+    joined,
+    line,
+    member,
+    member_of,
+    structured,
+)
 from callgate.agents.model import Signed
 from callgate.errors import Reason, Refused
 
@@ -204,3 +215,10 @@ def _plain(raw: bytes, component: Component) -> str:
         return text
     # A tab may stand inside a value; no other control character may, nor anything beyond ASCII.
     raise Refused(_UNSUPPORTED, f"{component.text} holds characters that cannot be signed, RFC 9421 §2.5.")
+
+
+def signature_base(given: Input, message: Message) -> bytes:
+    """One line a component, and the parameters last. No value holds a line end, so no line can pass for another."""
+    lines = [f"{component.text}: {value(component, message)}" for component in given.components]
+    lines.append(f'"@signature-params": {given.text}')
+    return "\n".join(lines).encode("ascii")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from callgate.agents.model import ApiKey
+from callgate.errors import Reason, Refused
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -109,3 +112,115 @@ class AgentShelf(DirectoryStore, Protocol):
 
     async def prune(self, now: int) -> int:
         """Drop what has run out, a few rows at a time, and what is above the bounds; how much it was."""
+
+
+# How long a nonce outlives its time before it is swept out: the clock of who sweeps may be ahead of who checks.
+GRACE_MS: Final = 300_000
+# Rows at most. Of directories and buckets the least useful go, of keys the revoked; agents are an operator's own.
+KEYS: Final = 10_000
+AGENTS: Final = 10_000
+DIRECTORIES: Final = 2_000
+BUDGETS: Final = 100_000
+# Nonces in the memory of one process; above that nobody is let in, since none of them can be forgotten.
+NONCES: Final = 1_000_000
+
+DIRECTORY_BYTES: Final = 512 * 1024
+# Of all directories in the memory of one process.
+MEMORY_BYTES: Final = 32 * 1024 * 1024
+JWK_BYTES: Final = 16 * 1024
+CHARS: Final = 2048
+DIGEST_BYTES: Final = 64
+_LATEST: Final = 2**62
+
+
+def digest(*parts: str) -> bytes:
+    """One short value for texts of any length and kind; their borders count."""
+    whole = hashlib.sha256()
+    for part in parts:
+        raw = part.encode("utf-8", "surrogatepass")
+        whole.update(len(raw).to_bytes(8))
+        whole.update(raw)
+    return whole.digest()
+
+
+def moment(at: int) -> int:
+    """A time that every database can hold."""
+    return max(0, min(at, _LATEST))
+
+
+def demand_key(key: ApiKey) -> None:
+    if not (0 < len(key.id) <= 128 and key.id.isascii() and key.id.isprintable()):
+        raise _unfit("the id of a key has 1 to 128 printable ASCII characters")
+    if not 0 < len(key.digest) <= DIGEST_BYTES:
+        raise _unfit(f"the digest of a key has 1 to {DIGEST_BYTES} bytes")
+    _demand_texts(key.agent, key.created_by)
+    if not key.agent:
+        raise _unfit("a key belongs to an agent")
+
+
+def demand_agent(listed: Listed) -> None:
+    _demand_texts(listed.agent, listed.thumbprint, listed.directory, listed.name, listed.added_by)
+    if not listed.agent or not listed.directory:
+        raise _unfit("an agent has a name and a directory")
+    if len(listed.jwk) > JWK_BYTES:
+        raise _unfit(f"a key has at most {JWK_BYTES} bytes")
+
+
+def demand_directory(fetched: Fetched) -> None:
+    _demand_texts(fetched.url)
+    if not fetched.url or len(fetched.body) > DIRECTORY_BYTES:
+        raise _unfit(f"a directory has an address, and at most {DIRECTORY_BYTES} bytes")
+
+
+def _demand_texts(*texts: str) -> None:
+    for text in texts:
+        if len(text) > CHARS:
+            raise _unfit(f"a name or address has at most {CHARS} characters")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise _unfit("a name or address holds half a character") from None
+
+
+def _unfit(detail: str) -> Refused:
+    return Refused(Reason.INVALID_PARAMS, detail)
+
+
+def taken(key: ApiKey) -> Refused:
+    return _unfit(f"there is a key {key.id} already; a key is never replaced")
+
+
+def listed_twice(before: Listed) -> Refused:
+    return Refused(
+        Reason.INVALID_PARAMS,
+        f"this key of this directory is agent {before.agent} already",
+        advice="Remove that agent first, or give this one a key of its own.",
+    )
+
+
+def full(what: str, most: int) -> Refused:
+    return Refused(Reason.INVALID_PARAMS, f"there are {most} {what} already", advice="Remove some that nobody uses.")
+
+
+def revoked(key: ApiKey, now: int) -> ApiKey | None:
+    """The key without its force; None where it has none already."""
+    return None if key.revoked_at is not None else replace(key, revoked_at=moment(now))
+
+
+def merged(before: Fetched | None, fetched: Fetched) -> Fetched:
+    """What is kept of a directory once this came in: nothing that failed or is older takes a newer one away."""
+    if before is None:
+        return fetched
+    if fetched.fetched_at < before.fetched_at or (fetched.failed_at and not fetched.body):
+        # It failed before the newest was fetched: then that is the latest try.
+        return replace(before, failed_at=fetched.failed_at) if fetched.failed_at > _tried(before) else before
+    return fetched
+
+
+def _tried(fetched: Fetched) -> int:
+    return max(fetched.fetched_at, fetched.failed_at)
+
+
+def worth(fetched: Fetched) -> tuple[bool, int]:
+    """Sorts first what can go first: what was never fetched, then what nobody tried for longest."""
+    return bool(fetched.body), _tried(fetched)

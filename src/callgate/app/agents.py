@@ -16,20 +16,16 @@ from msgspec.structs import replace
 
 from callgate.agents.acl import MAX_NAME, Acl, folded, restricts
 from callgate.agents.apikeys import ApiKeys
-from callgate.agents.bearer import Bearer, BearerSettings, Issuer
-from callgate.agents.directories.looking import Directories
-from callgate.agents.directories.sources import Sources
-from callgate.agents.fetching import Fetcher
+from callgate.agents.directories.lookup import Directories, Sources
+from callgate.agents.fetching import Fetcher, Reach
 from callgate.agents.keys import thumbprint
 from callgate.agents.kya import KyaPay, KyaPolicy, KyaSettings, attest
 from callgate.agents.limits import Allowance, Limit, Limiter, MemoryLimiter, StoreLimiter
 from callgate.agents.model import AgentPolicy, Signed, ToolPolicy, Verified
-from callgate.agents.reaching import Reach
 from callgate.agents.stage import AcceptedProofs, AgentCheck, Headers, ReportProof, RequestAuthenticator
 from callgate.agents.storage import AgentShelf, Listed, Take
-from callgate.agents.test_keys import PUBLISHED
-from callgate.agents.tokens import Fetch
-from callgate.agents.verifying import Settings, Verifier
+from callgate.agents.tokens import Bearer, BearerSettings, Fetch, Issuer
+from callgate.agents.verifying import PUBLISHED, Settings, Verifier
 from callgate.config import AgentRules, Agents, Config, KnownAgent
 from callgate.config.agent_rules import LISTED
 from callgate.config.rules import Address

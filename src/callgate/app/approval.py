@@ -17,7 +17,7 @@ from callgate.approval.stage import ApprovalCheck, ApprovalStage, ApprovalTimes,
 from callgate.approval.tool_catalogue import FRESH_SECONDS, FRESH_SECONDS_HTTP, ToolCatalogue, read_tools
 from callgate.config import Approval, Config, ServerApproval
 from callgate.errors import ConfigError, Reason, Refused
-from callgate.jsonrpc.lenient import decode_leniently
+from callgate.jsonrpc.peeking import decode_leniently
 from callgate.keyring import Keyring
 from callgate.store import SqlShelf, Store
 from callgate.transport.http.guard import origin_of

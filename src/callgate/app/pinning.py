@@ -20,18 +20,17 @@ from callgate.config import Pinning as Section
 from callgate.errors import CallgateError, place
 from callgate.gate import Call
 from callgate.keyring import Keyring
-from callgate.pinning.book import Book, Keys
+from callgate.pinning.chain import Book, Keys
+from callgate.pinning.identity import ServerRef
 from callgate.pinning.judging import Toolset
-from callgate.pinning.model import Change, Identity, ServerSeen
-from callgate.pinning.server import ServerRef
+from callgate.pinning.listing import sighting
+from callgate.pinning.model import Change, Identity, ServerSeen, Settings
+from callgate.pinning.review.views import Labelling
 from callgate.pinning.server_sets import ServerSets, SetFindings, decided, same
 from callgate.pinning.service import Pins
-from callgate.pinning.settings import Settings
-from callgate.pinning.sighting import sighting
 from callgate.pinning.stage import PinningCheck, PinningStage
 from callgate.pinning.storage import PinShelf
 from callgate.pinning.toolsets import ListReading, Toolsets
-from callgate.pinning.views import Labelling
 from callgate.pipeline.list_changed import ListChangedNotifier
 from callgate.store import SqlPins, Store
 from callgate.store.following import Follower, Watch

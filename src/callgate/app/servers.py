@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from callgate.config import Config, Server, ServerPinning
-from callgate.pinning.identity import http_identity
+from callgate.pinning.identity import _REMEMBERED, ServerRef, command_identity, http_identity
 from callgate.pinning.model import Identity
-from callgate.pinning.server import _REMEMBERED, ServerRef, command_identity
 
 
 def places(config: Config) -> dict[str, ServerRef]:

@@ -23,7 +23,7 @@ from callgate.config import Config, Secret, Server
 from callgate.config.rules import header_name, header_value, http_url
 from callgate.config.secret import mask_url
 from callgate.errors import ConfigError
-from callgate.pinning.server import ServerRef
+from callgate.pinning.identity import ServerRef
 from callgate.prompts.listener import Ear, Heard, PromptListener
 from callgate.transport.http.exchange import Asgi
 from callgate.transport.stdio.pipes import StdioFront

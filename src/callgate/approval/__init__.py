@@ -3,13 +3,12 @@
 from callgate.approval.annotation import Unreadable, annotation, check_class, read_annotation
 from callgate.approval.ceremony import Issued
 from callgate.approval.display import Describe, display_text, escape
-from callgate.approval.enrolment import Enrolled
+from callgate.approval.evidence import Verified
 from callgate.approval.model import ChallengeUse, Credential, Gated, GrantUse, Policy, Request, Session, Ticket, User
-from callgate.approval.party import RelyingParty
+from callgate.approval.people import Enrolled
 from callgate.approval.service import Approvals
-from callgate.approval.settings import Attestation, Settings
+from callgate.approval.settings import Attestation, RelyingParty, Settings
 from callgate.approval.storage import Bounds, Shelf
-from callgate.approval.verify import Verified
 
 __all__ = [
     "Approvals",

@@ -13,12 +13,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from callgate.approval.action import action_hash
-from callgate.approval.assertion import Assertion, Malformed, NotVerified, check_assertion, read_client_data
-from callgate.approval.encoding import from_base64url
+from callgate.approval.action import action_hash, from_base64url
 from callgate.approval.model import Credential
 from callgate.approval.overview import fingerprint
-from callgate.approval.party import RelyingParty
+from callgate.approval.settings import RelyingParty
+from callgate.approval.webauthn import Assertion, Malformed, NotVerified, check_assertion, read_client_data
 from callgate.protocol import WEBAUTHN
 
 _HASH: Final = 32

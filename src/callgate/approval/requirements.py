@@ -16,7 +16,7 @@ from callgate.approval.model import AuthenticatorClass
 from callgate.approval.schema import defaults_in
 from callgate.approval.tool_catalogue import CatalogueTool, ToolCatalogue, ask_for_tools, declares
 from callgate.errors import Reason, UpstreamError
-from callgate.jsonrpc.lenient import result_of
+from callgate.jsonrpc.peeking import result_of
 from callgate.pipeline.replies import AskServer
 from callgate.pipeline.timeouts import pauses
 

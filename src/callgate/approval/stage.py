@@ -17,11 +17,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from callgate.approval import Approvals, Gated, GrantUse, Request, escape
-from callgate.approval.action import action_hash
+from callgate.approval.action import action_hash, to_iso
+from callgate.approval.annotation import add_capability, mark_tools
 from callgate.approval.ceremony import action_hash_of
-from callgate.approval.encoding import to_iso
 from callgate.approval.exactness import check_characters, check_members, check_name, is_ours, state_in
-from callgate.approval.marking import add_capability, mark_tools
 from callgate.approval.model import WITHDRAWN
 from callgate.approval.pending import (
     KeepAlive,
@@ -39,7 +38,7 @@ from callgate.canonical import canonical
 from callgate.errors import INVALID_PARAMS, MessageError, Reason, Refused, Spent
 from callgate.gate import Ask, Call, Context, Decision, Pass, Refuse, Verdict
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, drop_member, replace_member
-from callgate.jsonrpc.lenient import decode_leniently
+from callgate.jsonrpc.peeking import decode_leniently
 from callgate.pipeline.context import RequestContext, agent_of, caller_of, has_session, own_request
 from callgate.pipeline.replies import TransformById
 from callgate.pipeline.stage import AllowedCall, AsyncTransform, SubstituteResult, Transform

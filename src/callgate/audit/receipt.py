@@ -13,8 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from callgate.audit import merkle, note, proofs, records
-from callgate.audit.records import DecisionRecord, OutcomeRecord
-from callgate.audit.rows import DECISION, OUTCOME
+from callgate.audit.records import DECISION, OUTCOME, DecisionRecord, OutcomeRecord
 from callgate.audit.storage import Tables
 from callgate.errors import AuditError, Tampered
 

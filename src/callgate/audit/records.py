@@ -1,12 +1,32 @@
-"""What the log holds: one decision and one outcome for each call, and what operators did. JSON, version 1."""
+"""One row of the audit log as the store takes it."""
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from callgate.audit.rows import ADMIN, DECISION, OUTCOME, AuditRow
+DECISION: Final = 1
+OUTCOME: Final = 2
+ADMIN: Final = 3
+
+
+class AuditRow(NamedTuple):
+    """A sealed record; every field but `body` and `seal` repeats the body, for filtering only."""
+
+    kind: int
+    at: int
+    call: str | None
+    server: str | None
+    tool: str | None
+    verdict: str | None
+    reason: str | None
+    body: bytes
+    seal: bytes
+
+
+COLUMNS: Final = AuditRow._fields
+
 
 VERSION: Final = 1
 # The filter columns repeat the record; a long name is found by its beginning.

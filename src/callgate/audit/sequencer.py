@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from callgate.audit import note, noted, tiles
+from callgate.audit import note, proofs
 from callgate.audit.merkle import EMPTY_ROOT
 from callgate.audit.seal import Sealer
 from callgate.audit.storage import CHECKPOINT, Archived, Head, Keys, Storage, Tables
@@ -114,7 +114,7 @@ class Sequencer:
             if tables.head() != head:
                 return Step(0, more=True)
             last, leaves, bad = self._hash_new(tables, head, upto)
-            grown = tiles.Tiles(head.size, tables.tile)
+            grown = proofs.Tiles(head.size, tables.tile)
             if grown.root() != before.root:
                 # To go on from here would put our signature under what someone else has written.
                 raise Tampered("the tiles of the tree do not fit its checkpoint", advice="Run `callgate audit verify`.")
@@ -149,7 +149,7 @@ class Sequencer:
             advice="Run `callgate audit verify`; nothing after this record is added to the tree.",
         )
 
-    def _keep(self, head: Head, new: Head, grown: tiles.Tiles, *, due: bool, rotated: bool) -> bool:
+    def _keep(self, head: Head, new: Head, grown: proofs.Tiles, *, due: bool, rotated: bool) -> bool:
         """Store the result, unless someone else moved the tree meanwhile."""
         with self._store.audit_writing() as tables:
             if not tables.take_turn() or tables.head() != head:
@@ -169,7 +169,7 @@ class Sequencer:
             if due or rotated:
                 tables.archive(_archived(new))
         if due or rotated:
-            noted.put(self._keyring, new.note)
+            note.note_checkpoint(self._keyring, new.note)
         return True
 
     def found_log(self) -> None:
@@ -188,7 +188,7 @@ class Sequencer:
             if head is not None:
                 tables.archive(_archived(head))
         if head is not None:
-            noted.put(self._keyring, head.note)
+            note.note_checkpoint(self._keyring, head.note)
 
     def _signed(self, origin: str, size: int, root: bytes, *, after: int) -> str:
         at = max(self._now(), after + 1)

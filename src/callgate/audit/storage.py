@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from callgate.audit.rows import AuditRow
+from callgate.audit.records import AuditRow
 
 CHECKPOINT: Final = "checkpoint"
 SEAL: Final = "seal"

@@ -12,13 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.audit import note, records, retention
+from callgate.audit import log, note, records
 from callgate.audit.merkle import EMPTY_ROOT, HASH, complete, leaf_hash
-from callgate.audit.proofs import leaf_of
-from callgate.audit.rows import COLUMNS, AuditRow
+from callgate.audit.proofs import HEIGHT, WIDTH, Tiles, leaf_of, levels, width
+from callgate.audit.records import COLUMNS, AuditRow
 from callgate.audit.seal import Sealer
 from callgate.audit.storage import Head, Keys, Storage, Tables
-from callgate.audit.tiles import HEIGHT, WIDTH, Tiles, levels, width
 from callgate.errors import Tampered
 
 Progress = Callable[[int, int], None]
@@ -209,10 +208,10 @@ class _Verification:
     def _removable(self, head: Head) -> int:
         """Below which leaf bodies may be missing, by the word of a retention record that holds itself."""
         limit = 0
-        for row in self._tables.admin_rows(retention.ACTION):
+        for row in self._tables.admin_rows(log.PRUNED):
             stored = AuditRow(*row[1:])
             value = self._sealed(row[0], stored)
-            if not isinstance(value, records.AdminRecord) or value.action != retention.ACTION:
+            if not isinstance(value, records.AdminRecord) or value.action != log.PRUNED:
                 continue
             upto = (value.detail or {}).get("to_leaf")
             leaf = leaf_of(self._tables, row[0], head.size)

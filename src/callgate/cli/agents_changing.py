@@ -140,7 +140,7 @@ def _add_api_key(opened: Office, agent: str, expires: str | None) -> None:
 
 def _by_directory(agent: str, directory: str, thumbprint: str | None) -> Listed:
     from callgate.agents.directories import directory_url
-    from callgate.agents.reaching import FetchFailed
+    from callgate.agents.fetching import FetchFailed
     from callgate.agents.storage import Listed
     from callgate.config import agent_rules
     from callgate.errors import CallgateError

@@ -169,7 +169,7 @@ def _labels(signed: Signed) -> list[Label]:
 
 
 def _label(label: str, given: Input, message: Message) -> Label:
-    from callgate.agents.base import signature_base
+    from callgate.agents.components import signature_base
     from callgate.errors import Refused
 
     params = {name: value if isinstance(value, str | int) else str(value) for name, value in given.params.items()}

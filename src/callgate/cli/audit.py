@@ -64,7 +64,8 @@ def list_calls(
     as_json: Annotated[bool, typer.Option("--json", help="JSON Lines for machines.")] = False,
 ) -> None:
     """List calls, the newest last."""
-    from callgate.audit.reading import Filter, entries
+    from callgate.audit.reading import entries
+    from callgate.audit.storage import Filter
 
     now = time.time()
     wanted = Filter(server, tool, verdict, reason, call, parse_when(since, now), parse_when(until, now))
@@ -168,10 +169,10 @@ def export(
     until: UntilOption = None,
 ) -> None:
     """Write every record as JSON Lines."""
-    from callgate.audit import reading
+    from callgate.audit.storage import Filter
 
     now = time.time()
-    wanted = reading.Filter(since=parse_when(since, now), until=parse_when(until, now))
+    wanted = Filter(since=parse_when(since, now), until=parse_when(until, now))
     with open_store(config, store) as (_, opened), opened.audit_reading() as tables:
         total = tables.count(wanted)
         target: Any = nullcontext(sys.stdout.buffer) if output is None else _create(output)
@@ -284,12 +285,12 @@ def _catch_up(log: AuditLog | Sequencer) -> None:
 
 def _noted(opened: Store, keyring: Keyring, given: Path | None) -> list[str]:
     """Checkpoints known outside the store: the one given, and the one noted beside the keys."""
-    from callgate.audit import note, noted
+    from callgate.audit import note
 
     known = [] if given is None else [read_text(given)]
     with opened.audit_reading() as tables:
         head = tables.head()
-    beside = None if head is None else noted.get(keyring, note.parse(head.note).origin)
+    beside = None if head is None else note.noted_checkpoint(keyring, note.parse(head.note).origin)
     return known if beside is None else [*known, beside]
 
 

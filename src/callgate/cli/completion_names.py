@@ -121,7 +121,8 @@ def _agents(line: Line) -> Names:
 
 
 def _calls(line: Line) -> Names:
-    from callgate.audit.reading import Filter, entries
+    from callgate.audit.reading import entries
+    from callgate.audit.storage import Filter
 
     with line.store() as store:
         if store is None:

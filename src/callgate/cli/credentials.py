@@ -75,7 +75,7 @@ def rename(
     store: StoreOption = None,
 ) -> None:
     """Give a passkey another name."""
-    from callgate.approval.persons import label
+    from callgate.approval.people import label
     from callgate.errors import CallgateError
 
     if not (shown := label(name, "")):

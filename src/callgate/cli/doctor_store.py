@@ -124,7 +124,8 @@ def clock(setup: Setup) -> Iterator[Finding]:
 
 
 def _newest(setup: Setup) -> int | None:
-    from callgate.audit.reading import Filter, entries
+    from callgate.audit.reading import entries
+    from callgate.audit.storage import Filter
     from callgate.store import read_block
 
     with setup.opened.audit_reading() as tables:

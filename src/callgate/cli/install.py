@@ -177,7 +177,7 @@ def _pin_versions(works: list[Work], gate: Gate, servers: list[str], *, wanted: 
     from callgate.cli.people import plain
     from callgate.cli.versions import versions_of
     from callgate.clients import Pinned, Word, plan_wrap
-    from callgate.pinning.commands import with_version
+    from callgate.pinning.identity.launch import with_version
 
     open_ones = unpinned(works)
     if not open_ones or not (asks if wanted is None else wanted):

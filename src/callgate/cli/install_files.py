@@ -16,7 +16,7 @@ from callgate.errors import CallgateError
 if TYPE_CHECKING:
     from callgate.clients import Entry, Finding, Machine, Plan, Records, Source, Spot
     from callgate.clients.entries import Command
-    from callgate.pinning.launch import Launch
+    from callgate.pinning.identity.launch import Launch
 
 
 @dataclass(eq=False)
@@ -139,7 +139,7 @@ class Unpinned(NamedTuple):
 
 def unpinned(works: Iterable[Work]) -> list[Unpinned]:
     from callgate.clients.entries import Command, look
-    from callgate.pinning.commands import launched
+    from callgate.pinning.identity.launch import launched
 
     found = []
     for work in works:

@@ -15,11 +15,10 @@ from callgate.cli.people import plain
 if TYPE_CHECKING:
     from callgate.config import Config
     from callgate.keyring import Keyring
-    from callgate.pinning.model import ServerSeen
+    from callgate.pinning.model import ServerSeen, Settings
+    from callgate.pinning.review.views import Labelling, ToolView
     from callgate.pinning.service import Pins
-    from callgate.pinning.settings import Settings
     from callgate.pinning.storage import PinShelf
-    from callgate.pinning.views import Labelling, ToolView
     from callgate.store import Store
 
 T = TypeVar("T")
@@ -127,7 +126,7 @@ def _opened(config: Config, store: Store, runner: asyncio.Runner, admin: Any, op
 
 def labelling() -> Labelling:
     """What reviews know of what tools do."""
-    from callgate.pinning.views import Labelling
+    from callgate.pinning.review.views import Labelling
     from callgate.trust.proposing import label_line, propose_label
 
     return Labelling(propose_label, label_line)
@@ -140,7 +139,7 @@ def groups_of(config: Config) -> dict[str, str] | None:
 
 def settings_of(config: Config) -> Settings:
     """What `[pinning]` says."""
-    from callgate.pinning.settings import Settings
+    from callgate.pinning.model import Settings
 
     section = config.pinning
     known = [name for name in Settings.__struct_fields__ if name in section.__struct_fields__]

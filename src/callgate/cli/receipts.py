@@ -45,8 +45,8 @@ def approval_in(decision: DecisionRecord, given: bytes | None) -> Approval | Non
 
     `given` are the call's arguments as JSON; they have to be the ones on record.
     """
-    from callgate.approval.assertion import Malformed, NotVerified
     from callgate.approval.proof import check_proof, is_proof
+    from callgate.approval.webauthn import Malformed, NotVerified
     from callgate.errors import Tampered
 
     form = None if given is None else _given(decision, given)

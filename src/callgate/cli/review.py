@@ -20,7 +20,7 @@ from callgate.cli.common import (
 from callgate.cli.pinned import HOW_TOOLS_COME, Opened, changing, reading, shown
 
 if TYPE_CHECKING:
-    from callgate.pinning.views import Review, SetView
+    from callgate.pinning.review.views import Review, SetView
 
 
 def register(app: typer.Typer) -> None:

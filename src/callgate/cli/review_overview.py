@@ -10,7 +10,7 @@ from callgate.cli.tools_lines import Line, blank, heading, said
 from callgate.cli.tools_show import finding_lines
 
 if TYPE_CHECKING:
-    from callgate.pinning.views import Review, ServerView, SetView, ToolView
+    from callgate.pinning.review.views import Review, ServerView, SetView, ToolView
 
 
 def overview(review: Review) -> Iterator[Line]:

@@ -17,8 +17,8 @@ from callgate.cli.tools_show import raw_lines, tool_lines
 
 if TYPE_CHECKING:
     from callgate.errors import Refused
+    from callgate.pinning.review.views import Review, ServerView, SetView, ToolView
     from callgate.pinning.service import Choice
-    from callgate.pinning.views import Review, ServerView, SetView, ToolView
 
 _KEYS: Final = {
     "a": "approve",

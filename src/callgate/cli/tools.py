@@ -18,7 +18,7 @@ from callgate.cli.tools_texts import DIGITS
 
 if TYPE_CHECKING:
     from callgate.pinning.model import Pin
-    from callgate.pinning.views import Difference, ToolView
+    from callgate.pinning.review.views import Difference, ToolView
 
 ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A server's name, or its identity.")]
 ToolOption = Annotated[str, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")]

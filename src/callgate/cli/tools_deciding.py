@@ -16,8 +16,8 @@ from callgate.cli.tools_hints import still_waiting
 
 if TYPE_CHECKING:
     from callgate.errors import Refused
+    from callgate.pinning.review.views import ToolView
     from callgate.pinning.service import Choice
-    from callgate.pinning.views import ToolView
 
 ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A server's name, or its identity.")]
 ToolOption = Annotated[str, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")]

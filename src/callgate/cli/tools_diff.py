@@ -13,7 +13,7 @@ from callgate.cli.tools_lines import GUTTER, Line, heading, said, with_hidden
 from callgate.cli.tools_marks import spelt, without_marks
 
 if TYPE_CHECKING:
-    from callgate.pinning.views import Difference, Piece, SchemaEdit
+    from callgate.pinning.review.views import Difference, Piece, SchemaEdit
 
 _GONE: Final = ("[-", "-]", "red")
 _NEW: Final = ("{+", "+}", "green")

@@ -16,7 +16,7 @@ from callgate.cli.tools_show import decided
 
 if TYPE_CHECKING:
     from callgate.pinning.model import Pin
-    from callgate.pinning.views import ServerView, ToolView
+    from callgate.pinning.review.views import ServerView, ToolView
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _KEYS: Final = ("server_id", "tool", "approval_hash")

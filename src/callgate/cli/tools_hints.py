@@ -11,7 +11,7 @@ from callgate.cli.tools_blocks import blocked_words
 
 if TYPE_CHECKING:
     from callgate.inspection import ToolFinding
-    from callgate.pinning.views import Review, ToolView
+    from callgate.pinning.review.views import Review, ToolView
 
 _SOME: Final = 5
 

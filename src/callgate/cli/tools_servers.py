@@ -15,7 +15,7 @@ from callgate.cli.pinned import HOW_TOOLS_COME, Opened, changing, find_server, g
 
 if TYPE_CHECKING:
     from callgate.cli.tools_lines import Line
-    from callgate.pinning.views import ServerStatus
+    from callgate.pinning.review.views import ServerStatus
 
 
 _TWICE: Final = "duplicate:"

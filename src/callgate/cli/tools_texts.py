@@ -9,7 +9,7 @@ from callgate.cli.people import moment
 from callgate.cli.pinned import Opened, shown
 
 if TYPE_CHECKING:
-    from callgate.pinning.views import Difference, ToolView
+    from callgate.pinning.review.views import Difference, ToolView
 
 # Enough to look at a text. To approve one takes all of its hash.
 DIGITS: Final = 8
@@ -80,8 +80,8 @@ def _by_hash(view: ToolView, kept: list[_Kept], given: str) -> _Kept:
 
 
 def _difference(view: ToolView, old: _Kept, new: _Kept) -> Difference:
-    from callgate.pinning.diffing import difference
     from callgate.pinning.model import Listed, Pin
+    from callgate.pinning.review.differences import difference
 
     pin = Pin(
         action="withdraw",

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from callgate.cli.upgrade_targets import Target
     from callgate.clients import Word
     from callgate.config import Server
-    from callgate.pinning.settings import Settings
-    from callgate.pinning.sighting import Sighting
-    from callgate.pinning.views import ServerView, ToolView
+    from callgate.pinning.listing import Sighting
+    from callgate.pinning.model import Settings
+    from callgate.pinning.review.views import ServerView, ToolView
 
 # A package has to be fetched before it starts.
 _SECONDS: Final = 180.0
@@ -116,7 +116,7 @@ def _nothing_newer(found: list[Target], version: str, *, as_json: bool) -> None:
 
 def _word(target: Target, version: str) -> Word:
     from callgate.clients import Word
-    from callgate.pinning.commands import with_version
+    from callgate.pinning.identity.launch import with_version
 
     word = with_version(target.words, version)
     if word is None:
@@ -204,8 +204,7 @@ async def _list_tools(target: Target, server: Server, settings: Settings, now: i
     from callgate.cli.doctor_peers import Silent, connect
     from callgate.cli.doctor_servers import open_session, server_info, session_request
     from callgate.pinning.identity import reported_as
-    from callgate.pinning.listing import Listing, Reader, bound, read_page
-    from callgate.pinning.sighting import sighting
+    from callgate.pinning.listing import Listing, Reader, bound, read_page, sighting
 
     entries: list[bytes] = []
     async with asyncio.timeout(_SECONDS):

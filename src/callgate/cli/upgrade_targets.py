@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from callgate.clients import Finding, Source, Spot, Word
     from callgate.clients.entries import Command, Pointer
     from callgate.config import Config, Server
-    from callgate.pinning.launch import Launch
-    from callgate.pinning.server import ServerRef
+    from callgate.pinning.identity import ServerRef
+    from callgate.pinning.identity.launch import Launch
 
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _PLACES_MAX: Final = 1_000
@@ -100,7 +100,7 @@ def _started(start: Launch) -> str:
 def _configured(config: Config, path: Path | None, name: str) -> Iterable[Target]:
     from callgate.app.servers import place
     from callgate.config.loading import find
-    from callgate.pinning.commands import launched
+    from callgate.pinning.identity.launch import launched
 
     server, file = config.servers.get(name), find(path)
     if server is None or file is None:
@@ -180,7 +180,7 @@ def _in_entry(config: Config, work: Work, finding: Finding, command: Command) ->
     from callgate.app.servers import command_place
     from callgate.clients.wrapping import behind
     from callgate.config import Secret, Server
-    from callgate.pinning.commands import launched
+    from callgate.pinning.identity.launch import launched
 
     inner = behind(command)
     if inner is None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from callgate.audit.records import DecisionRecord, OutcomeRecord, Record, decode
-from callgate.audit.rows import ADMIN, COLUMNS
+from callgate.audit.records import ADMIN, COLUMNS, DecisionRecord, OutcomeRecord, Record, decode
 
 if TYPE_CHECKING:
     from callgate.store import Store

@@ -7,14 +7,12 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.approval.assertion import Malformed, NotVerified
 from callgate.approval.proof import Proven, check_proof, is_proof
+from callgate.approval.webauthn import Malformed, NotVerified
 from callgate.audit import records
-from callgate.audit.climbing import Climb, climb
-from callgate.audit.reading import Entry
-from callgate.audit.records import DecisionRecord, OutcomeRecord
-from callgate.audit.rows import DECISION, OUTCOME
-from callgate.audit.searching import part
+from callgate.audit.proofs import Climb, climb
+from callgate.audit.reading import Entry, part
+from callgate.audit.records import DECISION, OUTCOME, DecisionRecord, OutcomeRecord
 from callgate.audit.storage import Tables
 from callgate.canonical import canonical
 from callgate.console.rendering import Shown, exact

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from callgate.audit.searching import Search
+from callgate.audit.reading import Search
 from callgate.audit.storage import Filter
 from callgate.errors import Reason, Refused
 

@@ -7,8 +7,8 @@ from collections.abc import Hashable
 from typing import Final, NamedTuple
 
 from callgate.console.cards import mark_of
+from callgate.pinning.review.views import Review
 from callgate.pinning.service import Configured, Pins
-from callgate.pinning.views import Review
 
 _DAY: Final = 86_400_000
 

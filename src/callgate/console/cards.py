@@ -17,7 +17,7 @@ from callgate.console.outline import Branch, outline
 from callgate.console.rendering import Shown, exact
 from callgate.inspection import ToolFinding
 from callgate.pinning.judging import beside_of, named_members
-from callgate.pinning.views import SchemaEdit, ToolView
+from callgate.pinning.review.views import SchemaEdit, ToolView
 
 # The approval covers these; what an entry has beside them the model may see all the same.
 _COVERED: Final = ("name", "description", "inputSchema")

@@ -20,8 +20,8 @@ from callgate.console.guard import check_change, check_token
 from callgate.console.rendering import environment
 from callgate.console.rooms import Rooms
 from callgate.errors import Reason, Refused
+from callgate.pinning.review.views import Review
 from callgate.pinning.service import Configured, Pins
-from callgate.pinning.views import Review
 from callgate.trust.model import Quarantined
 from callgate.trust.service import Settled, TrustService
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from callgate._version import __version__
+from callgate.approval.action import to_iso
 from callgate.approval.display import escape, escape_rest
-from callgate.approval.encoding import to_iso
 from callgate.console.assets import Assets
 
 _TEMPLATES: Final = Path(__file__).resolve().parent / "templates"

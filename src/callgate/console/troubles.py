@@ -12,7 +12,7 @@ from callgate.config import Server
 from callgate.console.desk import Desk
 from callgate.console.logbook import in_log
 from callgate.console.rooms import Rooms
-from callgate.pinning.views import ServerStatus
+from callgate.pinning.review.views import ServerStatus
 from callgate.store.audit import AuditTables
 
 # How a call ends that its server did not answer as it should.

@@ -1,7 +1,6 @@
 """Is this the tool that was approved? A hash of description, schema and server identity, checked on every list."""
 
-from callgate.pinning.book import Book
-from callgate.pinning.deciding import Choice
+from callgate.pinning.chain import Book
 from callgate.pinning.document import approval_hash
 from callgate.pinning.identity import http_identity, library_identity, reported_as, stdio_identity
 from callgate.pinning.judging import Standing, Toolset, judge
@@ -15,13 +14,11 @@ from callgate.pinning.model import (
     Listed,
     Pin,
     ServerSeen,
+    Settings,
     State,
     ToolSeen,
 )
-from callgate.pinning.service import Pins, Witness, no_witness
-from callgate.pinning.settings import Settings
-from callgate.pinning.storage import Bounds, PinShelf
-from callgate.pinning.views import (
+from callgate.pinning.review.views import (
     Difference,
     Piece,
     Review,
@@ -31,6 +28,8 @@ from callgate.pinning.views import (
     SetView,
     ToolView,
 )
+from callgate.pinning.service import Choice, Pins, Witness, no_witness
+from callgate.pinning.storage import Bounds, PinShelf
 
 __all__ = [
     "PENDING_TOOL",

@@ -12,11 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from callgate.errors import Reason, Refused
-from callgate.pinning.book import Book
+from callgate.pinning.chain import Book
 from callgate.pinning.document import beside, digest, entry_digest
 from callgate.pinning.listing import MEMBERS, Listing
-from callgate.pinning.model import Identity, Listed, Pin, State
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import Identity, Listed, Pin, Settings, State
 
 _VERSION_DIGITS: Final = 16
 

@@ -19,8 +19,7 @@ import msgspec
 from callgate.errors import MessageError, Reason, UpstreamError
 from callgate.jsonrpc import elements, member_spans
 from callgate.pinning.document import approval_hash, beside, digest
-from callgate.pinning.model import PENDING_TOOL, Listed
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import PENDING_TOOL, Identity, Listed, ServerSeen, Settings, ToolSeen
 
 NAME_BYTES: Final = 512
 _DEPTH: Final = 100
@@ -361,4 +360,50 @@ def _tokens(text: bytes) -> int:
 _COUNTED: Final[dict[bytes, int]] = {}
 _COUNTED_MAX: Final = 16_384
 
-__all__ = ["MEMBERS", "Listing", "Measure", "Page", "Reader", "bound", "check_readable", "read_page"]
+
+class Sighting(msgspec.Struct, frozen=True):
+    """A server and its tools as they were met at one moment, as `PinShelf.saw` takes them."""
+
+    server: ServerSeen
+    tools: list[ToolSeen]
+    whole: bool
+
+
+def sighting(
+    identity: Identity, listing: Listing, now: int, *, name: str, group: str = "", target: str = ""
+) -> Sighting:
+    """The sighting of a list under an identity at `now`, in milliseconds."""
+    server = ServerSeen(
+        server_id=identity.server_id,
+        lineage=identity.lineage,
+        name=name,
+        group=group,
+        kind=identity.kind,
+        chosen=identity.chosen,
+        target=target,
+        reported=identity.reported,
+        warnings=identity.warnings,
+        problem=listing.problem,
+        digest=listing.digest,
+        tools=listing.count,
+        size=listing.size,
+        first_seen=now,
+        last_seen=now,
+    )
+    # Of a list that is not used nothing is kept: it may be as long as a server likes.
+    listed = [] if listing.problem else list(listing.tools.values())
+    return Sighting(server, [_tool(identity.server_id, tool, now) for tool in listed], whole=not listing.problem)
+
+
+def _tool(server_id: str, tool: Listed, now: int) -> ToolSeen:
+    return ToolSeen(
+        server_id=server_id,
+        tool=tool.name,
+        approval_hash=tool.approval_hash,
+        raw=tool.raw,
+        beside=tool.beside,
+        problem=tool.problem,
+        size=len(tool.raw),
+        first_seen=now,
+        last_seen=now,
+    )

@@ -16,9 +16,9 @@ import msgspec
 
 from callgate.errors import CallgateError, Reason, Refused, StoreError
 from callgate.errors import place as place_of
-from callgate.pinning.book import Book
+from callgate.pinning.chain import Book
+from callgate.pinning.identity import ServerRef
 from callgate.pinning.model import Connected, Pin
-from callgate.pinning.server import ServerRef
 from callgate.pinning.storage import PinShelf
 
 log = logging.getLogger("callgate.pinning")

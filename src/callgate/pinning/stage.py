@@ -19,7 +19,7 @@ import msgspec
 from callgate.errors import CallgateError, MessageError, Reason, Refused, UpstreamError, place
 from callgate.gate import Call, Context, Pass, Refuse, Verdict
 from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, member_span, peek, put_member
-from callgate.jsonrpc.lenient import decode_leniently
+from callgate.jsonrpc.peeking import decode_leniently
 from callgate.pinning.arguments import odd as odd_arguments
 from callgate.pinning.judging import Standing, Toolset
 from callgate.pinning.listing import Page, check_readable

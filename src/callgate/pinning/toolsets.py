@@ -16,14 +16,12 @@ import msgspec
 from callgate.errors import CallgateError, Reason, Refused, UpstreamError
 from callgate.gate import Context, Pass
 from callgate.jsonrpc import parts, peek
-from callgate.jsonrpc.lenient import decode_leniently, result_of
-from callgate.pinning.book import Book
-from callgate.pinning.identity import is_named, reported_as
+from callgate.jsonrpc.peeking import decode_leniently, result_of
+from callgate.pinning.chain import Book
+from callgate.pinning.identity import ServerRef, is_named, reported_as
 from callgate.pinning.judging import Toolset, judge
 from callgate.pinning.listing import Listing, Measure, Page, Reader, read_page
-from callgate.pinning.model import Identity, Listed
-from callgate.pinning.server import ServerRef
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import Identity, Listed, Settings
 from callgate.pipeline.context import RequestContext, own_request
 from callgate.pipeline.timeouts import pauses
 from callgate.protocol import CHANGED

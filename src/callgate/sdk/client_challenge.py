@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from callgate.approval.encoding import from_base64url
+from callgate.approval.action import from_base64url
 
 # More than any arguments a server takes would fill, and less than would drown the person's screen and memory.
 DISPLAY_CHARS: Final = 4_000_000

@@ -28,10 +28,9 @@ from callgate.errors import CallgateError, ConfigError, Reason, Refused
 from callgate.gate import Context, Gate
 from callgate.pinning.identity import library_identity
 from callgate.pinning.judging import Toolset
-from callgate.pinning.model import Action, Identity, Pin
+from callgate.pinning.model import Action, Identity, Pin, Settings
+from callgate.pinning.review.views import Review, ToolView
 from callgate.pinning.service import Choice
-from callgate.pinning.settings import Settings
-from callgate.pinning.views import Review, ToolView
 from callgate.sdk.holding import held_open
 from callgate.sdk.pinned_books import Books
 from callgate.sdk.pinned_calls import Calls, settle

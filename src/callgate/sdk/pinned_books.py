@@ -15,8 +15,8 @@ from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
 from callgate.errors import CallgateError
 from callgate.gate import Call, Decision
 from callgate.pinning.judging import Toolset
+from callgate.pinning.listing import Sighting
 from callgate.pinning.model import Change, ServerSeen
-from callgate.pinning.sighting import Sighting
 from callgate.pinning.storage import PinShelf
 from callgate.recording import decision_record
 from callgate.sdk.client_outcome import bounded

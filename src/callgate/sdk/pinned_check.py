@@ -12,8 +12,7 @@ from callgate.errors import Reason, Refused
 from callgate.gate import Call, Pass, Refuse, Verdict
 from callgate.pinning.arguments import odd
 from callgate.pinning.judging import Toolset
-from callgate.pinning.listing import Listing
-from callgate.pinning.sighting import sighting
+from callgate.pinning.listing import Listing, sighting
 from callgate.sdk.pinned_books import Books
 from callgate.sdk.pinned_line import Line, Verified
 from callgate.sdk.pinned_seat import Seat

@@ -27,8 +27,7 @@ from mcp_types import (
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.pinning.identity import reported_as
 from callgate.pinning.listing import Listing, Reader, bound
-from callgate.pinning.model import Identity, Listed
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import Identity, Listed, Settings
 from callgate.sdk.client_outcome import bounded
 from callgate.sdk.pinned_identity import Identify
 from callgate.sdk.raw_page import RawPage

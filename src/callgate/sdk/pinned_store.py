@@ -17,8 +17,8 @@ import msgspec
 from callgate.audit import AuditLog
 from callgate.errors import Reason, Refused, StoreError
 from callgate.keyring import Keyring
+from callgate.pinning.model import Settings
 from callgate.pinning.service import Pins
-from callgate.pinning.settings import Settings
 from callgate.sdk.server_store import store_section
 from callgate.store import KillSwitch, SqlPins, Store
 

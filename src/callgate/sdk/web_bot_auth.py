@@ -15,12 +15,11 @@ from urllib.parse import quote, urlsplit
 
 from callgate.agents.acl import ToolLimit
 from callgate.agents.apikeys import ApiKeys
-from callgate.agents.authenticator import Authenticator
+from callgate.agents.authenticator import Authenticator, VerifyOptions, by_environment
 from callgate.agents.decision import Decision, Response, refusal, stripped
 from callgate.agents.directories import Directories, Sources, StaticDirectory
 from callgate.agents.limits import MemoryLimiter, StoreLimiter
 from callgate.agents.model import AgentPolicy, Signed, ToolPolicy
-from callgate.agents.options import VerifyOptions, by_environment
 from callgate.agents.storage import Listed
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.gate import Caller

@@ -1,6 +1,6 @@
 """One schema, two databases, one writer thread."""
 
-from callgate.audit.rows import ADMIN, DECISION, OUTCOME, AuditRow
+from callgate.audit.records import ADMIN, DECISION, OUTCOME, AuditRow
 from callgate.store.agents import SqlAgents
 from callgate.store.approval import SqlShelf
 from callgate.store.control import Block, KillSwitch, read_block, set_block, turn_block

@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection
 
-from callgate.agents import buckets, keeping
-from callgate.agents.buckets import Asked, spend
+from callgate.agents import limits, storage
+from callgate.agents.limits import Asked, spend
 from callgate.agents.model import ApiKey
 from callgate.agents.storage import Budget, Fetched, Listed, Take
 from callgate.store.backend import Backend
@@ -51,12 +51,12 @@ class BudgetWriter:
 
     def write(self, driver: Any, spendings: Sequence[BudgetUse]) -> list[list[Budget]]:
         before = self._load(driver, {key for one in spendings for key, _ in one.asked})
-        buckets = dict(before)
+        limits = dict(before)
         changed: dict[bytes, float] = {}
         results = []
         for one in spendings:
-            after, budgets = spend(buckets, one.asked, one.now)
-            buckets.update(after)
+            after, budgets = spend(limits, one.asked, one.now)
+            limits.update(after)
             changed.update(after)
             results.append(budgets)
         self._save(driver, changed)
@@ -177,15 +177,15 @@ class SqlLists(Repository):
     # -- keys --------------------------------------------------------------------------------------------------
 
     async def add_key(self, key: ApiKey) -> None:
-        keeping.demand_key(key)
+        storage.demand_key(key)
 
         def add(conn: Connection) -> None:
             driver = conn.connection.driver_connection
-            if _KEY_COUNT.all(conn)[0][0] >= keeping.KEYS and _DROP_REVOKED.on(driver).rowcount != 1:
-                raise keeping.full("keys", keeping.KEYS)
-            made = _ADD_KEY.on(driver, key.id, keeping.moment(key.created_at), key.revoked_at, pack(key))
+            if _KEY_COUNT.all(conn)[0][0] >= storage.KEYS and _DROP_REVOKED.on(driver).rowcount != 1:
+                raise storage.full("keys", storage.KEYS)
+            made = _ADD_KEY.on(driver, key.id, storage.moment(key.created_at), key.revoked_at, pack(key))
             if made.rowcount != 1:
-                raise keeping.taken(key)
+                raise storage.taken(key)
             self._tell(conn)
 
         await self._change(add)
@@ -206,7 +206,7 @@ class SqlLists(Repository):
 
         def revoke(conn: Connection) -> bool:
             rows = Statement(_KEY).all(conn, key_id)
-            after = keeping.revoked(unpack(rows[0][0], ApiKey), now) if rows else None
+            after = storage.revoked(unpack(rows[0][0], ApiKey), now) if rows else None
             if after is None:
                 return False
             _REVOKE_KEY.on(conn.connection.driver_connection, after.revoked_at, pack(after), key_id)
@@ -218,16 +218,16 @@ class SqlLists(Repository):
     # -- agents ------------------------------------------------------------------------------------------------
 
     async def add_agent(self, listed: Listed) -> None:
-        keeping.demand_agent(listed)
-        place = keeping.digest(listed.directory, listed.thumbprint)
+        storage.demand_agent(listed)
+        place = storage.digest(listed.directory, listed.thumbprint)
 
         def add(conn: Connection) -> None:
             rows = _LISTED.all(conn, place)
             before = unpack(rows[0][0], Listed) if rows else None
             if before is not None and before.agent != listed.agent:
-                raise keeping.listed_twice(before)
-            if before is None and _LISTED_COUNT.all(conn)[0][0] >= keeping.AGENTS:
-                raise keeping.full("agents", keeping.AGENTS)
+                raise storage.listed_twice(before)
+            if before is None and _LISTED_COUNT.all(conn)[0][0] >= storage.AGENTS:
+                raise storage.full("agents", storage.AGENTS)
             _PUT_LISTED.on(conn.connection.driver_connection, place, pack(listed))
             self._tell(conn)
 
@@ -257,12 +257,12 @@ class SqlLists(Repository):
     # -- directories -------------------------------------------------------------------------------------------
 
     async def directory(self, url: str) -> Fetched | None:
-        rows = await self._look(_DIRECTORY, keeping.digest(url))
+        rows = await self._look(_DIRECTORY, storage.digest(url))
         return unpack(rows[0][0], Fetched) if rows else None
 
     async def keep_directory(self, fetched: Fetched) -> bool:
-        keeping.demand_directory(fetched)
-        key = keeping.digest(fetched.url)
+        storage.demand_directory(fetched)
+        key = storage.digest(fetched.url)
 
         def keep(conn: Connection) -> bool:
             head = Statement(_VERSION).all(conn)
@@ -270,9 +270,9 @@ class SqlLists(Repository):
                 return False
             driver = conn.connection.driver_connection
             rows = Statement(_DIRECTORY).all(conn, key)
-            after = keeping.merged(unpack(rows[0][0], Fetched) if rows else None, fetched)
-            _PUT_DIRECTORY.on(driver, key, *keeping.worth(after), pack(after))
-            over = _DIRECTORY_COUNT.all(conn)[0][0] - keeping.DIRECTORIES
+            after = storage.merged(unpack(rows[0][0], Fetched) if rows else None, fetched)
+            _PUT_DIRECTORY.on(driver, key, *storage.worth(after), pack(after))
+            over = _DIRECTORY_COUNT.all(conn)[0][0] - storage.DIRECTORIES
             if over > 0:
                 _DROP_LEAST.on(driver, key, over)
             return True
@@ -281,13 +281,13 @@ class SqlLists(Repository):
 
     async def _drop_directory(self, *, besides: str) -> None:
         """The one that is of least use."""
-        key = keeping.digest(besides)
+        key = storage.digest(besides)
         await self._change(lambda conn: _DROP_LEAST.on(conn.connection.driver_connection, key, 1))
 
     async def flush_directory(self, url: str | None, now: int) -> int:  # noqa: ARG002
         def flush(conn: Connection) -> int:
             driver = conn.connection.driver_connection
-            done = _DROP_DIRECTORIES.on(driver) if url is None else _DROP_DIRECTORY.on(driver, keeping.digest(url))
+            done = _DROP_DIRECTORIES.on(driver) if url is None else _DROP_DIRECTORY.on(driver, storage.digest(url))
             gone = int(done.rowcount)
             self._tell(conn)
             _FLUSHED.on(driver)
@@ -347,7 +347,7 @@ class SqlAgents(SqlLists):
     async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
         if expires_at < now:
             return False
-        one = NonceUse(keeping.digest(scope, nonce), keeping.moment(expires_at), keeping.moment(now))
+        one = NonceUse(storage.digest(scope, nonce), storage.moment(expires_at), storage.moment(now))
         new: bool = await self._store.run_together(self._take, one)
         return new
 
@@ -356,7 +356,7 @@ class SqlAgents(SqlLists):
         return budget.ok, budget.wait_ms
 
     async def spend_all(self, takes: Sequence[Take], now: int) -> Sequence[Budget]:
-        spending = BudgetUse(buckets.asked(takes), now)
+        spending = BudgetUse(limits.asked(takes), now)
         budgets: list[Budget] = await self._store.run_together(self._spend, spending)
         return budgets
 
@@ -365,10 +365,10 @@ class SqlAgents(SqlLists):
 
     def _prune(self, now: int) -> int:
         """For a thread that may wait."""
-        gone = self._sweep(_SWEEP_NONCES, now - keeping.GRACE_MS) + self._sweep(_SWEEP_FULL, float(now))
+        gone = self._sweep(_SWEEP_NONCES, now - storage.GRACE_MS) + self._sweep(_SWEEP_FULL, float(now))
         while True:
             with self._store.writing() as conn:
-                spare = min(_SWEEP, _BUCKET_COUNT.all(conn)[0][0] - (self._most_budgets or keeping.BUDGETS))
+                spare = min(_SWEEP, _BUCKET_COUNT.all(conn)[0][0] - (self._most_budgets or storage.BUDGETS))
                 done = _FULL_SOONEST.on(conn.connection.driver_connection, spare).rowcount if spare > 0 else 0
             gone += done
             if not done:

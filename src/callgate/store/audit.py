@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, bindparam, delete, func, insert, or_, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
-from callgate.audit.rows import ADMIN, COLUMNS, DECISION, OUTCOME, AuditRow
+from callgate.audit.records import ADMIN, COLUMNS, DECISION, OUTCOME, AuditRow
 from callgate.audit.storage import Archived, Counted, Filter, Head
 from callgate.store.backend import Backend
 from callgate.store.schema import audit_checkpoint, audit_leaf, audit_record, audit_tile, audit_tree

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection
 
-from callgate.audit.rows import AuditRow
+from callgate.audit.records import AuditRow
 from callgate.errors import StoreError, StoreUnavailable
 from callgate.store import migrate
 from callgate.store.audit import AuditTables

@@ -13,9 +13,9 @@ from typing import Any, Final
 from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.pool import StaticPool
 
-from callgate.agents import keeping
+from callgate.agents import storage
 from callgate.agents.storage import Budget, Fetched, Take
-from callgate.audit.rows import AuditRow
+from callgate.audit.records import AuditRow
 from callgate.errors import Reason, Refused
 from callgate.store import migrate
 from callgate.store.agents import SqlAgents
@@ -82,7 +82,7 @@ class MemoryStore(Store):
 class MemoryAgents(SqlAgents):
     """The agents' repository for one process. What it holds is bounded, because there is nobody who prunes it."""
 
-    def __init__(self, *, nonces: int = keeping.NONCES, budgets: int = keeping.BUDGETS) -> None:
+    def __init__(self, *, nonces: int = storage.NONCES, budgets: int = storage.BUDGETS) -> None:
         super().__init__(MemoryStore(), budgets=budgets)
         self._most = nonces
         self._held = 0
@@ -91,7 +91,7 @@ class MemoryAgents(SqlAgents):
     async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
         await self._prune_sometimes(now, full=self._held >= self._most)
         if self._held >= self._most:
-            known = await self._look(_KNOWN, keeping.digest(scope, nonce), now)
+            known = await self._look(_KNOWN, storage.digest(scope, nonce), now)
             if known or expires_at < now:
                 return False
             raise Refused(Reason.OVERLOADED, "too many requests were signed of late to know all of them apart")
@@ -101,7 +101,7 @@ class MemoryAgents(SqlAgents):
 
     async def keep_directory(self, fetched: Fetched) -> bool:
         kept = await super().keep_directory(fetched)
-        while (await self._look(_BYTES))[0][0] > keeping.MEMORY_BYTES:
+        while (await self._look(_BYTES))[0][0] > storage.MEMORY_BYTES:
             await self._drop_directory(besides=fetched.url)
         return kept
 

@@ -12,7 +12,7 @@ import psycopg
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
-from callgate.audit.rows import COLUMNS, AuditRow
+from callgate.audit.records import COLUMNS, AuditRow
 from callgate.errors import StoreError, StoreUnavailable
 
 try:

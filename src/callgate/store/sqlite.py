@@ -17,7 +17,7 @@ from typing import Any, Final
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from callgate.audit.rows import COLUMNS, AuditRow
+from callgate.audit.records import COLUMNS, AuditRow
 from callgate.errors import ConfigError, StoreUnavailable
 from callgate.store.changes import StoredSessions, WalChanges
 

@@ -12,7 +12,7 @@ import msgspec
 from sqlalchemy import Connection, Table
 from sqlalchemy.dialects import postgresql, sqlite
 
-from callgate.audit.rows import AuditRow
+from callgate.audit.records import AuditRow
 from callgate.errors import Reason, Refused
 from callgate.store.front import Store
 

@@ -27,7 +27,7 @@ from callgate.jsonrpc import (
     peek,
     put_member,
 )
-from callgate.jsonrpc.lenient import decode_leniently
+from callgate.jsonrpc.peeking import decode_leniently
 from callgate.pipeline.context import RequestContext
 from callgate.pipeline.replies import TransformById
 from callgate.pipeline.stage import AllowedCall, AsyncTransform, Transform

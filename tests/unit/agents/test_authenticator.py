@@ -9,14 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from callgate.agents.apikeys import ApiKeys
-from callgate.agents.authenticator import Authenticator, Limited, verified
-from callgate.agents.bearer import Bearer, BearerSettings
-from callgate.agents.bearer import Issuer as Trusted
+from callgate.agents.authenticator import Authenticator, Limited, TestKey, VerifyOptions, by_environment, verified
 from callgate.agents.directories import Identity, Sources
 from callgate.agents.kya import Attested, KyaPay, KyaPolicy, KyaSettings
 from callgate.agents.limits import MemoryLimiter
 from callgate.agents.model import AgentPolicy, ToolPolicy
-from callgate.agents.options import TestKey, VerifyOptions, by_environment
+from callgate.agents.tokens import Bearer, BearerSettings
+from callgate.agents.tokens import Issuer as Trusted
 from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import ConfigError, Reason, Refused, StoreUnavailable
 from callgate.store.memory import MemoryAgents

@@ -2,8 +2,7 @@
 
 import pytest
 
-from callgate.agents.base import signature_base
-from callgate.agents.components import Answer, Message, value
+from callgate.agents.components import Answer, Message, signature_base, value
 from callgate.agents.fields import components, inputs
 from callgate.agents.model import Signed
 from callgate.errors import Reason, Refused

@@ -4,12 +4,10 @@ import json
 
 import pytest
 
-from callgate.agents.authenticator import Authenticator
+from callgate.agents.authenticator import Authenticator, VerifyOptions
 from callgate.agents.directories import Composed, Identity, Sources, StaticDirectory
-from callgate.agents.jwks import BadKeys
-from callgate.agents.keys import thumbprint
+from callgate.agents.keys import BadKeys, thumbprint
 from callgate.agents.model import Verified
-from callgate.agents.options import VerifyOptions
 from callgate.agents.storage import Listed
 from callgate.errors import Reason
 from callgate.store.memory import MemoryAgents

@@ -3,8 +3,8 @@
 import pytest
 
 from callgate.agents.components import Answer, Message
-from callgate.agents.digest import content_digest
 from callgate.agents.directories import Sources
+from callgate.agents.fields import content_digest
 from callgate.agents.model import DIRECTORY_TAG, TAG, WELL_KNOWN, Signed
 from callgate.store.memory import MemoryAgents
 from support.agent_directories import Page, world

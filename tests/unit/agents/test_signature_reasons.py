@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from callgate.agents.digest import content_digest
+from callgate.agents.fields import content_digest
 from callgate.agents.keys import RSA_PSS_256, Key
 from callgate.agents.verifying import Settings, Verifier
 from callgate.errors import ConfigError, Reason

@@ -2,10 +2,8 @@
 
 import pytest
 
-from callgate.agents.base import signature_base
-from callgate.agents.components import Answer, Message
-from callgate.agents.digest import content_digest
-from callgate.agents.fields import inputs, signatures
+from callgate.agents.components import Answer, Message, signature_base
+from callgate.agents.fields import content_digest, inputs, signatures
 from callgate.agents.keys import RSA_PSS_256, Key
 from callgate.agents.signing import Signer
 from callgate.errors import Reason, Refused

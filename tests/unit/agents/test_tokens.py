@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.agents.bearer import Bearer, BearerSettings
-from callgate.agents.bearer import Issuer as Trusted
 from callgate.agents.kya import KyaPay, KyaSettings
-from callgate.agents.tokens import BadToken, outline
+from callgate.agents.tokens import BadToken, Bearer, BearerSettings, outline
+from callgate.agents.tokens import Issuer as Trusted
 from callgate.errors import Refused
 from callgate.gate import Caller
 from callgate.store.memory import MemoryAgents

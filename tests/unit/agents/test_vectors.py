@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from callgate.agents.base import signature_base
-from callgate.agents.components import Answer, Message
-from callgate.agents.digest import check_digest
-from callgate.agents.fields import advertised, inputs, signatures
+from callgate.agents.components import Answer, Message, signature_base
+from callgate.agents.fields import advertised, check_digest, inputs, signatures
 from callgate.agents.keys import Key, thumbprint
 from callgate.agents.model import Signed
-from callgate.agents.test_keys import PUBLISHED
+from callgate.agents.verifying import PUBLISHED
 from callgate.errors import Reason, Refused
 from support.registry import requirement
 from support.signed_requests import Found, verify

@@ -5,12 +5,11 @@ import asyncio
 import pytest
 
 from callgate.app.pinning import ToolChangeRecorder
-from callgate.pinning.book import Book
-from callgate.pinning.identity import http_identity
+from callgate.pinning.chain import Book
+from callgate.pinning.identity import ServerRef, http_identity
 from callgate.pinning.judging import Toolset
 from callgate.pinning.listing import Listing, Reader
-from callgate.pinning.server import ServerRef
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import Settings
 from callgate.pinning.toolsets import ListReading
 from support.meeting import entry, raw_of
 from support.memory import MemoryPins

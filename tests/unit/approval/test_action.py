@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from callgate.approval.action import action_hash, check_server_id, check_tool_name
-from callgate.approval.encoding import from_base64url
+from callgate.approval.action import action_hash, check_server_id, check_tool_name, from_base64url
 from callgate.canonical import canonical
 from callgate.errors import ConfigError, Reason, Refused
 from support.ceremonies import ARGUMENTS, GATED, SERVER_ID, Scene, authenticator, evidence

@@ -5,9 +5,9 @@ import json
 import cbor2
 import pytest
 
-from callgate.approval.assertion import Malformed, check_public_key
-from callgate.approval.encoding import from_base64url, to_base64url
-from callgate.approval.party import RelyingParty
+from callgate.approval.action import from_base64url, to_base64url
+from callgate.approval.settings import RelyingParty
+from callgate.approval.webauthn import Malformed, check_public_key
 from callgate.errors import Reason, Refused
 from support.ceremonies import ORIGIN, Scene, authenticator, evidence, resigned
 from support.registry import requirement

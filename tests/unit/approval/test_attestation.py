@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from callgate.approval import Attestation, Settings
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.errors import Reason, Refused
 from support.ceremonies import Scene, authenticator
 from support.table import rows

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from callgate.approval import Approvals, Bounds, Policy, Settings
-from callgate.approval.action import action_hash
-from callgate.approval.encoding import from_base64url
+from callgate.approval.action import action_hash, from_base64url
 from callgate.canonical import canonical
 from callgate.errors import APPROVAL, Reason, Refused
 from support.ceremonies import ARGUMENTS, GATED, SERVER_ID, Scene, authenticator, evidence

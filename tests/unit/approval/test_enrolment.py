@@ -7,7 +7,7 @@ import pytest
 from webauthn.helpers import parse_registration_options_json
 
 from callgate.approval import Bounds, Settings
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.errors import APPROVAL, Reason, Refused
 from support.ceremonies import Scene, authenticator, evidence
 from support.registry import requirement

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from callgate.approval.assertion import Malformed, NotVerified, Signed
-from callgate.approval.encoding import to_base64url
+from callgate.approval.action import to_base64url
 from callgate.approval.evidence import METHODS, read_evidence
+from callgate.approval.webauthn import Malformed, NotVerified, Signed
 from callgate.errors import APPROVAL, Reason, Refused
 from support.ceremonies import Scene, authenticator, evidence
 from support.registry import requirement

@@ -3,7 +3,7 @@
 import json
 
 from callgate.approval import Policy
-from callgate.approval.marking import add_capability, mark_tools
+from callgate.approval.annotation import add_capability, mark_tools
 from callgate.pipeline.replies import TransformById
 from callgate.transport.sse import EventCutter, replace_data
 from support.table import rows

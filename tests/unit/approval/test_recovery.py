@@ -3,7 +3,7 @@
 import pytest
 
 from callgate.approval import Settings
-from callgate.approval.enrolment import code_hash
+from callgate.approval.people import code_hash
 from callgate.errors import Reason, Refused
 from support.ceremonies import Scene, authenticator, evidence
 from support.table import rows

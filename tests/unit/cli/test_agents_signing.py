@@ -12,9 +12,9 @@ import threading
 import httpx2
 import pytest
 
-from callgate.agents.directories.proving import prove
+from callgate.agents.directories.publishing import prove
 from callgate.agents.fetching import Answer
-from callgate.agents.jwks import read_keys
+from callgate.agents.keys import read_keys
 from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN
 from callgate.cli import run
 from callgate.errors import Reason

@@ -14,9 +14,8 @@ from callgate.cli.completion import FILES, candidates
 from callgate.cli.completion_scripts import SCRIPTS
 from callgate.errors import Reason
 from callgate.pinning.identity import http_identity
-from callgate.pinning.listing import Listing, Reader
-from callgate.pinning.settings import Settings
-from callgate.pinning.sighting import sighting
+from callgate.pinning.listing import Listing, Reader, sighting
+from callgate.pinning.model import Settings
 from callgate.store import SqlPins, Store
 from support.table import rows
 

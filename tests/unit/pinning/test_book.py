@@ -2,7 +2,7 @@
 
 import msgspec
 
-from callgate.pinning.book import Book
+from callgate.pinning.chain import Book
 from callgate.pinning.model import Pin
 from callgate.pinning.storage import Head, Sealed
 from support.registry import requirement

@@ -6,13 +6,11 @@ import msgspec
 
 from callgate.errors import Reason
 from callgate.gate import Call
-from callgate.pinning.book import Book
-from callgate.pinning.identity import http_identity
+from callgate.pinning.chain import Book
+from callgate.pinning.identity import ServerRef, http_identity
 from callgate.pinning.judging import Toolset
 from callgate.pinning.listing import Listing, Reader, read_page
-from callgate.pinning.model import TOOLSET_META, Pin
-from callgate.pinning.server import ServerRef
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import TOOLSET_META, Pin, Settings
 from callgate.pinning.stage import PinningCheck, answer
 from callgate.pinning.storage import Sealed
 from callgate.pinning.toolsets import Toolsets

@@ -6,11 +6,9 @@ import random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from callgate.pinning.diffing import difference, schema_edits
 from callgate.pinning.listing import Reader
-from callgate.pinning.model import Pin
-from callgate.pinning.settings import Settings
-from callgate.pinning.words import Effort, pieces
+from callgate.pinning.model import Pin, Settings
+from callgate.pinning.review.differences import Effort, difference, pieces, schema_edits
 from support.meeting import entry, raw_of
 from support.registry import requirement
 from support.table import rows

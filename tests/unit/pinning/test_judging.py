@@ -6,11 +6,10 @@ import msgspec
 import pytest
 
 from callgate.errors import Reason, UpstreamError
-from callgate.pinning.book import Book
+from callgate.pinning.chain import Book
 from callgate.pinning.judging import Toolset, judge
 from callgate.pinning.listing import Listing, Reader, bound, read_page
-from callgate.pinning.model import Identity, Pin, State
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import Identity, Pin, Settings, State
 from support.registry import requirement
 from support.table import rows
 

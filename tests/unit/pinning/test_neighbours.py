@@ -4,9 +4,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from callgate.inspection import InspectionContext, ToolDefinition, all_rules, inspect
-from callgate.pinning.combined import Present
 from callgate.pinning.model import Listed, ServerSeen, ToolSeen
-from callgate.pinning.neighbours import _SEARCHED, Neighbours
+from callgate.pinning.review.neighbours import _SEARCHED, Neighbours
+from callgate.pinning.review.sets import Present
 from support.meeting import entry, raw_of
 from support.table import rows
 

@@ -3,7 +3,7 @@
 import pytest
 
 from callgate.errors import Reason, Refused
-from callgate.pinning.sets import Member, by_group, set_version
+from callgate.pinning.review.sets import Member, by_group, set_version
 from support.meeting import Meeting, entry
 from support.registry import requirement
 

@@ -9,7 +9,7 @@ from mcp.server.mcpserver import MCPServer
 
 from callgate.errors import ConfigError
 from callgate.pinning.identity import http_identity, library_identity, stdio_identity
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import Settings
 from callgate.sdk.pinned import PinnedClient
 from callgate.sdk.pinned_identity import known
 from support.table import rows

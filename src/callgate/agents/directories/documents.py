@@ -16,10 +16,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from callgate.agents import keeping
-from callgate.agents.fetching import Answer, Fetcher
-from callgate.agents.jwks import BadKeys
-from callgate.agents.reaching import FetchFailed
+from callgate.agents import storage
+from callgate.agents.fetching import Answer, Fetcher, FetchFailed
+from callgate.agents.keys import BadKeys
 from callgate.agents.storage import DirectoryStore, Fetched, Listed
 from callgate.errors import ConfigError, Refused
 
@@ -300,13 +299,13 @@ class UnsharedDirectories:
         return self._fetched.get(url)
 
     async def keep_directory(self, fetched: Fetched) -> bool:
-        keeping.demand_directory(fetched)
+        storage.demand_directory(fetched)
         if fetched.version < self._version:
             return False
-        self._fetched[fetched.url] = keeping.merged(self._fetched.get(fetched.url), fetched)
-        while len(self._fetched) > keeping.DIRECTORIES or self._size() > keeping.MEMORY_BYTES:
+        self._fetched[fetched.url] = storage.merged(self._fetched.get(fetched.url), fetched)
+        while len(self._fetched) > storage.DIRECTORIES or self._size() > storage.MEMORY_BYTES:
             others = (one for one in self._fetched.values() if one.url != fetched.url)
-            del self._fetched[min(others, key=keeping.worth).url]
+            del self._fetched[min(others, key=storage.worth).url]
         return True
 
     def _size(self) -> int:

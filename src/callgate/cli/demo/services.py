@@ -14,8 +14,8 @@ from callgate.cli.common import open_store, operator
 if TYPE_CHECKING:
     from callgate.approval import Approvals, Request
     from callgate.config import Config
+    from callgate.pinning.review.views import ToolView
     from callgate.pinning.service import Pins
-    from callgate.pinning.views import ToolView
 
 # Whom the gateway asks.
 PERSON: Final = "me"
@@ -88,7 +88,8 @@ class DemoServices(NamedTuple):
         return await asyncio.to_thread(self._call_of, tool, iban)
 
     def _call_of(self, tool: str, iban: str) -> str | None:
-        from callgate.audit.reading import Filter, entries
+        from callgate.audit.reading import entries
+        from callgate.audit.storage import Filter
 
         with self.audit.store.audit_reading() as tables:
             found = entries(tables, Filter(tool=tool, verdict="allow"), 100)

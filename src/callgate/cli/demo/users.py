@@ -15,7 +15,7 @@ from callgate.cli.people import approval_link, enrolment_link
 if TYPE_CHECKING:
     from callgate.approval import Request
     from callgate.cli.demo.story import StoryPrinter
-    from callgate.pinning.views import ToolView
+    from callgate.pinning.review.views import ToolView
 
 T = TypeVar("T")
 Act = Callable[[], Awaitable[None]]

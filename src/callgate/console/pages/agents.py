@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from callgate.agents.apikeys import ApiKeys
 from callgate.agents.directories import DirectoryShown
-from callgate.agents.reaching import FetchFailed
+from callgate.agents.fetching import FetchFailed
 from callgate.app.agent_registry import (
     CallForecast,
     RecognisedAgent,

@@ -10,10 +10,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.audit import noted, receipt
+from callgate.audit import note, receipt
 from callgate.audit.note import parse
-from callgate.audit.reading import entry
-from callgate.audit.searching import search
+from callgate.audit.reading import entry, search
 from callgate.audit.storage import Head
 from callgate.audit.verify import Report, verify
 from callgate.console import audit_query
@@ -172,7 +171,7 @@ class Audit:
         try:
             with log.store.audit_reading() as tables:
                 head = tables.head()
-            beside = None if head is None else noted.get(log.keyring, parse(head.note).origin)
+            beside = None if head is None else note.noted_checkpoint(log.keyring, parse(head.note).origin)
             report = verify(log.store, log.keyring, earlier=[] if beside is None else [beside])
         except StoreError:
             raise

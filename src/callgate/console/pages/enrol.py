@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.encoding import to_iso
+from callgate.approval.action import to_iso
 from callgate.approval.reach import choice, reach
 from callgate.console.bodies import Body, Name, Secret
 from callgate.console.desk import Desk

@@ -9,8 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from callgate.audit.reading import Entry
-from callgate.audit.searching import Search, search
+from callgate.audit.reading import Entry, Search, search
 from callgate.audit.storage import Filter
 from callgate.console.charts import chart, rows, shares
 from callgate.console.desk import Desk

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from callgate.approval.display import escape
 from callgate.approval.model import ROLES, Credential, Role, Session, User
 from callgate.approval.overview import passkeys, people, person
-from callgate.approval.persons import check_user_name
+from callgate.approval.people import check_user_name
 from callgate.console.bodies import Body, Name
 from callgate.console.desk import Desk
 from callgate.console.signed import Act

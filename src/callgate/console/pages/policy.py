@@ -15,8 +15,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from callgate.approval.model import Session
-from callgate.audit.reading import Entry, Filter, entries, entry
+from callgate.audit.reading import Entry, entries, entry
 from callgate.audit.records import DecisionRecord
+from callgate.audit.storage import Filter
 from callgate.console.bodies import Body
 from callgate.console.desk import Desk
 from callgate.console.logbook import in_log

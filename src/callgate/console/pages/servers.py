@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from callgate.audit.searching import Search, search
+from callgate.audit.reading import Search, search
 from callgate.audit.storage import Filter
 from callgate.console.cards import key_of
 from callgate.console.charts import chart, rows

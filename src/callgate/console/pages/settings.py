@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from callgate._version import __version__
 from callgate.approval.model import Session
-from callgate.audit.key_rows import key_rows
+from callgate.audit.seal import key_rows
 from callgate.config import Config, show
 from callgate.console.bodies import Body, Note
 from callgate.console.desk import Desk

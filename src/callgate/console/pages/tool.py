@@ -14,7 +14,7 @@ from callgate.console.desk import Desk, ToolDesk
 from callgate.console.rendering import Shown, exact, statement
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import Pin, ToolSeen
-from callgate.pinning.views import Review, ServerView, ToolView
+from callgate.pinning.review.views import Review, ServerView, ToolView
 from callgate.trust.effects import EFFECTS
 
 _ROWS: Final = 500

@@ -21,8 +21,8 @@ from callgate.console.desk import Desk, ToolDesk
 from callgate.console.signed import Act
 from callgate.errors import Reason, Refused
 from callgate.inspection import ToolFinding
+from callgate.pinning.review.views import Review, ServerView, SetView, ToolView
 from callgate.pinning.service import Choice
-from callgate.pinning.views import Review, ServerView, SetView, ToolView
 from callgate.trust.effects import EFFECTS, relabelled
 
 # How much one sheet of the review has: more would stall the browser, and nobody reads so much at once.

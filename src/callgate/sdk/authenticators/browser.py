@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import uvicorn
 
-from callgate.approval.encoding import to_base64url
+from callgate.approval.action import to_base64url
 from callgate.errors import place
 from callgate.sdk.authenticators.base import Cancelled, CreationPrompt, NoPasskey, Prompt, TimedOut
 from callgate.sdk.authenticators.bridge import Answer, Bridge, Visit

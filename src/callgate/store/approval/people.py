@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from callgate.approval.model import Credential, Registration, Role, Ticket, User
 from callgate.approval.storage import Bounds
-from callgate.audit.rows import AuditRow
+from callgate.audit.records import AuditRow
 from callgate.errors import Reason, Refused
 from callgate.store.schema import (
     approval_request,

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, Select, delete, func, insert, select, up
 
 from callgate.approval.model import Challenge, ChallengeUse, Credential, GrantUse, Request, RequestState, Use
 from callgate.approval.storage import Bounds
-from callgate.audit.rows import AuditRow
+from callgate.audit.records import AuditRow
 from callgate.errors import Reason, Refused, Spent
 from callgate.store.approval.people import PASSKEY, credential_of
 from callgate.store.front import Store

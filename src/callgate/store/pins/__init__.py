@@ -9,11 +9,10 @@ import msgspec
 from msgspec.structs import replace
 from sqlalchemy import Connection, Select, and_, delete, func, insert, not_, select, update
 
-from callgate.audit.rows import AuditRow
+from callgate.audit.records import AuditRow
 from callgate.errors import Reason, Refused
-from callgate.pinning.keeping import check_link, check_wanted
 from callgate.pinning.model import Connected, Pin, ToolSeen
-from callgate.pinning.storage import Head, Link, Sealed, Wanted
+from callgate.pinning.storage import Head, Link, Sealed, Wanted, check_link, check_wanted
 from callgate.store.pins.sightings import SAME_TEXT, SqlSightings, weigh
 from callgate.store.schema import pin, pin_head, server_connected, tool_seen, tool_text
 from callgate.store.statements import Repository, key_of, known, pack, unpack

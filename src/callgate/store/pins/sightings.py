@@ -25,11 +25,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from callgate.audit.rows import AuditRow
-from callgate.pinning.clearing import Kept, make_room
-from callgate.pinning.keeping import compare, names_of, surplus, too_many_tools, vanish
+from callgate.audit.records import AuditRow
 from callgate.pinning.model import Change, Connected, ServerSeen, ToolSeen
-from callgate.pinning.storage import USUAL, Bounds
+from callgate.pinning.storage import USUAL, Bounds, Kept, compare, make_room, names_of, surplus, too_many_tools, vanish
 from callgate.store.schema import pin, server_connected, server_seen, tool_seen, tool_text
 from callgate.store.statements import Repository, Statement, demand, key_of, pack, unpack
 
@@ -85,7 +83,7 @@ def _connected(conn: Connection, now: int) -> set[bytes]:
 
 
 class _StoreRoom:
-    """The `Clearing` of pinning/clearing.py, inside a transaction."""
+    """The `Clearing` of pinning/storage.py, inside a transaction."""
 
     def __init__(self, conn: Connection) -> None:
         self._conn = conn

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 from sqlalchemy import Connection
 
-from callgate.audit.rows import AuditRow
+from callgate.audit.records import AuditRow
 from callgate.errors import Reason, Refused
 from callgate.store.backend import Backend
 from callgate.store.front import Store

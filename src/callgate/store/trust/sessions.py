@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from callgate.audit.rows import AuditRow
+from callgate.audit.records import AuditRow
 from callgate.store.backend import Backend
 from callgate.store.changes import StoredSession, StoredSessions
 from callgate.store.sqlite import SqliteBackend

@@ -20,8 +20,7 @@ from callgate.pipeline.context import ClientInfos
 from callgate.pipeline.dispatcher import Dispatcher, called_tools, refuse_all
 from callgate.pipeline.list_changed import wants_changes
 from callgate.pipeline.stage import Admitted, LocalResponse, Rejected
-from callgate.telemetry.message_span import span_of
-from callgate.telemetry.spans import Tracer
+from callgate.telemetry.spans import Tracer, span_of
 from callgate.transport.http.channel import HttpChannel, listening, visit
 from callgate.transport.http.exchange import JSON, Asgi, ClientGone, Exchange, Receive, Scope, Send, Streams, onto
 from callgate.transport.http.guard import Guard, check_media_type, check_nominated

@@ -18,8 +18,7 @@ from callgate.pipeline.dispatcher import Dispatcher, refuse_all, session_digest
 from callgate.pipeline.list_changed import changed, wants_changes
 from callgate.pipeline.stage import Admitted, Deliver, InFlight, LocalResponse, Rejected
 from callgate.protocol import VERSION_META
-from callgate.telemetry.message_span import span_of
-from callgate.telemetry.spans import Tracer
+from callgate.telemetry.spans import Tracer, span_of
 from callgate.transport.lines import one_line
 from callgate.transport.stdio.pipes import StdioFront
 

@@ -1,38 +1,194 @@
-"""Looking up keys and agents: `Directories.key` for who verifies, `Directories.agent` for who decides.
-
-A key is looked for in this order, and counts only with the place it was found in: keys given whole; our own, for our
-own origin; directories an operator named; then the directory that the request names, if that is believed.
-"""
+"""What an operator sets about directories, with its defaults."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from callgate.agents.directories.addresses import INLINE, SELF, STATIC, directory_place, pattern
-from callgate.agents.directories.documents import Documents, Kind, UnsharedDirectories
-from callgate.agents.directories.explaining import DirectoryShown, Explained, Outcome, Refreshed, Step
-from callgate.agents.directories.inline import read_inline
+import msgspec
+from msgspec.structs import replace
+
+from callgate.agents.directories.documents import Documents, Kind, Times, UnsharedDirectories
 from callgate.agents.directories.listing import (
+    INLINE,
+    SELF,
+    STATIC,
     AgentDirectory,
     AgentsDocument,
     HttpDirectory,
     Identity,
     Roster,
+    directory_place,
+    pattern,
     read_agents,
 )
-from callgate.agents.directories.publishing import Published, publishing
-from callgate.agents.directories.refreshing import agent_names, key_names, refreshed, shown
-from callgate.agents.directories.sources import Sources
-from callgate.agents.fetching import Fetcher
-from callgate.agents.jwks import BadKeys, KeySet, key_set, usable
-from callgate.agents.keys import Key
+from callgate.agents.directories.publishing import Published, publishing, read_inline
+from callgate.agents.fetching import Caps, Fetcher, FetchFailed, Place, Reach, place_of
+from callgate.agents.keys import MAX_KEYS, BadKeys, Key, KeySet, key_set, usable
 from callgate.agents.model import Verified
-from callgate.agents.reaching import FetchFailed, Place, place_of
-from callgate.agents.storage import DirectoryStore
+from callgate.agents.storage import DirectoryStore, Listed
 from callgate.errors import ConfigError, Reason
+
+Discovery: TypeAlias = Literal["trust", "allow", "ignore"]
+
+
+class Sources(msgspec.Struct, frozen=True):
+    """Where keys and agents come from. There is no address that is asked unless it is here or a request names it."""
+
+    # Key directories that are trusted by configuration, ahead of discovered ones (WB-046).
+    jwks_urls: tuple[str, ...] = ()
+    # What becomes of a directory that a request names: believed, believed if allowed, or ignored (WB-047, WB-048).
+    discovery: Discovery = "trust"
+    # With `allow`: `https://agent.example`, `https://*.example.com`; with a path for other than the well-known one.
+    allowed: tuple[str, ...] = ()
+    # Our own origin is never fetched; its keys are these (WB-049).
+    self_origin: str = ""
+    self_jwks: Mapping[str, Any] | None = None
+    # Keys that may come inside a request, in a data: URI, by thumbprint; without any, such URIs are refused (WB-093).
+    inline_keys: tuple[str, ...] = ()
+    # Whether the `kid` of a key may stand for its thumbprint within its directory (WB-005).
+    kid_fallback: bool = False
+    # Whether a directory has to be signed by the keys in it, and that signature to cover the document (WB-092).
+    signed: Literal["optional", "required"] = "optional"
+    signed_digest: Literal["required", "optional"] = "required"
+    # Agents of the configuration, and documents of agents (WB-030, WB-031).
+    agents: tuple[Listed, ...] = ()
+    agent_urls: tuple[str, ...] = ()
+    # Whether a document of agents may name a key without its directory, whichever directory the key then comes from.
+    keyid_alone: bool = False
+    # Whether an agent that nobody listed is refused; None: as soon as anything is listed (WB-035, WB-077).
+    listed_only: bool | None = None
+    most_keys: int = MAX_KEYS
+    reach: Reach = Reach()
+    caps: Caps = Caps()
+    times: Times = Times()
+
+
+Outcome: TypeAlias = Literal["found", "absent", "outside_its_time", "refused", "failed", "ignored"]
+
+
+class Step(NamedTuple):
+    """One place that was looked at (a URL, `static`, `self`, `data:`), and what came of it."""
+
+    where: str
+    outcome: Outcome
+    text: str = ""
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """Why a key counts or not, and whose it is."""
+
+    keyid: str
+    # As the request named it; empty where it named none.
+    named: str
+    steps: tuple[Step, ...]
+    # Where the key was found; empty where it was not.
+    directory: str = ""
+    thumbprint: str = ""
+    agent: Identity | None = None
+    # Machine-readable, as a request would be refused; empty where it would go on.
+    reason: str = ""
+
+
+class KeyShown(msgspec.Struct, frozen=True):
+    """A key of a directory."""
+
+    thumbprint: str
+    kid: str
+    algorithms: tuple[str, ...]
+    not_before: int | None
+    not_after: int | None
+    proven: bool
+    usable: bool
+
+
+class DirectoryShown(msgspec.Struct, frozen=True):
+    """A directory as it is held; times in milliseconds, 0 for never."""
+
+    url: str
+    # Why it is asked: `configured`, `listed` or `discovered`.
+    source: str
+    fetched_at: int = 0
+    fresh_until: int = 0
+    failed_at: int = 0
+    failure: str = ""
+    keys: tuple[KeyShown, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+class Refreshed(msgspec.Struct, frozen=True):
+    """What a refresh brought: keys that came and went, or why nothing was fetched (then what was held stays)."""
+
+    url: str
+    ok: bool
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    failure: str = ""
+    text: str = ""
+
+
+T = TypeVar("T")
+
+
+async def refreshed(
+    documents: Documents[T], shelf: DirectoryStore, url: str, names: Callable[[T], Collection[str]], now: int
+) -> Refreshed:
+    """Fetch it; what came counts everywhere at once. If that fails, what was held stays, here and elsewhere."""
+    before = await documents.held(url)
+    held = await documents.renew(url)
+    if held is None:
+        failure = documents.failure(url)
+        reason, text = ("unknown", "") if failure is None else (failure.reason, failure.text)
+        return Refreshed(url, ok=False, failure=reason, text=text)
+    # Others hold their own copies: the flush makes them let go, and what was fetched is put back in its place.
+    await shelf.flush_directory(url, now)
+    await shelf.keep_directory(replace(held.fetched, version=await shelf.directories_version()))
+    had = set() if before is None else set(names(before.value))
+    has = set(names(held.value))
+    return Refreshed(url, ok=True, added=tuple(sorted(has - had)), removed=tuple(sorted(had - has)))
+
+
+async def shown(documents: Documents[Published], url: str, source: str, now: float) -> DirectoryShown:
+    """What is held of a key directory, without a fetch."""
+    held = await documents.held(url)
+    failure = documents.failure(url)
+    told = "" if failure is None else f"{failure.reason}: {failure.text}"
+    if held is None:
+        return DirectoryShown(url, source, failed_at=0 if failure is None else failure.at, failure=told)
+    keys = [
+        KeyShown(
+            key.thumbprint,
+            key.kid,
+            key.algorithms,
+            key.not_before,
+            key.not_after,
+            proven=key.thumbprint in held.value.proven,
+            usable=usable(key, now),
+        )
+        for key in held.value.keys.keys.values()
+    ]
+    return DirectoryShown(
+        url,
+        source,
+        held.fetched.fetched_at,
+        held.fetched.fresh_until,
+        held.fetched.failed_at,
+        told,
+        tuple(keys),
+        held.value.keys.left_out,
+    )
+
+
+def key_names(published: Published) -> Collection[str]:
+    return published.keys.keys.keys()
+
+
+def agent_names(document: AgentsDocument) -> Collection[str]:
+    entries = (*document.roster.entries.values(), *document.alone.values())
+    return {one.agent for one in entries}
+
 
 # How often the store is asked whether something changed, beside being told so.
 _FOLLOW_SECONDS: Final = 1.0

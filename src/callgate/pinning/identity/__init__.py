@@ -1,22 +1,77 @@
-"""Who a server is: what its command starts or where it answers, never what it calls itself alone.
-
-The parts that a peer can choose are percent-escaped, so that no reported name can imitate another identity: a
-`server_id` reads back into its parts in one way only.
-"""
+"""Who a server is: its identity, from its address or from the program that its command starts."""
 
 from __future__ import annotations
 
 import hashlib
 import ipaddress
 import os
-from collections.abc import Sequence
-from typing import Final
+import shutil
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Literal, Protocol
 from urllib.parse import urlsplit
 
-from callgate.pinning.commands import launched
-from callgate.pinning.disk import DISK, Disk
-from callgate.pinning.launch import Launch
+import msgspec
+
+from callgate.pinning.identity.launch import Launch, launched
 from callgate.pinning.model import Identity
+
+_CHUNK: Final = 1024 * 1024
+# A program larger than this is not read: the identity says so.
+_MOST: Final = 1024 * 1024 * 1024
+
+
+class Disk(Protocol):
+    """Where programs are looked for and read. It may block: call it on a thread."""
+
+    def here(self) -> str:
+        """The directory that commands start in where none is given."""
+
+    def locate(self, name: str, base: str, path: str | None, *, script: bool) -> str:
+        """The absolute path of a program or script, links not followed; empty where there is none."""
+
+    def digest(self, path: str) -> tuple[str, str]:
+        """The path with links followed, and SHA-256 of what is there; OSError, ValueError or RuntimeError where not."""
+
+
+class _LocalDisk:
+    def here(self) -> str:
+        try:
+            return str(Path.cwd())
+        except OSError:
+            return os.sep
+
+    def locate(self, name: str, base: str, path: str | None, *, script: bool) -> str:
+        try:
+            if not name or "\0" in name:
+                return ""
+            if script or "/" in name or os.sep in name or (os.altsep and os.altsep in name):
+                place = os.path.normpath(os.path.join(base, name))  # noqa: PTH118
+                return place if os.path.lexists(place) else ""
+            found = shutil.which(name, path=path)
+            return os.path.normpath(os.path.join(base, found)) if found else ""  # noqa: PTH118
+        except (OSError, ValueError):
+            return ""
+
+    def digest(self, path: str) -> tuple[str, str]:
+        place = Path(path).resolve(strict=True)
+        total = 0
+        state = hashlib.sha256()
+        # A pipe or a device in the program's place would never end.
+        if not stat.S_ISREG(place.stat().st_mode):
+            raise ValueError("it is not a plain file")
+        with place.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                total += len(chunk)
+                if total > _MOST:
+                    raise ValueError(f"it is larger than {_MOST >> 20} MiB")
+                state.update(chunk)
+        return str(place), state.hexdigest()
+
+
+DISK: Final[Disk] = _LocalDisk()
+
 
 # As much of a reported name as an identity shows; the rest goes in as a digest.
 _SHOWN: Final = 200
@@ -192,3 +247,65 @@ def _has_directory(program: str) -> bool:
 
 def _absolute(base: str, path: str) -> str:
     return os.path.normpath(os.path.join(base, path))  # noqa: PTH118
+
+
+_REMEMBERED: Final = 256
+
+
+class ServerRef(msgspec.Struct, frozen=True):
+    """A server as the operator names it. `identify` may read a program from the disk: call it on a thread first."""
+
+    name: str
+    group: str
+    target: str
+    identify: Callable[[str], Identity]
+    # Whether the server is given the caller's own credentials, and may show each caller another list.
+    by_caller: bool = False
+    kind: Literal["http", "stdio"] = "stdio"
+    # Tells apart wrapped servers of one name in one gateway.
+    connection: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.name} {self.connection}"
+
+
+def command_identity(
+    argv: Sequence[str], cwd: str | None, path: str | None, here: str = ""
+) -> Callable[[str], Identity]:
+    disk = CachedDisk(here=here)
+
+    def identify(reported: str) -> Identity:
+        return stdio_identity(argv, cwd=cwd, environ_path=path, reported=reported, disk=disk)
+
+    return identify
+
+
+class CachedDisk:
+    """Reads a program again only when its size, time or inode is another."""
+
+    def __init__(self, disk: Disk = DISK, here: str = "") -> None:
+        self._disk = disk
+        self._here = here
+        self._read: dict[str, tuple[tuple[int, ...], tuple[str, str]]] = {}
+
+    def here(self) -> str:
+        return self._here or self._disk.here()
+
+    def locate(self, name: str, base: str, path: str | None, *, script: bool) -> str:
+        return self._disk.locate(name, base, path, script=script)
+
+    def digest(self, path: str) -> tuple[str, str]:
+        now = _signature(path)
+        known = self._read.get(path)
+        if known is not None and known[0] == now:
+            return known[1]
+        made = self._disk.digest(path)
+        if len(self._read) < _REMEMBERED and _signature(path) == now:
+            self._read[path] = now, made
+        return made
+
+
+def _signature(path: str) -> tuple[int, ...]:
+    found = os.stat(path)  # noqa: PTH116 - links are followed, and a text may be foreign
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

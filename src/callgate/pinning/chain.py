@@ -1,14 +1,10 @@
-"""Every decision on tools, verified: a chain under a key that the store does not have.
-
-Each row's `mac` covers the row and the one before it; the head carries a seal of its own, so that neither a changed
-row nor a missing one goes unnoticed. What does not verify is believed by nobody: then no tool has an approval.
-"""
+"""The decisions on tools as a chain, each authenticated together with everything before it."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -145,3 +141,50 @@ def _mac(key: bytes, before: bytes, seq: int, body: bytes) -> bytes:
 
 def _seal(key: bytes, seq: int, mac: bytes) -> bytes:
     return hmac.digest(key, _HEAD + seq.to_bytes(8) + mac, hashlib.sha256)
+
+
+class Known:
+    """The decisions in force by lineage and by name, as of one version of the book."""
+
+    def __init__(self, book: Book) -> None:
+        self._identities: dict[str, dict[str, int]] = {}
+        self._names: dict[str, dict[str, tuple[int, str]]] = {}
+        self._blocked: dict[tuple[str, str], list[Pin]] = {}
+        self.pins: dict[str, list[Pin]] = {}
+        for pin in book.pins():
+            self.pins.setdefault(pin.server_id, []).append(pin)
+            if pin.action == "block":
+                self._blocked.setdefault((pin.lineage, pin.tool), []).append(pin)
+            if pin.action == "approve":
+                of_lineage = self._identities.setdefault(pin.lineage, {})
+                of_lineage[pin.server_id] = max(of_lineage.get(pin.server_id, 0), pin.seq)
+                self._names.setdefault(pin.server, {})[pin.lineage] = (pin.seq, pin.server_id)
+
+    def former_identity(self, lineage: str, server_id: str, beside: Collection[str] = ()) -> str:
+        """The identity of the same lineage that was approved last, other than this one; empty if there is none.
+
+        Those `beside` it are other servers that the same program starts.
+        """
+        others = {
+            one: seq for one, seq in self._identities.get(lineage, {}).items() if one != server_id and one not in beside
+        }
+        return max(others, key=others.__getitem__) if others else ""
+
+    def namesakes(self, name: str, lineage: str) -> list[str]:
+        """Servers of another lineage that had approvals under the same configured name."""
+        return [found for other, (_, found) in sorted(self._names.get(name, {}).items()) if other != lineage]
+
+    def blocked(self, lineage: str, tool: str) -> Sequence[Pin]:
+        """Under which identities of a lineage a tool is blocked."""
+        return self._blocked.get((lineage, tool), ()) if lineage else ()
+
+    def retired_by(self, pin: Pin) -> list[str]:
+        """Other identities of the lineage whose approval of this tool an approval now puts out of force."""
+        return sorted(
+            other
+            for other in self._identities.get(pin.lineage, {})
+            if other != pin.server_id
+            and any(
+                (one.tool, one.server) == (pin.tool, pin.server) for one in self.pins[other] if one.action == "approve"
+            )
+        )
