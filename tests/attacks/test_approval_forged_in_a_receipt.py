@@ -9,7 +9,7 @@ import pytest
 
 from callgate.approval.action import from_base64url, to_base64url
 from callgate.approval.proof import check_proof
-from callgate.approval.webauthn import Malformed, NotVerified
+from callgate.approval.webauthn import MalformedResponse, NotVerified
 from callgate.audit import ArgumentsPolicy, receipt
 from callgate.canonical import canonical
 from callgate.cli import run
@@ -56,7 +56,7 @@ def flipped(text):
 
 
 def refused(facts, tool="delete_note", form=FORM):
-    with pytest.raises((NotVerified, Malformed)) as found:
+    with pytest.raises((NotVerified, MalformedResponse)) as found:
         check_proof(facts, tool, form)
     return str(found.value)
 

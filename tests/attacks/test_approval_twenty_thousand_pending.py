@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from callgate.approval import Bounds, Gated, Settings
+from callgate.approval import ApprovalBounds, ApprovalSettings, Gated
 from callgate.errors import Refused
 from callgate.protocol import CHALLENGE_CREATE
 from callgate.store.statements import SWEEP
@@ -17,7 +17,7 @@ MOST = 10_000
 @requirement("VA-178")
 def test_the_flood_is_refused_and_the_rest_goes_on():
     clock = Clock()
-    with running(clock=clock, settings=Settings(bounds=Bounds(per_user=20_000, in_all=MOST))) as server:
+    with running(clock=clock, settings=ApprovalSettings(bounds=ApprovalBounds(per_user=20_000, in_all=MOST))) as server:
         flooder, other = server.join("flooder"), server.join("other")
         mine = other.challenge("wipe")
         ends = asyncio.run(flood(server, "flooder", 20_000))

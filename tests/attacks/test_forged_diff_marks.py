@@ -7,7 +7,7 @@ from callgate.cli.tools_diff import difference_lines, pieces
 from callgate.cli.tools_lines import GUTTER, folded
 from callgate.cli.tools_show import finding_lines
 from callgate.inspection import ToolFinding
-from callgate.pinning.model import Listed, Pin
+from callgate.pinning.model import ListedTool, Pin
 from callgate.pinning.review.differences import difference
 from support.difflines import read_back, read_value
 from support.table import rows
@@ -24,7 +24,7 @@ def compared(before, after):
         action="approve", server_id="s", lineage="l", server="s", tool="t", approval_hash="x",
         approved_at=1_794_000_000_000, approved_by="ann", raw=raw,
     )  # fmt: skip
-    return difference(approved, Listed("t", json.dumps(after).encode(), after))
+    return difference(approved, ListedTool("t", json.dumps(after).encode(), after))
 
 
 def printed(found, width=None):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from callgate.agents.keys import Key
+from callgate.agents.keys import PublicKey
 from callgate.agents.signing import Signer
 from callgate.store.memory import MemoryAgents
 from support.registry import requirement
@@ -10,7 +10,7 @@ from support.signed_requests import AGENT, NOW, adding, change, private, refusal
 from support.table import rows
 
 BY = Signer(private(), AGENT, clock=lambda: NOW)
-KEY = Key.read(BY.jwk, AGENT)
+KEY = PublicKey.read(BY.jwk, AGENT)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from callgate.store import SqlAgents, SqlPins, SqlShelf, SqlTrust, Store
+from callgate.store import SqlAgents, SqlApprovals, SqlPins, SqlTrust, Store
 from support.pins import Shelved
 from support.postgres import standing
 from support.shelves import Kept
@@ -66,7 +66,7 @@ async def rows_of(request, tmp_path):
 async def kept(request, tmp_path):
     """A shelf of verified approval."""
     async with rows_of(request, tmp_path) as (store, url):
-        yield Kept(SqlShelf(store), store, url)
+        yield Kept(SqlApprovals(store), store, url)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ async def agents(request, tmp_path):
 async def stored(request, tmp_path):
     """A shelf of verified approval."""
     async with rows_of(request, tmp_path) as (store, url):
-        yield Kept(SqlShelf(store), store, url)
+        yield Kept(SqlApprovals(store), store, url)
 
 
 @on_both

@@ -33,7 +33,7 @@ from pydantic import AnyHttpUrl
 from callgate.approval import Approvals, RelyingParty
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from callgate.sdk.server import VerifiedApproval
-from callgate.store import SqlShelf, Store
+from callgate.store import SqlApprovals, Store
 from support.approval_peer import Era, HttpPeer, Person
 from support.memory import MemoryShelf
 
@@ -208,7 +208,7 @@ def ticket(store: Any, user: str, approval: VerifiedApproval | None = None) -> s
         try:
             party = RelyingParty("localhost", origins=("http://localhost:*",))
             clock = time.time if approval is None else approval._clock
-            return await Approvals(SqlShelf(opened), party, clock=clock).ticket(user, by="operator")
+            return await Approvals(SqlApprovals(opened), party, clock=clock).ticket(user, by="operator")
         finally:
             await opened.close()
 

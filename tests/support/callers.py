@@ -16,7 +16,7 @@ from joserfc import jws
 from joserfc.jwk import ECKey
 
 from callgate.agents.authenticator import Authenticator, VerifyOptions
-from callgate.agents.decision import Decision
+from callgate.agents.decision import AgentDecision
 from callgate.agents.directories import Directories, Sources
 from callgate.agents.model import Signed
 from callgate.agents.signing import Signer
@@ -117,7 +117,7 @@ class Gate:
             **options,
         )
 
-    async def decide(self, sent: Signed, server: str = "") -> Decision:
+    async def decide(self, sent: Signed, server: str = "") -> AgentDecision:
         return await self.auth.authorize(sent, server=server)
 
     async def reason(self, sent: Signed, server: str = "") -> tuple[int, str]:

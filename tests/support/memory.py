@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import select
 
-from callgate.store import ADMIN, AuditRow, MemoryStore, SqlPins, SqlShelf, SqlTrust, Store
+from callgate.store import ADMIN, AuditRow, MemoryStore, SqlApprovals, SqlPins, SqlTrust, Store
 from callgate.store.schema import audit_record
 
 
@@ -53,7 +53,7 @@ class MemoryTrust(_InMemory, SqlTrust):
         super().__init__(self.store)
 
 
-class MemoryShelf(_InMemory, SqlShelf):
+class MemoryShelf(_InMemory, SqlApprovals):
     def __init__(self) -> None:
         self.store = MemoryStore()
         super().__init__(self.store)

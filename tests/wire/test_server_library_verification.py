@@ -6,7 +6,7 @@ import pytest
 from mcp.server import MCPServer
 
 from callgate import VerifiedApproval
-from callgate.approval import Bounds, Settings
+from callgate.approval import ApprovalBounds, ApprovalSettings
 from callgate.approval.action import from_base64url, to_base64url
 from callgate.errors import Reason
 from callgate.protocol import META
@@ -22,7 +22,9 @@ A, B = {"resourceId": "a"}, {"resourceId": "b"}
 
 @pytest.fixture(scope="module")
 def library():
-    settings = Settings(bounds=Bounds(per_user=1000, registrations_per_user=100, credentials_per_user=1000))
+    settings = ApprovalSettings(
+        bounds=ApprovalBounds(per_user=1000, registrations_per_user=100, credentials_per_user=1000)
+    )
     with running(clock=Clock(), settings=settings) as server:
         yield server
 

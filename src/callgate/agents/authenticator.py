@@ -13,14 +13,15 @@ import msgspec
 
 from callgate.agents.acl import Acl, ToolLimit
 from callgate.agents.apikeys import PREFIX, ApiKeys
-from callgate.agents.decision import Decision, Headers, refusal
+from callgate.agents.decision import AgentDecision, Headers, refusal
 from callgate.agents.directories import AgentDirectory, Directories, Sources
-from callgate.agents.keys import Key
+from callgate.agents.keys import PublicKey
 from callgate.agents.kya import KyaPolicy, attest
 from callgate.agents.limits import Limiter
 from callgate.agents.model import MAX_WINDOW, SKEW, AgentPolicy, Profile, Signed, ToolPolicy, Verified
+from callgate.agents.storage import NonceStore
 from callgate.agents.tokens import Bearer
-from callgate.agents.verifying import Lookup, Nonces, Settings, Verifier
+from callgate.agents.verifying import Lookup, Verifier, VerifySettings
 from callgate.errors import ConfigError, Reason, Refused, StoreError, place
 from callgate.gate import Caller
 from callgate.jsonrpc import TOOLS_CALL, Batch, Limits, parse, tool_call
@@ -43,7 +44,7 @@ class VerifyOptions(msgspec.Struct, frozen=True):
     profile: Profile = "ietf"
     # Where keys come from (WB-046 to WB-049), unless the caller brings a lookup of their own.
     sources: Sources = Sources()
-    nonces: Nonces | None = None
+    nonces: NonceStore | None = None
     # None: a nonce is needed as soon as there is a place to remember it (WB-059).
     nonce: Literal["optional", "required"] | None = None
     max_window_seconds: int = MAX_WINDOW
@@ -57,7 +58,7 @@ class VerifyOptions(msgspec.Struct, frozen=True):
     now: Callable[[], float] = time.time
 
 
-def settled(options: VerifyOptions, *, tool_rules: bool, production: bool) -> Settings:
+def settled(options: VerifyOptions, *, tool_rules: bool, production: bool) -> VerifySettings:
     """What is asked of a signature, with what follows from the rest; raises ConfigError on a contradiction."""
     if tool_rules and options.content_digest == "optional":
         raise ConfigError(
@@ -66,7 +67,7 @@ def settled(options: VerifyOptions, *, tool_rules: bool, production: bool) -> Se
         )
     if options.nonces is None and options.nonce == "required":
         raise ConfigError("nonces are required, and there is no place to remember them", advice="Give `nonces`.")
-    return Settings(
+    return VerifySettings(
         profile=options.profile,
         max_window=options.max_window_seconds,
         skew=options.skew_seconds,
@@ -91,10 +92,10 @@ def directories(options: VerifyOptions) -> Directories:
     return Directories(msgspec.structs.replace(options.sources, kid_fallback=by_kid), clock=options.now)
 
 
-def _test_key(given: TestKey) -> Key:
+def _test_key(given: TestKey) -> PublicKey:
     x = given.base64.replace("+", "-").replace("/", "_").rstrip("=")
     try:
-        return Key.read({"kty": "OKP", "crv": "Ed25519", "x": x, "kid": given.keyid}, "test")
+        return PublicKey.read({"kty": "OKP", "crv": "Ed25519", "x": x, "kid": given.keyid}, "test")
     except Refused as refused:
         raise ConfigError(f"test_public_key: {refused.message}", advice="Give the 32 bytes in base64.") from None
 
@@ -185,11 +186,11 @@ class Authenticator:
         if self._own is not None:
             await self._own.close()
 
-    async def authorize(self, request: Signed, *, server: str = "") -> Decision:
+    async def authorize(self, request: Signed, *, server: str = "") -> AgentDecision:
         """Whether the request goes on, and as whose."""
         return await self._concluded(_SoFar(request, server), self._decide)
 
-    async def identify(self, request: Signed) -> Decision:
+    async def identify(self, request: Signed) -> AgentDecision:
         """Only who calls, for whoever asks `permit` about each call once it is read."""
         return await self._concluded(_SoFar(request, ""), self._identify)
 
@@ -215,7 +216,7 @@ class Authenticator:
         claims = {**caller.claims, "kya": found.claims}
         return msgspec.structs.replace(caller, principal=found.principal, claims=claims)
 
-    async def _concluded(self, so_far: _SoFar, check: Callable[[_SoFar], Awaitable[object]]) -> Decision:
+    async def _concluded(self, so_far: _SoFar, check: Callable[[_SoFar], Awaitable[object]]) -> AgentDecision:
         try:
             await check(so_far)
         except Limited as limited:
@@ -229,7 +230,7 @@ class Authenticator:
         except Exception as error:  # noqa: BLE001 - fail closed: what nobody thought of is refused, never a pass
             log.error("check failed", extra={"fields": {"error": place(error)}})
             return self._refusal(Refused(Reason.CHECK_FAILED), so_far)
-        return Decision(
+        return AgentDecision(
             ok=True,
             caller=so_far.caller,
             info=so_far.verified,
@@ -289,7 +290,7 @@ class Authenticator:
             digest_verified=verified.digest_verified,
         )
 
-    def _refusal(self, refused: Refused, so_far: _SoFar) -> Decision:
+    def _refusal(self, refused: Refused, so_far: _SoFar) -> AgentDecision:
         headers = so_far.headers
         if self._bearer is not None and refused.reason in _CHALLENGED:
             headers = (*headers, (b"www-authenticate", self._bearer.challenge(refused).encode()))
@@ -329,7 +330,7 @@ def _check_rules(acl: Acl, *, listed: bool, counted: bool) -> None:
         raise ConfigError("there are rate limits, and nothing that counts", advice="Give `rate_limiter`.")
 
 
-async def verified(verifier: Verifier, request: Signed) -> Decision:
+async def verified(verifier: Verifier, request: Signed) -> AgentDecision:
     """Only the signature, for whoever brings a policy of their own (WB-025)."""
     try:
         info = await verifier.verify(request)
@@ -344,7 +345,7 @@ async def verified(verifier: Verifier, request: Signed) -> Decision:
         directory=info.directory,
         digest_verified=info.digest_verified,
     )
-    return Decision(ok=True, caller=caller, info=info, request=request)
+    return AgentDecision(ok=True, caller=caller, info=info, request=request)
 
 
 def _bearer_token(headers: Headers) -> str:

@@ -68,7 +68,7 @@ class FetchFailed(CallgateError):
         self.reason = reason
 
 
-class Place(NamedTuple):
+class FetchTarget(NamedTuple):
     """A URL, taken apart and spelt in its one way."""
 
     url: str
@@ -88,7 +88,7 @@ class Place(NamedTuple):
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def place(url: str, reach: Reach = USUAL) -> Place:
+def place(url: str, reach: Reach = USUAL) -> FetchTarget:
     """A URL that may be fetched as far as its text tells."""
     if len(url) > MAX_URL or not url.isascii() or not url.isprintable() or any(c in url for c in ' \\"<>^`{|}'):
         raise FetchFailed("url_invalid", "the URL is not plain ASCII of a sensible length")
@@ -107,12 +107,12 @@ def place(url: str, reach: Reach = USUAL) -> Place:
     literal = literal_address(host)
     if literal is None and not _HOST.fullmatch(host):
         raise FetchFailed("url_invalid", "the URL has no host that could be looked up")
-    spelt = Place("", parts.scheme, str(literal or host), port or PORTS[parts.scheme], parts.path or "/")
+    spelt = FetchTarget("", parts.scheme, str(literal or host), port or PORTS[parts.scheme], parts.path or "/")
     query = f"?{parts.query}" if parts.query else ""
     return spelt._replace(url=f"{spelt.origin}{spelt.path}{query}")
 
 
-def place_of(url: str) -> Place:
+def place_of(url: str) -> FetchTarget:
     """A URL that was fetched already."""
     return place(url, _ANY)
 
@@ -208,7 +208,7 @@ class Caps(msgspec.Struct, frozen=True):
 USUAL_CAPS: Final = Caps()
 
 
-class Answer(NamedTuple):
+class FetchResponse(NamedTuple):
     """A document as it was answered. Names of headers are lower case."""
 
     url: str
@@ -236,7 +236,7 @@ class Fetcher:
         self._networks: tuple[Network, ...] = tuple(ipaddress.ip_network(one) for one in reach.networks)
         self._tls = trusted
 
-    async def fetch(self, url: str, types: Sequence[str] = JSON_TYPES) -> Answer:
+    async def fetch(self, url: str, types: Sequence[str] = JSON_TYPES) -> FetchResponse:
         """The document at a URL, or `FetchFailed`."""
         where = place(url, self.reach)
         try:
@@ -258,7 +258,7 @@ class Fetcher:
         """The same without what is around it, for whoever wants a key set."""
         return (await self.fetch(url)).body
 
-    async def _addresses(self, where: Place) -> tuple[str, ...]:
+    async def _addresses(self, where: FetchTarget) -> tuple[str, ...]:
         literal = literal_address(where.host)
         texts = [str(literal)] if literal is not None else await self._resolve(where.host, where.port)
         if not texts or len(texts) > self.caps.addresses:
@@ -275,7 +275,7 @@ class Fetcher:
             return False
         return public(address) or any(address in network for network in self._networks)
 
-    async def _get(self, where: Place, addresses: tuple[str, ...], types: Sequence[str]) -> Answer:
+    async def _get(self, where: FetchTarget, addresses: tuple[str, ...], types: Sequence[str]) -> FetchResponse:
         connector = aiohttp.TCPConnector(
             resolver=_Pinned(where.host, addresses),
             use_dns_cache=False,
@@ -305,7 +305,7 @@ class Fetcher:
             _check_head(response, types, self.caps.bytes)
             body = await self._body(response)
             headers = tuple((name.lower(), value) for name, value in response.raw_headers)
-            return Answer(where.url, body, headers, _max_age(response.headers.get("Cache-Control", "")))
+            return FetchResponse(where.url, body, headers, _max_age(response.headers.get("Cache-Control", "")))
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
         body = bytearray()

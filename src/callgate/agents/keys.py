@@ -60,7 +60,7 @@ _SMALL = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class PublicKey:
     """A public key and where it came from: the URL of a directory, `static`, `self` or `test`."""
 
     thumbprint: str
@@ -76,7 +76,7 @@ class Key:
     jwk: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def read(cls, jwk: Mapping[str, Any], directory: str = "static") -> Key:
+    def read(cls, jwk: Mapping[str, Any], directory: str = "static") -> PublicKey:
         """From a JWK (RFC 7517). Refused as `unsupported_alg` where it is no public key for signatures we know."""
         if not isinstance(jwk, Mapping):
             raise _unusable("it is no JSON object")
@@ -258,10 +258,10 @@ class BadKeys(CallgateError):
 class KeySet(NamedTuple):
     """The keys of one document by thumbprint, and what was left out of it, each with its reason."""
 
-    keys: Mapping[str, Key]
+    keys: Mapping[str, PublicKey]
     left_out: tuple[str, ...] = ()
 
-    def find(self, keyid: str, *, by_kid: bool = False) -> Key | None:
+    def find(self, keyid: str, *, by_kid: bool = False) -> PublicKey | None:
         """The key of this thumbprint; for old directories also the only one that is called so (WB-005)."""
         if (key := self.keys.get(keyid)) is not None or not by_kid:
             return key
@@ -290,7 +290,7 @@ def key_set(found: Sequence[object], directory: str, most: int = MAX_KEYS) -> Ke
     if len(found) > most:
         raise BadKeys(f"more than {most} keys")
     exposed = {name for jwk in found if isinstance(jwk, dict) and (name := _exposed(jwk))}
-    keys: dict[str, Key] = {}
+    keys: dict[str, PublicKey] = {}
     left_out: list[str] = []
     for at, jwk in enumerate(found):
         try:
@@ -307,7 +307,7 @@ def key_set(found: Sequence[object], directory: str, most: int = MAX_KEYS) -> Ke
     return KeySet(keys, tuple(left_out))
 
 
-def read_key(jwk: object, directory: str) -> Key:
+def read_key(jwk: object, directory: str) -> PublicKey:
     """One JWK."""
     if not isinstance(jwk, dict):
         raise BadKeys("it is no JSON object")
@@ -317,12 +317,12 @@ def read_key(jwk: object, directory: str) -> Key:
     if not isinstance(kid, str) or len(kid) > MAX_KID:
         raise BadKeys(f"its kid is no text of at most {MAX_KID} characters")
     try:
-        return Key.read(jwk, directory)
+        return PublicKey.read(jwk, directory)
     except Refused as why:
         raise BadKeys(why.message.removeprefix("The key cannot be used: ")) from why
 
 
-def usable(key: Key, now: float) -> bool:
+def usable(key: PublicKey, now: float) -> bool:
     """Whether a key may be used at this time, in seconds: from `nbf` on, and before `exp`."""
     return (key.not_before is None or key.not_before <= now) and (key.not_after is None or now < key.not_after)
 

@@ -15,7 +15,7 @@ import msgspec
 
 from callgate.agents import storage
 from callgate.agents.model import ToolPolicy
-from callgate.agents.storage import AgentShelf, Budget, Take, digest
+from callgate.agents.storage import AgentRepository, BucketState, Take, digest
 from callgate.errors import ConfigError, Reason, Refused
 
 # Of clocks that differ by more than this, one is wrong: what it wrote is not waited for.
@@ -47,7 +47,7 @@ def asked(takes: Sequence[Take]) -> Asked:
     return [(digest(take.bucket), take) for take in takes]
 
 
-def weigh(full_at: float, take: Take, now: float) -> tuple[float, Budget]:
+def weigh(full_at: float, take: Take, now: float) -> tuple[float, BucketState]:
     """When the bucket will be full after this, and how it stands; unchanged where there is not enough."""
     step = 1.0 / take.per_ms
     whole = take.burst * step
@@ -57,15 +57,15 @@ def weigh(full_at: float, take: Take, now: float) -> tuple[float, Budget]:
     after = start + take.cost * step
     short = after - (now + whole)
     if short <= min(_ROUNDING_MS, step / 2):
-        return after, Budget(ok=True, left=max(0.0, -short / step))
+        return after, BucketState(ok=True, left=max(0.0, -short / step))
     left = max(0.0, (now + whole - start) / step)
-    return start, Budget(ok=False, left=left, wait_ms=math.inf if take.cost > take.burst else short)
+    return start, BucketState(ok=False, left=left, wait_ms=math.inf if take.cost > take.burst else short)
 
 
-def spend(buckets: Mapping[bytes, float], wanted: Asked, now: float) -> tuple[dict[bytes, float], list[Budget]]:
+def spend(buckets: Mapping[bytes, float], wanted: Asked, now: float) -> tuple[dict[bytes, float], list[BucketState]]:
     """What becomes of these buckets, and how each stands: all are taken from, or none is."""
     trial: dict[bytes, float] = {}
-    budgets: list[Budget] = []
+    budgets: list[BucketState] = []
     for key, take in wanted:
         trial[key], budget = weigh(trial.get(key, buckets.get(key, 0.0)), take, now)
         budgets.append(budget)
@@ -77,7 +77,7 @@ def spend(buckets: Mapping[bytes, float], wanted: Asked, now: float) -> tuple[di
         full_at, before = weigh(buckets.get(key, 0.0), _nothing(take), now)
         if full_at < buckets.get(key, 0.0):
             mended[key] = full_at
-        budgets[at] = Budget(ok=budgets[at].ok, left=before.left, wait_ms=budgets[at].wait_ms)
+        budgets[at] = BucketState(ok=budgets[at].ok, left=before.left, wait_ms=budgets[at].wait_ms)
     return mended, budgets
 
 
@@ -99,7 +99,7 @@ class Buckets:
     def __len__(self) -> int:
         return len(self._full_at)
 
-    def spend(self, wanted: Asked, now: float) -> list[Budget]:
+    def spend(self, wanted: Asked, now: float) -> list[BucketState]:
         changed, budgets = spend(self._full_at, wanted, now)
         self._full_at.update(changed)
         if len(self._full_at) > self._most:
@@ -207,7 +207,7 @@ class MemoryLimiter:
 class StoreLimiter:
     """Counts in the store, for all processes on it."""
 
-    def __init__(self, shelf: AgentShelf, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, shelf: AgentRepository, *, clock: Callable[[], float] = time.time) -> None:
         self._shelf = shelf
         self._clock = clock
 
@@ -218,7 +218,7 @@ class StoreLimiter:
         return allowance(limits, await self._shelf.spend_all(takes, int(self._clock() * 1000)))
 
 
-def allowance(limits: Sequence[Limit], budgets: Sequence[Budget]) -> Allowance:
+def allowance(limits: Sequence[Limit], budgets: Sequence[BucketState]) -> Allowance:
     """What the buckets say, as an answer says it."""
     pairs = list(zip(limits, budgets, strict=True))
     over = [(limit.name, budget.wait_ms) for limit, budget in pairs if not budget.ok]
@@ -237,7 +237,7 @@ def allowance(limits: Sequence[Limit], budgets: Sequence[Budget]) -> Allowance:
     )
 
 
-def _left(limit: Limit, budget: Budget) -> str:
+def _left(limit: Limit, budget: BucketState) -> str:
     """`t` is the time in which no more than `r` can be used: until the next token is whole."""
     # A hair less than a whole token still buys a call.
     whole = min(limit.most, math.floor(budget.left + 0.001)) if budget.ok else 0

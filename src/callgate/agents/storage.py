@@ -49,13 +49,23 @@ class Take(msgspec.Struct, frozen=True):
     cost: float = 1.0
 
 
-class Budget(msgspec.Struct, frozen=True):
+class BucketState(msgspec.Struct, frozen=True):
     """How one token bucket stands after it was asked."""
 
     ok: bool
     left: float
     # Until there is enough; 0 where there was, endless where the bucket can never hold that much.
     wait_ms: float = 0.0
+
+
+class NonceStore(Protocol):
+    """The part of the store that decides whether a nonce is new."""
+
+    async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
+        """Record a nonce; False where it is there already, or its time is over. One conditional write.
+
+        It is known up to and including `expires_at`, so say the last moment at which its signature would be accepted.
+        """
 
 
 class DirectoryStore(Protocol):
@@ -81,14 +91,8 @@ class DirectoryStore(Protocol):
         """Call `changed`, on any thread and maybe without need, soon after others changed something; gives its end."""
 
 
-class AgentShelf(DirectoryStore, Protocol):
+class AgentRepository(NonceStore, DirectoryStore, Protocol):
     """Nonces, keys, agents, directories and budgets."""
-
-    async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
-        """Record a nonce; False where it is there already, or its time is over. One conditional write.
-
-        It is known up to and including `expires_at`, so say the last moment at which its signature would be accepted.
-        """
 
     async def add_key(self, key: ApiKey) -> None:
         """Refused where the id is taken: a key is never replaced."""
@@ -107,7 +111,7 @@ class AgentShelf(DirectoryStore, Protocol):
     async def spend(self, bucket: str, cost: float, per_ms: float, burst: float, now: int) -> tuple[bool, float]:
         """Take from a token bucket: whether there was enough, and after how many ms there will be (0 if so)."""
 
-    async def spend_all(self, takes: Sequence[Take], now: int) -> Sequence[Budget]:
+    async def spend_all(self, takes: Sequence[Take], now: int) -> Sequence[BucketState]:
         """Take from several buckets, or from none where one of them has not enough."""
 
     async def prune(self, now: int) -> int:

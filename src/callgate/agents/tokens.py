@@ -98,7 +98,7 @@ def outline(token: str) -> Outline:
     return Outline(header, claims)
 
 
-class Keys:
+class IssuerKeys:
     """The keys of one issuer, fetched when they are needed; a failed fetch never takes away what was there."""
 
     def __init__(self, url: str | Callable[[], Awaitable[str]], fetch: Fetch, clock: Callable[[], float]) -> None:
@@ -313,7 +313,7 @@ class Bearer:
         self._settings = settings
         self._clock = clock
         self._issuers = {one.issuer: one for one in settings.issuers}
-        self._keys = {one.issuer: Keys(_jwks(one, fetch), fetch, clock) for one in settings.issuers}
+        self._keys = {one.issuer: IssuerKeys(_jwks(one, fetch), fetch, clock) for one in settings.issuers}
         self._audiences = {settings.resource, *settings.audiences}
 
     async def verify(self, token: str) -> Caller:

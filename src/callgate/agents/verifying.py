@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from callgate.agents.components import Message, signature_base
+from callgate.agents.components import SignedMessage, signature_base
 from callgate.agents.fields import (
     MAX_TEXT,
     Advertised,
@@ -25,8 +25,9 @@ from callgate.agents.fields import (
     inputs,
     signatures,
 )
-from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_256, RSA_PSS_512, Key
+from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_256, RSA_PSS_512, PublicKey
 from callgate.agents.model import MAX_WINDOW, SKEW, TAG, Profile, Signed, Verified
+from callgate.agents.storage import NonceStore
 from callgate.errors import ConfigError, Reason, Refused
 
 # Thumbprints (RFC 7638) of the keys of RFC 9421 appendix B.1 and of two RFCs about JWK.
@@ -118,7 +119,7 @@ def coverage(listed: str) -> Coverage:
     )
 
 
-def covered_agent(label: str, covered: Coverage, message: Message) -> Advertised | None:
+def covered_agent(label: str, covered: Coverage, message: SignedMessage) -> Advertised | None:
     """Check that enough is covered, and find the directory that is named: only what is covered is believed."""
     if not covered.host:
         raise Refused(Reason.MISSING_REQUIRED_COVERED_FIELD, "Neither @authority nor @target-uri is covered.")
@@ -151,7 +152,7 @@ def _wanted(label: str, covered: tuple[str | None, ...], sent: list[str]) -> str
 _log = logging.getLogger(__name__)
 
 # By key id and the URL that Signature-Agent names; the URL is None where that header is not sent.
-Lookup: TypeAlias = Callable[[str, str | None], Awaitable[Key | None]]
+Lookup: TypeAlias = Callable[[str, str | None], Awaitable[PublicKey | None]]
 Clock: TypeAlias = Callable[[], float]
 
 # Each may need a directory fetched, so one request must not name many.
@@ -159,13 +160,7 @@ MAX_TRIED: Final = 4
 _TAKEN: Final = frozenset({ED25519, ECDSA_P256, RSA_PSS_512})
 
 
-class Nonces(Protocol):
-    """The part of the store that decides whether a nonce is new."""
-
-    async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool: ...
-
-
-class Settings(msgspec.Struct, frozen=True):
+class VerifySettings(msgspec.Struct, frozen=True):
     """What is asked of a signature. Times in seconds."""
 
     profile: Profile = "ietf"
@@ -180,7 +175,7 @@ class Settings(msgspec.Struct, frozen=True):
     kid_fallback: bool = False
     allow_test_keys: bool = False
     # An Ed25519 key for development, used where no directory has the key.
-    test_key: Key | None = None
+    test_key: PublicKey | None = None
     production: bool = False
 
     def problems(self, *, nonces: bool) -> list[str]:
@@ -202,7 +197,7 @@ class _Holds(NamedTuple):
     """A signature that holds, but for its nonce."""
 
     label: str
-    key: Key
+    key: PublicKey
     algorithm: str
     terms: Terms
     covered: Coverage
@@ -213,9 +208,9 @@ class Verifier:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: VerifySettings,
         lookup: Lookup,
-        nonces: Nonces | None = None,
+        nonces: NonceStore | None = None,
         clock: Clock = time.time,
     ) -> None:
         if problems := settings.problems(nonces=nonces is not None):
@@ -234,7 +229,7 @@ class Verifier:
 
     async def verify(self, signed: Signed) -> Verified:
         """The first label whose signature holds and is new; otherwise Refused, for what is wrong with the first one."""
-        message = Message(signed)
+        message = SignedMessage(signed)
         raw_inputs, raw_signatures = message.header(b"signature-input"), message.header(b"signature")
         if raw_inputs is None or raw_signatures is None:
             raise Refused(Reason.MISSING_SIGNATURE_HEADERS)
@@ -255,7 +250,7 @@ class Verifier:
             why.data = {**why.data, "labels": {label: reason.value for label, reason in others.items()}}
         raise why
 
-    async def _check(self, label: str, given: Input, signature: bytes | None, message: Message) -> _Holds:
+    async def _check(self, label: str, given: Input, signature: bytes | None, message: SignedMessage) -> _Holds:
         """Everything about one label but its nonce; what is cheap comes first, and before any directory is asked."""
         terms = read_terms(given, nonce=self._needs_nonce)
         if terms.algorithm is not None and terms.algorithm not in self._taken:
@@ -283,7 +278,7 @@ class Verifier:
             check_digest(digest, message.body)
         return _Holds(label, key, algorithm, terms, covered)
 
-    def _accepted(self, key: Key | None, keyid: str, now: float) -> Key:
+    def _accepted(self, key: PublicKey | None, keyid: str, now: float) -> PublicKey:
         """The key that was found, if it bears out the id by which it was looked for and may be used."""
         if key is not None and key.thumbprint != keyid and not (self._by_kid and key.kid == keyid):
             key = None
@@ -361,7 +356,7 @@ def _need_digest(digest: bytes | None, covered: Coverage) -> None:
         raise Refused(Reason.CONTENT_DIGEST_REQUIRED, "Content-Digest is not covered by the signature.", status=401)
 
 
-def _verified(one: _Holds, message: Message, others: dict[str, Reason]) -> Verified:
+def _verified(one: _Holds, message: SignedMessage, others: dict[str, Reason]) -> Verified:
     return Verified(
         label=one.label,
         keyid=one.key.thumbprint,

@@ -23,9 +23,9 @@ from callgate.agents.kya import KyaPay, KyaPolicy, KyaSettings, attest
 from callgate.agents.limits import Allowance, Limit, Limiter, MemoryLimiter, StoreLimiter
 from callgate.agents.model import AgentPolicy, Signed, ToolPolicy, Verified
 from callgate.agents.stage import AcceptedProofs, AgentCheck, Headers, ReportProof, RequestAuthenticator
-from callgate.agents.storage import AgentShelf, Listed, Take
+from callgate.agents.storage import AgentRepository, Listed, Take
 from callgate.agents.tokens import Bearer, BearerSettings, Fetch, Issuer
-from callgate.agents.verifying import PUBLISHED, Settings, Verifier
+from callgate.agents.verifying import PUBLISHED, Verifier, VerifySettings
 from callgate.config import AgentRules, Agents, Config, KnownAgent
 from callgate.config.agent_rules import LISTED
 from callgate.config.rules import Address
@@ -100,7 +100,7 @@ _REALM: Final = 'Bearer realm="callgate"'
 class ConfiguredProofs:
     """What one configuration takes as proof. `close` ends what is being fetched."""
 
-    def __init__(self, agents: Agents, is_open: AcceptedProofs, shelf: AgentShelf, *, production: bool) -> None:
+    def __init__(self, agents: Agents, is_open: AcceptedProofs, shelf: AgentRepository, *, production: bool) -> None:
         self._production = production
         self.directories: Directories | None = None
         self._strict: Verifier | None = None
@@ -114,7 +114,7 @@ class ConfiguredProofs:
         self._kya = _kya(agents, self._fetch, shelf)
         self.kya_header = self._kya.header
 
-    def _take_signatures(self, agents: Agents, shelf: AgentShelf) -> None:
+    def _take_signatures(self, agents: Agents, shelf: AgentRepository) -> None:
         self.directories = Directories(_sources(agents), shelf, fetcher=self._fetcher)
         required = agents.signatures.content_digest == "required" or agents.names_tools
         settings = _settings(agents, production=self._production)
@@ -231,9 +231,9 @@ def _published(one: KnownAgent) -> bool:
     return name in PUBLISHED
 
 
-def _settings(agents: Agents, *, production: bool) -> Settings:
+def _settings(agents: Agents, *, production: bool) -> VerifySettings:
     section = agents.signatures
-    return Settings(
+    return VerifySettings(
         profile=section.profile,
         max_window=section.max_window_seconds,
         nonce=section.nonce,
@@ -259,7 +259,7 @@ def _bearer(agents: Agents, fetch: Fetch) -> Bearer:
     return Bearer(BearerSettings(resource, issuers, section.audiences, section.scopes), fetch, time.time)
 
 
-def _kya(agents: Agents, fetch: Fetch, shelf: AgentShelf) -> KyaPolicy:
+def _kya(agents: Agents, fetch: Fetch, shelf: AgentRepository) -> KyaPolicy:
     section = agents.kya
     if section.mode == "off":
         return KyaPolicy()

@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from callgate.approval.model import AuthenticatorClass, Policy
+from callgate.approval.model import ApprovalPolicy, AuthenticatorClass
 from callgate.errors import ConfigError
 from callgate.jsonrpc import member_span, put_member
 from callgate.jsonrpc.peeking import decode_leniently
@@ -18,29 +18,29 @@ from callgate.protocol import CAPABILITIES, META, REQUIRED
 CLASSES: Final = get_args(AuthenticatorClass)
 
 
-class Unreadable(ValueError):
+class UnreadableAnnotation(ValueError):
     """A mark that says something this Callgate does not know: the tool is gated, and nobody can approve it."""
 
 
-def annotation(policy: Policy, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def annotation(policy: ApprovalPolicy, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The mark for `tool._meta`; `extra` members stand beside ours."""
     return {**(extra or {}), "required": REQUIRED, "authenticatorClass": policy.authenticator_class}
 
 
-def read_annotation(tool: Mapping[str, Any]) -> Policy | None:
+def read_annotation(tool: Mapping[str, Any]) -> ApprovalPolicy | None:
     """What a tool's listing asks for: None if it has no mark; raises Unreadable where nobody can tell."""
     meta = tool.get("_meta")
     if not isinstance(meta, Mapping) or META not in meta:
         return None
     mark = meta[META]
     if not isinstance(mark, Mapping):
-        raise Unreadable("the mark is not an object")
+        raise UnreadableAnnotation("the mark is not an object")
     if mark.get("required") != REQUIRED:
-        raise Unreadable("`required` has a value that is not known here")
+        raise UnreadableAnnotation("`required` has a value that is not known here")
     wanted = mark.get("authenticatorClass", "cross-platform")
     if wanted not in CLASSES:
-        raise Unreadable("`authenticatorClass` has a value that is not known here")
-    return Policy(authenticator_class=wanted)
+        raise UnreadableAnnotation("`authenticatorClass` has a value that is not known here")
+    return ApprovalPolicy(authenticator_class=wanted)
 
 
 def check_class(wanted: str) -> AuthenticatorClass:
@@ -52,7 +52,7 @@ def check_class(wanted: str) -> AuthenticatorClass:
     raise ConfigError(f"{wanted!r} is not an authenticator class", advice='Use "cross-platform" or "platform".')
 
 
-PolicyFor = Callable[[str], Policy | None]
+PolicyFor = Callable[[str], ApprovalPolicy | None]
 
 _decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from callgate.approval.evidence import METHODS, Method
-from callgate.approval.settings import RelyingParty, Settings
-from callgate.approval.storage import Shelf
+from callgate.approval.settings import ApprovalSettings, RelyingParty
+from callgate.approval.storage import ApprovalRepository
 from callgate.errors import Reason, Refused
 
 _GERMAN: Final[Mapping[Reason, str]] = {
@@ -53,9 +53,9 @@ class Base:
 
     def __init__(
         self,
-        shelf: Shelf,
+        shelf: ApprovalRepository,
         party: RelyingParty,
-        settings: Settings | None = None,
+        settings: ApprovalSettings | None = None,
         *,
         clock: Callable[[], float] = time.time,
         random: Callable[[int], bytes] = secrets.token_bytes,
@@ -64,7 +64,7 @@ class Base:
     ) -> None:
         self.shelf = shelf
         self.party = party
-        self.settings = settings or Settings()
+        self.settings = settings or ApprovalSettings()
         self.methods = methods
         self._clock = clock
         self._random = random

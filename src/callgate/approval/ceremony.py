@@ -10,7 +10,7 @@ from callgate.approval.action import action_hash, check_tool_name, to_base64url,
 from callgate.approval.base import Base
 from callgate.approval.display import Describe, display_text
 from callgate.approval.evidence import (
-    Verified,
+    VerifiedCall,
     check_action,
     check_credential,
     check_signature,
@@ -18,17 +18,26 @@ from callgate.approval.evidence import (
     facts_of,
     read_evidence,
 )
-from callgate.approval.model import Challenge, ChallengeUse, Credential, Gated, GrantUse, Policy, Request, reaches
+from callgate.approval.model import (
+    ApprovalPolicy,
+    Challenge,
+    ChallengeUse,
+    Credential,
+    Gated,
+    GrantUse,
+    Request,
+    reaches,
+)
 from callgate.approval.reach import how_to_add, kind_of
 from callgate.approval.schema import check_arguments
-from callgate.approval.storage import Bounds
+from callgate.approval.storage import ApprovalBounds
 from callgate.errors import Reason, Refused
 
 _NONCE: Final = 32
 _ID: Final = 18
 
 
-class Issued(msgspec.Struct, frozen=True):
+class IssuedChallenge(msgspec.Struct, frozen=True):
     """A challenge, and what goes over the wire of it."""
 
     challenge: Challenge
@@ -46,7 +55,7 @@ class Ceremony(Base):
         user: str | None,
         *,
         describe: Describe | None = None,
-    ) -> Issued:
+    ) -> IssuedChallenge:
         """`approval/challenge/create`; `canonical` is the RFC 8785 form of the arguments as they were received."""
         self.check_call(gated, arguments, canonical)
         eligible = await self.approving(user, gated.policy)
@@ -70,7 +79,7 @@ class Ceremony(Base):
         evidence: object,
         *,
         user: str | None = None,
-    ) -> Verified:
+    ) -> VerifiedCall:
         """Steps 1 to 12 for a call; Refused with the reason of the first that fails. Nothing is used up yet.
 
         With `user` only challenges of this person are known: one person's approval is no use in another's session.
@@ -93,7 +102,7 @@ class Ceremony(Base):
             )
         check_arguments(gated.input_schema, arguments)
 
-    async def approving(self, user: str | None, policy: Policy) -> list[Credential]:
+    async def approving(self, user: str | None, policy: ApprovalPolicy) -> list[Credential]:
         """The passkeys of this person for a call; Refused(NO_ELIGIBLE_CREDENTIAL) for who may only look, too."""
         found = await self.eligible(user, policy)
         person = await self.shelf.user(user) if user else None
@@ -105,7 +114,7 @@ class Ceremony(Base):
             )
         return found
 
-    async def eligible(self, user: str | None, policy: Policy) -> list[Credential]:
+    async def eligible(self, user: str | None, policy: ApprovalPolicy) -> list[Credential]:
         """The passkeys of this person that the tool takes (§4.7); Refused(NO_ELIGIBLE_CREDENTIAL) if there are none."""
         stored = await self.shelf.credentials(user) if user else ()
         found = [one for one in stored if policy.takes(one)]
@@ -113,7 +122,7 @@ class Ceremony(Base):
             raise self._none(user, policy, any_kind=bool(stored))
         return found
 
-    def _none(self, user: str | None, policy: Policy, *, any_kind: bool) -> Refused:
+    def _none(self, user: str | None, policy: ApprovalPolicy, *, any_kind: bool) -> Refused:
         """What the person lacks, so that they do not enrol the same kind again."""
         if not user:
             return self._refusal(Reason.NO_ELIGIBLE_CREDENTIAL)
@@ -131,11 +140,11 @@ class Ceremony(Base):
         evidence: object,
         request: str | None,
         tool: str,
-        policy: Policy,
+        policy: ApprovalPolicy,
         action: bytes | None,
         *,
         user: str | None = None,
-    ) -> Verified:
+    ) -> VerifiedCall:
         try:
             given = read_evidence(evidence, self.methods)
             challenge, credential = await self.shelf.look_up(given.challenge_id, given.proof.id)
@@ -151,7 +160,7 @@ class Ceremony(Base):
             raise self.localise(refused) from refused.__cause__
         use = ChallengeUse(challenge.id, credential.id, signed.counter, self.now(), signed.backed_up)
         facts = facts_of(given, challenge, credential, signed) | {"rp_id": self.party.id}
-        return Verified(challenge, credential, use, facts)
+        return VerifiedCall(challenge, credential, use, facts)
 
     def _new_challenge(
         self,
@@ -182,12 +191,12 @@ class Ceremony(Base):
             origin="" if request is None else self.page_origin,
         )
 
-    async def _issue(self, challenge: Challenge, eligible: list[Credential], bounds: Bounds) -> Issued:
+    async def _issue(self, challenge: Challenge, eligible: list[Credential], bounds: ApprovalBounds) -> IssuedChallenge:
         try:
             await self.shelf.add_challenge(challenge, bounds)
         except Refused as refused:
             raise self.localise(refused) from None
-        return Issued(challenge, self._result(challenge, eligible))
+        return IssuedChallenge(challenge, self._result(challenge, eligible))
 
     def _result(self, challenge: Challenge, eligible: list[Credential]) -> dict[str, Any]:
         return {
@@ -217,10 +226,10 @@ _NOTE_CHARS: Final = 500
 # Why a person is asked: a rule, its sentence, and a line on each argument.
 WHY_CHARS: Final = 4_000
 # A person on our own page is not held up by what agents have opened in their name.
-PAGE_BOUNDS: Final = Bounds(per_user=1_000, in_all=1_000_000)
+PAGE_BOUNDS: Final = ApprovalBounds(per_user=1_000, in_all=1_000_000)
 
 
-class Asking(Ceremony):
+class PageRequests(Ceremony):
     """Requests, their pages, and the single call that an approval lets through."""
 
     async def ask(
@@ -282,7 +291,7 @@ class Asking(Ceremony):
     def expired(self, request: Request) -> bool:
         return self.now() >= request.expires_at
 
-    async def page_challenge(self, request: Request) -> Issued:
+    async def page_challenge(self, request: Request) -> IssuedChallenge:
         """A challenge over the request's own action hash, for the person it belongs to."""
         if request.state != "waiting":
             raise Refused(Reason.APPROVAL_DECIDED)

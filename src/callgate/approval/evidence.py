@@ -9,17 +9,24 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from callgate.approval.action import to_base64url
-from callgate.approval.model import Challenge, ChallengeUse, Credential, Policy
+from callgate.approval.model import ApprovalPolicy, Challenge, ChallengeUse, Credential
 from callgate.approval.reach import how_to_add, kind_of
 from callgate.approval.settings import RelyingParty
-from callgate.approval.webauthn import Assertion, Malformed, NotVerified, Signed, check_assertion, read_assertion
+from callgate.approval.webauthn import (
+    Assertion,
+    MalformedResponse,
+    NotVerified,
+    SignedAssertion,
+    check_assertion,
+    read_assertion,
+)
 from callgate.errors import Reason, Refused
 from callgate.protocol import WEBAUTHN
 
 _ID_CHARS: Final = 256
 
 
-class Proof(Protocol):
+class MethodProof(Protocol):
     """What a method makes of `evidence.response`."""
 
     @property
@@ -30,10 +37,10 @@ class Proof(Protocol):
 class Method(Protocol):
     """One way to prove an approval."""
 
-    def read(self, response: Mapping[str, Any]) -> Proof:
+    def read(self, response: Mapping[str, Any]) -> MethodProof:
         """Decode it; Malformed for another shape."""
 
-    def check(self, proof: Any, challenge: Challenge, credential: Credential, party: RelyingParty) -> Signed:
+    def check(self, proof: Any, challenge: Challenge, credential: Credential, party: RelyingParty) -> SignedAssertion:
         """Verify it; NotVerified if it does not hold."""
 
     def facts(self, proof: Any) -> dict[str, Any]:
@@ -46,7 +53,9 @@ class WebAuthn:
     def read(self, response: Mapping[str, Any]) -> Assertion:
         return read_assertion(response)
 
-    def check(self, proof: Assertion, challenge: Challenge, credential: Credential, party: RelyingParty) -> Signed:
+    def check(
+        self, proof: Assertion, challenge: Challenge, credential: Credential, party: RelyingParty
+    ) -> SignedAssertion:
         return check_assertion(
             proof,
             challenge.message,
@@ -77,7 +86,7 @@ class Evidence(msgspec.Struct, frozen=True):
     name: str
     method: Method
     challenge_id: str
-    proof: Proof
+    proof: MethodProof
 
 
 def read_evidence(evidence: object, methods: Mapping[str, Method] = METHODS) -> Evidence:
@@ -94,7 +103,7 @@ def read_evidence(evidence: object, methods: Mapping[str, Method] = METHODS) -> 
         raise Refused(Reason.UNSUPPORTED_METHOD)
     try:
         proof = method.read(response)
-    except Malformed as error:
+    except MalformedResponse as error:
         raise _misshapen(str(error)) from None
     if not challenge_id or len(challenge_id) > _ID_CHARS:
         raise Refused(Reason.CHALLENGE_UNKNOWN)
@@ -105,7 +114,7 @@ def _misshapen(why: str) -> Refused:
     return Refused(Reason.MISSING_EVIDENCE, f"the approval evidence is malformed: {why}")
 
 
-class Verified(msgspec.Struct, frozen=True):
+class VerifiedCall(msgspec.Struct, frozen=True):
     """An approval that holds; `use` makes it single, `facts` go on record."""
 
     challenge: Challenge
@@ -127,7 +136,7 @@ def check_state(challenge: Challenge | None, request: str | None, tool: str, now
     return challenge
 
 
-def check_credential(credential: Credential | None, challenge: Challenge, policy: Policy) -> Credential:
+def check_credential(credential: Credential | None, challenge: Challenge, policy: ApprovalPolicy) -> Credential:
     """Steps 8 and 9; the class is judged before membership in `allowCredentials`, or it could never be the reason."""
     if credential is None or credential.revoked_at is not None:
         raise Refused(Reason.UNKNOWN_CREDENTIAL)
@@ -145,11 +154,13 @@ def check_credential(credential: Credential | None, challenge: Challenge, policy
     return credential
 
 
-def check_signature(evidence: Evidence, challenge: Challenge, credential: Credential, party: RelyingParty) -> Signed:
+def check_signature(
+    evidence: Evidence, challenge: Challenge, credential: Credential, party: RelyingParty
+) -> SignedAssertion:
     """Steps 10 and 11: the signature first, then the counter."""
     try:
         signed = evidence.method.check(evidence.proof, challenge, credential, party)
-    except (NotVerified, Malformed) as error:
+    except (NotVerified, MalformedResponse) as error:
         # Why goes on record, not on the wire: a forger learns nothing from it.
         raise Refused(Reason.SIGNATURE_VERIFICATION_FAILED) from error
     if credential.counter > 0 and signed.counter <= credential.counter:
@@ -163,7 +174,9 @@ def check_action(challenge: Challenge, action: bytes) -> None:
         raise Refused(Reason.ARGUMENT_HASH_MISMATCH)
 
 
-def facts_of(evidence: Evidence, challenge: Challenge, credential: Credential, signed: Signed) -> dict[str, Any]:
+def facts_of(
+    evidence: Evidence, challenge: Challenge, credential: Credential, signed: SignedAssertion
+) -> dict[str, Any]:
     """What the record keeps of an approval: enough to verify it again and to know its worth (§8.3.1, §8.3.2)."""
     return {
         "method": evidence.name,

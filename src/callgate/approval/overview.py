@@ -11,7 +11,7 @@ import msgspec
 
 from callgate.approval.display import escape
 from callgate.approval.model import CROSS_PLATFORM, WITHDRAWN, Credential, Request, Role, User
-from callgate.approval.storage import Shelf
+from callgate.approval.storage import ApprovalRepository
 
 Phase: TypeAlias = Literal["waiting", "approved", "refused", "used", "expired"]
 
@@ -74,7 +74,7 @@ class RequestRow(msgspec.Struct, frozen=True):
     call: str | None
 
 
-async def people(shelf: Shelf, now: int) -> list[PersonRow]:
+async def people(shelf: ApprovalRepository, now: int) -> list[PersonRow]:
     """Everybody, by name."""
     users, held = await asyncio.gather(shelf.users(), shelf.credentials())
     each: dict[str, list[Credential]] = {}
@@ -83,12 +83,12 @@ async def people(shelf: Shelf, now: int) -> list[PersonRow]:
     return [await _person(shelf, user, each.get(user.name, []), now) for user in users]
 
 
-async def person(shelf: Shelf, user: User, now: int) -> PersonRow:
+async def person(shelf: ApprovalRepository, user: User, now: int) -> PersonRow:
     """One of them."""
     return await _person(shelf, user, list(await shelf.credentials(user.name)), now)
 
 
-async def _person(shelf: Shelf, user: User, held: list[Credential], now: int) -> PersonRow:
+async def _person(shelf: ApprovalRepository, user: User, held: list[Credential], now: int) -> PersonRow:
     codes, waiting = await asyncio.gather(
         shelf.recovery_codes(user.name), shelf.requests(user.name, states=("waiting",), limit=_MOST)
     )
@@ -104,13 +104,13 @@ async def _person(shelf: Shelf, user: User, held: list[Credential], now: int) ->
     )
 
 
-async def passkeys(shelf: Shelf, user: str | None = None, *, revoked: bool = False) -> list[PasskeyRow]:
+async def passkeys(shelf: ApprovalRepository, user: str | None = None, *, revoked: bool = False) -> list[PasskeyRow]:
     """One person's passkeys or everybody's, the oldest first."""
     return [passkey_row(one) for one in await shelf.credentials(user, revoked=revoked)]
 
 
 async def requests(
-    shelf: Shelf, now: int, user: str | None = None, *, everything: bool = False, limit: int = 100
+    shelf: ApprovalRepository, now: int, user: str | None = None, *, everything: bool = False, limit: int = 100
 ) -> list[RequestRow]:
     """Calls that wait, the newest first; with `everything` those that are over too."""
     found = await shelf.requests(user, states=() if everything else ("waiting",), limit=limit)

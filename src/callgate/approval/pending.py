@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.approval import Request, Shelf
+from callgate.approval import ApprovalRepository, Request
 from callgate.errors import Reason, Refused, StoreError
 from callgate.jsonrpc import RequestId
 from callgate.pipeline.context import Channel
@@ -43,7 +43,7 @@ class WaitEnd(Enum):
 class RequestDecisions:
     """What becomes of requests, asked of the store once for all who wait for the same one."""
 
-    def __init__(self, shelf: Shelf, now: Callable[[], int], watch: Watch | None = None) -> None:
+    def __init__(self, shelf: ApprovalRepository, now: Callable[[], int], watch: Watch | None = None) -> None:
         self._shelf = shelf
         self._now = now
         self._watch = watch

@@ -15,10 +15,10 @@ from callgate.approval.ceremony import named
 from callgate.approval.model import Credential, Registration, Role, Ticket, User
 from callgate.approval.webauthn import (
     ALGORITHMS,
-    Answer,
-    Malformed,
+    MalformedResponse,
     NotVerified,
     Registered,
+    RegistrationResponse,
     check_registration,
     read_registration,
 )
@@ -95,7 +95,7 @@ _CODE_BYTES: Final = 15
 _TICKET_CHARS: Final = 128
 
 
-class Enrolled(msgspec.Struct, frozen=True):
+class EnrolledPasskey(msgspec.Struct, frozen=True):
     """A new passkey; `codes` are shown to the person once and kept only as hashes."""
 
     user: User
@@ -203,18 +203,18 @@ class Enrolment(Persons):
             "authenticatorSelection": {"residentKey": "preferred", "userVerification": "required"},
         }
 
-    async def finish_enrolment(self, response: object, *, name: str = "", codes: bool = False) -> Enrolled:
+    async def finish_enrolment(self, response: object, *, name: str = "", codes: bool = False) -> EnrolledPasskey:
         """`approval/enroll/finish`. With `codes` the person gets recovery codes if none are left: for our own pages
         only, never over MCP, where the agent's client would read them.
         """
         try:
             answer = read_registration(response)
-        except Malformed as error:
+        except MalformedResponse as error:
             raise self._refusal(Reason.VERIFICATION_FAILED) from error
         registration = await self._pending(answer.challenge)
         try:
             found = check_registration(answer, registration.challenge, self.party, self.settings.attestation)
-        except (Malformed, NotVerified) as error:
+        except (MalformedResponse, NotVerified) as error:
             raise self._refusal(Reason.VERIFICATION_FAILED) from error
         user = await self.user(registration.user)
         credential = self._credential(user, answer, found, name)
@@ -231,7 +231,7 @@ class Enrolment(Persons):
             )
         except Refused as refused:
             raise self.localise(refused) from None
-        return Enrolled(user, credential, texts)
+        return EnrolledPasskey(user, credential, texts)
 
     async def _pending(self, challenge: bytes) -> Registration:
         now = self.now()
@@ -243,7 +243,7 @@ class Enrolment(Persons):
             raise self._refusal(Reason.NO_PENDING_ENROLLMENT)
         return registration
 
-    def _credential(self, user: User, answer: Answer, found: Registered, name: str) -> Credential:
+    def _credential(self, user: User, answer: RegistrationResponse, found: Registered, name: str) -> Credential:
         now = self.now()
         return Credential(
             id=found.id,

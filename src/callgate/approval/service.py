@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from callgate.approval.action import action_hash, to_base64url
-from callgate.approval.ceremony import PAGE_BOUNDS, Asking, Ceremony, Issued
-from callgate.approval.evidence import Verified
-from callgate.approval.model import Challenge, Credential, Policy, Session
+from callgate.approval.ceremony import PAGE_BOUNDS, Ceremony, IssuedChallenge, PageRequests
+from callgate.approval.evidence import VerifiedCall
+from callgate.approval.model import ApprovalPolicy, Challenge, ConsoleSession, Credential
 from callgate.approval.people import Enrolment
 from callgate.canonical import canonical
 from callgate.errors import Reason, Refused
@@ -62,7 +62,7 @@ _DEVICE: Final = "console/add-device"
 _REVOKE: Final = "console/revoke-passkey"
 _ACT: Final = "console/act/"
 _NOTHING: Final = b"{}"
-_ANY: Final = Policy(authenticator_class="platform")
+_ANY: Final = ApprovalPolicy(authenticator_class="platform")
 _SECRET_CHARS: Final = 128
 _ID_CHARS_SHOWN: Final = 8
 
@@ -78,7 +78,7 @@ class SigningIn(Ceremony, Enrolment):
     def _decoys(self) -> Decoys:
         return Decoys(self._random(32))
 
-    async def begin_sign_in(self, user: str | None = None) -> Issued:
+    async def begin_sign_in(self, user: str | None = None) -> IssuedChallenge:
         """A challenge to sign in with; without a name, for a passkey that knows whose it is.
 
         Who has no passkey gets a made-up one: the answer does not tell who is known here.
@@ -88,7 +88,7 @@ class SigningIn(Ceremony, Enrolment):
         challenge = self._console_challenge("", _SIGN_IN, _NOTHING, "Sign in to Callgate", stored)
         return await self._issue(challenge, stored, PAGE_BOUNDS)
 
-    async def finish_sign_in(self, evidence: object) -> tuple[Session, str]:
+    async def finish_sign_in(self, evidence: object) -> tuple[ConsoleSession, str]:
         """The session, and the secret that the browser keeps of it."""
         try:
             verified = await self._verify(evidence, _SIGN_IN, _SIGN_IN, _ANY, None)
@@ -97,10 +97,10 @@ class SigningIn(Ceremony, Enrolment):
             raise Refused(Reason.SIGN_IN_FAILED) from refused
         return await self.session_for(verified.credential)
 
-    async def session_for(self, credential: Credential) -> tuple[Session, str]:
+    async def session_for(self, credential: Credential) -> tuple[ConsoleSession, str]:
         """Sign someone in who has just shown this passkey: by signing with it, or by enrolling it."""
         now, secret = self.now(), to_base64url(self._random(32))
-        session = Session(
+        session = ConsoleSession(
             id=session_id(secret),
             user=credential.user,
             credential=credential.id,
@@ -112,7 +112,7 @@ class SigningIn(Ceremony, Enrolment):
         person = await self.user(credential.user)
         return msgspec.structs.replace(session, role=person.role), secret
 
-    async def session(self, secret: str) -> Session | None:
+    async def session(self, secret: str) -> ConsoleSession | None:
         if not secret or len(secret) > _SECRET_CHARS:
             return None
         return await self.shelf.session(session_id(secret), self.now())
@@ -120,7 +120,7 @@ class SigningIn(Ceremony, Enrolment):
     async def sign_out(self, secret: str) -> None:
         await self.shelf.end_session(session_id(secret[:_SECRET_CHARS]))
 
-    async def begin_device(self, user: str) -> Issued:
+    async def begin_device(self, user: str) -> IssuedChallenge:
         """A challenge that lets a passkey vouch for a further device of the same person."""
         return await self._begin_action(user, _DEVICE, _NOTHING, f"Add another passkey for {user}")
 
@@ -129,7 +129,7 @@ class SigningIn(Ceremony, Enrolment):
         await self._finish_action(user, _DEVICE, _NOTHING, evidence)
         return await self.ticket(user, by=user, purpose="device")
 
-    async def begin_revocation(self, user: str, credential_id: str) -> Issued:
+    async def begin_revocation(self, user: str, credential_id: str) -> IssuedChallenge:
         """A challenge to revoke this passkey and no other; any passkey of the person may sign it, this one too."""
         held = await self._held(user, credential_id)
         text = f"Revoke the passkey “{held.name}” ({held.id[:_ID_CHARS_SHOWN]}…) of {user}"
@@ -141,7 +141,7 @@ class SigningIn(Ceremony, Enrolment):
         verified = await self._finish_action(user, _REVOKE, _naming(held.id), evidence)
         await self.revoke(held.id, by=user, signed_with=verified.credential.id)
 
-    async def begin_act(self, user: str, act: str, body: bytes, text: str) -> Issued:
+    async def begin_act(self, user: str, act: str, body: bytes, text: str) -> IssuedChallenge:
         """A challenge for something else that lasts, such as `switch/off`; `body` is what is sent (RFC 8785)."""
         return await self._begin_action(user, f"{_ACT}{act}", body, text)
 
@@ -156,14 +156,14 @@ class SigningIn(Ceremony, Enrolment):
             raise self._refusal(Reason.UNKNOWN_CREDENTIAL)
         return held
 
-    async def _begin_action(self, user: str, tool: str, arguments: bytes, text: str) -> Issued:
+    async def _begin_action(self, user: str, tool: str, arguments: bytes, text: str) -> IssuedChallenge:
         stored = await self.eligible(user, _ANY)
         challenge = self._console_challenge(user, tool, arguments, text, stored)
         return await self._issue(challenge, stored, PAGE_BOUNDS)
 
     async def _finish_action(
         self, user: str, tool: str, arguments: bytes, evidence: object, noted: dict[str, str] | None = None
-    ) -> Verified:
+    ) -> VerifiedCall:
         """Use up the signature of a passkey of this person over this action with these arguments; with `noted`, that
         it was given goes on record in the same transaction."""
         action = action_hash(tool, arguments, self.party.id)
@@ -197,5 +197,5 @@ def _naming(credential_id: str) -> bytes:
     return canonical({"credential": credential_id})
 
 
-class Approvals(SigningIn, Asking):
+class Approvals(SigningIn, PageRequests):
     """People and passkeys, challenges and their verification, requests on the page, sessions of the console."""

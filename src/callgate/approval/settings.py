@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from callgate.approval.storage import Bounds
+from callgate.approval.storage import ApprovalBounds
 from callgate.errors import ConfigError
 
 _ANY_LOCAL_PORT: Final = "http://localhost:*"
@@ -64,7 +64,7 @@ class Attestation(msgspec.Struct, frozen=True):
     aaguids: frozenset[str] = frozenset()
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ApprovalSettings(msgspec.Struct, frozen=True):
     """Times in milliseconds."""
 
     challenge_ms: int = 60_000
@@ -73,7 +73,7 @@ class Settings(msgspec.Struct, frozen=True):
     request_ms: int = 600_000
     session_ms: int = 28_800_000
     argument_bytes: int = 262_144
-    bounds: Bounds = Bounds()
+    bounds: ApprovalBounds = ApprovalBounds()
     first_use: bool = False
     # Whether a person's first passkey comes with codes for when all of them are lost.
     recovery_codes: bool = True

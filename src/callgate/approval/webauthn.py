@@ -51,7 +51,7 @@ _Field: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=16_384)
 _OptionalField: TypeAlias = Annotated[str, msgspec.Meta(max_length=16_384)] | None
 
 
-class Malformed(ValueError):
+class MalformedResponse(ValueError):
     """Not of the shape that an authenticator's answer has."""
 
 
@@ -107,7 +107,7 @@ class Assertion(msgspec.Struct, frozen=True):
     attachment: str | None
 
 
-class Signed(msgspec.Struct, frozen=True):
+class SignedAssertion(msgspec.Struct, frozen=True):
     """What a signature that holds says."""
 
     counter: int
@@ -121,9 +121,9 @@ def read_assertion(response: Mapping[str, Any]) -> Assertion:
     try:
         answer = msgspec.convert(response, _Answer)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise Malformed(str(error)) from None
+        raise MalformedResponse(str(error)) from None
     if answer.type != "public-key" or not answer.id.isascii() or not answer.raw_id.isascii():
-        raise Malformed("type is not public-key, or id and rawId are not base64url")
+        raise MalformedResponse("type is not public-key, or id and rawId are not base64url")
     inner = answer.response
     try:
         return Assertion(
@@ -137,7 +137,7 @@ def read_assertion(response: Mapping[str, Any]) -> Assertion:
             attachment=answer.attachment if answer.attachment in _ATTACHMENTS else None,
         )
     except ValueError:
-        raise Malformed("clientDataJSON, authenticatorData, signature or userHandle is not base64url") from None
+        raise MalformedResponse("clientDataJSON, authenticatorData, signature or userHandle is not base64url") from None
 
 
 def check_assertion(
@@ -148,7 +148,7 @@ def check_assertion(
     *,
     handle_needed: bool = False,
     origin: str = "",
-) -> Signed:
+) -> SignedAssertion:
     """Step 10 of SEP-2672 §4.8: type, challenge, origin, frame, relying party, presence, verification, signature.
 
     `origin` is the only page that counts, where there is only one.
@@ -171,13 +171,13 @@ def check_assertion(
     except InvalidSignature:
         raise NotVerified("the signature does not match") from None
     counter = int.from_bytes(data[33:37], "big")
-    return Signed(counter, bool(flags & _BE), bool(flags & _BS), client.origin)
+    return SignedAssertion(counter, bool(flags & _BE), bool(flags & _BS), client.origin)
 
 
 def _check_client_data(raw: bytes, challenge: bytes, party: RelyingParty) -> ClientData:
     try:
         client = read_client_data(raw)
-    except Malformed as error:
+    except MalformedResponse as error:
         raise NotVerified(str(error)) from None
     if client.type != "webauthn.get":
         raise NotVerified("the signature was made for something else than an approval")
@@ -237,7 +237,7 @@ def read_client_data(raw: bytes) -> ClientData:
         # As text: of bytes, only those of the members above would have to be UTF-8.
         return _client_data(raw.decode())
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise Malformed("clientDataJSON cannot be read") from None
+        raise MalformedResponse("clientDataJSON cannot be read") from None
 
 
 def check_public_key(cose: bytes) -> None:
@@ -255,14 +255,14 @@ def _verifier(cose: bytes) -> Verify:
         decoded = decode_credential_public_key(cose)
         key = decoded_public_key_to_cryptography(decoded)
     except (WebAuthnException, UnsupportedAlgorithm, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise Malformed("the public key cannot be read") from error
+        raise MalformedResponse("the public key cannot be read") from error
     if decoded.alg == ES256 and isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1):
         return lambda signature, data: key.verify(signature, data, _ECDSA)
     if decoded.alg == EDDSA and isinstance(key, Ed25519PublicKey):
         return key.verify
     if decoded.alg == RS256 and isinstance(key, RSAPublicKey) and key.key_size >= _SMALLEST_RSA:
         return lambda signature, data: key.verify(signature, data, _PKCS1, _SHA256)
-    raise Malformed("the public key is of a kind that is not taken")
+    raise MalformedResponse("the public key is of a kind that is not taken")
 
 
 _OBJECT_CHARS: Final = 65_536
@@ -274,7 +274,7 @@ _MODEL: Final = x509.ObjectIdentifier("1.3.6.1.4.1.45724.1.1.4")
 _OCTETS_16: Final = b"\x04\x10"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class RegistrationResponse(msgspec.Struct, frozen=True):
     """RegistrationResponseJSON as far as it is needed before verification."""
 
     whole: dict[str, Any]
@@ -296,11 +296,11 @@ class Registered(msgspec.Struct, frozen=True):
     backed_up: bool
 
 
-def read_registration(response: object) -> Answer:
+def read_registration(response: object) -> RegistrationResponse:
     """Decode what the browser answered; Malformed for every other shape."""
     inner = response.get("response") if isinstance(response, dict) else None
     if not isinstance(response, dict) or not isinstance(inner, dict):
-        raise Malformed("not a registration response")
+        raise MalformedResponse("not a registration response")
     client_data = _bytes(inner, "clientDataJSON", _CLIENT_CHARS)
     transports = inner.get("transports")
     listed = transports if isinstance(transports, list) else []
@@ -308,8 +308,8 @@ def read_registration(response: object) -> Answer:
     try:
         challenge = from_base64url(read_client_data(client_data).challenge)
     except ValueError:
-        raise Malformed("the challenge is not base64url") from None
-    return Answer(
+        raise MalformedResponse("the challenge is not base64url") from None
+    return RegistrationResponse(
         whole=response,
         client_data=client_data,
         attestation_object=_bytes(inner, "attestationObject", _OBJECT_CHARS),
@@ -321,14 +321,16 @@ def read_registration(response: object) -> Answer:
 def _bytes(holder: Mapping[str, Any], name: str, most: int) -> bytes:
     value = holder.get(name)
     if not isinstance(value, str) or len(value) > most:
-        raise Malformed(f"{name} is missing or too long")
+        raise MalformedResponse(f"{name} is missing or too long")
     try:
         return from_base64url(value)
     except ValueError:
-        raise Malformed(f"{name} is not base64url") from None
+        raise MalformedResponse(f"{name} is not base64url") from None
 
 
-def check_registration(answer: Answer, challenge: bytes, party: RelyingParty, policy: Attestation) -> Registered:
+def check_registration(
+    answer: RegistrationResponse, challenge: bytes, party: RelyingParty, policy: Attestation
+) -> Registered:
     """Verify a new passkey against the challenge that it was asked for with; NotVerified says which part fails."""
     # Loaded when somebody first enrols: it takes as long as much of a gateway's start.
     from webauthn import verify_registration_response
@@ -352,7 +354,7 @@ def check_registration(answer: Answer, challenge: bytes, party: RelyingParty, po
         flags = check_flags(made["authData"], party)
         check_public_key(found.credential_public_key)
         _check_attestation(found, made.get("attStmt"), policy)
-    except (Malformed, NotVerified):
+    except (MalformedResponse, NotVerified):
         raise
     except Exception as error:
         # Three libraries read what a stranger sent, and each raises more kinds than it names.
@@ -373,7 +375,7 @@ def check_registration(answer: Answer, challenge: bytes, party: RelyingParty, po
     )
 
 
-def _plain(answer: Answer) -> dict[str, Any]:
+def _plain(answer: RegistrationResponse) -> dict[str, Any]:
     """The parts the package reads, and nothing else of what the client may have put there."""
     inner: dict[str, Any] = {
         "clientDataJSON": to_base64url(answer.client_data),

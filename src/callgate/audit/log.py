@@ -12,7 +12,7 @@ from callgate.audit.proofs import leaf_of
 from callgate.audit.records import AdminRecord, AuditRow, DecisionRecord, OutcomeRecord, Record, encode, row
 from callgate.audit.seal import Sealer, claim
 from callgate.audit.sequencer import Sequencer
-from callgate.audit.storage import Keys, Storage, Tables
+from callgate.audit.storage import LogKeys, Storage, Tables
 from callgate.errors import CallgateError, Reason, Refused, StoreUnavailable, Tampered
 
 PRUNED: Final = "audit.prune"
@@ -62,7 +62,7 @@ class AuditLog:
     def __init__(
         self,
         store: Storage,
-        keyring: Keys,
+        keyring: LogKeys,
         *,
         retention_days: int = 180,
         clock: Callable[[], float] = time.time,

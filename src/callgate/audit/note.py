@@ -22,7 +22,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from callgate.audit.merkle import HASH, MAX_SIZE
-from callgate.audit.storage import Keys
+from callgate.audit.storage import LogKeys
 from callgate.errors import AuditError, Tampered
 
 MAX_NOTE: Final = 16_384
@@ -165,14 +165,14 @@ def _signature(line: str) -> tuple[str, bytes, bytes]:
 log = logging.getLogger(__name__)
 
 
-def noted_path(keyring: Keys, origin: str) -> Path | None:
+def noted_path(keyring: LogKeys, origin: str) -> Path | None:
     """Where the checkpoint of this log is noted, None if the keys have no folder."""
     if keyring.directory is None:
         return None
     return keyring.directory / f"noted.{origin.replace('/', '-')}.checkpoint"
 
 
-def noted_checkpoint(keyring: Keys, origin: str) -> str | None:
+def noted_checkpoint(keyring: LogKeys, origin: str) -> str | None:
     """The noted checkpoint of a log."""
     place = noted_path(keyring, origin)
     if place is None or not place.exists():
@@ -181,7 +181,7 @@ def noted_checkpoint(keyring: Keys, origin: str) -> str | None:
         return file.read(MAX_NOTE + 1)
 
 
-def note_checkpoint(keyring: Keys, signed: str) -> None:
+def note_checkpoint(keyring: LogKeys, signed: str) -> None:
     """Note a checkpoint, unless a later one is noted already."""
     checkpoint = parse(signed)
     place = noted_path(keyring, checkpoint.origin)

@@ -9,7 +9,7 @@ import msgspec
 
 from callgate.audit import merkle, note
 from callgate.audit.merkle import HASH
-from callgate.audit.storage import Head, Tables, TreeTables
+from callgate.audit.storage import Tables, TreeHead, TreeTables
 from callgate.errors import AuditError, NotInTree, Tampered
 
 WIDTH: Final = 256
@@ -135,7 +135,7 @@ def consistency(tables: TreeTables, old: note.Checkpoint) -> list[bytes]:
     return path
 
 
-def _head(tables: TreeTables) -> Head:
+def _head(tables: TreeTables) -> TreeHead:
     head = tables.head()
     if head is None:
         raise AuditError("the log is empty", advice="Start a gateway on this store, or name another with --store.")
@@ -159,7 +159,7 @@ def leaf_of(tables: TreeTables, record: int, size: int) -> int | None:
     return None
 
 
-class Step(msgspec.Struct, frozen=True):
+class ProofStep(msgspec.Struct, frozen=True):
     """One level up: the hash that is put beside what was reached, on which side, and what comes out."""
 
     side: Literal["left", "right"]
@@ -167,19 +167,19 @@ class Step(msgspec.Struct, frozen=True):
     result: bytes
 
 
-class Climb(msgspec.Struct, frozen=True):
+class ProofSteps(msgspec.Struct, frozen=True):
     """From a record's bytes up to the root that the log's key has signed."""
 
     record: int
     leaf: int
     leaf_hash: bytes
-    steps: tuple[Step, ...]
+    steps: tuple[ProofStep, ...]
     checkpoint: note.Checkpoint
     key: note.VerifierKey
     holds: bool
 
 
-def climb(tables: Tables, record: int, body: bytes, public_keys: list[bytes]) -> Climb:
+def climb(tables: Tables, record: int, body: bytes, public_keys: list[bytes]) -> ProofSteps:
     """The proof of a record that is in the tree, checked; raises `Tampered` where the checkpoint is not signed."""
     proof = inclusion(tables, record)
     checkpoint, key = note.verify(proof.note, public_keys)
@@ -188,20 +188,20 @@ def climb(tables: Tables, record: int, body: bytes, public_keys: list[bytes]) ->
     holds = merkle.includes(start, proof.leaf, checkpoint.size, proof.path, checkpoint.root)
     if holds and (steps[-1].result if steps else start) != checkpoint.root:
         raise Tampered("the proof holds, and its steps lead elsewhere")
-    return Climb(record, proof.leaf, start, steps, checkpoint, key, holds)
+    return ProofSteps(record, proof.leaf, start, steps, checkpoint, key, holds)
 
 
-def _steps(start: bytes, leaf: int, size: int, path: Sequence[bytes]) -> list[Step]:
+def _steps(start: bytes, leaf: int, size: int, path: Sequence[bytes]) -> list[ProofStep]:
     """RFC 9162 §2.1.3.2, with every hash on the way kept."""
-    fn, sn, reached, steps = leaf, size - 1, start, list[Step]()
+    fn, sn, reached, steps = leaf, size - 1, start, list[ProofStep]()
     for beside in path:
         if fn & 1 or fn == sn:
             reached = merkle.node_hash(beside, reached)
-            steps.append(Step("left", beside, reached))
+            steps.append(ProofStep("left", beside, reached))
             while not fn & 1 and fn:
                 fn, sn = fn >> 1, sn >> 1
         else:
             reached = merkle.node_hash(reached, beside)
-            steps.append(Step("right", beside, reached))
+            steps.append(ProofStep("right", beside, reached))
         fn, sn = fn >> 1, sn >> 1
     return steps

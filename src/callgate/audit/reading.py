@@ -13,7 +13,7 @@ from callgate.audit.storage import CallTables, Filter
 from callgate.errors import AuditError
 
 
-class Entry(msgspec.Struct, frozen=True):
+class CallEntry(msgspec.Struct, frozen=True):
     """One call: what was decided, and what became of it."""
 
     record: int
@@ -21,23 +21,23 @@ class Entry(msgspec.Struct, frozen=True):
     outcome: OutcomeRecord | None = None
 
 
-def entries(tables: CallTables, wanted: Filter, limit: int) -> list[Entry]:
+def entries(tables: CallTables, wanted: Filter, limit: int) -> list[CallEntry]:
     """The newest calls that match, oldest first."""
     found = [(number, _decode(number, body)) for number, body in tables.decisions(wanted, limit)]
     return with_outcomes(tables, [(n, record) for n, record in found[::-1] if isinstance(record, DecisionRecord)])
 
 
-def with_outcomes(tables: CallTables, decisions: Sequence[tuple[int, DecisionRecord]]) -> list[Entry]:
+def with_outcomes(tables: CallTables, decisions: Sequence[tuple[int, DecisionRecord]]) -> list[CallEntry]:
     """Decisions, each with what became of it."""
     ended: dict[str, OutcomeRecord] = {}
     for number, body in tables.outcomes([record.call for _, record in decisions]):
         record = _decode(number, body)
         if isinstance(record, OutcomeRecord):
             ended.setdefault(record.call, record)
-    return [Entry(number, record, ended.get(record.call)) for number, record in decisions]
+    return [CallEntry(number, record, ended.get(record.call)) for number, record in decisions]
 
 
-def entry(tables: CallTables, call: str) -> Entry:
+def entry(tables: CallTables, call: str) -> CallEntry:
     """One call by its id, or by the beginning of it if that is enough."""
     matches = entries(tables, Filter(call=call), 1)
     if not matches and len(call) >= 4:
@@ -50,12 +50,12 @@ def entry(tables: CallTables, call: str) -> Entry:
     return matches[0]
 
 
-def lost(tables: CallTables, outcomes: Sequence[str], first: int, limit: int) -> list[Entry]:
+def lost(tables: CallTables, outcomes: Sequence[str], first: int, limit: int) -> list[CallEntry]:
     """The newest calls from this record on that ended like one of these, the newest first."""
     ended = [_decode(number, body) for number, body in tables.failures(outcomes, first, limit)]
     outcome = {one.call: one for one in ended if isinstance(one, OutcomeRecord)}
     found = [(number, _decode(number, body)) for number, body in tables.decided(list(outcome))]
-    return [Entry(number, one, outcome[one.call]) for number, one in found[::-1] if isinstance(one, DecisionRecord)]
+    return [CallEntry(number, one, outcome[one.call]) for number, one in found[::-1] if isinstance(one, DecisionRecord)]
 
 
 def _decode(number: int, body: bytes) -> Record:
@@ -89,10 +89,10 @@ class Search(msgspec.Struct, frozen=True):
         return bool(self.agent or self.session or self.person or self.approved)
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchPage(msgspec.Struct, frozen=True):
     """A page, the newest first. `newer` and `older` lead on; None where nothing is."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[CallEntry]
     newer: int | None = None
     older: int | None = None
     # The time that the search came to before it had looked long enough; None where it looked at all there is.
@@ -107,7 +107,7 @@ def search(
     after: int | None = None,
     limit: int = PAGE,
     tired: Callable[[], bool] = lambda: False,
-) -> Found:
+) -> SearchPage:
     """The newest calls that match, those `before` a record's number, or the next ones `after` it.
 
     `tired` is asked after every step whether it was enough.
@@ -133,7 +133,7 @@ class _Searching:
         self._tired = tired
         self._step = _STEP_WITHIN if wanted.within else _STEP
 
-    def older(self, first: int, end: int, before: int | None) -> Found:
+    def older(self, first: int, end: int, before: int | None) -> SearchPage:
         at = end if before is None else min(end, before)
         hits: list[tuple[int, DecisionRecord]] = []
         while at > first and len(hits) <= self._limit:
@@ -146,9 +146,9 @@ class _Searching:
         older = shown[-1][0] if more else at if at > first else None
         reached = self._tables.time_near(at) if not more and older is not None else None
         newer = None if before is None else shown[0][0] if shown else before - 1
-        return Found(with_outcomes(self._tables, shown), newer, older, reached)
+        return SearchPage(with_outcomes(self._tables, shown), newer, older, reached)
 
-    def newer(self, first: int, end: int) -> Found | None:
+    def newer(self, first: int, end: int) -> SearchPage | None:
         """A page full of what comes next; None where there is less."""
         at = first
         hits: list[tuple[int, DecisionRecord]] = []
@@ -160,12 +160,12 @@ class _Searching:
                 break
         if len(hits) > self._limit:
             shown = hits[: self._limit]
-            return Found(with_outcomes(self._tables, shown[::-1]), shown[-1][0], shown[0][0])
+            return SearchPage(with_outcomes(self._tables, shown[::-1]), shown[-1][0], shown[0][0])
         if at >= end:
             return None
         # Looked long enough: what was found so far, and on from there.
         reached = self._tables.time_near(at)
-        return Found(with_outcomes(self._tables, hits[::-1]), at - 1, hits[0][0] if hits else first, reached)
+        return SearchPage(with_outcomes(self._tables, hits[::-1]), at - 1, hits[0][0] if hits else first, reached)
 
     def _matches(self, low: int, high: int, have: int, *, oldest: bool) -> Iterator[tuple[int, DecisionRecord]]:
         most = self._step if self._wanted.within else self._limit + 1 - have

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Any, Final
 
 from callgate.audit import note
 from callgate.audit.note import VerifierKey
-from callgate.audit.storage import CHECKPOINT, SEAL, Head, Keys, Storage
+from callgate.audit.storage import CHECKPOINT, SEAL, LogKeys, Storage, TreeHead
 from callgate.errors import KeyringError, StoreUnavailable, Tampered
 
 SEAL_BYTES: Final = 36
@@ -39,7 +39,7 @@ def _maker(key: bytes) -> tuple[bytes, Callable[[bytes], bytes]]:
 class Sealer:
     """Seals with the current key, checks with every known one."""
 
-    def __init__(self, keyring: Keys) -> None:
+    def __init__(self, keyring: LogKeys) -> None:
         self._keyring = keyring
         self._makers: dict[bytes, Callable[[bytes], bytes]] = {}
         self.refresh()
@@ -70,7 +70,7 @@ _PAUSE_SECONDS: Final = 0.02
 _SEALS: Final = 16
 
 
-def claim(store: Storage, keyring: Keys, found: Callable[[], None]) -> None:
+def claim(store: Storage, keyring: LogKeys, found: Callable[[], None]) -> None:
     """Make the keys of an empty log and `found` it; otherwise refuse keys that are not this log's."""
     for attempt in range(_ATTEMPTS):
         if attempt > 1:
@@ -93,7 +93,7 @@ def claim(store: Storage, keyring: Keys, found: Callable[[], None]) -> None:
     raise StoreUnavailable("the audit log could not be begun", advice="Run `callgate store check`, then try again.")
 
 
-def _check_head(keyring: Keys, head: Head) -> None:
+def _check_head(keyring: LogKeys, head: TreeHead) -> None:
     try:
         own = note.names_one_of(head.note, keyring.public_keys())
     except Tampered:
@@ -102,14 +102,14 @@ def _check_head(keyring: Keys, head: Head) -> None:
         raise _foreign(keyring)
 
 
-def _check_seals(keyring: Keys, seals: list[object]) -> None:
+def _check_seals(keyring: LogKeys, seals: list[object]) -> None:
     knows = Sealer(keyring).knows
     whole = [seal for seal in seals if type(seal) is bytes and len(seal) == SEAL_BYTES]
     if whole and not any(knows(seal) for seal in whole):
         raise _foreign(keyring)
 
 
-def _foreign(keyring: Keys) -> KeyringError:
+def _foreign(keyring: LogKeys) -> KeyringError:
     return KeyringError(
         f"the keys in {keyring.directory or 'the environment'} are not those that this store's log was written with",
         advice="Set store.keys_dir to the folder that belongs to this store, or give its keys as CALLGATE_KEY_SEAL "
@@ -117,28 +117,7 @@ def _foreign(keyring: Keys) -> KeyringError:
     )
 
 
-class Version(Protocol):
-    """One version of a key."""
-
-    @property
-    def version(self) -> int: ...
-
-    @property
-    def public(self) -> bytes: ...
-
-    @property
-    def source(self) -> str: ...
-
-
-class Ring(Protocol):
-    """All keys by name."""
-
-    def names(self) -> list[str]: ...
-
-    def versions(self, name: str) -> Sequence[Version]: ...
-
-
-def key_rows(ring: Ring) -> list[dict[str, Any]]:
+def key_rows(ring: LogKeys) -> list[dict[str, Any]]:
     """The newest version of each key first."""
     return [
         {

@@ -156,7 +156,7 @@ def _by_directory(agent: str, directory: str, thumbprint: str | None) -> Listed:
 
 def _by_key(agent: str, path: Path) -> Listed:
     from callgate.agents.directories import STATIC
-    from callgate.agents.keys import Key
+    from callgate.agents.keys import PublicKey
     from callgate.agents.storage import Listed
     from callgate.errors import CallgateError, Refused
     from callgate.sdk.agent_keys import read_public
@@ -165,7 +165,7 @@ def _by_key(agent: str, path: Path) -> Listed:
     if len(keys) != 1:
         raise CallgateError(f"{path} holds {len(keys)} keys", advice="Add them one by one, or name its directory.")
     try:
-        read = Key.read(keys[0])
+        read = PublicKey.read(keys[0])
     except Refused as refused:
         raise CallgateError(f"{path}: {refused.message}", advice="Give an Ed25519, P-256 or RSA key.") from None
     return Listed(agent, read.thumbprint, STATIC, json.dumps(dict(read.jwk)).encode())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from callgate.agents.components import Answer
+from callgate.agents.components import SignedResponse
 from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN, Signed
 from callgate.cli.common import say
 from callgate.errors import ConfigError
@@ -44,7 +44,7 @@ class Published:
         request = Signed("GET", self._scheme, self._authority, WELL_KNOWN, None, ())
         signed: dict[str, list[str]] = {}
         for at, key in enumerate(self._keys, 1):
-            answer = Answer(200, (), request, self.document)
+            answer = SignedResponse(200, (), request, self.document)
             for name, value in key.signer(label=f"sig{at}").sign_answer(answer, expires_in=self._expires_in).items():
                 signed.setdefault(name, []).append(value)
         return made | {

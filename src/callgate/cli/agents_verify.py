@@ -15,9 +15,9 @@ from callgate.cli.common import JsonOption, print_json, say
 from callgate.cli.people import plain
 
 if TYPE_CHECKING:
-    from callgate.agents.components import Message
+    from callgate.agents.components import SignedMessage
     from callgate.agents.fields import Input
-    from callgate.agents.keys import Key
+    from callgate.agents.keys import PublicKey
     from callgate.agents.model import Signed
 
 MAX_REQUEST: Final = 16 * 1024 * 1024
@@ -91,12 +91,14 @@ def verify(
 async def _report(
     signed: Signed, files: list[Path], *, at: str | None, fetch: bool, profile: Any, digest: bool
 ) -> Report:
-    from callgate.agents.verifying import Settings, Verifier
+    from callgate.agents.verifying import Verifier, VerifySettings
     from callgate.errors import Refused
     from callgate.store.memory import MemoryAgents
 
     report = Report(labels=_labels(signed))
-    settings = Settings(profile=profile, content_digest="required" if digest else "optional", allow_test_keys=True)
+    settings = VerifySettings(
+        profile=profile, content_digest="required" if digest else "optional", allow_test_keys=True
+    )
     looking = _Looking(files, fetch=fetch, by_kid=profile == "legacy")
 
     async def judged(now: float) -> Report:
@@ -126,14 +128,14 @@ class _Looking:
 
     def __init__(self, files: list[Path], *, fetch: bool, by_kid: bool) -> None:
         from callgate.agents.directories import Directories, Sources
-        from callgate.agents.keys import Key
+        from callgate.agents.keys import PublicKey
         from callgate.sdk.agent_keys import read_public
 
-        self._keys: list[Key] = [Key.read(jwk) for file in files for jwk in read_public(file)]
+        self._keys: list[PublicKey] = [PublicKey.read(jwk) for file in files for jwk in read_public(file)]
         self._by_kid = by_kid
         self._directories = Directories(Sources(kid_fallback=by_kid)) if fetch else None
 
-    async def key(self, keyid: str, directory: str | None) -> Key | None:
+    async def key(self, keyid: str, directory: str | None) -> PublicKey | None:
         for key in self._keys:
             if key.thumbprint == keyid or (self._by_kid and key.kid == keyid):
                 return key
@@ -152,11 +154,11 @@ class _Looking:
 
 def _labels(signed: Signed) -> list[Label]:
     """Every label with what it covers and its base, as far as they can be read."""
-    from callgate.agents.components import Message
+    from callgate.agents.components import SignedMessage
     from callgate.agents.fields import inputs
     from callgate.errors import Refused
 
-    message = Message(signed)
+    message = SignedMessage(signed)
     raw = message.header(b"signature-input")
     try:
         given = {} if raw is None else inputs(raw)
@@ -168,7 +170,7 @@ def _labels(signed: Signed) -> list[Label]:
     ]
 
 
-def _label(label: str, given: Input, message: Message) -> Label:
+def _label(label: str, given: Input, message: SignedMessage) -> Label:
     from callgate.agents.components import signature_base
     from callgate.errors import Refused
 

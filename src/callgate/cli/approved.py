@@ -53,9 +53,9 @@ def approved_by(decision: DecisionRecord, store: Store) -> str:
 
 async def _looked_up(facts: dict[str, Any], store: Store) -> tuple[str, int | None]:
     """The passkey's name, and when its person signed: on the page that is before the call was let through."""
-    from callgate.store import SqlShelf
+    from callgate.store import SqlApprovals
 
-    shelf = SqlShelf(store)
+    shelf = SqlApprovals(store)
     passkey, request = facts.get("credential"), facts.get("request")
     held = await shelf.credential(passkey) if isinstance(passkey, str) else None
     asked = await shelf.request(request) if isinstance(request, str) else None

@@ -31,7 +31,7 @@ from callgate.cli.when import parse_when, show_when
 
 if TYPE_CHECKING:
     from callgate.audit import AuditLog
-    from callgate.audit.reading import Entry
+    from callgate.audit.reading import CallEntry
     from callgate.audit.sequencer import Sequencer
     from callgate.keyring import Keyring
     from callgate.store import Store
@@ -294,14 +294,14 @@ def _noted(opened: Store, keyring: Keyring, given: Path | None) -> list[str]:
     return known if beside is None else [*known, beside]
 
 
-def _json_lines(found: list[Entry]) -> None:
+def _json_lines(found: list[CallEntry]) -> None:
     import msgspec
 
     for one in found:
         sys.stdout.buffer.write(msgspec.json.encode(one) + b"\n")
 
 
-def _table(found: list[Entry]) -> Any:
+def _table(found: list[CallEntry]) -> Any:
     from rich.table import Table
     from rich.text import Text
 

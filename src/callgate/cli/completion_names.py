@@ -101,9 +101,9 @@ def _tools(line: Line) -> Names:
 
 def _users(line: Line) -> Names:
     async def people(store: Store) -> Names:
-        from callgate.store import SqlShelf
+        from callgate.store import SqlApprovals
 
-        return [(user.name, user.display_name) for user in await SqlShelf(store).users()]
+        return [(user.name, user.display_name) for user in await SqlApprovals(store).users()]
 
     return line.ask(people)
 

@@ -53,7 +53,7 @@ def people(setup: Setup) -> Iterator[Finding]:
     """Can those who are asked answer?"""
     from callgate.app.approval import demands
     from callgate.cli.setting_up import asked, first_name
-    from callgate.store import SqlPins, SqlShelf
+    from callgate.store import SqlApprovals, SqlPins
 
     config = setup.settings
     if not config.has_console:
@@ -62,7 +62,7 @@ def people(setup: Setup) -> Iterator[Finding]:
     async def look() -> tuple[dict[str, User], dict[str, list[Credential]], list[Demand] | None]:
         if setup.store is None:
             return {}, {}, None
-        shelf = SqlShelf(setup.store)
+        shelf = SqlApprovals(setup.store)
         users = {user.name: user for user in await shelf.users()}
         keys: dict[str, list[Credential]] = {}
         for held in await shelf.credentials():

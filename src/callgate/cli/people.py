@@ -82,10 +82,10 @@ def changing(path: Path | None, url: str | None, *, create: bool = False) -> Ite
 def _approvals(config: Config, store: Store, witness: Witness) -> Approvals:
     from callgate.app.approval import party, settings
     from callgate.approval import Approvals
-    from callgate.store import SqlShelf
+    from callgate.store import SqlApprovals
 
     section = config.approval
-    return Approvals(SqlShelf(store), party(section), settings(section), witness=witness)
+    return Approvals(SqlApprovals(store), party(section), settings(section), witness=witness)
 
 
 # -- links -----------------------------------------------------------------------------------------------------

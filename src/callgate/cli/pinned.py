@@ -15,10 +15,10 @@ from callgate.cli.people import plain
 if TYPE_CHECKING:
     from callgate.config import Config
     from callgate.keyring import Keyring
-    from callgate.pinning.model import ServerSeen, Settings
+    from callgate.pinning.model import PinningSettings, ServerSeen
     from callgate.pinning.review.views import Labelling, ToolView
     from callgate.pinning.service import Pins
-    from callgate.pinning.storage import PinShelf
+    from callgate.pinning.storage import PinRepository
     from callgate.store import Store
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class Opened(NamedTuple):
     """The service on the store in force; `admin` makes the audit row of what an operator does."""
 
     pins: Pins
-    shelf: PinShelf
+    shelf: PinRepository
     config: Config
     admin: Any
     runner: asyncio.Runner
@@ -137,13 +137,13 @@ def groups_of(config: Config) -> dict[str, str] | None:
     return {name: server.pinning.group or "" for name, server in config.servers.items()} or None
 
 
-def settings_of(config: Config) -> Settings:
+def settings_of(config: Config) -> PinningSettings:
     """What `[pinning]` says."""
-    from callgate.pinning.model import Settings
+    from callgate.pinning.model import PinningSettings
 
     section = config.pinning
-    known = [name for name in Settings.__struct_fields__ if name in section.__struct_fields__]
-    return Settings(**{name: getattr(section, name) for name in known})
+    known = [name for name in PinningSettings.__struct_fields__ if name in section.__struct_fields__]
+    return PinningSettings(**{name: getattr(section, name) for name in known})
 
 
 # -- naming ----------------------------------------------------------------------------------------------------

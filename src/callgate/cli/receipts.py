@@ -14,7 +14,7 @@ from callgate.cli.when import show_when
 if TYPE_CHECKING:
     from callgate.approval.proof import Proven
     from callgate.audit import DecisionRecord
-    from callgate.audit.receipt import Verified
+    from callgate.audit.receipt import VerifiedReceipt
 
 
 def verify_receipt(path: Path, key: str | None, arguments: Path | None, *, as_json: bool) -> None:
@@ -46,7 +46,7 @@ def approval_in(decision: DecisionRecord, given: bytes | None) -> Approval | Non
     `given` are the call's arguments as JSON; they have to be the ones on record.
     """
     from callgate.approval.proof import check_proof, is_proof
-    from callgate.approval.webauthn import Malformed, NotVerified
+    from callgate.approval.webauthn import MalformedResponse, NotVerified
     from callgate.errors import Tampered
 
     form = None if given is None else _given(decision, given)
@@ -58,7 +58,7 @@ def approval_in(decision: DecisionRecord, given: bytes | None) -> Approval | Non
     form = _on_record(decision) if form is None else form
     try:
         proven = check_proof(facts, decision.tool, form)
-    except (Malformed, NotVerified) as error:
+    except (MalformedResponse, NotVerified) as error:
         raise Tampered(
             f"the approval in the receipt does not hold: {error}",
             advice="Whoever runs this log let a call through, or wrote down, what no passkey signed.",
@@ -127,7 +127,7 @@ def _account(proven: Proven, *, whole_on_record: bool) -> Approval:
     return Approval(proven, verified, not_verified)
 
 
-def _print_json(done: Verified, approval: Approval | None) -> None:
+def _print_json(done: VerifiedReceipt, approval: Approval | None) -> None:
     import msgspec
 
     facts: dict[str, Any] = {"decision": done.decision, "outcome": done.outcome, "log": done.checkpoint.origin}
@@ -146,7 +146,7 @@ def _print_json(done: Verified, approval: Approval | None) -> None:
     )
 
 
-def _print(done: Verified, approval: Approval | None) -> None:
+def _print(done: VerifiedReceipt, approval: Approval | None) -> None:
     decision = done.decision
     why = f" ({decision.reason})" if decision.reason else ""
     typer.echo(f"The receipt holds: call {plain(decision.call)} of {plain(decision.server)} / {plain(decision.tool)}")

@@ -18,7 +18,7 @@ from callgate.cli.tools_texts import DIGITS
 
 if TYPE_CHECKING:
     from callgate.pinning.model import Pin
-    from callgate.pinning.review.views import Difference, ToolView
+    from callgate.pinning.review.views import TextDifference, ToolView
 
 ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A server's name, or its identity.")]
 ToolOption = Annotated[str, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")]
@@ -232,7 +232,7 @@ def show(
             say("\n" + how_to_decide(opened, view))
 
 
-def _changed(difference: Difference) -> dict[str, Any]:
+def _changed(difference: TextDifference) -> dict[str, Any]:
     import msgspec
 
     since = difference.since
@@ -243,7 +243,7 @@ def _changed(difference: Difference) -> dict[str, Any]:
     return {**found, "since": None if since is None else record(since)}
 
 
-def _compared(view: ToolView, difference: Difference | None) -> dict[str, Any]:
+def _compared(view: ToolView, difference: TextDifference | None) -> dict[str, Any]:
     """A comparison for machines; None where there is only one text."""
     found = None if difference is None else _changed(difference)
     return {"server": view.server, "server_id": view.server_id, "tool": view.tool, "difference": found}

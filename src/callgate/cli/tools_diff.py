@@ -13,7 +13,7 @@ from callgate.cli.tools_lines import GUTTER, Line, heading, said, with_hidden
 from callgate.cli.tools_marks import spelt, without_marks
 
 if TYPE_CHECKING:
-    from callgate.pinning.review.views import Difference, Piece, SchemaEdit
+    from callgate.pinning.review.views import Piece, SchemaEdit, TextDifference
 
 _GONE: Final = ("[-", "-]", "red")
 _NEW: Final = ("{+", "+}", "green")
@@ -25,7 +25,7 @@ _END: Final = "↵"
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?=-)', re.DOTALL)
 
 
-def difference_lines(difference: Difference) -> Iterator[Line]:
+def difference_lines(difference: TextDifference) -> Iterator[Line]:
     """From what was approved to what was met."""
     if difference.empty:
         yield from heading(f"Nothing changed since {_since(difference)}")
@@ -34,7 +34,7 @@ def difference_lines(difference: Difference) -> Iterator[Line]:
     yield from edit_lines(difference)
 
 
-def edit_lines(difference: Difference) -> Iterator[Line]:
+def edit_lines(difference: TextDifference) -> Iterator[Line]:
     if difference.empty:
         yield said("  Description, schema and everything beside them are the same.")
         return
@@ -48,7 +48,7 @@ def edit_lines(difference: Difference) -> Iterator[Line]:
                 yield from _edit(edit)
 
 
-def _since(difference: Difference) -> str:
+def _since(difference: TextDifference) -> str:
     since = difference.since
     if since is None:
         return "before"

@@ -9,7 +9,7 @@ from callgate.cli.people import moment
 from callgate.cli.pinned import Opened, shown
 
 if TYPE_CHECKING:
-    from callgate.pinning.review.views import Difference, ToolView
+    from callgate.pinning.review.views import TextDifference, ToolView
 
 # Enough to look at a text. To approve one takes all of its hash.
 DIGITS: Final = 8
@@ -20,7 +20,7 @@ class Compared(NamedTuple):
 
     before: str
     after: str
-    difference: Difference
+    difference: TextDifference
 
 
 class _Kept(NamedTuple):
@@ -79,8 +79,8 @@ def _by_hash(view: ToolView, kept: list[_Kept], given: str) -> _Kept:
     raise CallgateError(what, advice=f"These are kept:\n{texts}")
 
 
-def _difference(view: ToolView, old: _Kept, new: _Kept) -> Difference:
-    from callgate.pinning.model import Listed, Pin
+def _difference(view: ToolView, old: _Kept, new: _Kept) -> TextDifference:
+    from callgate.pinning.model import ListedTool, Pin
     from callgate.pinning.review.differences import difference
 
     pin = Pin(
@@ -98,4 +98,4 @@ def _difference(view: ToolView, old: _Kept, new: _Kept) -> Difference:
         entry = json.loads(new.raw)
     except ValueError:
         entry = {}
-    return difference(pin, Listed(view.tool, new.raw, entry if isinstance(entry, dict) else {}))
+    return difference(pin, ListedTool(view.tool, new.raw, entry if isinstance(entry, dict) else {}))

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from callgate.cli.upgrade_targets import Target
     from callgate.clients import Word
     from callgate.config import Server
-    from callgate.pinning.listing import Sighting
-    from callgate.pinning.model import Settings
+    from callgate.pinning.listing import ObservedServer
+    from callgate.pinning.model import PinningSettings
     from callgate.pinning.review.views import ServerView, ToolView
 
 # A package has to be fetched before it starts.
@@ -135,7 +135,7 @@ class Step(NamedTuple):
 
     target: Target
     version: str
-    sighting: Sighting
+    sighting: ObservedServer
     view: ServerView
     gone: tuple[str, ...]
 
@@ -161,13 +161,13 @@ def _compare(opened: Opened, target: Target, word: Word, version: str) -> Step:
 
     server = started_at(target, word)
     with working(f"starting {plain(target.name, 60)} at version {version}"):
-        sighting = _met(opened, target, server, version)
-    view = opened.wait(opened.pins.preview(sighting.server, sighting.tools))
-    listed = {one.tool for one in sighting.tools}
-    return Step(target, version, sighting, view, tuple(sorted(_approved_now(opened, sighting) - listed)))
+        observed = _met(opened, target, server, version)
+    view = opened.wait(opened.pins.preview(observed.server, observed.tools))
+    listed = {one.tool for one in observed.tools}
+    return Step(target, version, observed, view, tuple(sorted(_approved_now(opened, observed) - listed)))
 
 
-def _approved_now(opened: Opened, sighting: Sighting) -> set[str]:
+def _approved_now(opened: Opened, sighting: ObservedServer) -> set[str]:
     """The tools that are approved for the version that was met last."""
     every = opened.wait(opened.shelf.servers())
     known = [one for one in every if one.lineage == sighting.server.lineage]
@@ -178,7 +178,7 @@ def _approved_now(opened: Opened, sighting: Sighting) -> set[str]:
     return {pin.tool for pin in pins if pin.server_id == named[0].server_id and pin.action == "approve"}
 
 
-def _met(opened: Opened, target: Target, server: Server, version: str) -> Sighting:
+def _met(opened: Opened, target: Target, server: Server, version: str) -> ObservedServer:
     """The new version, started as `callgate doctor` starts servers, and the whole list of its tools."""
     from callgate.cli.doctor_peers import Silent
     from callgate.cli.doctor_servers import hearing, without_secrets
@@ -200,11 +200,11 @@ def _met(opened: Opened, target: Target, server: Server, version: str) -> Sighti
     )
 
 
-async def _list_tools(target: Target, server: Server, settings: Settings, now: int) -> Sighting:
+async def _list_tools(target: Target, server: Server, settings: PinningSettings, now: int) -> ObservedServer:
     from callgate.cli.doctor_peers import Silent, connect
     from callgate.cli.doctor_servers import open_session, server_info, session_request
     from callgate.pinning.identity import reported_as
-    from callgate.pinning.listing import Listing, Reader, bound, read_page, sighting
+    from callgate.pinning.listing import EntryReader, ToolListing, bound, observed, read_page
 
     entries: list[bytes] = []
     async with asyncio.timeout(_SECONDS):
@@ -225,12 +225,12 @@ async def _list_tools(target: Target, server: Server, settings: Settings, now: i
             await peer.close()
     info, place = server_info(greeting), target.place(server)
     identity = place.identify(reported_as(info.get("name"), info.get("version")))
-    reader = Reader(identity.server_id, settings)
+    reader = EntryReader(identity.server_id, settings)
     listed = [reader.read(entry) for entry in entries]
     problem = bound(listed, settings)
     size = sum(len(one.raw) for one in listed)
-    listing = Listing((), problem=problem, count=len(listed), size=size) if problem else Listing(listed)
-    return sighting(identity, listing, now, name=place.name, group=place.group, target=place.target)
+    listing = ToolListing((), problem=problem, count=len(listed), size=size) if problem else ToolListing(listed)
+    return observed(identity, listing, now, name=place.name, group=place.group, target=place.target)
 
 
 # -- what a person sees ----------------------------------------------------------------------------------------

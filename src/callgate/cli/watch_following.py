@@ -13,7 +13,7 @@ from sqlalchemy import select
 from callgate.approval.overview import asker, phase
 from callgate.cli.people import approval_link, console_url
 from callgate.cli.watch_calls import Calls, CallSeen
-from callgate.store import SqlPins, SqlShelf
+from callgate.store import SqlApprovals, SqlPins
 from callgate.store.control import Block, read_block
 from callgate.store.schema import pin
 from callgate.store.statements import key_of
@@ -82,7 +82,7 @@ class Following:
         self._runner = runner
         self._user = user
         self._url = console_url(config)
-        self._shelf = SqlShelf(store)
+        self._shelf = SqlApprovals(store)
         self._calls = Calls(store) if calls else None
         self.switch = True
         self.versions = True

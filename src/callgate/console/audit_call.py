@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from callgate.approval.proof import Proven, check_proof, is_proof
-from callgate.approval.webauthn import Malformed, NotVerified
+from callgate.approval.webauthn import MalformedResponse, NotVerified
 from callgate.audit import records
-from callgate.audit.proofs import Climb, climb
-from callgate.audit.reading import Entry, part
+from callgate.audit.proofs import ProofSteps, climb
+from callgate.audit.reading import CallEntry, part
 from callgate.audit.records import DECISION, OUTCOME, DecisionRecord, OutcomeRecord
 from callgate.audit.storage import Tables
 from callgate.canonical import canonical
@@ -26,7 +26,7 @@ class Proof(msgspec.Struct, frozen=True):
     """One record's way to the signed root; `problem` where there is none."""
 
     name: str
-    climb: Climb | None = None
+    climb: ProofSteps | None = None
     problem: str = ""
     bad: bool = False
 
@@ -60,7 +60,7 @@ class Account(msgspec.Struct, frozen=True):
         return all(one.climb is not None and one.climb.holds for one in self.proofs)
 
 
-def look(tables: Tables, found: Entry, public_keys: list[bytes]) -> Account:
+def look(tables: Tables, found: CallEntry, public_keys: list[bytes]) -> Account:
     """The account of a call, in one view of the log."""
     decision = found.decision
     bodies: dict[int, tuple[int, bytes]] = {}
@@ -108,7 +108,7 @@ def _proven(decision: DecisionRecord) -> tuple[Proven | None, str]:
     try:
         form = canonical(decision.arguments.value) if whole else None
         return check_proof(facts, decision.tool, form), ""
-    except (Malformed, NotVerified, CallgateError) as error:
+    except (MalformedResponse, NotVerified, CallgateError) as error:
         return None, str(error)
 
 

@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from callgate.approval.display import escape
+from callgate.approval.model import ConsoleSession
 from callgate.approval.model import Request as Asked
-from callgate.approval.model import Session
 from callgate.approval.overview import phase
 from callgate.console.cards import key_of
 from callgate.console.desk import Desk
@@ -112,7 +112,7 @@ class Newsroom:
             async with asyncio.timeout(seconds):
                 await self._out.wait()
 
-    async def news(self, session: Session) -> News:
+    async def news(self, session: ConsoleSession) -> News:
         """What waits for this person, as of the newest edition or later."""
         key = (session.user, session.role)
         async with self._printing:
@@ -125,7 +125,7 @@ class Newsroom:
                 self._printed[key] = edition, made
             return made
 
-    async def _print(self, session: Session) -> News:
+    async def _print(self, session: ConsoleSession) -> News:
         desk, now = self._desk, self._desk.now()
         found = await desk.approvals.shelf.requests(session.user, states=("waiting",), limit=_MOST)
         waiting = [one for one in found if phase(one, now) == "waiting"]

@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.requests import Request
 
-from callgate.approval.model import Session
+from callgate.approval.model import ConsoleSession
 from callgate.console.address import Address
 from callgate.errors import Reason, Refused
 
@@ -87,7 +87,7 @@ def check_change(request: Request, address: Address) -> None:
         raise Refused(Reason.UNSUPPORTED_MEDIA_TYPE)
 
 
-def check_token(request: Request, session: Session) -> None:
+def check_token(request: Request, session: ConsoleSession) -> None:
     """The session's token, which only pages that this session was shown can know."""
     given = request.headers.get(CSRF, "")
     if not hmac.compare_digest(given.encode(), session.csrf.encode()):

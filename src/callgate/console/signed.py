@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.model import Session
+from callgate.approval.model import ConsoleSession
 from callgate.canonical import canonical
 from callgate.console.bodies import Body, Signed, refit
 from callgate.console.desk import Desk
@@ -18,8 +18,8 @@ from callgate.console.desk import Desk
 B = TypeVar("B", bound=Body)
 
 # Who may do it and whether it can be done, in a sentence for the person; refused before anybody is asked to sign.
-Ready = Callable[[Request, Session, B], Awaitable[str]]
-Do = Callable[[Request, Session, B], Awaitable[Response]]
+Ready = Callable[[Request, ConsoleSession, B], Awaitable[str]]
+Do = Callable[[Request, ConsoleSession, B], Awaitable[Response]]
 
 
 class _Act(Signed, frozen=True, rename="camel"):

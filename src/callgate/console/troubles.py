@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from callgate.audit.reading import Entry, lost
+from callgate.audit.reading import CallEntry, lost
 from callgate.config import Server
 from callgate.console.desk import Desk
 from callgate.console.logbook import in_log
@@ -30,7 +30,7 @@ class ServerRow(msgspec.Struct, frozen=True):
     name: str
     server: Server | None
     met: Sequence[ServerStatus] = ()
-    failed: Sequence[Entry] = ()
+    failed: Sequence[CallEntry] = ()
 
     @property
     def status(self) -> ServerStatus | None:
@@ -73,7 +73,7 @@ class Servers:
             for one in await self._desk.tools.pins.statuses(self._desk.tools.configured()):
                 for name in one.seen.called:
                     met.setdefault(name, []).append(one)
-        failed: dict[str, list[Entry]] = {}
+        failed: dict[str, list[CallEntry]] = {}
         for entry in await in_log(self._rooms.store, self._failed):
             failed.setdefault(entry.decision.server, []).append(entry)
         names = [*configured, *sorted(name for name in met if name not in configured)]
@@ -82,7 +82,7 @@ class Servers:
             for name in names
         ]
 
-    def _failed(self, tables: AuditTables) -> list[Entry]:
+    def _failed(self, tables: AuditTables) -> list[CallEntry]:
         since = self._desk.now() - _RECENT_MS
         found = lost(tables, FAILED, max(0, tables.newest() - _RECORDS), _MOST)
         return [one for one in found if one.decision.at >= since]

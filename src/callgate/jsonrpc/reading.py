@@ -42,7 +42,7 @@ class Limits(msgspec.Struct, frozen=True):
     batch: int = 100
 
 
-class Kind(Enum):
+class MessageKind(Enum):
     REQUEST = "request"
     NOTIFICATION = "notification"
     RESPONSE = "response"
@@ -51,7 +51,7 @@ class Kind(Enum):
 class Message(msgspec.Struct, frozen=True):
     """One message and the bytes it came as."""
 
-    kind: Kind
+    kind: MessageKind
     raw: bytes
     method: str = ""
     id: RequestId | None = None
@@ -239,10 +239,10 @@ def _message(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Mes
     if params is not None and not isinstance(params, (dict, list)):
         raise BadMessage(Reason.INVALID_REQUEST, "params has to be an object", rpc_id=rpc_id)
     if "id" not in value:
-        return Message(Kind.NOTIFICATION, raw, method, None, params)
+        return Message(MessageKind.NOTIFICATION, raw, method, None, params)
     if not is_id(rpc_id):
         raise BadMessage(Reason.INVALID_REQUEST, "id has to be a string or an integer")
-    return Message(Kind.REQUEST, raw, method, rpc_id, params)
+    return Message(MessageKind.REQUEST, raw, method, rpc_id, params)
 
 
 def _response(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Message:
@@ -253,7 +253,7 @@ def _response(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Me
         _refuse_defects(defects, "", rpc_id)
     if rpc_id is not None and not is_id(rpc_id):
         raise BadMessage(Reason.INVALID_REQUEST, "id has to be a string or an integer")
-    return Message(Kind.RESPONSE, raw, "", rpc_id)
+    return Message(MessageKind.RESPONSE, raw, "", rpc_id)
 
 
 def _refuse_defects(defects: _Defects, method: str, rpc_id: Any) -> None:
@@ -280,7 +280,7 @@ def _batch(values: list[Any], raw: bytes, defects: _Defects | None, limits: Limi
         if type(value) is not dict:
             raise BadMessage(Reason.INVALID_REQUEST, "a batch holds objects only")
         messages.append(_message(value, _encode(value), None))
-    asked = [message.id for message in messages if message.kind is Kind.REQUEST]
+    asked = [message.id for message in messages if message.kind is MessageKind.REQUEST]
     if len(set(asked)) != len(asked):
         raise BadMessage(Reason.INVALID_REQUEST, "two requests of a batch have the same id")
     return Batch(raw, tuple(messages))

@@ -1,6 +1,6 @@
 """Is this the tool that was approved? A hash of description, schema and server identity, checked on every list."""
 
-from callgate.pinning.chain import Book
+from callgate.pinning.chain import DecisionChain
 from callgate.pinning.document import approval_hash
 from callgate.pinning.identity import http_identity, library_identity, reported_as, stdio_identity
 from callgate.pinning.judging import Standing, Toolset, judge
@@ -10,45 +10,48 @@ from callgate.pinning.model import (
     TOOLSET_META,
     Change,
     Connected,
-    Identity,
-    Listed,
+    ListedTool,
     Pin,
+    PinningSettings,
+    ServerIdentity,
     ServerSeen,
-    Settings,
     State,
     ToolSeen,
 )
 from callgate.pinning.review.views import (
-    Difference,
     Piece,
     Review,
     SchemaEdit,
     ServerStatus,
     ServerView,
     SetView,
+    TextDifference,
     ToolView,
 )
 from callgate.pinning.service import Choice, Pins, Witness, no_witness
-from callgate.pinning.storage import Bounds, PinShelf
+from callgate.pinning.storage import PinBounds, PinRepository
+
+# The name that client authors know from `PinnedClient`.
+Settings = PinningSettings
 
 __all__ = [
     "PENDING_TOOL",
     "SCHEME",
     "TOOLSET_META",
-    "Book",
-    "Bounds",
     "Change",
     "Choice",
     "Connected",
-    "Difference",
-    "Identity",
-    "Listed",
+    "DecisionChain",
+    "ListedTool",
     "Piece",
     "Pin",
-    "PinShelf",
+    "PinBounds",
+    "PinRepository",
+    "PinningSettings",
     "Pins",
     "Review",
     "SchemaEdit",
+    "ServerIdentity",
     "ServerSeen",
     "ServerStatus",
     "ServerView",
@@ -56,6 +59,7 @@ __all__ = [
     "Settings",
     "Standing",
     "State",
+    "TextDifference",
     "ToolSeen",
     "ToolView",
     "Toolset",

@@ -11,7 +11,7 @@ import msgspec
 
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import SCHEME, Pin
-from callgate.pinning.storage import Head, Link, Sealed
+from callgate.pinning.storage import ChainHead, Link, Sealed
 
 _START: Final = bytes(32)
 _ROW: Final = b"callgate pin\x00"
@@ -23,7 +23,7 @@ _decoder: Final = msgspec.msgpack.Decoder(Pin)
 Keys = Callable[[], Sequence[bytes]]
 
 
-class Book:
+class DecisionChain:
     """The chain as far as it was read. `broken` says what is wrong with it; it stays broken until it is read anew."""
 
     def __init__(self, keys: Keys) -> None:
@@ -61,7 +61,7 @@ class Book:
 
     # ---- reading ----
 
-    def read(self, head: Head | None, rows: Sequence[Sealed]) -> None:
+    def read(self, head: ChainHead | None, rows: Sequence[Sealed]) -> None:
         """Take in what follows in the chain, and hold it against its head."""
         if self.broken:
             return
@@ -107,7 +107,7 @@ class Book:
 
     # ---- writing ----
 
-    def _follows(self, head: Head | None) -> bool:
+    def _follows(self, head: ChainHead | None) -> bool:
         """Whether a chain that ends so is the one that was read, or goes on from it."""
         if self.broken or head is None:
             return not self.broken and self.version == 0
@@ -119,7 +119,7 @@ class Book:
         """What makes the next rows of the chain from these decisions."""
         key = self._keys()[0]
 
-        def make(head: Head | None) -> tuple[Sequence[Sealed], Head]:
+        def make(head: ChainHead | None) -> tuple[Sequence[Sealed], ChainHead]:
             if not self._follows(head):
                 # Written on top of it, a chain that somebody cut short would have a good seal again.
                 raise Refused(Reason.PIN_TAMPERED)
@@ -130,7 +130,7 @@ class Book:
                 body = _encode(msgspec.structs.replace(pin, seq=seq))
                 mac = _mac(key, mac, seq, body)
                 rows.append(Sealed(seq, body, mac))
-            return rows, Head(seq, mac, _seal(key, seq, mac))
+            return rows, ChainHead(seq, mac, _seal(key, seq, mac))
 
         return make
 
@@ -143,10 +143,10 @@ def _seal(key: bytes, seq: int, mac: bytes) -> bytes:
     return hmac.digest(key, _HEAD + seq.to_bytes(8) + mac, hashlib.sha256)
 
 
-class Known:
+class DecisionIndex:
     """The decisions in force by lineage and by name, as of one version of the book."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: DecisionChain) -> None:
         self._identities: dict[str, dict[str, int]] = {}
         self._names: dict[str, dict[str, tuple[int, str]]] = {}
         self._blocked: dict[tuple[str, str], list[Pin]] = {}

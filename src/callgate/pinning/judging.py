@@ -12,10 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from callgate.errors import Reason, Refused
-from callgate.pinning.chain import Book
+from callgate.pinning.chain import DecisionChain
 from callgate.pinning.document import beside, digest, entry_digest
-from callgate.pinning.listing import MEMBERS, Listing
-from callgate.pinning.model import Identity, Listed, Pin, Settings, State
+from callgate.pinning.listing import MEMBERS, ToolListing
+from callgate.pinning.model import ListedTool, Pin, PinningSettings, ServerIdentity, State
 
 _VERSION_DIGITS: Final = 16
 
@@ -38,7 +38,7 @@ class Standing(msgspec.Struct, frozen=True):
 UNKNOWN: Final = Standing(State.GONE, Reason.TOOL_UNKNOWN)
 
 
-def judge(tool: Listed, identity: Identity, book: Book, settings: Settings) -> Standing:
+def judge(tool: ListedTool, identity: ServerIdentity, book: DecisionChain, settings: PinningSettings) -> Standing:
     """The standing of one listed tool."""
     if book.broken:
         return Standing(State.UNFIT, Reason.PIN_TAMPERED)
@@ -66,7 +66,7 @@ def named_members(members: Sequence[str]) -> str:
     return ", ".join([*known, *(["other members"] if len(known) < len(members) else [])])
 
 
-def _poisoned(tool: Listed, pin: Pin, changed: Sequence[str]) -> bool:
+def _poisoned(tool: ListedTool, pin: Pin, changed: Sequence[str]) -> bool:
     """Whether a change beside the approval brings what nobody could have approved without overruling a finding.
 
     An override is for a rule at a place: the same words elsewhere were overruled by nobody.
@@ -113,7 +113,7 @@ def beside_of(raw: bytes | str) -> dict[str, str]:
         return {}
 
 
-def _hard(tool: Listed, members: Sequence[str]) -> frozenset[tuple[str, str] | None]:
+def _hard(tool: ListedTool, members: Sequence[str]) -> frozenset[tuple[str, str] | None]:
     """The hard findings in some members of a tool, and None for any that no override can name."""
     key = digest([[name, tool.beside[name]] for name in members])
     made = _found.get(key)
@@ -135,7 +135,7 @@ def _inspected(members: Mapping[str, Any]) -> Iterator[tuple[str, str] | None]:
         yield None
 
 
-def _new(tool: Listed, identity: Identity, book: Book) -> Standing:
+def _new(tool: ListedTool, identity: ServerIdentity, book: DecisionChain) -> Standing:
     former = book.latest_of(identity.lineage, tool.name)
     if former is None or former.server_id == identity.server_id:
         return Standing(State.NEW, Reason.TOOL_NOT_APPROVED)
@@ -143,7 +143,7 @@ def _new(tool: Listed, identity: Identity, book: Book) -> Standing:
     return Standing(State.NEW, Reason.TOOL_NOT_APPROVED, text)
 
 
-def _current(pin: Pin, identity: Identity, book: Book, settings: Settings) -> Standing:
+def _current(pin: Pin, identity: ServerIdentity, book: DecisionChain, settings: PinningSettings) -> Standing:
     """An approval holds until a later one was given to another version, where the version is the server's own word.
 
     Two servers that one program makes, under two names, are no versions of each other.
@@ -169,10 +169,10 @@ class Toolset:
 
     def __init__(
         self,
-        identity: Identity,
-        listing: Listing,
-        book: Book,
-        settings: Settings,
+        identity: ServerIdentity,
+        listing: ToolListing,
+        book: DecisionChain,
+        settings: PinningSettings,
         held: Mapping[str, str] | None = None,
         *,
         stamp: object = None,

@@ -19,7 +19,7 @@ import msgspec
 from callgate.errors import MessageError, Reason, UpstreamError
 from callgate.jsonrpc import elements, member_spans
 from callgate.pinning.document import approval_hash, beside, digest
-from callgate.pinning.model import PENDING_TOOL, Identity, Listed, ServerSeen, Settings, ToolSeen
+from callgate.pinning.model import PENDING_TOOL, ListedTool, PinningSettings, ServerIdentity, ServerSeen, ToolSeen
 
 NAME_BYTES: Final = 512
 _DEPTH: Final = 100
@@ -40,7 +40,7 @@ _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Page(msgspec.Struct, frozen=True):
+class ListPage(msgspec.Struct, frozen=True):
     """One page of a list: the bytes of each entry, where the array stands in the reply, and the next page's cursor."""
 
     entries: tuple[bytes, ...]
@@ -50,7 +50,7 @@ class Page(msgspec.Struct, frozen=True):
     meta: Mapping[str, Any] = {}
 
 
-def read_page(reply: bytes, most: int | None = None) -> Page | None:
+def read_page(reply: bytes, most: int | None = None) -> ListPage | None:
     """The page in a reply; None where the reply holds no list at all.
 
     UpstreamError where it holds one that two readers could read differently. An array of more than `most` bytes is not
@@ -75,7 +75,7 @@ def read_page(reply: bytes, most: int | None = None) -> Page | None:
         if cursor is not None and not isinstance(cursor, str):
             raise _garbled("its cursor is no text")
         span = (at + start, at + end)
-        return Page(tuple(entries), span, array, cursor or None, meta if isinstance(meta, dict) else {})
+        return ListPage(tuple(entries), span, array, cursor or None, meta if isinstance(meta, dict) else {})
     except MessageError as error:
         # Not the error's own sentence: it may quote the server, and ours reach the model.
         raise _garbled(error.reason.meaning) from None
@@ -125,35 +125,37 @@ def _value(result: bytes, spans: Mapping[str, tuple[int, int]], name: str) -> An
         raise _garbled(f"its {name} is no JSON, or has a key twice") from None
 
 
-class Reader:
+class EntryReader:
     """Reads entries under one identity; an entry that was read before, byte for byte, is not read again."""
 
-    def __init__(self, server_id: str, settings: Settings, known: Mapping[bytes, Listed] | None = None) -> None:
+    def __init__(
+        self, server_id: str, settings: PinningSettings, known: Mapping[bytes, ListedTool] | None = None
+    ) -> None:
         self._server_id = server_id
         self._settings = settings
         self._known = known or {}
 
-    def read(self, raw: bytes) -> Listed:
+    def read(self, raw: bytes) -> ListedTool:
         known = self._known.get(raw)
         return self._read(raw) if known is None else known
 
-    def _read(self, raw: bytes) -> Listed:
+    def _read(self, raw: bytes) -> ListedTool:
         if len(raw) > self._settings.tool_bytes:
             # Not hashed, not kept: only its name, so that a reviewer can be told.
             most = self._settings.tool_bytes
-            return Listed(_name_in(raw), b"", {}, problem=f"its definition has {len(raw)} bytes; {most} are taken")
+            return ListedTool(_name_in(raw), b"", {}, problem=f"its definition has {len(raw)} bytes; {most} are taken")
         try:
             entry = _strictly(raw)
             _check(entry)
             if costly := _costly(raw, self._settings.tool_tokens):
-                return Listed(entry["name"], raw, entry, problem=f"its definition costs {costly}")
+                return ListedTool(entry["name"], raw, entry, problem=f"its definition costs {costly}")
             made = approval_hash(self._server_id, entry["name"], entry.get("description"), entry.get("inputSchema"))
-            return Listed(entry["name"], raw, entry, made, beside(entry))
+            return ListedTool(entry["name"], raw, entry, made, beside(entry))
         except _Unfit as error:
-            return Listed(_name_in(raw), raw, {}, problem=str(error))
+            return ListedTool(_name_in(raw), raw, {}, problem=str(error))
         except MessageError as error:
             # Its sentence may quote the server, and ours reach the model.
-            return Listed(_name_in(raw), raw, {}, problem=error.reason.meaning)
+            return ListedTool(_name_in(raw), raw, {}, problem=error.reason.meaning)
 
 
 class _Unfit(MessageError):
@@ -253,20 +255,20 @@ def _folded(text: str) -> str:
 _FOLDED: Final = {names: {_folded(name): name for name in names} for names in (MEMBERS, _REPLY, _RESULT)}
 
 
-class Listing:
+class ToolListing:
     """A whole list, every page of it, under one identity.
 
     `problem` says why none of it can be used; then nothing of it need be here but how much it was.
     """
 
-    def __init__(self, tools: Iterable[Listed], *, problem: str = "", count: int = 0, size: int = 0) -> None:
+    def __init__(self, tools: Iterable[ListedTool], *, problem: str = "", count: int = 0, size: int = 0) -> None:
         self.problem = problem
         # For whoever reads lists again and again: the arrays it was read from, and what it came to.
         self.arrays: tuple[bytes, ...] = ()
         self.compiled: Callable[[], object] | None = None
-        self.tools: dict[str, Listed] = {}
+        self.tools: dict[str, ListedTool] = {}
         self.nameless = 0
-        self.known: dict[bytes, Listed] = {}
+        self.known: dict[bytes, ListedTool] = {}
         self.size = size
         for tool in tools:
             self._add(tool)
@@ -275,7 +277,7 @@ class Listing:
         parts = sorted([t.name, t.approval_hash, t.problem, _named(t.beside)] for t in self.tools.values())
         self.digest = digest([problem, parts])
 
-    def _add(self, tool: Listed) -> None:
+    def _add(self, tool: ListedTool) -> None:
         self.size += len(tool.raw)
         if tool.raw:
             self.known[tool.raw] = tool
@@ -293,13 +295,13 @@ def _named(beside: Mapping[str, str]) -> list[list[str]]:
     return sorted([name, made] for name, made in beside.items())
 
 
-class Measure:
+class ListSize:
     """How large a list is so far; each text is counted once, however many pages there are.
 
     `problem` says why the list is larger than may be; empty where it is not.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PinningSettings) -> None:
         self.problem = ""
         self.tools = 0
         self.size = 0
@@ -318,7 +320,7 @@ class Measure:
             self.problem = f"the server's tools have {self.size} bytes together; {settings.list_bytes} are taken"
         return not self.problem
 
-    def count(self, tools: Iterable[Listed]) -> None:
+    def count(self, tools: Iterable[ListedTool]) -> None:
         """Entries that were announced, and read. No text has more tokens than bytes: few need counting."""
         most = self._settings.list_tokens
         self._uncounted += [tool.raw for tool in tools]
@@ -330,9 +332,9 @@ class Measure:
             self.problem = f"the server's tools together cost about {self._tokens} tokens; {most} are taken"
 
 
-def bound(tools: Sequence[Listed], settings: Settings) -> str:
+def bound(tools: Sequence[ListedTool], settings: PinningSettings) -> str:
     """Why a list is larger than may be; empty where it is not."""
-    measure = Measure(settings)
+    measure = ListSize(settings)
     measure.announce(len(tools), sum(len(tool.raw) for tool in tools))
     measure.count(tools)
     return measure.problem
@@ -361,7 +363,7 @@ _COUNTED: Final[dict[bytes, int]] = {}
 _COUNTED_MAX: Final = 16_384
 
 
-class Sighting(msgspec.Struct, frozen=True):
+class ObservedServer(msgspec.Struct, frozen=True):
     """A server and its tools as they were met at one moment, as `PinShelf.saw` takes them."""
 
     server: ServerSeen
@@ -369,9 +371,9 @@ class Sighting(msgspec.Struct, frozen=True):
     whole: bool
 
 
-def sighting(
-    identity: Identity, listing: Listing, now: int, *, name: str, group: str = "", target: str = ""
-) -> Sighting:
+def observed(
+    identity: ServerIdentity, listing: ToolListing, now: int, *, name: str, group: str = "", target: str = ""
+) -> ObservedServer:
     """The sighting of a list under an identity at `now`, in milliseconds."""
     server = ServerSeen(
         server_id=identity.server_id,
@@ -392,10 +394,10 @@ def sighting(
     )
     # Of a list that is not used nothing is kept: it may be as long as a server likes.
     listed = [] if listing.problem else list(listing.tools.values())
-    return Sighting(server, [_tool(identity.server_id, tool, now) for tool in listed], whole=not listing.problem)
+    return ObservedServer(server, [_tool(identity.server_id, tool, now) for tool in listed], whole=not listing.problem)
 
 
-def _tool(server_id: str, tool: Listed, now: int) -> ToolSeen:
+def _tool(server_id: str, tool: ListedTool, now: int) -> ToolSeen:
     return ToolSeen(
         server_id=server_id,
         tool=tool.name,

@@ -12,13 +12,13 @@ import msgspec
 
 from callgate.errors import Reason, Refused
 from callgate.inspection import ToolFinding
-from callgate.pinning.chain import Book, Keys
+from callgate.pinning.chain import DecisionChain, Keys
 from callgate.pinning.document import entry_digest
-from callgate.pinning.model import Action, Listed, Pin, ServerSeen, Settings, ToolSeen
-from callgate.pinning.review import Reviewer, Sitting, current, statuses
-from callgate.pinning.review.sets import Present
+from callgate.pinning.model import Action, ListedTool, Pin, PinningSettings, ServerSeen, ToolSeen
+from callgate.pinning.review import Reviewer, ReviewSession, current, statuses
+from callgate.pinning.review.sets import PresentServer
 from callgate.pinning.review.views import NO_LABELS, Labelling, Review, ServerStatus, ServerView, ToolView
-from callgate.pinning.storage import Head, Link, PinShelf, Reviewed, Sealed, Wanted
+from callgate.pinning.storage import ChainHead, ExpectedTool, Link, PinRepository, ReviewedTool, Sealed
 
 _NOTE: Final = 500
 _WHO: Final = 200
@@ -54,7 +54,7 @@ class Subject(msgspec.Struct, frozen=True):
 
     server: ServerSeen | None
     seen: ToolSeen | None
-    listed: Listed | None
+    listed: ListedTool | None
     pin: Pin | None
     findings: tuple[ToolFinding, ...] = ()
     catch_all: str = ""
@@ -250,19 +250,19 @@ class Pins:
 
     def __init__(
         self,
-        shelf: PinShelf,
+        shelf: PinRepository,
         keys: Keys,
         *,
-        settings: Settings | None = None,
+        settings: PinningSettings | None = None,
         witness: Witness = no_witness,
         clock: Callable[[], float] = time.time,
         configured: Configured | None = None,
         labelling: Labelling = NO_LABELS,
     ) -> None:
         self.shelf = shelf
-        self.settings = settings or Settings()
+        self.settings = settings or PinningSettings()
         self.configured = configured
-        self.book = Book(keys)
+        self.book = DecisionChain(keys)
         self._keys = keys
         self._witness = witness
         self._clock = clock
@@ -282,7 +282,7 @@ class Pins:
     async def reread(self) -> None:
         """Believe nothing that was read before: the whole chain anew."""
         async with self._reading:
-            book = Book(self._keys)
+            book = DecisionChain(self._keys)
             book.read(*await self.shelf.since(0))
             self.book = book
 
@@ -342,7 +342,9 @@ class Pins:
         made = await self._write([pin], [], [self._witness("pinning.set_reviewed", by, told)])
         return made[0]
 
-    def _subjects(self, choices: Sequence[Choice], sitting: Sitting, known: Mapping[str, Present]) -> list[Subject]:
+    def _subjects(
+        self, choices: Sequence[Choice], sitting: ReviewSession, known: Mapping[str, PresentServer]
+    ) -> list[Subject]:
         made = []
         for choice in choices:
             one = known.get(choice.server_id)
@@ -366,20 +368,20 @@ class Pins:
             )
         return made
 
-    def _told(self, pin: Pin, sitting: Sitting) -> Any:
+    def _told(self, pin: Pin, sitting: ReviewSession) -> Any:
         before = [one for one in self.book.history(pin.server_id, pin.tool) if one.action == "approve"][-1:]
         latest = before[0] if before else self.book.latest_of(pin.lineage, pin.tool)
         retiring = pin.action == "approve" and self.settings.rollback == "ask"
         retires = sitting.known.retired_by(pin) if retiring else []
         return self._witness(ACTIONS[pin.action], pin.approved_by, detail(pin, latest, retires))
 
-    async def _write(self, pins: Sequence[Pin], wanted: Sequence[Wanted], witnesses: Sequence[Any]) -> list[Pin]:
+    async def _write(self, pins: Sequence[Pin], wanted: Sequence[ExpectedTool], witnesses: Sequence[Any]) -> list[Pin]:
         if not self._keys():
             raise Refused(Reason.STORE_UNAVAILABLE, "there is no key to seal decisions with")
         made: list[Pin] = []
         link = self.book.link(pins)
 
-        def numbered(head: Head | None) -> tuple[Sequence[Sealed], Head]:
+        def numbered(head: ChainHead | None) -> tuple[Sequence[Sealed], ChainHead]:
             rows, last = link(head)
             made[:] = [msgspec.structs.replace(pin, seq=row.seq) for pin, row in zip(pins, rows, strict=True)]
             return rows, last
@@ -399,9 +401,9 @@ class Pins:
     async def preview(self, seen: ServerSeen, tools: Sequence[ToolSeen]) -> ServerView:
         """How a server and its tools would stand beside those that are there. Nothing of it is kept."""
         _, present = await self._sit(())
-        one = Present(seen, seen.group, tuple(tools), connected=True, joined=True)
+        one = PresentServer(seen, seen.group, tuple(tools), connected=True, joined=True)
         others = [other for other in present if other.seen.server_id != seen.server_id]
-        sitting = Sitting(self._reviewer, self.book, self.settings, [*others, one])
+        sitting = ReviewSession(self._reviewer, self.book, self.settings, [*others, one])
         return await asyncio.to_thread(sitting.server, one)
 
     async def held(self, configured: Configured | None = None) -> dict[str, dict[str, str]]:
@@ -459,7 +461,7 @@ class Pins:
 
     async def _sit(
         self, wanted: Iterable[str], configured: Configured | None = None, *, tampered: bool = False
-    ) -> tuple[Sitting, list[Present]]:
+    ) -> tuple[ReviewSession, list[PresentServer]]:
         """A review of all that is current, and of the identities wanted. `tampered`: even if none is believed."""
         await self.refresh()
         if self.book.broken and not tampered:
@@ -477,14 +479,14 @@ class Pins:
         present = [
             msgspec.structs.replace(one, tools=tuple(await self.shelf.tools(one.seen.server_id))) for one in places
         ]
-        return Sitting(self._reviewer, self.book, self.settings, present), present
+        return ReviewSession(self._reviewer, self.book, self.settings, present), present
 
 
-def _wanted(pin: Pin) -> Wanted:
+def _wanted(pin: Pin) -> ExpectedTool:
     if pin.action != "approve":
-        return Wanted(pin.server_id, pin.tool, "")
+        return ExpectedTool(pin.server_id, pin.tool, "")
     entry = entry_digest(pin.approval_hash, pin.beside)
-    return Reviewed(pin.server_id, pin.tool, pin.approval_hash, entry)
+    return ReviewedTool(pin.server_id, pin.tool, pin.approval_hash, entry)
 
 
 def _named(servers: Sequence[ServerSeen], given: str, live: Collection[str]) -> ServerSeen | None:

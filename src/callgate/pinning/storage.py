@@ -20,7 +20,7 @@ class Sealed(msgspec.Struct, frozen=True):
     mac: bytes
 
 
-class Head(msgspec.Struct, frozen=True):
+class ChainHead(msgspec.Struct, frozen=True):
     """The end of the chain: the last decision, under a seal of its own, so that a cut chain is noticed."""
 
     seq: int
@@ -28,7 +28,7 @@ class Head(msgspec.Struct, frozen=True):
     seal: bytes
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ExpectedTool(msgspec.Struct, frozen=True):
     """A decision holds only if the newest text of this tool, as it was met, still has this hash.
 
     An empty hash asks only that the tool was met.
@@ -40,10 +40,10 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 # Makes the next rows and the new head from the head that is there: runs inside the transaction, and may run again.
-Link: TypeAlias = Callable[[Head | None], tuple[Sequence[Sealed], Head]]
+Link: TypeAlias = Callable[[ChainHead | None], tuple[Sequence[Sealed], ChainHead]]
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class PinBounds(msgspec.Struct, frozen=True):
     """How much is kept of what was met: texts of one tool, tools of one server, servers.
 
     What nobody has decided on has less room: `versions` of one server (a lineage under one name), `lineage_bytes` for
@@ -59,31 +59,31 @@ class Bounds(msgspec.Struct, frozen=True):
     total_bytes: int = 512 * 1024 * 1024
 
 
-USUAL: Final = Bounds()
+USUAL: Final = PinBounds()
 
 
-class PinShelf(Protocol):
+class PinRepository(Protocol):
     """Each method is one transaction. A witness is what the audit log writes in the same one."""
 
-    async def head(self) -> Head | None: ...
+    async def head(self) -> ChainHead | None: ...
 
     async def chain(self, after: int = 0, most: int = 10_000) -> list[Sealed]:
         """Decisions with a greater number than `after`, oldest first."""
 
-    async def since(self, after: int = 0) -> tuple[Head | None, list[Sealed]]:
+    async def since(self, after: int = 0) -> tuple[ChainHead | None, list[Sealed]]:
         """The head and every decision after a number in one view.
 
         Read one after the other, a decision made meanwhile would look like a chain that does not fit its head.
         """
 
-    async def decide(self, wanted: Sequence[Wanted], link: Link, witnesses: Sequence[Any] = ()) -> None:
+    async def decide(self, wanted: Sequence[ExpectedTool], link: Link, witnesses: Sequence[Any] = ()) -> None:
         """Add decisions, all or none, one writer at a time over all processes; others on the store are told.
 
         Refused(TOOL_CHANGED) where a wanted tool has another text by now, Refused(TOOL_UNKNOWN) where it was never met.
         """
 
     async def saw(
-        self, server: ServerSeen, tools: Sequence[ToolSeen], *, whole: bool, bounds: Bounds = USUAL
+        self, server: ServerSeen, tools: Sequence[ToolSeen], *, whole: bool, bounds: PinBounds = USUAL
     ) -> tuple[Change, ...]:
         """Remember what was met; what of it is new or another than before. `whole`: a tool that is not there is gone.
 
@@ -121,7 +121,7 @@ _NAMES: Final = 32
 _SERVERS_ADVICE: Final = "`callgate tools servers` lists them; forget those that are no longer used."
 
 
-class Reviewed(Wanted, frozen=True):
+class ReviewedTool(ExpectedTool, frozen=True):
     """An approval holds only if the newest entry is the one that was reviewed, with everything beside its text."""
 
     entry: str
@@ -165,7 +165,7 @@ def surplus(texts: Sequence[str], approved: Collection[str], most: int) -> list[
     return [text for text in reversed(texts[1:]) if text not in approved][:spare]
 
 
-def check_wanted(wanted: Wanted, newest: ToolSeen | None) -> None:
+def check_wanted(wanted: ExpectedTool, newest: ToolSeen | None) -> None:
     """Refuse a decision on a text that is not, or no longer, the newest one."""
     if newest is None:
         raise Refused(Reason.TOOL_UNKNOWN, f"no tool {wanted.tool!r} was met at this server")
@@ -179,7 +179,7 @@ def check_wanted(wanted: Wanted, newest: ToolSeen | None) -> None:
             f"{wanted.tool!r} has another text by now than the one that was reviewed",
             data={"met": newest.approval_hash, "reviewed": wanted.approval_hash},
         )
-    if isinstance(wanted, Reviewed):
+    if isinstance(wanted, ReviewedTool):
         met = entry_digest(newest.approval_hash, newest.beside)
         if met != wanted.entry:
             raise Refused(
@@ -189,7 +189,7 @@ def check_wanted(wanted: Wanted, newest: ToolSeen | None) -> None:
             )
 
 
-def check_link(before: Head | None, rows: Sequence[Sealed], after: Head) -> None:
+def check_link(before: ChainHead | None, rows: Sequence[Sealed], after: ChainHead) -> None:
     """Take only rows that follow the last one, and a head that is their end; no rows is a head sealed anew."""
     start = 1 if before is None else before.seq + 1
     last = rows[-1] if rows else before
@@ -198,13 +198,13 @@ def check_link(before: Head | None, rows: Sequence[Sealed], after: Head) -> None
         raise ValueError("these decisions do not follow the last one")
 
 
-def too_many_tools(server: ServerSeen, bounds: Bounds) -> Refused:
+def too_many_tools(server: ServerSeen, bounds: PinBounds) -> Refused:
     return Refused(
         Reason.TOOLSET_TOO_LARGE, f"the server {server.name!r} has more than {bounds.tools:,} tools on record"
     )
 
 
-def too_many_servers(bounds: Bounds) -> Refused:
+def too_many_servers(bounds: PinBounds) -> Refused:
     return Refused(
         Reason.SERVER_LIMIT,
         f"{bounds.servers:,} server identities with decisions are on record already",
@@ -212,7 +212,7 @@ def too_many_servers(bounds: Bounds) -> Refused:
     )
 
 
-def too_many_bytes(bounds: Bounds) -> Refused:
+def too_many_bytes(bounds: PinBounds) -> Refused:
     return Refused(
         Reason.SERVER_LIMIT,
         f"{bounds.total_bytes // _MIB:,} MiB of tools that nobody has decided on are on record already",
@@ -220,7 +220,7 @@ def too_many_bytes(bounds: Bounds) -> Refused:
     )
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptServer(msgspec.Struct, frozen=True):
     """An identity on record. `size` has its texts that nobody decided on, in bytes.
 
     `fixed`: it is connected, or somebody decided on one of its tools, and it does not go.
@@ -234,7 +234,7 @@ class Kept(msgspec.Struct, frozen=True):
     fixed: bool = False
 
 
-class Clearing(Protocol):
+class Evictor(Protocol):
     """How a shelf drops things. Neither touches what was decided on."""
 
     def forget(self, keys: Sequence[bytes]) -> None:
@@ -244,14 +244,16 @@ class Clearing(Protocol):
         """Drop former texts and tools that are gone, the oldest first, of a lineage or of all; how many bytes."""
 
 
-def make_room(met: Kept, others: Iterable[Kept], bounds: Bounds, out: Clearing, before: int | None) -> None:
+def make_room(
+    met: KeptServer, others: Iterable[KeptServer], bounds: PinBounds, out: Evictor, before: int | None
+) -> None:
     """Make room for an identity that was met just now; `before` is its size until then, None for a newcomer.
 
     Refused(SERVER_LIMIT) where what has to stay leaves none.
     """
     left = {one.key: one for one in others}
 
-    def forget(many: Sequence[Kept]) -> int:
+    def forget(many: Sequence[KeptServer]) -> int:
         if many:
             out.forget([one.key for one in many])
         for one in many:
@@ -282,18 +284,18 @@ def make_room(met: Kept, others: Iterable[Kept], bounds: Bounds, out: Clearing, 
         forget(free[:spare])
 
 
-def _own(left: Iterable[Kept], met: Kept) -> list[Kept]:
+def _own(left: Iterable[KeptServer], met: KeptServer) -> list[KeptServer]:
     """Who of the lineage may go, the first first: the same server, then others that one program makes."""
     free = [one for one in left if not one.fixed and one.lineage == met.lineage]
     return sorted(free, key=lambda one: (one.name != met.name, one.last_seen, one.key))
 
 
-def _foreign(left: Iterable[Kept], met: Kept) -> list[Kept]:
+def _foreign(left: Iterable[KeptServer], met: KeptServer) -> list[KeptServer]:
     free = [one for one in left if not one.fixed and one.lineage != met.lineage]
     return sorted(free, key=lambda one: (one.last_seen, one.key))
 
 
-def _largest(left: Iterable[Kept], met: Kept) -> list[Kept]:
+def _largest(left: Iterable[KeptServer], met: KeptServer) -> list[KeptServer]:
     """Who of other lineages may go: of whichever holds most first, and there the oldest."""
     every = list(left)
     held: dict[bytes, int] = {}
@@ -302,7 +304,7 @@ def _largest(left: Iterable[Kept], met: Kept) -> list[Kept]:
     return sorted(_foreign(every, met), key=lambda one: -held[one.lineage])
 
 
-def _enough(free: Iterable[Kept], need: int) -> list[Kept]:
+def _enough(free: Iterable[KeptServer], need: int) -> list[KeptServer]:
     chosen = []
     for one in free:
         if need <= 0:
@@ -313,5 +315,5 @@ def _enough(free: Iterable[Kept], need: int) -> list[Kept]:
     return chosen
 
 
-def _size(many: Iterable[Kept]) -> int:
+def _size(many: Iterable[KeptServer]) -> int:
     return sum(one.size for one in many)

@@ -28,7 +28,7 @@ from callgate.errors import CallgateError, ConfigError, Reason, Refused
 from callgate.gate import Context, Gate
 from callgate.pinning.identity import library_identity
 from callgate.pinning.judging import Toolset
-from callgate.pinning.model import Action, Identity, Pin, Settings
+from callgate.pinning.model import Action, Pin, PinningSettings, ServerIdentity
 from callgate.pinning.review.views import Review, ToolView
 from callgate.pinning.service import Choice
 from callgate.sdk.holding import held_open
@@ -44,7 +44,7 @@ from callgate.sdk.pinned_store import Desk, open_desk
 log = logging.getLogger("callgate.pinning")
 
 _STORE_SECONDS = 5.0
-_USUAL = Settings(on_behalf_of="whoever uses this client")
+_USUAL = PinningSettings(on_behalf_of="whoever uses this client")
 
 
 class PinnedClient:
@@ -67,7 +67,7 @@ class PinnedClient:
         server: ServerIs = None,
         name: str | None = None,
         group: str = "",
-        settings: Settings | None = None,
+        settings: PinningSettings | None = None,
         arguments: Literal["whole", "redacted", "hashed"] = "redacted",
         request_seconds: float = 30.0,
     ) -> None:
@@ -132,10 +132,10 @@ class PinnedClient:
             raise RuntimeError("open PinnedClient first, with `async with`")
         return self._desk_
 
-    async def _who(self) -> Identity:
+    async def _who(self) -> ServerIdentity:
         return await asyncio.to_thread(self._known.identify, "")
 
-    def _named(self, identity: Identity) -> Place:
+    def _named(self, identity: ServerIdentity) -> Place:
         """A server without a name of the author's is known by what it is, never by what it calls itself."""
         return self._place if self._place.name else msgspec.structs.replace(self._place, name=identity.lineage)
 
@@ -265,4 +265,4 @@ def _both(line: Line, then: MessageHandlerFnT | None) -> MessageHandlerFnT:
     return handler
 
 
-__all__ = ["Identity", "PinnedClient", "Review", "Settings", "library_identity"]
+__all__ = ["PinnedClient", "PinningSettings", "Review", "ServerIdentity", "library_identity"]

@@ -15,9 +15,9 @@ from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
 from callgate.errors import CallgateError
 from callgate.gate import Call, Decision
 from callgate.pinning.judging import Toolset
-from callgate.pinning.listing import Sighting
+from callgate.pinning.listing import ObservedServer
 from callgate.pinning.model import Change, ServerSeen
-from callgate.pinning.storage import PinShelf
+from callgate.pinning.storage import PinRepository
 from callgate.recording import decision_record
 from callgate.sdk.client_outcome import bounded
 from callgate.sdk.pinned_line import Verified
@@ -34,7 +34,7 @@ class Books:
 
     def __init__(
         self,
-        shelf: PinShelf,
+        shelf: PinRepository,
         audit: AuditLog,
         policy: ArgumentsPolicy,
         *,
@@ -91,7 +91,7 @@ class Books:
 
     # ---- lists ----
 
-    async def met(self, sight: Sighting, found: Verified, toolset: Toolset) -> None:
+    async def met(self, sight: ObservedServer, found: Verified, toolset: Toolset) -> None:
         """A whole list was read: keep it for reviewers, and tell of what is another than before."""
         server, listing, at = sight.server, found.listing, self._clock()
         again = self._written[:2] == (server.server_id, listing.digest)

@@ -12,7 +12,7 @@ from callgate.errors import Reason, Refused
 from callgate.gate import Call, Pass, Refuse, Verdict
 from callgate.pinning.arguments import odd
 from callgate.pinning.judging import Toolset
-from callgate.pinning.listing import Listing, sighting
+from callgate.pinning.listing import ToolListing, observed
 from callgate.sdk.pinned_books import Books
 from callgate.sdk.pinned_line import Line, Verified
 from callgate.sdk.pinned_seat import Seat
@@ -43,7 +43,7 @@ class PinCheck:
         self._held: Mapping[str, str] = {}
         self._turn = asyncio.Lock()
         # The list that the caller goes by.
-        self.shown: Listing | None = None
+        self.shown: ToolListing | None = None
 
     async def look(self, *, anew: bool = False) -> tuple[Verified, Toolset]:
         """The verified list, and its tools under the decisions of now. `anew`: it is read, however young it is."""
@@ -53,7 +53,7 @@ class PinCheck:
             await self._seat.join(found.identity.server_id)
             if found is not self._met:
                 at, now = self._place, self._books.now()
-                sight = sighting(found.identity, found.listing, now, name=at.name, group=at.group, target=at.target)
+                sight = observed(found.identity, found.listing, now, name=at.name, group=at.group, target=at.target)
                 await self._books.met(sight, found, self._compile(found, {}))
                 self._met = found
             self._held = await self._seat.held(found.listing.digest)

@@ -13,12 +13,12 @@ from mcp.client.stdio import get_default_environment
 
 from callgate.errors import ConfigError
 from callgate.pinning.identity import http_identity, library_identity, shown, stdio_identity
-from callgate.pinning.model import Identity
+from callgate.pinning.model import ServerIdentity
 
 # From what a server says of itself to who it is.
-Identify: TypeAlias = Callable[[str], Identity]
+Identify: TypeAlias = Callable[[str], ServerIdentity]
 # An identity, a URL, a command, or a function of what the server says of itself; None: as the client connects.
-ServerIs: TypeAlias = Identity | str | Sequence[str] | Identify | None
+ServerIs: TypeAlias = ServerIdentity | str | Sequence[str] | Identify | None
 
 _ADVICE = "Give PinnedClient a `server`: library_identity(NAME, version=VERSION), a URL, or the command as a list."
 
@@ -34,7 +34,7 @@ class Known(msgspec.Struct, frozen=True):
 def known(server: ServerIs, client: Client) -> Known:
     """Who the server is, by the author's word or by what the client connects to; ConfigError where neither tells."""
     transport = _transport(client.server)
-    if isinstance(server, Identity):
+    if isinstance(server, ServerIdentity):
         return Known(_as_given(server), server.lineage, transport)
     if callable(server):
         return Known(server, "", transport)
@@ -61,16 +61,16 @@ def _started(how: StdioServerParameters) -> Known:
     cwd = None if how.cwd is None else os.fspath(how.cwd)
     path = {**get_default_environment(), **(how.env or {})}.get("PATH")
 
-    def identify(reported: str) -> Identity:
+    def identify(reported: str) -> ServerIdentity:
         return stdio_identity(argv, cwd=cwd, environ_path=path, reported=reported)
 
     return Known(identify, how.command, "stdio")
 
 
-def _as_given(identity: Identity) -> Identify:
+def _as_given(identity: ServerIdentity) -> Identify:
     """The author's word. Without a version the server's own is added: another version is another server."""
 
-    def identify(reported: str) -> Identity:
+    def identify(reported: str) -> ServerIdentity:
         if identity.kind == "library" and not identity.chosen:
             name = unquote(identity.lineage.removeprefix("library:"), errors="surrogatepass")
             return library_identity(name, reported=reported)

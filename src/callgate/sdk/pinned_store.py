@@ -17,7 +17,7 @@ import msgspec
 from callgate.audit import AuditLog
 from callgate.errors import Reason, Refused, StoreError
 from callgate.keyring import Keyring
-from callgate.pinning.model import Settings
+from callgate.pinning.model import PinningSettings
 from callgate.pinning.service import Pins
 from callgate.sdk.server_store import store_section
 from callgate.store import KillSwitch, SqlPins, Store
@@ -71,7 +71,7 @@ class Desk(msgspec.Struct, frozen=True):
 
 
 @contextlib.asynccontextmanager
-async def open_desk(place: str | Path, settings: Settings) -> AsyncIterator[Desk]:
+async def open_desk(place: str | Path, settings: PinningSettings) -> AsyncIterator[Desk]:
     """Open everything; what is durable is flushed when the block ends. StoreError where the file cannot be used."""
     section = store_section(place)
     url = section.url.reveal()

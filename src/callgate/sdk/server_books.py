@@ -6,7 +6,7 @@ import logging
 import time
 from typing import Final
 
-from callgate.approval import Shelf
+from callgate.approval import ApprovalRepository
 from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
 from callgate.gate import Call, Decision
 from callgate.recording import decision_record
@@ -19,7 +19,7 @@ _REDACTED: Final = ArgumentsPolicy("redacted", ())
 class Books:
     """Decisions and outcomes; without a log, only what a decision uses up is kept."""
 
-    def __init__(self, shelf: Shelf, audit: AuditLog | None, process: str) -> None:
+    def __init__(self, shelf: ApprovalRepository, audit: AuditLog | None, process: str) -> None:
         self._shelf = shelf
         self._audit = audit
         self._process = process

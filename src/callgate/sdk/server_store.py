@@ -16,7 +16,7 @@ from typing import TypeAlias
 import anyio
 import msgspec
 
-from callgate.approval import Approvals, Shelf
+from callgate.approval import ApprovalRepository, Approvals
 from callgate.approval.action import check_server_id
 from callgate.approval.base import Witness, no_witness
 from callgate.audit import AuditLog
@@ -25,13 +25,13 @@ from callgate.config.secret import Secret
 from callgate.errors import Reason, Refused
 from callgate.keyring import Keyring
 from callgate.sdk.server_books import Books
-from callgate.store import KillSwitch, SqlShelf, Store
+from callgate.store import KillSwitch, SqlApprovals, Store
 
 log = logging.getLogger("callgate.sdk")
 
 # A file, a URL as `store.url` takes it, or somebody's own shelf; None is the store that `callgate` uses by default.
-Place: TypeAlias = str | Path | Shelf | None
-MakeApprovals: TypeAlias = Callable[[Shelf, Witness], Approvals]
+Place: TypeAlias = str | Path | ApprovalRepository | None
+MakeApprovals: TypeAlias = Callable[[ApprovalRepository, Witness], Approvals]
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ async def _open_store(
         switch = KillSwitch(store)
         await switch.start()
         stack.push_async_callback(switch.stop)
-        shelf = SqlShelf(store)
+        shelf = SqlApprovals(store)
         approvals = make(shelf, audit.admin)
         chosen = await _server_id(shelf, server, server_id)
         yield Service(approvals, chosen, Books(shelf, audit, secrets.token_hex(6)), lambda: _closed(switch))
@@ -142,7 +142,7 @@ def store_section(place: str | Path | None) -> StoreSection:
     return StoreSection(url=Secret(url, url))
 
 
-async def _server_id(shelf: Shelf, server: str, given: str | None) -> str:
+async def _server_id(shelf: ApprovalRepository, server: str, given: str | None) -> str:
     """§4.6: never the same for two servers, also where both keep their approvals in one store."""
     if given is not None:
         return given

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 from callgate.agents.acl import ToolLimit
 from callgate.agents.apikeys import ApiKeys
 from callgate.agents.authenticator import Authenticator, VerifyOptions, by_environment
-from callgate.agents.decision import Decision, Response, refusal, stripped
+from callgate.agents.decision import AgentDecision, Response, refusal, stripped
 from callgate.agents.directories import Directories, Sources, StaticDirectory
 from callgate.agents.limits import MemoryLimiter, StoreLimiter
 from callgate.agents.model import AgentPolicy, Signed, ToolPolicy
@@ -45,6 +45,9 @@ __all__ = [
     "WebBotAuthMiddleware",
     "by_environment",
 ]
+
+# The name by which apps know it.
+Decision: TypeAlias = AgentDecision
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]

@@ -2,7 +2,7 @@
 
 from callgate.audit.records import ADMIN, DECISION, OUTCOME, AuditRow
 from callgate.store.agents import SqlAgents
-from callgate.store.approval import SqlShelf
+from callgate.store.approval import SqlApprovals
 from callgate.store.control import Block, KillSwitch, read_block, set_block, turn_block
 from callgate.store.front import Store
 from callgate.store.memory import MemoryStore
@@ -18,8 +18,8 @@ __all__ = [
     "KillSwitch",
     "MemoryStore",
     "SqlAgents",
+    "SqlApprovals",
     "SqlPins",
-    "SqlShelf",
     "SqlTrust",
     "Store",
     "read_block",

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from callgate.agents import limits, storage
 from callgate.agents.limits import Asked, spend
 from callgate.agents.model import ApiKey
-from callgate.agents.storage import Budget, Fetched, Listed, Take
+from callgate.agents.storage import BucketState, Fetched, Listed, Take
 from callgate.store.backend import Backend
 from callgate.store.front import Store
 from callgate.store.sqlite import SqliteBackend
@@ -49,7 +49,7 @@ class BudgetWriter:
     def __init__(self, backend: Backend) -> None:
         self._changes = backend.changes if isinstance(backend, SqliteBackend) else None
 
-    def write(self, driver: Any, spendings: Sequence[BudgetUse]) -> list[list[Budget]]:
+    def write(self, driver: Any, spendings: Sequence[BudgetUse]) -> list[list[BucketState]]:
         before = self._load(driver, {key for one in spendings for key, _ in one.asked})
         limits = dict(before)
         changed: dict[bytes, float] = {}
@@ -355,9 +355,9 @@ class SqlAgents(SqlLists):
         (budget,) = await self.spend_all([Take(bucket, per_ms, burst, cost)], now)
         return budget.ok, budget.wait_ms
 
-    async def spend_all(self, takes: Sequence[Take], now: int) -> Sequence[Budget]:
+    async def spend_all(self, takes: Sequence[Take], now: int) -> Sequence[BucketState]:
         spending = BudgetUse(limits.asked(takes), now)
-        budgets: list[Budget] = await self._store.run_together(self._spend, spending)
+        budgets: list[BucketState] = await self._store.run_together(self._spend, spending)
         return budgets
 
     async def prune(self, now: int) -> int:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Select, bindparam, delete, func, insert, or_,
 from sqlalchemy.dialects import postgresql, sqlite
 
 from callgate.audit.records import ADMIN, COLUMNS, DECISION, OUTCOME, AuditRow
-from callgate.audit.storage import Archived, Counted, Filter, Head
+from callgate.audit.storage import Archived, Counted, Filter, TreeHead
 from callgate.store.backend import Backend
 from callgate.store.schema import audit_checkpoint, audit_leaf, audit_record, audit_tile, audit_tree
 
@@ -29,9 +29,9 @@ class SqlTree:
     def _stream(self, statement: str, *parameters: object) -> Generator[tuple[Any, ...]]:
         return self._backend.stream(self._conn.connection.driver_connection, statement, parameters)
 
-    def head(self) -> Head | None:
+    def head(self) -> TreeHead | None:
         row = self._conn.execute(select(audit_tree).where(audit_tree.c.id == 1)).first()
-        return None if row is None else Head(row.size, row.record, row.root, row.note)
+        return None if row is None else TreeHead(row.size, row.record, row.root, row.note)
 
     def has_remains(self) -> bool:
         tables = (audit_tree, audit_leaf, audit_tile, audit_checkpoint)
@@ -63,7 +63,7 @@ class SqlTree:
     def take_turn(self) -> bool:
         return self._backend.take_turn(self._conn)
 
-    def put_head(self, new: Head) -> None:
+    def put_head(self, new: TreeHead) -> None:
         self._conn.execute(delete(audit_tree))
         values = {"id": 1, "size": new.size, "record": new.record, "root": new.root, "note": new.note}
         self._conn.execute(insert(audit_tree).values(values))

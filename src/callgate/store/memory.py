@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.pool import StaticPool
 
 from callgate.agents import storage
-from callgate.agents.storage import Budget, Fetched, Take
+from callgate.agents.storage import BucketState, Fetched, Take
 from callgate.audit.records import AuditRow
 from callgate.errors import Reason, Refused
 from callgate.store import migrate
@@ -105,7 +105,7 @@ class MemoryAgents(SqlAgents):
             await self._drop_directory(besides=fetched.url)
         return kept
 
-    async def spend_all(self, takes: Sequence[Take], now: int) -> Sequence[Budget]:
+    async def spend_all(self, takes: Sequence[Take], now: int) -> Sequence[BucketState]:
         await self._prune_sometimes(now)
         return await super().spend_all(takes, now)
 

@@ -7,7 +7,7 @@ import pytest
 
 from callgate.approval.action import from_base64url, to_base64url
 from callgate.approval.settings import RelyingParty
-from callgate.approval.webauthn import Malformed, check_public_key
+from callgate.approval.webauthn import MalformedResponse, check_public_key
 from callgate.errors import Reason, Refused
 from support.ceremonies import ORIGIN, Scene, authenticator, evidence, resigned
 from support.registry import requirement
@@ -174,7 +174,7 @@ async def test_a_stored_key_that_cannot_be_read_refuses_as_a_signature_that_fail
     ],
 )
 def test_a_public_key_of_another_kind_is_malformed(cose):
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedResponse):
         check_public_key(cose)
 
 
@@ -187,7 +187,7 @@ def test_an_algorithm_that_belongs_to_another_kind_of_key_is_malformed():
     cose = cbor2.loads(data[55 + 32 :])
     check_public_key(cbor2.dumps(cose))
     for number in (-8, -35, -257, 0):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedResponse):
             check_public_key(cbor2.dumps(cose | {3: number}))
 
 

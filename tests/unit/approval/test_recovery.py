@@ -2,7 +2,7 @@
 
 import pytest
 
-from callgate.approval import Settings
+from callgate.approval import ApprovalSettings
 from callgate.approval.people import code_hash
 from callgate.errors import Reason, Refused
 from support.ceremonies import Scene, authenticator, evidence
@@ -115,7 +115,7 @@ async def test_nothing_is_said_of_whether_a_person_is_known():
 
 
 async def test_where_they_are_off_nobody_gets_any():
-    scene = Scene(Settings(recovery_codes=False))
+    scene = Scene(ApprovalSettings(recovery_codes=False))
     found = await scene.approvals.finish_enrolment(authenticator().create(await scene.options()), codes=True)
     assert found.codes == ()
     assert await scene.shelf.recovery_codes("ann") == 0

@@ -5,7 +5,7 @@ from hashlib import sha256
 import msgspec
 import pytest
 
-from callgate.approval import Gated, Policy
+from callgate.approval import ApprovalPolicy, Gated
 from callgate.approval.action import action_hash
 from callgate.errors import Reason, Refused
 from support.ceremonies import GATED, Scene, authenticator, evidence
@@ -261,7 +261,7 @@ def _id(who):
     return who.get({"challenge": "AA", "rpId": "localhost"})["id"]
 
 
-CALL = msgspec.structs.replace(GATED, policy=Policy("platform"), input_schema=None)
+CALL = msgspec.structs.replace(GATED, policy=ApprovalPolicy("platform"), input_schema=None)
 
 
 async def for_a_call(scene):
@@ -298,7 +298,7 @@ async def as_a_call(scene, given):
 
 async def as_the_signing_in_tool(scene, given):
     """Even a tool that is named as the console's own challenges are, with the same hash."""
-    await scene.call(given, Gated("callgate", "localhost", "console/sign-in", Policy("platform")), {})
+    await scene.call(given, Gated("callgate", "localhost", "console/sign-in", ApprovalPolicy("platform")), {})
 
 
 async def as_signing_in(scene, given):

@@ -6,8 +6,8 @@ import random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from callgate.pinning.listing import Reader
-from callgate.pinning.model import Pin, Settings
+from callgate.pinning.listing import EntryReader
+from callgate.pinning.model import Pin, PinningSettings
 from callgate.pinning.review.differences import Effort, difference, pieces, schema_edits
 from support.meeting import entry, raw_of
 from support.registry import requirement
@@ -284,7 +284,7 @@ def test_schemas_have_no_difference_only_if_they_are_equal(before, after):
 
 
 def compared(before, after):
-    reader = Reader("npm:x@1.0.0", Settings())
+    reader = EntryReader("npm:x@1.0.0", PinningSettings())
     listed = reader.read(raw_of(after))
     pin = Pin(
         action="approve",

@@ -4,9 +4,9 @@ import pytest
 
 from callgate import inspection
 from callgate.inspection import InspectionContext, ToolDefinition, inspect
-from callgate.pinning.model import Listed
+from callgate.pinning.model import ListedTool
 from callgate.pinning.review import neighbours, sets
-from callgate.pinning.review.neighbours import Looking
+from callgate.pinning.review.neighbours import InspectionCache
 from support.meeting import Meeting, entry, raw_of
 
 NAMES = [f"list_{number:03d}" for number in range(80)]
@@ -28,10 +28,10 @@ def inspected(monkeypatch):
 
 def test_the_findings_that_are_kept_are_counted(monkeypatch):
     monkeypatch.setattr(neighbours, "_KEPT_FINDINGS", 120)
-    memory = Looking()
+    memory = InspectionCache()
     for number in range(10):
         tool = entry("fact", f"{TEXT} {number}")
-        found = memory.findings(Listed("fact", raw_of(tool), tool), "evil", {"notes": frozenset(NAMES)}, None, 1.0)
+        found = memory.findings(ListedTool("fact", raw_of(tool), tool), "evil", {"notes": frozenset(NAMES)}, None, 1.0)
         kept = sum(map(len, memory._findings.values()))
         assert len(found) <= kept == memory._findings_kept <= 120
 

@@ -10,7 +10,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from callgate import VerifiedApproval
-from callgate.approval import Settings
+from callgate.approval import ApprovalSettings
 from callgate.errors import ConfigError, Refused
 from callgate.protocol import META
 from callgate.sdk.server_store import how_to_enrol
@@ -95,7 +95,7 @@ def test_first_use_has_to_know_whose(approval):
     with pytest.raises(ConfigError, match="whose first passkey"):
         VerifiedApproval(store=MemoryShelf(), first_use=True)
     assert VerifiedApproval(store=MemoryShelf(), first_use=True, user="alice")._settings.first_use is True
-    assert VerifiedApproval(store=MemoryShelf(), settings=Settings(first_use=True))._settings.first_use is True
+    assert VerifiedApproval(store=MemoryShelf(), settings=ApprovalSettings(first_use=True))._settings.first_use is True
 
 
 class TestDefaults:

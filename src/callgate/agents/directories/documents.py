@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callgate.agents import storage
-from callgate.agents.fetching import Answer, Fetcher, FetchFailed
+from callgate.agents.fetching import Fetcher, FetchFailed, FetchResponse
 from callgate.agents.keys import BadKeys
 from callgate.agents.storage import DirectoryStore, Fetched, Listed
 from callgate.errors import ConfigError, Refused
@@ -50,7 +50,7 @@ class Times(msgspec.Struct, frozen=True):
             raise ConfigError("directories: negative has to be above 0 and at most 300 s, miss above 0")
 
 
-class Held(NamedTuple, Generic[T]):
+class CachedDocument(NamedTuple, Generic[T]):
     """A document in memory, as it is used and as it is kept."""
 
     value: T
@@ -65,10 +65,10 @@ class Failure(NamedTuple):
     text: str
 
 
-class Kind(NamedTuple, Generic[T]):
+class DocumentKind(NamedTuple, Generic[T]):
     """What a document is: what of an answer is kept, and what that means. Both raise `BadKeys` or `Refused`."""
 
-    keep: Callable[[Answer], bytes]
+    keep: Callable[[FetchResponse], bytes]
     read: Callable[[str, bytes], T]
 
 
@@ -77,7 +77,7 @@ class Documents(Generic[T]):
 
     def __init__(
         self,
-        kind: Kind[T],
+        kind: DocumentKind[T],
         fetcher: Fetcher,
         shelf: DirectoryStore,
         clock: Callable[[], float],
@@ -98,12 +98,12 @@ class Documents(Generic[T]):
         self._known_at_once = asyncio.Semaphore(at_once)
         self._at_once = asyncio.Semaphore(at_once)
         self._queue = 2 * at_once
-        self._held: OrderedDict[str, Held[T]] = OrderedDict()
+        self._held: OrderedDict[str, CachedDocument[T]] = OrderedDict()
         # Bytes of what is held.
         self.size = 0
         self._failed: OrderedDict[str, Failure] = OrderedDict()
-        self._under_way: dict[str, asyncio.Task[Held[T] | None]] = {}
-        self._all: set[asyncio.Task[Held[T] | None]] = set()
+        self._under_way: dict[str, asyncio.Task[CachedDocument[T] | None]] = {}
+        self._all: set[asyncio.Task[CachedDocument[T] | None]] = set()
         self._epoch = 0
 
     async def get(self, url: str, wanted: Callable[[T], bool] | None = None) -> T | None:
@@ -132,7 +132,7 @@ class Documents(Generic[T]):
             return held.value
         return (await self._renewed(url) or held).value
 
-    async def renew(self, url: str) -> Held[T] | None:
+    async def renew(self, url: str) -> CachedDocument[T] | None:
         """Fetch it now, whatever is held; None where that failed, and `failure` says why."""
         self._failed.pop(url, None)
         self._let_go(url)
@@ -140,7 +140,7 @@ class Documents(Generic[T]):
         held = None if task is None else await asyncio.shield(task)
         return None if url in self._failed else held
 
-    async def held(self, url: str) -> Held[T] | None:
+    async def held(self, url: str) -> CachedDocument[T] | None:
         """What there is of it, without a fetch."""
         return self._held.get(url) or await self._load(url)
 
@@ -171,24 +171,24 @@ class Documents(Generic[T]):
             fetched.fresh_until, fetched.fetched_at + int(self._times.fresh * 1000)
         )
 
-    async def _load(self, url: str) -> Held[T] | None:
+    async def _load(self, url: str) -> CachedDocument[T] | None:
         epoch = self._epoch
         fetched = await self._shelf.directory(url)
         if fetched is None or not fetched.body:
             return None
         try:
-            held = Held(self._kind.read(url, fetched.body), fetched)
+            held = CachedDocument(self._kind.read(url, fetched.body), fetched)
         except BadKeys:
             return None
         if epoch == self._epoch:
             self._hold(url, held)
         return held
 
-    async def _renewed(self, url: str) -> Held[T] | None:
+    async def _renewed(self, url: str) -> CachedDocument[T] | None:
         task = self._start(url)
         return None if task is None else await asyncio.shield(task)
 
-    def _start(self, url: str, *, anyway: bool = False) -> asyncio.Task[Held[T] | None] | None:
+    def _start(self, url: str, *, anyway: bool = False) -> asyncio.Task[CachedDocument[T] | None] | None:
         task = self._under_way.get(url)
         if task is not None and not anyway:
             return task
@@ -202,14 +202,14 @@ class Documents(Generic[T]):
         task.add_done_callback(lambda done: self._ended(url, done))
         return task
 
-    def _ended(self, url: str, task: asyncio.Task[Held[T] | None]) -> None:
+    def _ended(self, url: str, task: asyncio.Task[CachedDocument[T] | None]) -> None:
         self._all.discard(task)
         if self._under_way.get(url) is task:
             del self._under_way[url]
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("directory not kept", extra={"fields": {"url": url, "error": type(error).__name__}})
 
-    async def _fetch(self, url: str, *, anyway: bool) -> Held[T] | None:
+    async def _fetch(self, url: str, *, anyway: bool) -> CachedDocument[T] | None:
         held = self._held.get(url)
         for _ in range(3):
             if not anyway and (found := await self._newer(url, held)) is not None:
@@ -225,24 +225,24 @@ class Documents(Generic[T]):
             # Not where a flush overtook the fetch: then what came may be what the flush was to get rid of.
             if await self._shelf.keep_directory(fetched):
                 self._failed.pop(url, None)
-                self._hold(url, found := Held(value, fetched))
+                self._hold(url, found := CachedDocument(value, fetched))
                 return found
             held = None
         return await self._without(url, FetchFailed("flushed", "it was flushed while it was fetched"), 0)
 
-    async def _answer(self, url: str) -> Answer:
+    async def _answer(self, url: str) -> FetchResponse:
         known = url in self.known
         async with self._known_at_once if known else self._at_once:
             return await (self._known_fetcher if known else self._fetcher).fetch(url)
 
-    async def _newer(self, url: str, held: Held[T] | None) -> Held[T] | None:
+    async def _newer(self, url: str, held: CachedDocument[T] | None) -> CachedDocument[T] | None:
         """What another process fetched meanwhile."""
         found = await self._load(url)
         if found is None or not self._fresh(found.fetched, self._now()):
             return None
         return found if held is None or found.fetched.fetched_at > held.fetched.fetched_at else None
 
-    async def _without(self, url: str, why: FetchFailed | BadKeys | Refused, version: int) -> Held[T] | None:
+    async def _without(self, url: str, why: FetchFailed | BadKeys | Refused, version: int) -> CachedDocument[T] | None:
         """A failed try: noted for a while, and nothing that was fetched before is lost by it."""
         failure = self._note(url, why)
         held = self._held.get(url) or await self._load(url)
@@ -273,7 +273,7 @@ class Documents(Generic[T]):
         fresh = max(self._times.least, min(asked, self._times.fresh))
         return Fetched(url, body, now, now + int(fresh * 1000), version=version)
 
-    def _hold(self, url: str, held: Held[T]) -> None:
+    def _hold(self, url: str, held: CachedDocument[T]) -> None:
         self._let_go(url)
         self._held[url] = held
         self.size += len(held.fetched.body)

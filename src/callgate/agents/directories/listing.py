@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from callgate.agents.directories.documents import Documents
-from callgate.agents.fetching import USUAL, FetchFailed, Place, Reach, place
-from callgate.agents.keys import MAX_BYTES, BadKeys, Key, read_key, strict_json
+from callgate.agents.fetching import USUAL, FetchFailed, FetchTarget, Reach, place
+from callgate.agents.keys import MAX_BYTES, BadKeys, PublicKey, read_key, strict_json
 from callgate.agents.model import WELL_KNOWN, Verified
 from callgate.agents.storage import Listed
 from callgate.errors import ConfigError
@@ -32,7 +32,7 @@ _PATTERN: Final = re.compile(
 )
 
 
-def directory_place(text: str, reach: Reach = USUAL) -> Place:
+def directory_place(text: str, reach: Reach = USUAL) -> FetchTarget:
     """A directory's address as Signature-Agent or a configuration names it; raises `FetchFailed`."""
     where = place(text, reach)
     if where.path == "/" and "?" not in where.url:
@@ -59,7 +59,7 @@ class Pattern(NamedTuple):
     port: str
     path: str
 
-    def fits(self, where: Place) -> bool:
+    def fits(self, where: FetchTarget) -> bool:
         """Whether a directory is one of those."""
         if where.scheme != self.scheme or where.authority.removeprefix(_spelt(where)) != self.port:
             return False
@@ -85,7 +85,7 @@ def pattern(text: str) -> Pattern:
     return Pattern(match["scheme"], host.removeprefix("*"), host.startswith("*"), port, path)
 
 
-def _spelt(where: Place) -> str:
+def _spelt(where: FetchTarget) -> str:
     return f"[{where.host}]" if ":" in where.host else where.host
 
 
@@ -96,7 +96,7 @@ _AGENT: Final = re.compile(r"[!-~]{1,128}")
 _THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
-class Identity(msgspec.Struct, frozen=True):
+class AgentIdentity(msgspec.Struct, frozen=True):
     """An agent as a directory of agents knows it. `agent` stays the same when its keys change."""
 
     agent: str
@@ -108,7 +108,7 @@ class Identity(msgspec.Struct, frozen=True):
 class AgentDirectory(Protocol):
     """Says which agent a verified key belongs to; anybody may write one (WB-020)."""
 
-    async def agent(self, verified: Verified) -> Identity | None:
+    async def agent(self, verified: Verified) -> AgentIdentity | None:
         """None where it knows nothing of this key."""
 
 
@@ -116,8 +116,8 @@ class Roster:
     """Agents by directory and key; keys that were given whole; and what could not be taken, with its reason."""
 
     def __init__(self, entries: Iterable[Listed], reach: Reach, by: str = "listed") -> None:
-        self.entries: dict[tuple[str, str], Identity] = {}
-        self.keys: dict[str, Key] = {}
+        self.entries: dict[tuple[str, str], AgentIdentity] = {}
+        self.keys: dict[str, PublicKey] = {}
         self.problems: list[str] = []
         directories: dict[str, None] = {}
         for entry in entries:
@@ -133,12 +133,12 @@ class Roster:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def agent(self, directory: str, thumbprint: str) -> Identity | None:
+    def agent(self, directory: str, thumbprint: str) -> AgentIdentity | None:
         """The agent of a key of a directory: its own entry first, then that of the whole directory."""
         return self.entries.get((directory, thumbprint)) or self.entries.get((directory, ""))
 
     def _take(self, entry: Listed, reach: Reach, by: str) -> str:
-        identity = Identity(_agent(entry.agent), _name(entry.name), by)
+        identity = AgentIdentity(_agent(entry.agent), _name(entry.name), by)
         directory = directory_url(entry.directory, reach)
         thumbprint = "" if entry.thumbprint == "*" else entry.thumbprint
         key = read_key(strict_json(entry.jwk), STATIC) if entry.jwk else None
@@ -175,13 +175,15 @@ class StaticDirectory:
         reach = reach or Reach()
         entries = [_entry(key, agent) for key, agent in agents.items()]
         self._roster = Roster([one for one in entries if one.directory], reach, "static")
-        self._alone = {one.thumbprint: Identity(_agent(one.agent), by="static") for one in entries if not one.directory}
+        self._alone = {
+            one.thumbprint: AgentIdentity(_agent(one.agent), by="static") for one in entries if not one.directory
+        }
         self._trusted = frozenset(directory_url(one, reach) for one in trusted)
         self._any = alone
         if self._roster.problems:
             raise BadKeys("; ".join(self._roster.problems))
 
-    async def agent(self, verified: Verified) -> Identity | None:
+    async def agent(self, verified: Verified) -> AgentIdentity | None:
         found = self._roster.agent(verified.directory, verified.keyid)
         if found is None and (self._any or verified.directory in self._trusted):
             return self._alone.get(verified.keyid)
@@ -192,7 +194,7 @@ class AgentsDocument(msgspec.Struct, frozen=True):
     """A document of agents, read."""
 
     roster: Roster
-    alone: Mapping[str, Identity]
+    alone: Mapping[str, AgentIdentity]
 
 
 class HttpDirectory:
@@ -206,14 +208,14 @@ class HttpDirectory:
         self._trusted = trusted
         self._any = alone
 
-    async def agent(self, verified: Verified) -> Identity | None:
+    async def agent(self, verified: Verified) -> AgentIdentity | None:
         def knows(document: AgentsDocument) -> bool:
             return self._find(document, verified) is not None
 
         document = await self._documents.get(self.url, knows)
         return None if document is None else self._find(document, verified)
 
-    def _find(self, document: AgentsDocument, verified: Verified) -> Identity | None:
+    def _find(self, document: AgentsDocument, verified: Verified) -> AgentIdentity | None:
         found = document.roster.agent(verified.directory, verified.keyid)
         if found is None and (self._any or verified.directory in self._trusted):
             return document.alone.get(verified.keyid)
@@ -226,7 +228,7 @@ class Composed:
     def __init__(self, *directories: AgentDirectory) -> None:
         self.directories = directories
 
-    async def agent(self, verified: Verified) -> Identity | None:
+    async def agent(self, verified: Verified) -> AgentIdentity | None:
         for directory in self.directories:
             if (found := await directory.agent(verified)) is not None:
                 return found
@@ -243,10 +245,10 @@ def read_agents(url: str, raw: bytes, reach: Reach) -> AgentsDocument:
         raise BadKeys(f"neither a map nor a list of at most {MAX_AGENTS} agents")
     entries = _mapped(agents) if isinstance(agents, dict) else [_listed(one) for one in agents]
     roster = Roster([one for one in entries if one.directory], reach, url)
-    alone: dict[str, Identity] = {}
+    alone: dict[str, AgentIdentity] = {}
     for one in entries:
         if not one.directory:
-            identity = Identity(_agent(one.agent), _name(one.name), url)
+            identity = AgentIdentity(_agent(one.agent), _name(one.name), url)
             if alone.setdefault(one.thumbprint, identity).agent != identity.agent:
                 raise BadKeys(f"the key {one.thumbprint[:43]} is two agents")
     if roster.problems:

@@ -10,23 +10,23 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from callgate.agents.directories.documents import Documents, Kind, Times, UnsharedDirectories
+from callgate.agents.directories.documents import DocumentKind, Documents, Times, UnsharedDirectories
 from callgate.agents.directories.listing import (
     INLINE,
     SELF,
     STATIC,
     AgentDirectory,
+    AgentIdentity,
     AgentsDocument,
     HttpDirectory,
-    Identity,
     Roster,
     directory_place,
     pattern,
     read_agents,
 )
-from callgate.agents.directories.publishing import Published, publishing, read_inline
-from callgate.agents.fetching import Caps, Fetcher, FetchFailed, Place, Reach, place_of
-from callgate.agents.keys import MAX_KEYS, BadKeys, Key, KeySet, key_set, usable
+from callgate.agents.directories.publishing import PublishedKeys, publishing, read_inline
+from callgate.agents.fetching import Caps, Fetcher, FetchFailed, FetchTarget, Reach, place_of
+from callgate.agents.keys import MAX_KEYS, BadKeys, KeySet, PublicKey, key_set, usable
 from callgate.agents.model import Verified
 from callgate.agents.storage import DirectoryStore, Listed
 from callgate.errors import ConfigError, Reason
@@ -69,7 +69,7 @@ class Sources(msgspec.Struct, frozen=True):
 Outcome: TypeAlias = Literal["found", "absent", "outside_its_time", "refused", "failed", "ignored"]
 
 
-class Step(NamedTuple):
+class LookupStep(NamedTuple):
     """One place that was looked at (a URL, `static`, `self`, `data:`), and what came of it."""
 
     where: str
@@ -83,11 +83,11 @@ class Explained(msgspec.Struct, frozen=True):
     keyid: str
     # As the request named it; empty where it named none.
     named: str
-    steps: tuple[Step, ...]
+    steps: tuple[LookupStep, ...]
     # Where the key was found; empty where it was not.
     directory: str = ""
     thumbprint: str = ""
-    agent: Identity | None = None
+    agent: AgentIdentity | None = None
     # Machine-readable, as a request would be refused; empty where it would go on.
     reason: str = ""
 
@@ -150,7 +150,7 @@ async def refreshed(
     return Refreshed(url, ok=True, added=tuple(sorted(has - had)), removed=tuple(sorted(had - has)))
 
 
-async def shown(documents: Documents[Published], url: str, source: str, now: float) -> DirectoryShown:
+async def shown(documents: Documents[PublishedKeys], url: str, source: str, now: float) -> DirectoryShown:
     """What is held of a key directory, without a fetch."""
     held = await documents.held(url)
     failure = documents.failure(url)
@@ -181,7 +181,7 @@ async def shown(documents: Documents[Published], url: str, source: str, now: flo
     )
 
 
-def key_names(published: Published) -> Collection[str]:
+def key_names(published: PublishedKeys) -> Collection[str]:
     return published.keys.keys.keys()
 
 
@@ -219,16 +219,16 @@ class Directories:
             signed=sources.signed == "required",
             digest=sources.signed == "required" and sources.signed_digest == "required",
         )
-        self.published: Documents[Published] = Documents(kind, fetcher, self._shelf, clock, sources.times)
+        self.published: Documents[PublishedKeys] = Documents(kind, fetcher, self._shelf, clock, sources.times)
         self.documents: Documents[AgentsDocument] = Documents(
-            Kind(lambda answer: answer.body, lambda url, raw: read_agents(url, raw, sources.reach)),
+            DocumentKind(lambda answer: answer.body, lambda url, raw: read_agents(url, raw, sources.reach)),
             fetcher,
             self._shelf,
             clock,
             sources.times,
         )
         self._configure(sources, agents)
-        self._places: dict[str, Place | FetchFailed] = {}
+        self._places: dict[str, FetchTarget | FetchFailed] = {}
         self._lock = asyncio.Lock()
         self._version: int | None = None
         self._changed = True
@@ -261,11 +261,11 @@ class Directories:
 
     # ---- keys ----
 
-    async def key(self, keyid: str, directory_url: str | None = None) -> Key | None:
+    async def key(self, keyid: str, directory_url: str | None = None) -> PublicKey | None:
         """The key of this id, from the directory that the request names or one that an operator named."""
         return await self._search(keyid, directory_url, None)
 
-    async def _search(self, keyid: str, named: str | None, steps: list[Step] | None) -> Key | None:
+    async def _search(self, keyid: str, named: str | None, steps: list[LookupStep] | None) -> PublicKey | None:
         await self._follow()
         by_kid = self.sources.kid_fallback
         static = KeySet(self._roster.keys)
@@ -287,10 +287,12 @@ class Directories:
                 return key
         return None if follow is None else await self._published(keyid, follow.url, steps)
 
-    async def _published(self, keyid: str, url: str, steps: list[Step] | None, *, again: bool = True) -> Key | None:
+    async def _published(
+        self, keyid: str, url: str, steps: list[LookupStep] | None, *, again: bool = True
+    ) -> PublicKey | None:
         by_kid = self.sources.kid_fallback
 
-        def has(published: Published) -> bool:
+        def has(published: PublishedKeys) -> bool:
             return published.keys.find(keyid, by_kid=by_kid) is not None
 
         published = await self.published.get(url, has if again else None)
@@ -299,7 +301,7 @@ class Directories:
             return None
         return self._take(published.keys.find(keyid, by_kid=by_kid), url, steps)
 
-    def _take(self, key: Key | None, where: str, steps: list[Step] | None) -> Key | None:
+    def _take(self, key: PublicKey | None, where: str, steps: list[LookupStep] | None) -> PublicKey | None:
         if key is None:
             _tell(steps, where, "absent")
         elif not usable(key, self._clock()):
@@ -309,7 +311,7 @@ class Directories:
             return key
         return None
 
-    def _inside(self, keyid: str, named: str, steps: list[Step] | None) -> Key | None:
+    def _inside(self, keyid: str, named: str, steps: list[LookupStep] | None) -> PublicKey | None:
         try:
             found = read_inline(named, self._inline)
         except BadKeys as why:
@@ -317,7 +319,7 @@ class Directories:
             return None
         return self._take(found.find(keyid), INLINE, steps)
 
-    def _place(self, named: str, steps: list[Step] | None) -> Place | None:
+    def _place(self, named: str, steps: list[LookupStep] | None) -> FetchTarget | None:
         found = self._places.get(named)
         if found is None:
             try:
@@ -332,7 +334,7 @@ class Directories:
             return None
         return found
 
-    def _own_place(self, named: str) -> Place | None:
+    def _own_place(self, named: str) -> FetchTarget | None:
         # Our own origin is not fetched, so it need not be https.
         try:
             where = place_of(named)
@@ -340,7 +342,7 @@ class Directories:
             return None
         return where if self._own and where.origin == self._own else None
 
-    def _believed(self, where: Place, steps: list[Step] | None) -> bool:
+    def _believed(self, where: FetchTarget, steps: list[LookupStep] | None) -> bool:
         if self.sources.discovery == "ignore":
             _tell(steps, where.url, "ignored", "directories that requests name are ignored here")
             return False
@@ -355,7 +357,7 @@ class Directories:
 
     # ---- agents ----
 
-    async def agent(self, verified: Verified) -> Identity | None:
+    async def agent(self, verified: Verified) -> AgentIdentity | None:
         """The agent of a key that was verified; None where it has to be listed and is not."""
         await self._follow()
         found = self._roster.agent(verified.directory, verified.keyid)
@@ -368,7 +370,7 @@ class Directories:
         if only is None:
             # An entry that cannot be read is one all the same.
             only = bool(self._agents) or len(self._roster) > 0 or bool(self._roster.problems)
-        return None if only else Identity(verified.keyid, by="key")
+        return None if only else AgentIdentity(verified.keyid, by="key")
 
     async def roster(self) -> Roster:
         """Who is listed, in the configuration and by `callgate agents add`."""
@@ -379,7 +381,7 @@ class Directories:
 
     async def why(self, keyid: str, directory_url: str | None = None) -> Explained:
         """The lookup of a key as a request would make it, told step by step."""
-        steps: list[Step] = []
+        steps: list[LookupStep] = []
         key = await self._search(keyid, directory_url, steps)
         named = directory_url or ""
         if key is None:
@@ -455,6 +457,6 @@ class Directories:
         self._version = version
 
 
-def _tell(steps: list[Step] | None, where: str, outcome: Outcome, text: str = "") -> None:
+def _tell(steps: list[LookupStep] | None, where: str, outcome: Outcome, text: str = "") -> None:
     if steps is not None:
-        steps.append(Step(where, outcome, text))
+        steps.append(LookupStep(where, outcome, text))

@@ -11,18 +11,17 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import msgspec
 
-from callgate.agents.components import Answer as SignedAnswer
-from callgate.agents.components import Message, signature_base
-from callgate.agents.directories.documents import Kind
+from callgate.agents.components import SignedMessage, SignedResponse, signature_base
+from callgate.agents.directories.documents import DocumentKind
 from callgate.agents.directories.listing import INLINE
-from callgate.agents.fetching import Answer, place_of
+from callgate.agents.fetching import FetchResponse, place_of
 from callgate.agents.fields import Input, check_digest, covers_digest, inputs, joined, signatures
 from callgate.agents.keys import (
     ALGORITHMS,
     RSA_PSS_256,
     BadKeys,
-    Key,
     KeySet,
+    PublicKey,
     jwks,
     key_set,
     read_keys,
@@ -45,12 +44,12 @@ class Proofs(msgspec.Struct, frozen=True):
     failed: Mapping[str, str] = {}
 
 
-def prove(answer: Answer, keys: Mapping[str, Key], now: float, *, digest: bool) -> Proofs:
+def prove(answer: FetchResponse, keys: Mapping[str, PublicKey], now: float, *, digest: bool) -> Proofs:
     """Check every directory signature of an answer. `digest`: a signature has to cover the document too.
 
     Raises `Refused` where the document is not what its Content-Digest says.
     """
-    message = Message(SignedAnswer(200, answer.headers, _asked(answer.url), answer.body))
+    message = SignedMessage(SignedResponse(200, answer.headers, _asked(answer.url), answer.body))
     if (stated := message.header(b"content-digest")) is not None:
         check_digest(stated, answer.body)
     try:
@@ -74,7 +73,7 @@ def prove(answer: Answer, keys: Mapping[str, Key], now: float, *, digest: bool) 
     return Proofs(frozenset(proven), {name: why for name, why in failed.items() if name not in proven})
 
 
-def _wrong(given: Input, key: Key, now: float, *, digest: bool) -> str:
+def _wrong(given: Input, key: PublicKey, now: float, *, digest: bool) -> str:
     """What is wrong with what a signature covers and when, before it is computed."""
     created, expires = given.params.get("created"), given.params.get("expires")
     if type(created) is not int or type(expires) is not int:
@@ -93,7 +92,7 @@ def _wrong(given: Input, key: Key, now: float, *, digest: bool) -> str:
     return ""
 
 
-def _unverified(given: Input, key: Key, signature: bytes | None, message: Message) -> str:
+def _unverified(given: Input, key: PublicKey, signature: bytes | None, message: SignedMessage) -> str:
     if signature is None:
         return "it has no signature under its label"
     named = given.params.get("alg")
@@ -111,7 +110,7 @@ def _asked(url: str) -> Signed:
     return Signed("GET", where.scheme, where.authority, parts.path, parts.query or None, ())
 
 
-def _header(answer: Answer, name: bytes) -> bytes:
+def _header(answer: FetchResponse, name: bytes) -> bytes:
     return joined(value for one, value in answer.headers if one == name)
 
 
@@ -119,7 +118,7 @@ def _header(answer: Answer, name: bytes) -> bytes:
 _KEPT: Final = ("kty", "crv", "x", "y", "n", "e", "kid", "alg", "use", "key_ops", "nbf", "exp")
 
 
-class Published(msgspec.Struct, frozen=True):
+class PublishedKeys(msgspec.Struct, frozen=True):
     """A key directory as it counts."""
 
     keys: KeySet
@@ -127,10 +126,10 @@ class Published(msgspec.Struct, frozen=True):
     proven: frozenset[str] = frozenset()
 
 
-def publishing(most: int, clock: Callable[[], float], *, signed: bool, digest: bool) -> Kind[Published]:
+def publishing(most: int, clock: Callable[[], float], *, signed: bool, digest: bool) -> DocumentKind[PublishedKeys]:
     """Key directories. `signed`: a key counts only if it signed its directory; `digest`: and covered the document."""
 
-    def keep(answer: Answer) -> bytes:
+    def keep(answer: FetchResponse) -> bytes:
         found = jwks(answer.body)
         keys = key_set(found, answer.url, most)
         proofs = prove(answer, keys.keys, clock(), digest=digest)
@@ -150,7 +149,7 @@ def publishing(most: int, clock: Callable[[], float], *, signed: bool, digest: b
         }
         return json.dumps(kept, separators=(",", ":")).encode()
 
-    def read(url: str, body: bytes) -> Published:
+    def read(url: str, body: bytes) -> PublishedKeys:
         kept = strict_json(body)
         if not isinstance(kept, dict) or not isinstance(kept.get("keys"), list):
             raise BadKeys("what was kept of it cannot be read")
@@ -159,9 +158,9 @@ def publishing(most: int, clock: Callable[[], float], *, signed: bool, digest: b
         # It may have been kept by rules that asked for less.
         counting = proven if kept.get("digest") or not digest else frozenset[str]()
         usable = {name: key for name, key in keys.keys.items() if not signed or name in counting}
-        return Published(KeySet(usable, (*kept.get("left_out", ()), *keys.left_out)), proven)
+        return PublishedKeys(KeySet(usable, (*kept.get("left_out", ()), *keys.left_out)), proven)
 
-    return Kind(keep, read)
+    return DocumentKind(keep, read)
 
 
 def _unsigned(failed: Mapping[str, str]) -> str:

@@ -116,7 +116,7 @@ def open_services(path: Path) -> Iterator[DemoServices]:
     from callgate.cli.common import keys_of, log_of
     from callgate.cli.pinned import KEY, groups_of, labelling, settings_of
     from callgate.pinning.service import Pins
-    from callgate.store import SqlPins, SqlShelf
+    from callgate.store import SqlApprovals, SqlPins
 
     with open_store(path, None) as (config, store):
         keyring = keys_of(config)
@@ -130,5 +130,5 @@ def open_services(path: Path) -> Iterator[DemoServices]:
             labelling=labelling(),
         )
         section = config.approval
-        approvals = Approvals(SqlShelf(store), party(section), settings(section), witness=log.admin)
+        approvals = Approvals(SqlApprovals(store), party(section), settings(section), witness=log.admin)
         yield DemoServices(config, pins, approvals, OpenedLog(log, store, keyring))

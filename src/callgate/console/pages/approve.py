@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.model import WITHDRAWN, Session, reaches
+from callgate.approval.model import WITHDRAWN, ConsoleSession, reaches
 from callgate.approval.model import Request as Asked
 from callgate.approval.overview import asker, phase
 from callgate.approval.reach import how_to_add, kind_of
@@ -85,7 +85,7 @@ class Approve:
             happened=_happened(asked, now),
         )
 
-    async def _sources(self, asked: Asked, session: Session) -> list[Card]:
+    async def _sources(self, asked: Asked, session: ConsoleSession) -> list[Card]:
         """The tools that a stranger's values in this call were read with, where this person may say that what they
         return is the user's own."""
         tools = self._desk.tools
@@ -132,7 +132,7 @@ class Approve:
     def _decided(self, asked: Asked) -> Response:
         return JSONResponse({"state": phase(asked, self._desk.now())})
 
-    async def _own(self, request: Request, session: Session) -> Asked:
+    async def _own(self, request: Request, session: ConsoleSession) -> Asked:
         """The request of this address; somebody else's is as unknown as one that never was."""
         asked = await self._desk.approvals.shelf.request(request.path_params["id"])
         if asked is None or asked.user != session.user:
@@ -143,7 +143,7 @@ class Approve:
             )
         return asked
 
-    async def _open(self, request: Request, session: Session) -> Asked:
+    async def _open(self, request: Request, session: ConsoleSession) -> Asked:
         """The same, still to be decided by who may. The store has the last word on that; this one says it sooner."""
         asked = await self._own(request, session)
         self._desk.at_least(session, "approver")

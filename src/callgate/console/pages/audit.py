@@ -13,8 +13,8 @@ from starlette.routing import Route
 from callgate.audit import note, receipt
 from callgate.audit.note import parse
 from callgate.audit.reading import entry, search
-from callgate.audit.storage import Head
-from callgate.audit.verify import Report, verify
+from callgate.audit.storage import TreeHead
+from callgate.audit.verify import VerifyReport, verify
 from callgate.console import audit_query
 from callgate.console.audit_call import Account, look
 from callgate.console.bodies import Body
@@ -35,7 +35,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     at: int
     by: str
-    report: Report | None = None
+    report: VerifyReport | None = None
     problem: str = ""
     advice: str = ""
 
@@ -180,7 +180,7 @@ class Audit:
         return Verdict(now, by, report)
 
 
-def _signed_at(head: Head | None) -> int | None:
+def _signed_at(head: TreeHead | None) -> int | None:
     try:
         return None if head is None else parse(head.note).at
     except Tampered:

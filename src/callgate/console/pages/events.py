@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from callgate.approval.model import Session
+from callgate.approval.model import ConsoleSession
 from callgate.console.desk import Desk
 from callgate.console.events import News, Newsroom
 from callgate.errors import Reason, Refused, StoreError
@@ -34,7 +34,7 @@ class Stream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, desk: Desk, room: Newsroom, request: Request, session: Session) -> None:
+    def __init__(self, desk: Desk, room: Newsroom, request: Request, session: ConsoleSession) -> None:
         super().__init__()
         self._desk = desk
         self._room = room
@@ -110,7 +110,7 @@ class Events:
         session = await self._come_in(request)
         return JSONResponse(msgspec.to_builtins(await self._room.news(session)))
 
-    async def _come_in(self, request: Request) -> Session:
+    async def _come_in(self, request: Request) -> ConsoleSession:
         # Another program's page on this machine is of the same site: it sends the cookie, and would take the places.
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Refused(Reason.FORGED_REQUEST, "The browser says that another site sent this request.")

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from callgate.audit.reading import Entry, Search, search
+from callgate.audit.reading import CallEntry, Search, search
 from callgate.audit.storage import Filter
 from callgate.console.charts import chart, rows, shares
 from callgate.console.desk import Desk
@@ -51,7 +51,7 @@ class Lately:
         self._rooms = rooms
         self._tally = tally_of(rooms.store, desk.now)
         self._servers = Servers(desk, rooms)
-        self._refused: tuple[int, Sequence[Entry]] | None = None
+        self._refused: tuple[int, Sequence[CallEntry]] | None = None
 
     async def values(self, *, week: bool) -> dict[str, Any]:
         hours, each = (HOURS, 6) if week else (_DAY, 1)
@@ -71,7 +71,7 @@ class Lately:
             "servers": len(self._rooms.config.servers),
         }
 
-    async def _refusals(self) -> Sequence[Entry]:
+    async def _refusals(self) -> Sequence[CallEntry]:
         now = self._desk.now()
         if self._refused is None or not 0 <= now - self._refused[0] < _FRESH_MS:
             wanted, enough = Search(Filter(verdict="refuse")), tired(_SECONDS)

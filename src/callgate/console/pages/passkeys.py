@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.model import Credential, Session
+from callgate.approval.model import ConsoleSession, Credential
 from callgate.console.bodies import Body, Signed
 from callgate.console.desk import Desk
 from callgate.errors import Reason, Refused
@@ -58,7 +58,7 @@ class Passkeys:
         session, body = await self._desk.change(request, Signed)
         return JSONResponse({"ticket": await self._desk.approvals.finish_device(session.user, body.evidence)})
 
-    async def _own(self, request: Request, session: Session) -> Credential:
+    async def _own(self, request: Request, session: ConsoleSession) -> Credential:
         found = await self._desk.approvals.shelf.credential(request.path_params["id"])
         if found is None or found.user != session.user or found.revoked_at is not None:
             raise Refused(Reason.PAGE_UNKNOWN, "You have no such passkey.", advice="Load the page again.")

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from callgate.pinning.identity.launch import Launch, launched
-from callgate.pinning.model import Identity
+from callgate.pinning.model import ServerIdentity
 
 _CHUNK: Final = 1024 * 1024
 # A program larger than this is not read: the identity says so.
@@ -87,7 +87,7 @@ def stdio_identity(
     environ_path: str | None = None,
     reported: str = "",
     disk: Disk = DISK,
-) -> Identity:
+) -> ServerIdentity:
     """The identity of a server that this command starts. Reads a file where the command names no package; never raises.
 
     `cwd` and `environ_path` are the directory and the PATH that the command is started with. Arguments that are not
@@ -114,7 +114,7 @@ def stdio_identity(
     return _identity(server_id, lineage, chosen=chosen, reported=reported, warnings=start.warnings)
 
 
-def http_identity(url: str, *, authenticated: str | None = None, reported: str = "") -> Identity:
+def http_identity(url: str, *, authenticated: str | None = None, reported: str = "") -> ServerIdentity:
     """Origin and path, as whom the server is authenticated, and what it reports; no query, no credentials."""
     place, host, secure = _place(url)
     warnings: tuple[str, ...] = ()
@@ -128,17 +128,17 @@ def http_identity(url: str, *, authenticated: str | None = None, reported: str =
             warning = f"{place} is reached without TLS: anybody on the way can answer in its place. Use https://."
             warnings = (warning,)
     server_id = f"{place} as {_escape(proven)}{_spoken(reported)}"
-    return Identity(server_id, place, "http", chosen=False, reported=shown(reported), warnings=warnings)
+    return ServerIdentity(server_id, place, "http", chosen=False, reported=shown(reported), warnings=warnings)
 
 
-def library_identity(name: str, *, version: str = "", reported: str = "") -> Identity:
+def library_identity(name: str, *, version: str = "", reported: str = "") -> ServerIdentity:
     """For a client author who knows which server is at the other end; with a version that the author vouches for."""
     plain = _escape(name, _NAME - {"@"})
     if version:
-        return Identity(
+        return ServerIdentity(
             f"library:{plain}@{_escape(version)}", f"library:{plain}", "library", chosen=True, reported=shown(reported)
         )
-    return Identity(
+    return ServerIdentity(
         f"library:{plain}{_spoken(reported)}", f"library:{plain}", "library", chosen=False, reported=shown(reported)
     )
 
@@ -153,7 +153,7 @@ def reported_as(name: object, version: object) -> str:
     return f"{left} {right.replace('%', '%25').replace(' ', '%20')}" if left or right else ""
 
 
-def is_named(one: Identity, unnamed: Identity) -> bool:
+def is_named(one: ServerIdentity, unnamed: ServerIdentity) -> bool:
     """Whether a server is the same as one that has not said its name, or may be it under the name that it has."""
     return one.server_id == unnamed.server_id or (
         not unnamed.chosen and one.server_id.startswith(f"{unnamed.server_id} (") and one.server_id.endswith(")")
@@ -166,7 +166,7 @@ def shown(text: str) -> str:
     return clean if len(text) <= _SHOWN else clean[:_SHOWN] + "…"
 
 
-def _file_identity(start: Launch, base: str, path: str | None, reported: str, disk: Disk) -> Identity:
+def _file_identity(start: Launch, base: str, path: str | None, reported: str, disk: Disk) -> ServerIdentity:
     found = disk.locate(start.name, base, path, script=bool(start.runner))
     runner = f"{_escape(start.runner, _NAME - {'/', ':'})} " if start.runner else ""
     warnings = list(start.warnings)
@@ -191,9 +191,11 @@ def _file_identity(start: Launch, base: str, path: str | None, reported: str, di
     return _identity(f"{head}#{digest}", lineage, chosen=False, reported=reported, warnings=tuple(warnings))
 
 
-def _identity(server_id: str, lineage: str, *, chosen: bool, reported: str, warnings: tuple[str, ...]) -> Identity:
+def _identity(
+    server_id: str, lineage: str, *, chosen: bool, reported: str, warnings: tuple[str, ...]
+) -> ServerIdentity:
     whole = server_id if chosen else server_id + _spoken(reported)
-    return Identity(whole, lineage, "stdio", chosen=chosen, reported=shown(reported), warnings=warnings)
+    return ServerIdentity(whole, lineage, "stdio", chosen=chosen, reported=shown(reported), warnings=warnings)
 
 
 def _spoken(reported: str) -> str:
@@ -258,7 +260,7 @@ class ServerRef(msgspec.Struct, frozen=True):
     name: str
     group: str
     target: str
-    identify: Callable[[str], Identity]
+    identify: Callable[[str], ServerIdentity]
     # Whether the server is given the caller's own credentials, and may show each caller another list.
     by_caller: bool = False
     kind: Literal["http", "stdio"] = "stdio"
@@ -272,10 +274,10 @@ class ServerRef(msgspec.Struct, frozen=True):
 
 def command_identity(
     argv: Sequence[str], cwd: str | None, path: str | None, here: str = ""
-) -> Callable[[str], Identity]:
+) -> Callable[[str], ServerIdentity]:
     disk = CachedDisk(here=here)
 
-    def identify(reported: str) -> Identity:
+    def identify(reported: str) -> ServerIdentity:
         return stdio_identity(argv, cwd=cwd, environ_path=path, reported=reported, disk=disk)
 
     return identify

@@ -12,14 +12,31 @@ import msgspec
 
 from callgate.errors import Reason
 from callgate.inspection import ToolFinding
-from callgate.pinning.chain import Book, Known
+from callgate.pinning.chain import DecisionChain, DecisionIndex
 from callgate.pinning.document import approval_hash, entry_digest
 from callgate.pinning.judging import Standing, judge
-from callgate.pinning.model import BLOCKED_BEFORE, Connected, Listed, Pin, ServerSeen, Settings, State, ToolSeen
+from callgate.pinning.model import (
+    BLOCKED_BEFORE,
+    Connected,
+    ListedTool,
+    Pin,
+    PinningSettings,
+    ServerSeen,
+    State,
+    ToolSeen,
+)
 from callgate.pinning.review.differences import Effort, difference
-from callgate.pinning.review.neighbours import Looking
-from callgate.pinning.review.sets import Combined, Present
-from callgate.pinning.review.views import NO_LABELS, Difference, Labelling, Review, ServerStatus, ServerView, ToolView
+from callgate.pinning.review.neighbours import InspectionCache
+from callgate.pinning.review.sets import PresentServer, PresentServers
+from callgate.pinning.review.views import (
+    NO_LABELS,
+    Labelling,
+    Review,
+    ServerStatus,
+    ServerView,
+    TextDifference,
+    ToolView,
+)
 
 _DAY: Final = 86_400_000
 _WAITING: Final = (State.NEW, State.CHANGED, State.RETIRED)
@@ -31,7 +48,7 @@ def current(
     configured: Mapping[str, str] | None,
     wanted: Collection[str],
     since: int,
-) -> list[Present]:
+) -> list[PresentServer]:
     """The servers of a review, without their tools: connected, configured, or met since then, each as it was met last.
 
     Agents see together what is connected or configured. `wanted` identities are there in any case.
@@ -40,7 +57,7 @@ def current(
     for held in connected:
         live.setdefault(held.name, {})[held.server_id] = held
     newest = _newest(servers)
-    made: dict[str, Present] = {}
+    made: dict[str, PresentServer] = {}
     for seen in servers:
         places = {name: live[name][seen.server_id] for name in live if seen.server_id in live[name]}
         # Two names may stand for one server: it is there under each that no other server has now.
@@ -55,7 +72,7 @@ def current(
             group = place.group if place is not None else (configured or {}).get(first, seen.group)
             also = {name: seen.names.get(name, seen.last_seen) for name in names}
             one = msgspec.structs.replace(seen, name=first, names=also)
-            made[seen.server_id] = Present(
+            made[seen.server_id] = PresentServer(
                 one, group, (), connected=bool(places), joined=joined, earlier=frozenset(seen.called)
             )
     return list(made.values())
@@ -72,18 +89,18 @@ def _newest(servers: Iterable[ServerSeen]) -> dict[str, tuple[int, str]]:
 
 
 def statuses(
-    book: Book,
-    settings: Settings,
+    book: DecisionChain,
+    settings: PinningSettings,
     *,
     servers: Sequence[ServerSeen],
     tools: Iterable[ToolSeen],
     connected: Sequence[Connected],
     configured: Mapping[str, str] | None,
     now: int,
-    looking: Looking,
+    looking: InspectionCache,
 ) -> list[ServerStatus]:
     """One for every identity that was met or has decisions, the last met first."""
-    known = Known(book)
+    known = DecisionIndex(book)
     by_server: dict[str, list[ToolSeen]] = {}
     for tool in tools:
         by_server.setdefault(tool.server_id, []).append(tool)
@@ -94,7 +111,7 @@ def statuses(
     live = {place.server_id for place in connected}
     made = []
     for seen in (_named_now(seen, configured, since) for seen in every):
-        one = Present(seen, seen.group, tuple(by_server.get(seen.server_id, ())))
+        one = PresentServer(seen, seen.group, tuple(by_server.get(seen.server_id, ())))
         states = [
             judge(_listed(seen.server_id, tool, settings, looking), one.identity, book, settings).state
             for tool in one.tools
@@ -128,11 +145,11 @@ def _named_now(seen: ServerSeen, configured: Mapping[str, str] | None, since: in
     return msgspec.structs.replace(seen, names=kept)
 
 
-def _listed(server_id: str, tool: ToolSeen, settings: Settings, looking: Looking) -> Listed:
+def _listed(server_id: str, tool: ToolSeen, settings: PinningSettings, looking: InspectionCache) -> ListedTool:
     """A text that nobody decided on comes without its bytes; how it stands hangs on its hash alone."""
     if tool.raw or tool.problem:
         return looking.listed(server_id, tool, settings)
-    return Listed(tool.tool, b"", {}, tool.approval_hash, tool.beside)
+    return ListedTool(tool.tool, b"", {}, tool.approval_hash, tool.beside)
 
 
 def _orphan(
@@ -188,12 +205,12 @@ class Reviewer:
     """Makes views. What it has read, inspected or compared once it remembers by its hash."""
 
     def __init__(self, labelling: Labelling = NO_LABELS) -> None:
-        self.looking = Looking()
+        self.looking = InspectionCache()
         self.labelling = labelling
         self._proposals: dict[tuple[str, bytes], tuple[str, str]] = {}
-        self._differences: dict[tuple[int, bytes, bool], Difference] = {}
+        self._differences: dict[tuple[int, bytes, bool], TextDifference] = {}
 
-    def compare(self, pin: Pin, listed: Listed, effort: Effort, *, other: bool) -> Difference:
+    def compare(self, pin: Pin, listed: ListedTool, effort: Effort, *, other: bool) -> TextDifference:
         key = (pin.seq, hashlib.sha256(listed.raw).digest(), other)
         made = self._differences.get(key)
         if made is None:
@@ -204,7 +221,7 @@ class Reviewer:
                 self._differences[key] = made
         return made
 
-    def propose(self, server_id: str, listed: Listed) -> tuple[str, str]:
+    def propose(self, server_id: str, listed: ListedTool) -> tuple[str, str]:
         """The label that is proposed for a tool, and its line."""
         key = (server_id, hashlib.sha256(listed.raw).digest())
         made = self._proposals.get(key)
@@ -215,17 +232,19 @@ class Reviewer:
         return made
 
 
-class Sitting:
+class ReviewSession:
     """One review under the decisions of one moment. Make it where nobody else reads the book meanwhile."""
 
-    def __init__(self, reviewer: Reviewer, book: Book, settings: Settings, present: Sequence[Present]) -> None:
+    def __init__(
+        self, reviewer: Reviewer, book: DecisionChain, settings: PinningSettings, present: Sequence[PresentServer]
+    ) -> None:
         self._reviewer = reviewer
         self._looking = reviewer.looking
         self._book = book
         self._settings = settings
         self._effort = Effort()
-        self.known = Known(book)
-        self.combined = Combined(reviewer.looking, book, settings, present)
+        self.known = DecisionIndex(book)
+        self.combined = PresentServers(reviewer.looking, book, settings, present)
         # Of a great many approved tools only what touches others is looked at again; each alone shows all of it.
         self._at_leisure = sum(len(one.tools) for one in present) <= _LEISURE
 
@@ -237,7 +256,7 @@ class Sitting:
 
     # ---- servers ----
 
-    def server(self, one: Present) -> ServerView:
+    def server(self, one: PresentServer) -> ServerView:
         wanted = [tool for tool in one.tools if not tool.gone or self._book.pin(one.seen.server_id, tool.tool)]
         views = [self.tool(one, tool, whole=self._at_leisure) for tool in wanted]
         views.sort(key=lambda view: (not view.needs_review, view.state == State.GONE, view.tool))
@@ -245,7 +264,7 @@ class Sitting:
             seen=one.seen, connected=one.connected, tools=tuple(views), notices=tuple(self._notices(one, views))
         )
 
-    def _notices(self, one: Present, views: Iterable[ToolView]) -> Iterable[str]:
+    def _notices(self, one: PresentServer, views: Iterable[ToolView]) -> Iterable[str]:
         seen = one.seen
         yield from seen.warnings
         if seen.problem:
@@ -260,7 +279,7 @@ class Sitting:
         for other in self.known.namesakes(seen.name, seen.lineage):
             yield f"Another server had the name {seen.name} before: {other}. None of its approvals hold for this one."
 
-    def _beside(self, one: Present) -> set[str]:
+    def _beside(self, one: PresentServer) -> set[str]:
         """Identities that are there now and never shared a configured name with this server: one program may start
         several servers. What had one of its names before is what it was before."""
         return {
@@ -271,7 +290,7 @@ class Sitting:
 
     # ---- tools ----
 
-    def tool(self, one: Present, tool: ToolSeen, *, whole: bool = True) -> ToolView:
+    def tool(self, one: PresentServer, tool: ToolSeen, *, whole: bool = True) -> ToolView:
         """One tool; `whole` with all findings even if it is one of many approved ones."""
         listed = self.combined.listed(one, tool)
         standing = self._standing(one, tool, listed)
@@ -307,7 +326,7 @@ class Sitting:
             tokens=self._looking.tokens(tool.raw),
         )
 
-    def label(self, one: Present, tool: ToolSeen, listed: Listed) -> tuple[str, str]:
+    def label(self, one: PresentServer, tool: ToolSeen, listed: ListedTool) -> tuple[str, str]:
         """What a tool does, and the line that tells it: as it was approved, also for another version of its server as
         long as its text is the same; else as it is proposed."""
         if listed.problem:
@@ -320,7 +339,7 @@ class Sitting:
             return former.label, self._reviewer.labelling.line(former.label)
         return self._reviewer.propose(one.seen.server_id, listed)
 
-    def _is_unchanged(self, one: Present, listed: Listed, standing: Standing) -> bool:
+    def _is_unchanged(self, one: PresentServer, listed: ListedTool, standing: Standing) -> bool:
         """Whether a tool that waits is, word for word, what is approved for another version of its server."""
         if standing.state not in (State.NEW, State.RETIRED) or listed.problem:
             return False
@@ -329,27 +348,31 @@ class Sitting:
             return False
         return _same_text(former, listed) and dict(former.beside) == dict(listed.beside)
 
-    def _findings(self, one: Present, tool: ToolSeen, standing: Standing, *, whole: bool) -> tuple[ToolFinding, ...]:
+    def _findings(
+        self, one: PresentServer, tool: ToolSeen, standing: Standing, *, whole: bool
+    ) -> tuple[ToolFinding, ...]:
         if whole or standing.state not in (State.APPROVED, State.GONE):
             return (*self.findings(one, tool), *self.combined.beyond(one, tool))
         crossing = self.combined.crossing(one.seen.server_id).get(tool.tool, ())
         return (*crossing, *self.combined.spoken_of(one, tool))
 
-    def findings(self, one: Present, tool: ToolSeen) -> tuple[ToolFinding, ...]:
+    def findings(self, one: PresentServer, tool: ToolSeen) -> tuple[ToolFinding, ...]:
         """What a reviewer should know of a tool: from the inspection, and from blocks under other identities."""
         return (*map(_blocked, self.blocks(one, tool)), *self.combined.findings(one, tool))
 
-    def blocks(self, one: Present, tool: ToolSeen) -> tuple[Pin, ...]:
+    def blocks(self, one: PresentServer, tool: ToolSeen) -> tuple[Pin, ...]:
         """The blocks of this tool under other identities of its server."""
         found = self.known.blocked(one.seen.lineage, tool.tool)
         return tuple(pin for pin in found if pin.server_id != one.seen.server_id)
 
-    def _standing(self, one: Present, tool: ToolSeen, listed: Listed) -> Standing:
+    def _standing(self, one: PresentServer, tool: ToolSeen, listed: ListedTool) -> Standing:
         if tool.gone and not self._book.broken:
             return Standing(State.GONE, Reason.TOOL_UNKNOWN, "the server does not list this tool any more")
         return judge(listed, one.identity, self._book, self._settings)
 
-    def _difference(self, one: Present, listed: Listed, standing: Standing, pin: Pin | None) -> Difference | None:
+    def _difference(
+        self, one: PresentServer, listed: ListedTool, standing: Standing, pin: Pin | None
+    ) -> TextDifference | None:
         if listed.problem or standing.state in (State.GONE, State.UNFIT):
             return None
         if standing.state is State.APPROVED:
@@ -362,7 +385,7 @@ class Sitting:
         other = since.server_id != one.seen.server_id
         return self._reviewer.compare(since, listed, self._effort, other=other)
 
-    def _since(self, one: Present, tool: str, standing: Standing) -> Pin | None:
+    def _since(self, one: PresentServer, tool: str, standing: Standing) -> Pin | None:
         """The approval that a text is compared with: the last under this identity, else the last of its lineage."""
         latest = self._book.latest_of(one.seen.lineage, tool)
         if standing.state is State.RETIRED:
@@ -370,7 +393,7 @@ class Sitting:
         own = [pin for pin in self._book.history(one.seen.server_id, tool) if pin.action == "approve"]
         return own[-1] if own else latest
 
-    def _hints(self, one: Present, tool: ToolSeen, listed: Listed, pin: Pin | None) -> Iterable[str]:
+    def _hints(self, one: PresentServer, tool: ToolSeen, listed: ListedTool, pin: Pin | None) -> Iterable[str]:
         if tool.changes >= RESTLESS:
             yield _STEADY
         if pin is not None and pin.action == "block" and listed.approval_hash != pin.approval_hash:
@@ -388,7 +411,7 @@ class Sitting:
         return newest is not None and newest.action == "approve"
 
 
-def _same_text(pin: Pin, listed: Listed) -> bool:
+def _same_text(pin: Pin, listed: ListedTool) -> bool:
     """Whether a text is the one of an approval, under whatever identity."""
     named = (pin.server_id, listed.name, listed.entry.get("description"), listed.entry.get("inputSchema"))
     return hmac.compare_digest(approval_hash(*named), pin.approval_hash)

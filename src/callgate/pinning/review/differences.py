@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from callgate.canonical import canonical
 from callgate.errors import MessageError
-from callgate.pinning.model import Listed, Pin
-from callgate.pinning.review.views import Difference, Piece, SchemaEdit
+from callgate.pinning.model import ListedTool, Pin
+from callgate.pinning.review.views import Piece, SchemaEdit, TextDifference
 
 # Words, runs of one kind of blank, and every other character alone: so an invisible one stands by itself.
 _TOKENS: Final = re.compile(r"[^\W_]+|_+| +|\n+|\t+|.", re.DOTALL)
@@ -410,7 +410,9 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_$-]{1,60}")
 _DEPTH: Final = 120
 
 
-def difference(pin: Pin, listed: Listed, *, other_identity: bool = False, effort: Effort | None = None) -> Difference:
+def difference(
+    pin: Pin, listed: ListedTool, *, other_identity: bool = False, effort: Effort | None = None
+) -> TextDifference:
     """From what was decided on to what is listed now. `effort` bounds the cost of many differences together."""
     before = _entry(pin.raw)
     after = listed.entry
@@ -422,7 +424,7 @@ def difference(pin: Pin, listed: Listed, *, other_identity: bool = False, effort
         for name in names
         for edit in _member(name, before, after, "schema" if name == "outputSchema" else "data", effort)
     ]
-    return Difference(
+    return TextDifference(
         description=pieces(_text(before), _text(after), effort),
         schema=tuple(schema),
         beside=tuple(beside),

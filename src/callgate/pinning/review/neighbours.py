@@ -14,8 +14,8 @@ from callgate.canonical import canonical
 from callgate.errors import MessageError
 from callgate.inspection import ToolFinding
 from callgate.pinning.document import digest
-from callgate.pinning.listing import Reader
-from callgate.pinning.model import Listed, Pin, ServerSeen, Settings, ToolSeen
+from callgate.pinning.listing import EntryReader
+from callgate.pinning.model import ListedTool, Pin, PinningSettings, ServerSeen, ToolSeen
 
 # Cut where the inspection cuts what is too long for a name.
 _WORD: Final = re.compile(r"\w[\w.:/-]{1,127}")
@@ -33,7 +33,7 @@ _PIECE: Final = 5
 _SEARCHED: Final = 50
 
 
-class Stands(Protocol):
+class NeighbourServer(Protocol):
     """A server and its tools, as far as its neighbours are concerned."""
 
     @property
@@ -46,10 +46,10 @@ class Stands(Protocol):
     def tools(self) -> tuple[ToolSeen, ...]: ...
 
 
-class Neighbours:
+class NameIndex:
     """The names of all tools of one group of servers, so arranged that those near a tool are found at once."""
 
-    def __init__(self, members: Sequence[Stands]) -> None:
+    def __init__(self, members: Sequence[NeighbourServer]) -> None:
         self._servers = {one.seen.server_id: one.seen for one in members}
         self._owners: dict[str, list[str]] = {}
         for one in members:
@@ -89,7 +89,7 @@ class Neighbours:
             made.setdefault(rarest, []).append((looks, name))
         return made
 
-    def of(self, one: Stands, listed: Listed) -> dict[str, frozenset[str]]:
+    def of(self, one: NeighbourServer, listed: ListedTool) -> dict[str, frozenset[str]]:
         """By the name of their server the tools of others that this one may touch; more than it does, never fewer."""
         if all(seen.lineage == one.seen.lineage for seen in self._servers.values()):
             return {}
@@ -102,7 +102,7 @@ class Neighbours:
             made = self._found[key] = self._touched(one.seen, listed)
         return made
 
-    def _touched(self, own: ServerSeen, listed: Listed) -> dict[str, frozenset[str]]:
+    def _touched(self, own: ServerSeen, listed: ListedTool) -> dict[str, frozenset[str]]:
         near = {other for key in set(_keys(listed.name)) for other in self._near.get(key, ())}
         text = _text(listed.entry)
         for word in _words(text):
@@ -174,30 +174,30 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Looking:
+class InspectionCache:
     """Remembers what was read and found."""
 
     def __init__(self) -> None:
-        self._listed: dict[tuple[str, str, bytes], Listed] = {}
+        self._listed: dict[tuple[str, str, bytes], ListedTool] = {}
         self._listed_bytes = 0
         self._findings: dict[tuple[bytes, bytes, str], tuple[ToolFinding, ...]] = {}
         self._findings_kept = 0
         self._tokens: dict[bytes, int] = {}
         self._open: dict[bytes, str] = {}
-        self._neighbours: dict[str, Neighbours] = {}
+        self._neighbours: dict[str, NameIndex] = {}
 
-    def listed(self, server_id: str, tool: ToolSeen, settings: Settings) -> Listed:
+    def listed(self, server_id: str, tool: ToolSeen, settings: PinningSettings) -> ListedTool:
         """A stored text, read anew and held against its hash: the store is not believed."""
         if tool.problem or not tool.raw:
             why = tool.problem or "nothing of its definition was kept"
-            return Listed(tool.tool, tool.raw, _loosely(tool.raw), problem=why)
+            return ListedTool(tool.tool, tool.raw, _loosely(tool.raw), problem=why)
         key = (server_id, tool.approval_hash, _sha(tool.raw))
         made = self._listed.get(key)
         if made is None:
-            made = Reader(server_id, settings).read(tool.raw)
+            made = EntryReader(server_id, settings).read(tool.raw)
             if not made.problem and (made.name != tool.tool or made.approval_hash != tool.approval_hash):
                 why = "what is stored of it is not what was met; let the server be asked again"
-                made = Listed(tool.tool, tool.raw, made.entry, problem=why)
+                made = ListedTool(tool.tool, tool.raw, made.entry, problem=why)
             # Texts are as large as a server likes: what is remembered of them is bounded in bytes too.
             self._listed_bytes += len(tool.raw)
             if self._listed_bytes > _KEPT_BYTES:
@@ -207,7 +207,7 @@ class Looking:
         return made
 
     def findings(
-        self, listed: Listed, server: str, others: Mapping[str, frozenset[str]], before: Pin | None, growth: float
+        self, listed: ListedTool, server: str, others: Mapping[str, frozenset[str]], before: Pin | None, growth: float
     ) -> tuple[ToolFinding, ...]:
         if not listed.entry:
             return ()
@@ -231,7 +231,7 @@ class Looking:
             self._findings[key] = made
         return made
 
-    def neighbours(self, members: Sequence[Stands]) -> Neighbours:
+    def neighbours(self, members: Sequence[NeighbourServer]) -> NameIndex:
         """The names around the tools of one group; made anew only when they are others."""
         parts = [
             [one.seen.server_id, one.seen.name, [tool.tool for tool in one.tools if not tool.gone]] for one in members
@@ -241,7 +241,7 @@ class Looking:
         if made is None:
             if len(self._neighbours) >= _GROUPS:
                 self._neighbours.clear()
-            made = self._neighbours[key] = Neighbours(members)
+            made = self._neighbours[key] = NameIndex(members)
         return made
 
     def tokens(self, raw: bytes) -> int:
@@ -254,7 +254,7 @@ class Looking:
             _keep(self._tokens, key, made)
         return made
 
-    def catch_all(self, listed: Listed) -> str:
+    def catch_all(self, listed: ListedTool) -> str:
         """Why the input schema takes nearly anything; empty if it does not."""
         if not listed.entry:
             return ""

@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from callgate.inspection import ToolFinding
-from callgate.pinning.chain import Book
+from callgate.pinning.chain import DecisionChain
 from callgate.pinning.document import digest
-from callgate.pinning.model import Identity, Listed, Pin, ServerSeen, Settings, ToolSeen
-from callgate.pinning.review.neighbours import Looking
+from callgate.pinning.model import ListedTool, Pin, PinningSettings, ServerIdentity, ServerSeen, ToolSeen
+from callgate.pinning.review.neighbours import InspectionCache
 from callgate.pinning.review.views import SetView
 
 SPOKEN_OF: Final = "shadowing.spoken-of"
@@ -65,19 +65,19 @@ def _said(entry: Mapping[str, Any], finding: ToolFinding, span: tuple[int, int])
     return next((text for text in texts if fold(text[slice(*span)]).text == name), texts[0] if texts else "")
 
 
-class Touch(msgspec.Struct, frozen=True):
+class CrossMention(msgspec.Struct, frozen=True):
     """What one text touches of other servers: what was found in it, and by server the names that may be in it too."""
 
-    text: Listed
+    text: ListedTool
     findings: Sequence[ToolFinding]
     rest: Mapping[str, frozenset[str]]
 
 
 # What the texts of each tool of each server touch: server_id, tool.
-Found: TypeAlias = Mapping[str, Mapping[str, Sequence[Touch]]]
+Found: TypeAlias = Mapping[str, Mapping[str, Sequence[CrossMention]]]
 
 
-class Member(msgspec.Struct, frozen=True):
+class SetMember(msgspec.Struct, frozen=True):
     """A server of a set."""
 
     name: str
@@ -86,10 +86,10 @@ class Member(msgspec.Struct, frozen=True):
     lineage: str
 
 
-class Together:
+class JointReviews:
     """When two servers were last reviewed together, as the number of the decision that was made then."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: DecisionChain) -> None:
         self.version = book.version
         self._last: dict[frozenset[str], int] = {}
         self._confirmed: dict[frozenset[str], int] = {}
@@ -112,7 +112,7 @@ class Together:
         return self._confirmed.get(frozenset((one, other)), 0)
 
 
-def set_version(members: Iterable[Member], texts: Mapping[str, str]) -> str:
+def set_version(members: Iterable[SetMember], texts: Mapping[str, str]) -> str:
     """Digits that change when a server comes, goes or becomes another one, or a text of its tools does.
 
     `texts` has a digest of each server's tools. All digits: servers choose their texts, and must not find two sets of
@@ -122,28 +122,28 @@ def set_version(members: Iterable[Member], texts: Mapping[str, str]) -> str:
     return digest([[name, one, texts.get(one, "")] for name, one in parts]).removeprefix("sha256:")
 
 
-def by_group(members: Iterable[Member]) -> dict[str, list[Member]]:
+def by_group(members: Iterable[SetMember]) -> dict[str, list[SetMember]]:
     """The sets, each in the order of names."""
-    groups: dict[str, list[Member]] = {}
+    groups: dict[str, list[SetMember]] = {}
     for member in sorted(members, key=lambda one: (one.group, one.name, one.server_id)):
         groups.setdefault(member.group, []).append(member)
     return groups
 
 
-def pairs(members: Sequence[Member]) -> Iterator[tuple[Member, Member]]:
+def pairs(members: Sequence[SetMember]) -> Iterator[tuple[SetMember, SetMember]]:
     """Every two of a set that are two servers, and not one in two versions."""
     for one, other in combinations(members, 2):
         if one.lineage != other.lineage:
             yield one, other
 
 
-def open_pairs(members: Sequence[Member], together: Together) -> list[tuple[Member, Member]]:
+def open_pairs(members: Sequence[SetMember], together: JointReviews) -> list[tuple[SetMember, SetMember]]:
     """Those that nobody has reviewed together."""
     return [(one, other) for one, other in pairs(members) if not together.since(one.server_id, other.server_id)]
 
 
 def held_in(
-    members: Sequence[Member], found: Found, book: Book, together: Together, settings: Settings
+    members: Sequence[SetMember], found: Found, book: DecisionChain, together: JointReviews, settings: PinningSettings
 ) -> dict[str, dict[str, str]]:
     """The tools of one set that wait for a review of two servers together, by server_id: for each tool a sentence."""
     waiting: dict[str, dict[str, str]] = {}
@@ -168,7 +168,13 @@ def held_in(
 
 
 def _why_it_waits(
-    member: Member, pin: Pin, members: Sequence[Member], found: Found, *, book: Book, together: Together
+    member: SetMember,
+    pin: Pin,
+    members: Sequence[SetMember],
+    found: Found,
+    *,
+    book: DecisionChain,
+    together: JointReviews,
 ) -> str:
     """Empty where somebody has seen an approved tool beside everything that it touches."""
     for touch in found[member.server_id][pin.tool]:
@@ -188,18 +194,20 @@ def _why_it_waits(
     return ""
 
 
-def _sentence(member: Member, other: Member, what: str) -> str:
+def _sentence(member: SetMember, other: SetMember, what: str) -> str:
     return f"nobody has reviewed {member.name} together with {other.name}, and its definition {what}"
 
 
-def touched(member: Member, server: str, members: Iterable[Member]) -> Iterator[Member]:
+def touched(member: SetMember, server: str, members: Iterable[SetMember]) -> Iterator[SetMember]:
     """The servers of that name that a tool of one of them may be about: two may have one name."""
     for other in members:
         if server in (other.name, other.server_id) and other.lineage != member.lineage:
             yield other
 
 
-def _says_so_too(member: Member, tool: str, finding: ToolFinding, there: Mapping[str, Sequence[Touch]]) -> bool:
+def _says_so_too(
+    member: SetMember, tool: str, finding: ToolFinding, there: Mapping[str, Sequence[CrossMention]]
+) -> bool:
     return any(
         (back.rule, back.where, back.tool) == (finding.rule, "name", tool)
         and back.server in (member.name, member.server_id)
@@ -208,7 +216,7 @@ def _says_so_too(member: Member, tool: str, finding: ToolFinding, there: Mapping
     )
 
 
-def _both_in_view(pin: Pin, other: Member, spoken: Pin | None, together: Together, *, told: bool = True) -> bool:
+def _both_in_view(pin: Pin, other: SetMember, spoken: Pin | None, together: JointReviews, *, told: bool = True) -> bool:
     """Whether somebody has seen both a text and the tool that it speaks of, each as it was approved last.
 
     That is whoever reviewed the set since; or whoever made the later one of the two approvals with the other server in
@@ -221,7 +229,7 @@ def _both_in_view(pin: Pin, other: Member, spoken: Pin | None, together: Togethe
     return seen or together.confirmed(pin.server_id, other.server_id) > last.seq
 
 
-def _approvals(book: Book) -> Iterator[Pin]:
+def _approvals(book: DecisionChain) -> Iterator[Pin]:
     yield from book.sets()
     for newest in book.pins():
         for pin in book.history(newest.server_id, newest.tool):
@@ -245,7 +253,7 @@ _SURE_IN_ALL: Final = 200
 _TOLD: Final = 20
 
 
-class Present(msgspec.Struct, frozen=True):
+class PresentServer(msgspec.Struct, frozen=True):
     """A server on the review, with the newest text of each of its tools. `joined`: agents see it with its group."""
 
     seen: ServerSeen
@@ -261,55 +269,59 @@ class Present(msgspec.Struct, frozen=True):
         return self.earlier.union(self.seen.called)
 
     @property
-    def member(self) -> Member:
-        return Member(self.seen.name, self.group, self.seen.server_id, self.seen.lineage)
+    def member(self) -> SetMember:
+        return SetMember(self.seen.name, self.group, self.seen.server_id, self.seen.lineage)
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> ServerIdentity:
         seen = self.seen
-        return Identity(seen.server_id, seen.lineage, seen.kind, seen.chosen, seen.reported, seen.warnings)
+        return ServerIdentity(seen.server_id, seen.lineage, seen.kind, seen.chosen, seen.reported, seen.warnings)
 
 
-class Combined:
+class PresentServers:
     """The servers that are there, under the decisions of one moment."""
 
-    def __init__(self, looking: Looking, book: Book, settings: Settings, present: Sequence[Present]) -> None:
+    def __init__(
+        self, looking: InspectionCache, book: DecisionChain, settings: PinningSettings, present: Sequence[PresentServer]
+    ) -> None:
         self._looking = looking
         self._book = book
         self._settings = settings
         self.present = {one.seen.server_id: one for one in present}
         self.groups = by_group(one.member for one in present if one.joined)
-        self._together = Together(book)
+        self._together = JointReviews(book)
         self._neighbours = {
             group: looking.neighbours([self.present[member.server_id] for member in members])
             for group, members in self.groups.items()
         }
         self._crossing: dict[str, dict[str, tuple[ToolFinding, ...]]] = {}
-        self._touching: dict[str, dict[str, tuple[Touch, ...]]] = {}
+        self._touching: dict[str, dict[str, tuple[CrossMention, ...]]] = {}
         self._approved: dict[str, dict[str, Pin]] = {server_id: {} for server_id in self.present}
         for pin in book.pins():
             if pin.action == "approve" and pin.server_id in self._approved:
                 self._approved[pin.server_id][pin.tool] = pin
 
-    def listed(self, one: Present, tool: ToolSeen) -> Listed:
+    def listed(self, one: PresentServer, tool: ToolSeen) -> ListedTool:
         return self._looking.listed(one.seen.server_id, tool, self._settings)
 
-    def findings(self, one: Present, tool: ToolSeen) -> tuple[ToolFinding, ...]:
+    def findings(self, one: PresentServer, tool: ToolSeen) -> tuple[ToolFinding, ...]:
         """Everything the inspection has to say of a tool among its neighbours."""
         return self._looked_at(one, tool, self.others(one, tool))
 
-    def others(self, one: Present, tool: ToolSeen) -> Mapping[str, frozenset[str]]:
+    def others(self, one: PresentServer, tool: ToolSeen) -> Mapping[str, frozenset[str]]:
         """The tools of other servers that this one may touch."""
         neighbours = self._neighbours.get(one.group)
         return {} if neighbours is None else neighbours.of(one, self.listed(one, tool))
 
-    def _looked_at(self, one: Present, tool: ToolSeen, others: Mapping[str, frozenset[str]]) -> tuple[ToolFinding, ...]:
+    def _looked_at(
+        self, one: PresentServer, tool: ToolSeen, others: Mapping[str, frozenset[str]]
+    ) -> tuple[ToolFinding, ...]:
         before = self._before(one, tool.tool)
         return self._looking.findings(
             self.listed(one, tool), one.seen.name, others, before, self._settings.growth_percent
         )
 
-    def _before(self, one: Present, tool: str) -> Pin | None:
+    def _before(self, one: PresentServer, tool: str) -> Pin | None:
         pin = self._book.pin(one.seen.server_id, tool)
         return pin if pin is not None and pin.action == "approve" else self._book.latest_of(one.seen.lineage, tool)
 
@@ -326,7 +338,7 @@ class Combined:
             self._crossing[server_id] = made
         return made
 
-    def _texts(self, one: Present) -> dict[str, tuple[ToolSeen | None, ToolSeen | None]]:
+    def _texts(self, one: PresentServer) -> dict[str, tuple[ToolSeen | None, ToolSeen | None]]:
         """The texts that count of each tool: the one that is listed, and the approved one where that is another.
 
         A server may go back to the latter at any moment, and nobody is asked again: who counts on it being away is
@@ -342,7 +354,7 @@ class Combined:
                 made[name] = listed, ToolSeen(server_id=pin.server_id, tool=name, approval_hash=hashed, raw=pin.raw)
         return made
 
-    def _told(self, one: Present, listed: ToolSeen | None, approved: ToolSeen | None) -> Iterator[ToolFinding]:
+    def _told(self, one: PresentServer, listed: ToolSeen | None, approved: ToolSeen | None) -> Iterator[ToolFinding]:
         found = () if listed is None else self._between_servers(one, listed, self.others(one, listed))
         yield from found
         if approved is not None:
@@ -352,12 +364,12 @@ class Combined:
                     yield as_approved(finding)
 
     def _between_servers(
-        self, one: Present, tool: ToolSeen, others: Mapping[str, frozenset[str]]
+        self, one: PresentServer, tool: ToolSeen, others: Mapping[str, frozenset[str]]
     ) -> tuple[ToolFinding, ...]:
         found = self._looked_at(one, tool, others) if others else ()
         return tuple(finding for finding in found if finding.server)
 
-    def touching(self, server_id: str) -> Mapping[str, tuple[Touch, ...]]:
+    def touching(self, server_id: str) -> Mapping[str, tuple[CrossMention, ...]]:
         """The same for whoever works out what has to wait, each text by itself: nothing that it touches is left off."""
         made = self._touching.get(server_id)
         if made is None:
@@ -369,18 +381,18 @@ class Combined:
             self._touching[server_id] = made
         return made
 
-    def _touch(self, one: Present, tool: ToolSeen) -> Touch:
+    def _touch(self, one: PresentServer, tool: ToolSeen) -> CrossMention:
         others = self.others(one, tool)
         found = self._between_servers(one, tool, others)
-        return Touch(self.listed(one, tool), found, _left_off(others, found))
+        return CrossMention(self.listed(one, tool), found, _left_off(others, found))
 
-    def beyond(self, one: Present, tool: ToolSeen) -> tuple[ToolFinding, ...]:
+    def beyond(self, one: PresentServer, tool: ToolSeen) -> tuple[ToolFinding, ...]:
         """What a reviewer of a tool should know that is not in its listed text."""
         listed, approved = self._texts(one).get(tool.tool, (None, None))
         before = [finding for finding in self._told(one, listed, approved) if not finding.where]
         return (*before, *self.spoken_of(one, tool))
 
-    def spoken_of(self, one: Present, tool: ToolSeen) -> tuple[ToolFinding, ...]:
+    def spoken_of(self, one: PresentServer, tool: ToolSeen) -> tuple[ToolFinding, ...]:
         """Who speaks of a tool, among those that agents see with it."""
         told = self._spoken_of.get((one.seen.server_id, tool.tool))
         if not told:
@@ -400,9 +412,9 @@ class Combined:
         return tuple(made)
 
     @cached_property
-    def _spoken_of(self) -> dict[tuple[str, str], dict[tuple[Member, str], tuple[ToolFinding, Listed]]]:
+    def _spoken_of(self) -> dict[tuple[str, str], dict[tuple[SetMember, str], tuple[ToolFinding, ListedTool]]]:
         """By server_id and tool: for each tool that speaks of it, where."""
-        made: dict[tuple[str, str], dict[tuple[Member, str], tuple[ToolFinding, Listed]]] = {}
+        made: dict[tuple[str, str], dict[tuple[SetMember, str], tuple[ToolFinding, ListedTool]]] = {}
         for members in self.groups.values():
             for member in members if len(members) > 1 else ():
                 for name, touches in self.touching(member.server_id).items():
@@ -456,7 +468,7 @@ class Combined:
             )
         return tuple(made)
 
-    def _between(self, members: Sequence[Member]) -> Iterator[ToolFinding]:
+    def _between(self, members: Sequence[SetMember]) -> Iterator[ToolFinding]:
         """What one server's tools say of another's, where the two wait for a review; each names who says it."""
         for member in members:
             for tool, findings in self.crossing(member.server_id).items():
@@ -466,7 +478,7 @@ class Combined:
                         what = f"{tool} of {member.name}: {finding.what}"
                         yield msgspec.structs.replace(finding, what=what)
 
-    def _is_open(self, member: Member, server: str, members: Sequence[Member]) -> bool:
+    def _is_open(self, member: SetMember, server: str, members: Sequence[SetMember]) -> bool:
         return any(
             not self._together.since(member.server_id, other.server_id)
             for other in members

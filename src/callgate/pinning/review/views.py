@@ -29,7 +29,7 @@ class SchemaEdit(msgspec.Struct, frozen=True):
     meaning: str = ""
 
 
-class Difference(msgspec.Struct, frozen=True):
+class TextDifference(msgspec.Struct, frozen=True):
     """From the text that was approved last to the one that was met."""
 
     description: tuple[Piece, ...] = ()
@@ -73,7 +73,7 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
     input_schema: Any
     raw: str
     findings: tuple[ToolFinding, ...] = ()
-    difference: Difference | None = None
+    difference: TextDifference | None = None
     pin: Pin | None = None
     # What the tool does, as it is proposed to whoever approves it: the label, and the line that is shown.
     label: str = ""

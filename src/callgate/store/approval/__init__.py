@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, select
 
-from callgate.approval.model import Session
+from callgate.approval.model import ConsoleSession
 from callgate.store.approval.people import SqlEnrolment, SqlPeople
 from callgate.store.approval.requests import SqlRequests
 from callgate.store.schema import approval_request, console_session, control, passkey, person
@@ -16,10 +16,10 @@ from callgate.store.statements import demand, insert_new
 _IDENTITY: Final = "deployment_id"
 
 
-class SqlShelf(SqlPeople, SqlEnrolment, SqlRequests):
+class SqlApprovals(SqlPeople, SqlEnrolment, SqlRequests):
     """The approval room's `Shelf`, each method one transaction; a witness is an `AuditRow` written in it."""
 
-    async def add_session(self, session: Session) -> None:
+    async def add_session(self, session: ConsoleSession) -> None:
         demand(session.user, session.credential, session.csrf)
         names = (column.name for column in console_session.c)
         # Without the role: it is the person's, and read with every request.
@@ -31,7 +31,7 @@ class SqlShelf(SqlPeople, SqlEnrolment, SqlRequests):
 
         await self._change(add)
 
-    async def session(self, session_id: bytes, now: int) -> Session | None:
+    async def session(self, session_id: bytes, now: int) -> ConsoleSession | None:
         # A passkey that was revoked while somebody signed in with it opens nothing.
         query = (
             select(console_session, person.c.role)
@@ -44,7 +44,7 @@ class SqlShelf(SqlPeople, SqlEnrolment, SqlRequests):
             )
         )
         row = await self._store.read(lambda conn: conn.execute(query).first())
-        return None if row is None else Session(*row)
+        return None if row is None else ConsoleSession(*row)
 
     async def end_session(self, session_id: bytes) -> None:
         await self._change(lambda conn: conn.execute(delete(console_session).where(console_session.c.id == session_id)))

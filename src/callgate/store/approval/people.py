@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from callgate.approval.model import Credential, Registration, Role, Ticket, User
-from callgate.approval.storage import Bounds
+from callgate.approval.storage import ApprovalBounds
 from callgate.audit.records import AuditRow
 from callgate.errors import Reason, Refused
 from callgate.store.schema import (
@@ -184,7 +184,7 @@ class SqlEnrolment(Repository):
         return None if row is None else Ticket(*row)
 
     async def begin_registration(
-        self, registration: Registration, bounds: Bounds, *, ticket: bytes | None, now: int
+        self, registration: Registration, bounds: ApprovalBounds, *, ticket: bytes | None, now: int
     ) -> None:
         demand(registration.user)
 
@@ -286,7 +286,7 @@ def _passkeys(conn: Connection, user: str) -> int:
     return int(conn.execute(query).scalar_one())
 
 
-def _demand_room(conn: Connection, user: str, bounds: Bounds, now: int) -> None:
+def _demand_room(conn: Connection, user: str, bounds: ApprovalBounds, now: int) -> None:
     begun = (registration.c.person == user, registration.c.used_at.is_(None), registration.c.expires_at > now)
     under_way = conn.execute(select(func.count()).select_from(registration).where(*begun)).scalar_one()
     usable = (passkey.c.person == user, passkey.c.revoked_at.is_(None))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
 
 from callgate.approval.model import Challenge, ChallengeUse, Credential, GrantUse, Request, RequestState, Use
-from callgate.approval.storage import Bounds
+from callgate.approval.storage import ApprovalBounds
 from callgate.audit.records import AuditRow
 from callgate.errors import Reason, Refused, Spent
 from callgate.store.approval.people import PASSKEY, credential_of
@@ -97,12 +97,12 @@ class SqlChallenges(Repository):
         super().__init__(store)
         self._tally = OpenChallengeCount()
 
-    async def add_challenge(self, challenge: Challenge, bounds: Bounds) -> None:
+    async def add_challenge(self, challenge: Challenge, bounds: ApprovalBounds) -> None:
         demand(challenge.id, challenge.user)
         body = msgspec.msgpack.encode(challenge)
         await self._store.run(lambda conn: self._add(conn, challenge, body, bounds))
 
-    def _add(self, conn: Connection, new: Challenge, body: bytes, bounds: Bounds) -> None:
+    def _add(self, conn: Connection, new: Challenge, body: bytes, bounds: ApprovalBounds) -> None:
         now, user = new.created_at, new.user
         driver = conn.connection.driver_connection
         with self._store.backend.together(driver):
@@ -217,7 +217,7 @@ def call_key(caller: str, server: str, tool: str, action_hash: bytes) -> bytes:
 class SqlRequests(SqlChallenges):
     """Requests in a table; approving one uses a challenge up."""
 
-    async def open_request(self, request: Request, bounds: Bounds, witness: AuditRow | None = None) -> Request:
+    async def open_request(self, request: Request, bounds: ApprovalBounds, witness: AuditRow | None = None) -> Request:
         demand(request.id, request.user)
         new = replace(
             request, why=_whole(request.why), agent={_whole(key): _whole(text) for key, text in request.agent.items()}

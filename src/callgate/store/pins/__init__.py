@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select, and_, delete, func, insert, not_, sel
 from callgate.audit.records import AuditRow
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import Connected, Pin, ToolSeen
-from callgate.pinning.storage import Head, Link, Sealed, Wanted, check_link, check_wanted
+from callgate.pinning.storage import ChainHead, ExpectedTool, Link, Sealed, check_link, check_wanted
 from callgate.store.pins.sightings import SAME_TEXT, SqlSightings, weigh
 from callgate.store.schema import pin, pin_head, server_connected, tool_seen, tool_text
 from callgate.store.statements import Repository, key_of, known, pack, unpack
@@ -28,14 +28,14 @@ _END: Final = select(func.coalesce(func.max(pin.c.seq), 0))
 class SqlDecisions(Repository):
     """The chain in `pin`, its end in `pin_head`."""
 
-    async def head(self) -> Head | None:
+    async def head(self) -> ChainHead | None:
         return await self._store.read(lambda conn: self._doubting(conn, _head))
 
     async def chain(self, after: int = 0, most: int = 10_000) -> list[Sealed]:
         query = _ROWS.where(pin.c.seq > after).limit(max(0, most))
         return await self._store.read(lambda conn: self._doubting(conn, lambda c: _sealed(c, query)))
 
-    async def since(self, after: int = 0) -> tuple[Head | None, list[Sealed]]:
+    async def since(self, after: int = 0) -> tuple[ChainHead | None, list[Sealed]]:
         query = _ROWS.where(pin.c.seq > after)
         return await self._store.read(lambda conn: self._doubting(conn, lambda c: (_head(c), _sealed(c, query))))
 
@@ -44,7 +44,7 @@ class SqlDecisions(Repository):
         with self._store.backend.doubting(conn):
             return read(conn)
 
-    async def decide(self, wanted: Sequence[Wanted], link: Link, witnesses: Sequence[AuditRow] = ()) -> None:
+    async def decide(self, wanted: Sequence[ExpectedTool], link: Link, witnesses: Sequence[AuditRow] = ()) -> None:
         def add(conn: Connection) -> None:
             for one in wanted:
                 check_wanted(one, _newest(conn, one))
@@ -66,9 +66,9 @@ class SqlDecisions(Repository):
         await self._change(add)
 
 
-def _head(conn: Connection) -> Head | None:
+def _head(conn: Connection) -> ChainHead | None:
     row = conn.execute(_HEAD).first()
-    return None if row is None else Head(_number(row[0]), _blob(row[1]), _blob(row[2]))
+    return None if row is None else ChainHead(_number(row[0]), _blob(row[1]), _blob(row[2]))
 
 
 def _sealed(conn: Connection, query: Select[Any]) -> list[Sealed]:
@@ -84,7 +84,7 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else -1
 
 
-def _newest(conn: Connection, wanted: Wanted) -> ToolSeen | None:
+def _newest(conn: Connection, wanted: ExpectedTool) -> ToolSeen | None:
     """What `check_wanted` has to know of the newest entry; its bytes are not part of it."""
     keys = (key_of(wanted.server_id), key_of(wanted.tool))
     query = select(tool_seen.c.approval_hash, tool_seen.c.gone, tool_text.c.body).outerjoin(tool_text, SAME_TEXT)
@@ -113,7 +113,7 @@ def _values(row: Sealed) -> dict[str, Any]:
     }
 
 
-def _put_head(conn: Connection, before: Head | None, after: Head) -> None:
+def _put_head(conn: Connection, before: ChainHead | None, after: ChainHead) -> None:
     values = msgspec.structs.asdict(after)
     if before is None:
         conn.execute(insert(pin_head).values(id=1, **values))

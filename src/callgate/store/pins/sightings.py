@@ -27,7 +27,17 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from callgate.audit.records import AuditRow
 from callgate.pinning.model import Change, Connected, ServerSeen, ToolSeen
-from callgate.pinning.storage import USUAL, Bounds, Kept, compare, make_room, names_of, surplus, too_many_tools, vanish
+from callgate.pinning.storage import (
+    USUAL,
+    KeptServer,
+    PinBounds,
+    compare,
+    make_room,
+    names_of,
+    surplus,
+    too_many_tools,
+    vanish,
+)
 from callgate.store.schema import pin, server_connected, server_seen, tool_seen, tool_text
 from callgate.store.statements import Repository, Statement, demand, key_of, pack, unpack
 
@@ -53,7 +63,7 @@ def weigh(conn: Connection, keys: Collection[bytes]) -> None:
         conn.execute(statement, [{"server": key} for key in keys])
 
 
-def clear(conn: Connection, server: ServerSeen, bounds: Bounds, before: int | None) -> None:
+def clear(conn: Connection, server: ServerSeen, bounds: PinBounds, before: int | None) -> None:
     """Make room for a server that was met just now; `before` is what waited of it until then, None for a newcomer."""
     key, lineage = key_of(server.server_id), key_of(server.lineage)
     weigh(conn, [key])
@@ -65,7 +75,7 @@ def clear(conn: Connection, server: ServerSeen, bounds: Bounds, before: int | No
     every = {}
     for row in conn.execute(select(*columns, _SERVER_DECIDED.label("decided"))):
         fixed = bool(row.decided) or row.key in live
-        every[row.key] = Kept(row.key, row.lineage_key, names.get(row.key, ""), row.last_seen, row.waiting, fixed)
+        every[row.key] = KeptServer(row.key, row.lineage_key, names.get(row.key, ""), row.last_seen, row.waiting, fixed)
     met = every.pop(key)
     make_room(met, every.values(), bounds, _StoreRoom(conn), before)
 
@@ -197,7 +207,7 @@ class ListRecorder:
         self._at = sighting.server.last_seen
         self._whole_seen = whole_seen
 
-    def hold(self, bounds: Bounds) -> tuple[Change, ...]:
+    def hold(self, bounds: PinBounds) -> tuple[Change, ...]:
         """Remember a list; what of it is another than before, in its order, and then what is gone."""
         met, whole = self._sighting.met(), self._sighting.whole
         if len(met) > bounds.tools:
@@ -245,7 +255,7 @@ class ListRecorder:
         held: Sequence[StoredTool],
         missing: Iterable[bytes],
         met: Mapping[bytes, ObservedTool],
-        bounds: Bounds,
+        bounds: PinBounds,
     ) -> None:
         """Drop tools that are gone and that nobody decided on, those met longest ago first."""
         decided = set(self._conn.execute(select(pin.c.tool_key).where(pin.c.server_key == self._key)).scalars())
@@ -360,7 +370,7 @@ class SqlSightings(Repository):
     """Servers in `server_seen`, the newest text of each tool in `tool_seen`, all texts in `tool_text`."""
 
     async def saw(
-        self, server: ServerSeen, tools: Sequence[ToolSeen], *, whole: bool, bounds: Bounds = USUAL
+        self, server: ServerSeen, tools: Sequence[ToolSeen], *, whole: bool, bounds: PinBounds = USUAL
     ) -> tuple[Change, ...]:
         sighting = ObservedList(server, tools, whole=whole)
         known_as = select(server_seen).where(server_seen.c.key == key_of(server.server_id))

@@ -15,7 +15,7 @@ import msgspec
 
 from callgate.errors import Reason, Refused, UpstreamError, place
 from callgate.gate import Context
-from callgate.jsonrpc import TOOLS_CALL, Batch, Kind, Message, error_reply
+from callgate.jsonrpc import TOOLS_CALL, Batch, Message, MessageKind, error_reply
 from callgate.pipeline.context import ClientInfos
 from callgate.pipeline.dispatcher import Dispatcher, called_tools, refuse_all
 from callgate.pipeline.list_changed import wants_changes
@@ -481,7 +481,7 @@ async def _turn(exchange: Exchange, turned: Rejected) -> None:
 
 
 def _is_request(message: Message | Batch) -> bool:
-    return isinstance(message, Message) and message.kind is Kind.REQUEST
+    return isinstance(message, Message) and message.kind is MessageKind.REQUEST
 
 
 def _id_of(message: Message | Batch) -> int | str | None:
@@ -490,5 +490,5 @@ def _id_of(message: Message | Batch) -> int | str | None:
 
 def _has_request(message: Message | Batch) -> bool:
     if isinstance(message, Message):
-        return message.kind is Kind.REQUEST
-    return any(m.kind is Kind.REQUEST for m in message.messages)
+        return message.kind is MessageKind.REQUEST
+    return any(m.kind is MessageKind.REQUEST for m in message.messages)

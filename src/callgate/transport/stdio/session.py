@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from callgate.errors import Reason, Refused, StoreError, place
 from callgate.gate import Context
-from callgate.jsonrpc import TOOLS_CALL, Batch, Kind, Message, RequestId, error_reply, peek
+from callgate.jsonrpc import TOOLS_CALL, Batch, Message, MessageKind, RequestId, error_reply, peek
 from callgate.pipeline.context import NOBODY_KNOWN, RequestContext, StreamContext, ToolDigests, greeting_client
 from callgate.pipeline.dispatcher import Dispatcher, refuse_all, session_digest
 from callgate.pipeline.list_changed import changed, wants_changes
@@ -274,7 +274,7 @@ class StdioSession:
         messages = entry.messages
         if entry.amend is not None or entry.after is not None:
             for one in messages:
-                if one.kind is Kind.REQUEST and one.id is not None:
+                if one.kind is MessageKind.REQUEST and one.id is not None:
                     self._entries[one.id] = entry
         await self._behind.send(entry)
         for message in messages:
@@ -333,7 +333,7 @@ class StdioSession:
         try:
             message = self._door.read(line)
             context = self._context(message, turn)
-            asks = isinstance(message, Message) and message.kind is Kind.REQUEST
+            asks = isinstance(message, Message) and message.kind is MessageKind.REQUEST
             if not asks and turn is not None and await self._takes(message, context, turn):
                 return None
         except Rejected as turned:
@@ -371,7 +371,7 @@ class StdioSession:
             return entry
 
     async def _takes(self, message: Message | Batch, context: Context, turn: MessageTurn) -> bool:
-        if isinstance(message, Message) and message.kind is Kind.NOTIFICATION:
+        if isinstance(message, Message) and message.kind is MessageKind.NOTIFICATION:
             # What it cancels has to be where it can be found.
             await turn.wait_reached()
         return await self._door.takes(message, context)
