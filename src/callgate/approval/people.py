@@ -52,8 +52,40 @@ class Removed(msgspec.Struct, frozen=True):
     passkeys: int
 
 
-class Persons(Base):
-    """Add, change, remove; each with its line in the log."""
+_CODES: Final = 8
+_CODE_BYTES: Final = 15
+_TICKET_CHARS: Final = 128
+
+
+class EnrolledPasskey(msgspec.Struct, frozen=True):
+    """A new passkey; `codes` are shown to the person once and kept only as hashes."""
+
+    user: User
+    credential: Credential
+    codes: tuple[str, ...] = ()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """§4.4.2: what goes over the wire. Recovery codes never do."""
+        return {
+            "success": True,
+            "credentialId": self.credential.id,
+            "createdAt": to_iso(self.credential.created_at),
+        }
+
+
+def ticket_hash(ticket: str) -> bytes:
+    return hashlib.sha256(b"callgate ticket\0" + ticket.encode("utf-8", "surrogatepass")).digest()
+
+
+def code_hash(user: str, code: str) -> bytes:
+    """Codes are random and long, so a fast hash keeps them; small slips in typing are forgiven."""
+    plain = re.sub(r"[\s-]", "", code[:_TICKET_CHARS]).upper().replace("0", "O").replace("1", "I")
+    return hashlib.sha256(f"callgate code\0{user}\0{plain}".encode("utf-8", "surrogatepass")).digest()
+
+
+class Enrolment(Base):
+    """Tickets, new passkeys, recovery."""
 
     async def user(self, name: str) -> User:
         user = await self.shelf.user(name)
@@ -88,42 +120,6 @@ class Persons(Base):
         if not await self.shelf.remove_user(name, witness):
             raise Refused(Reason.USER_UNKNOWN, f"there is no user {name!r}")
         return Removed(name, passkeys)
-
-
-_CODES: Final = 8
-_CODE_BYTES: Final = 15
-_TICKET_CHARS: Final = 128
-
-
-class EnrolledPasskey(msgspec.Struct, frozen=True):
-    """A new passkey; `codes` are shown to the person once and kept only as hashes."""
-
-    user: User
-    credential: Credential
-    codes: tuple[str, ...] = ()
-
-    @property
-    def result(self) -> dict[str, Any]:
-        """§4.4.2: what goes over the wire. Recovery codes never do."""
-        return {
-            "success": True,
-            "credentialId": self.credential.id,
-            "createdAt": to_iso(self.credential.created_at),
-        }
-
-
-def ticket_hash(ticket: str) -> bytes:
-    return hashlib.sha256(b"callgate ticket\0" + ticket.encode("utf-8", "surrogatepass")).digest()
-
-
-def code_hash(user: str, code: str) -> bytes:
-    """Codes are random and long, so a fast hash keeps them; small slips in typing are forgiven."""
-    plain = re.sub(r"[\s-]", "", code[:_TICKET_CHARS]).upper().replace("0", "O").replace("1", "I")
-    return hashlib.sha256(f"callgate code\0{user}\0{plain}".encode("utf-8", "surrogatepass")).digest()
-
-
-class Enrolment(Persons):
-    """Tickets, new passkeys, recovery."""
 
     async def invite(self, name: str, display_name: str = "", *, by: str, role: Role) -> str:
         """Add a person, and a ticket for their first passkey: whoever finds it later gets nowhere with it."""

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from callgate.approval.action import action_hash, to_base64url
-from callgate.approval.ceremony import PAGE_BOUNDS, Ceremony, IssuedChallenge, PageRequests
+from callgate.approval.ceremony import PAGE_BOUNDS, Ceremony, IssuedChallenge
 from callgate.approval.evidence import VerifiedCall
 from callgate.approval.model import ApprovalPolicy, Challenge, ConsoleSession, Credential
 from callgate.approval.people import Enrolment
@@ -71,8 +71,12 @@ def session_id(secret: str) -> bytes:
     return hashlib.sha256(b"callgate session\0" + secret.encode("utf-8", "surrogatepass")).digest()
 
 
-class SigningIn(Ceremony, Enrolment):
-    """Sign in, sign out, and sign with a passkey for a further device or for the end of one."""
+def _naming(credential_id: str) -> bytes:
+    return canonical({"credential": credential_id})
+
+
+class Approvals(Ceremony, Enrolment):
+    """People and passkeys, challenges and their verification, requests on the page, sessions of the console."""
 
     @cached_property
     def _decoys(self) -> Decoys:
@@ -191,11 +195,3 @@ class SigningIn(Ceremony, Enrolment):
         )
         lifetime = max(self.settings.challenge_ms, 120_000)
         return msgspec.structs.replace(challenge, expires_at=challenge.created_at + lifetime)
-
-
-def _naming(credential_id: str) -> bytes:
-    return canonical({"credential": credential_id})
-
-
-class Approvals(SigningIn, PageRequests):
-    """People and passkeys, challenges and their verification, requests on the page, sessions of the console."""

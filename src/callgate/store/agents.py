@@ -51,12 +51,12 @@ class BudgetWriter:
 
     def write(self, driver: Any, spendings: Sequence[BudgetUse]) -> list[list[BucketState]]:
         before = self._load(driver, {key for one in spendings for key, _ in one.asked})
-        limits = dict(before)
+        buckets = dict(before)
         changed: dict[bytes, float] = {}
         results = []
         for one in spendings:
-            after, budgets = spend(limits, one.asked, one.now)
-            limits.update(after)
+            after, budgets = spend(buckets, one.asked, one.now)
+            buckets.update(after)
             changed.update(after)
             results.append(budgets)
         self._save(driver, changed)
@@ -166,13 +166,37 @@ _DROP_DIRECTORY: Final = Statement("DELETE FROM agent_directory WHERE key = ?")
 _DROP_DIRECTORIES: Final = Statement("DELETE FROM agent_directory")
 
 
-class SqlLists(Repository):
-    """What operators listed and what was fetched."""
+# How many rows one transaction removes: writers wait for no more than that.
+_SWEEP: Final = 500
 
-    def __init__(self, store: Store) -> None:
+
+def _sweep(table: str, key: str, condition: str) -> Statement:
+    """Deletes some rows at most. On PostgreSQL it never waits for a row, so nobody waits in a circle."""
+    some = f"SELECT {key} FROM {table} WHERE {condition} LIMIT ?"  # noqa: S608
+    start = f"DELETE FROM {table} WHERE {key} IN ("  # noqa: S608
+    return Statement(f"{start}{some})", f"{start}{some} FOR UPDATE SKIP LOCKED)")
+
+
+_SWEEP_NONCES: Final = _sweep("agent_nonce", "digest", "expires_at < ?")
+_SWEEP_FULL: Final = _sweep("agent_budget", "key", "full_at <= ?")
+_BUCKET_COUNT: Final = Statement("SELECT count(*) FROM agent_budget")
+_FULL_SOONEST: Final = Statement(
+    "DELETE FROM agent_budget WHERE key IN (SELECT key FROM agent_budget ORDER BY full_at LIMIT ?)",
+    "DELETE FROM agent_budget WHERE key IN"
+    " (SELECT key FROM agent_budget ORDER BY full_at LIMIT ? FOR UPDATE SKIP LOCKED)",
+)
+
+
+class SqlAgents(Repository):
+    """The agents room's `AgentShelf`."""
+
+    def __init__(self, store: Store, *, budgets: int | None = None) -> None:
         super().__init__(store)
         backend = store.backend
         self._read_now = backend.read_now if isinstance(backend, SqliteBackend) else None
+        self._most_budgets = budgets
+        self._take = NonceWriter(backend).write
+        self._spend = BudgetWriter(backend).write
 
     # -- keys --------------------------------------------------------------------------------------------------
 
@@ -313,36 +337,7 @@ class SqlLists(Repository):
             rows = await self._store.read(lambda conn: Statement(statement).all(conn, *values))
         return rows
 
-
-# How many rows one transaction removes: writers wait for no more than that.
-_SWEEP: Final = 500
-
-
-def _sweep(table: str, key: str, condition: str) -> Statement:
-    """Deletes some rows at most. On PostgreSQL it never waits for a row, so nobody waits in a circle."""
-    some = f"SELECT {key} FROM {table} WHERE {condition} LIMIT ?"  # noqa: S608
-    start = f"DELETE FROM {table} WHERE {key} IN ("  # noqa: S608
-    return Statement(f"{start}{some})", f"{start}{some} FOR UPDATE SKIP LOCKED)")
-
-
-_SWEEP_NONCES: Final = _sweep("agent_nonce", "digest", "expires_at < ?")
-_SWEEP_FULL: Final = _sweep("agent_budget", "key", "full_at <= ?")
-_BUCKET_COUNT: Final = Statement("SELECT count(*) FROM agent_budget")
-_FULL_SOONEST: Final = Statement(
-    "DELETE FROM agent_budget WHERE key IN (SELECT key FROM agent_budget ORDER BY full_at LIMIT ?)",
-    "DELETE FROM agent_budget WHERE key IN"
-    " (SELECT key FROM agent_budget ORDER BY full_at LIMIT ? FOR UPDATE SKIP LOCKED)",
-)
-
-
-class SqlAgents(SqlLists):
-    """The agents room's `AgentShelf`."""
-
-    def __init__(self, store: Store, *, budgets: int | None = None) -> None:
-        super().__init__(store)
-        self._most_budgets = budgets
-        self._take = NonceWriter(store.backend).write
-        self._spend = BudgetWriter(store.backend).write
+    # -- nonces and token buckets ------------------------------------------------------------------------------
 
     async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
         if expires_at < now:

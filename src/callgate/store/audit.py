@@ -19,8 +19,18 @@ _LEAVES: Final = (
 )
 
 
-class SqlTree:
-    """The tree inside the transaction of one connection."""
+# Records are written in time order but for moments; a search by time starts this much earlier.
+SLACK_MS: Final = 60_000
+_IN: Final = 500
+_HOUR: Final = 3_600_000
+_ROWS: Final = f"SELECT id, {', '.join(COLUMNS)} FROM audit_record WHERE id > ? ORDER BY id"  # noqa: S608
+_SEALED: Final = "SELECT id, body, seal FROM audit_record WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
+
+_id, _at, _call = audit_record.c.id, audit_record.c.at, audit_record.c.call
+
+
+class AuditTables:
+    """Tree, records and calls."""
 
     def __init__(self, conn: Connection, backend: Backend) -> None:
         self._conn = conn
@@ -99,20 +109,6 @@ class SqlTree:
         if self._conn.execute(select(audit_checkpoint.c.size).where(same)).first() is None:
             values = {"size": checkpoint.size, "at": checkpoint.at, "note": checkpoint.note}
             self._conn.execute(insert(audit_checkpoint).values(values))
-
-
-# Records are written in time order but for moments; a search by time starts this much earlier.
-SLACK_MS: Final = 60_000
-_IN: Final = 500
-_HOUR: Final = 3_600_000
-_ROWS: Final = f"SELECT id, {', '.join(COLUMNS)} FROM audit_record WHERE id > ? ORDER BY id"  # noqa: S608
-_SEALED: Final = "SELECT id, body, seal FROM audit_record WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
-
-_id, _at, _call = audit_record.c.id, audit_record.c.at, audit_record.c.call
-
-
-class AuditTables(SqlTree):
-    """Tree, records and calls."""
 
     @property
     def dense(self) -> bool:

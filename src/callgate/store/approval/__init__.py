@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import Connection, delete, func, insert, select
 
 from callgate.approval.model import ConsoleSession
-from callgate.store.approval.people import SqlEnrolment, SqlPeople
+from callgate.store.approval.people import SqlPeople
 from callgate.store.approval.requests import SqlRequests
 from callgate.store.schema import approval_request, console_session, control, passkey, person
 from callgate.store.statements import demand, insert_new
@@ -16,7 +16,7 @@ from callgate.store.statements import demand, insert_new
 _IDENTITY: Final = "deployment_id"
 
 
-class SqlApprovals(SqlPeople, SqlEnrolment, SqlRequests):
+class SqlApprovals(SqlPeople, SqlRequests):
     """The approval room's `Shelf`, each method one transaction; a witness is an `AuditRow` written in it."""
 
     async def add_session(self, session: ConsoleSession) -> None:

@@ -68,7 +68,88 @@ def _keep_an_operator(roles: dict[str, str], without: str) -> None:
 
 
 class SqlPeople(Repository):
-    """Users and passkeys in tables."""
+    """Users, passkeys, tickets, registrations and recovery codes in tables."""
+
+    async def add_ticket(self, ticket: Ticket, witness: AuditRow | None = None) -> None:
+        demand(ticket.user, ticket.purpose, ticket.by)
+
+        def add(conn: Connection) -> None:
+            _put_ticket(conn, ticket)
+            self._record(conn, witness)
+
+        await self._change(add)
+
+    async def ticket(self, ticket_hash: bytes) -> Ticket | None:
+        query = select(ticket).where(ticket.c.hash == ticket_hash)
+        row = await self._store.read(lambda conn: conn.execute(query).first())
+        return None if row is None else Ticket(*row)
+
+    async def begin_registration(
+        self, registration: Registration, bounds: ApprovalBounds, *, ticket: bytes | None, now: int
+    ) -> None:
+        demand(registration.user)
+
+        def begin(conn: Connection) -> None:
+            _sweep_registrations(conn, now)
+            first = ticket is None or _use_ticket(conn, ticket, registration.user, now) == "setup"
+            if first:
+                _demand_first_use(conn, registration.user)
+            _demand_room(conn, registration.user, bounds, now)
+            _put_registration(conn, registration, ticketed=not first)
+
+        await self._change(begin)
+
+    async def registration(self, challenge: bytes) -> Registration | None:
+        columns = registration.c
+        query = select(columns.challenge, columns.person, columns.created_at, columns.expires_at, columns.used_at)
+        query = query.where(columns.challenge == challenge)
+        row = await self._store.read(lambda conn: conn.execute(query).first())
+        return None if row is None else Registration(*row)
+
+    async def open_registrations(self, now: int) -> int:
+        begun = (registration.c.used_at.is_(None), registration.c.expires_at > now)
+        query = select(func.count()).select_from(registration).where(*begun)
+        return int(await self._store.read(lambda conn: conn.execute(query).scalar_one()))
+
+    async def finish_registration(
+        self,
+        challenge: bytes,
+        credential: Credential,
+        codes: Sequence[bytes],
+        *,
+        now: int,
+        witness: AuditRow | None = None,
+    ) -> None:
+        demand(credential.id, credential.user, credential.name, credential.aaguid, credential.attestation)
+
+        def finish(conn: Connection) -> None:
+            ticketed = _use_registration(conn, challenge, credential.user, now)
+            if not insert_credential(conn, credential):
+                raise Refused(Reason.CREDENTIAL_ALREADY_ENROLLED)
+            # First use is over as soon as there is a passkey, also for those who began before that.
+            if not ticketed and _passkeys(conn, credential.user) > 1:
+                raise Refused(Reason.NO_PENDING_ENROLLMENT)
+            if codes:
+                _replace_codes(conn, credential.user, codes)
+            self._record(conn, witness)
+
+        await self._change(finish)
+
+    async def use_recovery_code(self, user: str, code: bytes, ticket: Ticket, witness: AuditRow | None = None) -> None:
+        user = known(user)
+        held = (recovery_code.c.person == user, recovery_code.c.hash == code)
+
+        def use(conn: Connection) -> None:
+            if ticket.user != user or conn.execute(delete(recovery_code).where(*held)).rowcount == 0:
+                raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
+            _put_ticket(conn, ticket)
+            self._record(conn, witness)
+
+        await self._change(use)
+
+    async def recovery_codes(self, user: str) -> int:
+        query = select(func.count()).select_from(recovery_code).where(recovery_code.c.person == known(user))
+        return int(await self._store.read(lambda conn: conn.execute(query).scalar_one()))
 
     async def add_user(self, user: User, witness: AuditRow | None = None) -> None:
         demand(user.name, user.display_name)
@@ -164,91 +245,6 @@ class SqlPeople(Repository):
             return True
 
         return await self._change(revoke)
-
-
-class SqlEnrolment(Repository):
-    """Tickets, registrations and recovery codes in tables."""
-
-    async def add_ticket(self, ticket: Ticket, witness: AuditRow | None = None) -> None:
-        demand(ticket.user, ticket.purpose, ticket.by)
-
-        def add(conn: Connection) -> None:
-            _put_ticket(conn, ticket)
-            self._record(conn, witness)
-
-        await self._change(add)
-
-    async def ticket(self, ticket_hash: bytes) -> Ticket | None:
-        query = select(ticket).where(ticket.c.hash == ticket_hash)
-        row = await self._store.read(lambda conn: conn.execute(query).first())
-        return None if row is None else Ticket(*row)
-
-    async def begin_registration(
-        self, registration: Registration, bounds: ApprovalBounds, *, ticket: bytes | None, now: int
-    ) -> None:
-        demand(registration.user)
-
-        def begin(conn: Connection) -> None:
-            _sweep_registrations(conn, now)
-            first = ticket is None or _use_ticket(conn, ticket, registration.user, now) == "setup"
-            if first:
-                _demand_first_use(conn, registration.user)
-            _demand_room(conn, registration.user, bounds, now)
-            _put_registration(conn, registration, ticketed=not first)
-
-        await self._change(begin)
-
-    async def registration(self, challenge: bytes) -> Registration | None:
-        columns = registration.c
-        query = select(columns.challenge, columns.person, columns.created_at, columns.expires_at, columns.used_at)
-        query = query.where(columns.challenge == challenge)
-        row = await self._store.read(lambda conn: conn.execute(query).first())
-        return None if row is None else Registration(*row)
-
-    async def open_registrations(self, now: int) -> int:
-        begun = (registration.c.used_at.is_(None), registration.c.expires_at > now)
-        query = select(func.count()).select_from(registration).where(*begun)
-        return int(await self._store.read(lambda conn: conn.execute(query).scalar_one()))
-
-    async def finish_registration(
-        self,
-        challenge: bytes,
-        credential: Credential,
-        codes: Sequence[bytes],
-        *,
-        now: int,
-        witness: AuditRow | None = None,
-    ) -> None:
-        demand(credential.id, credential.user, credential.name, credential.aaguid, credential.attestation)
-
-        def finish(conn: Connection) -> None:
-            ticketed = _use_registration(conn, challenge, credential.user, now)
-            if not insert_credential(conn, credential):
-                raise Refused(Reason.CREDENTIAL_ALREADY_ENROLLED)
-            # First use is over as soon as there is a passkey, also for those who began before that.
-            if not ticketed and _passkeys(conn, credential.user) > 1:
-                raise Refused(Reason.NO_PENDING_ENROLLMENT)
-            if codes:
-                _replace_codes(conn, credential.user, codes)
-            self._record(conn, witness)
-
-        await self._change(finish)
-
-    async def use_recovery_code(self, user: str, code: bytes, ticket: Ticket, witness: AuditRow | None = None) -> None:
-        user = known(user)
-        held = (recovery_code.c.person == user, recovery_code.c.hash == code)
-
-        def use(conn: Connection) -> None:
-            if ticket.user != user or conn.execute(delete(recovery_code).where(*held)).rowcount == 0:
-                raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
-            _put_ticket(conn, ticket)
-            self._record(conn, witness)
-
-        await self._change(use)
-
-    async def recovery_codes(self, user: str) -> int:
-        query = select(func.count()).select_from(recovery_code).where(recovery_code.c.person == known(user))
-        return int(await self._store.read(lambda conn: conn.execute(query).scalar_one()))
 
 
 def _put_ticket(conn: Connection, new: Ticket) -> None:

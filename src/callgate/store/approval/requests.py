@@ -90,8 +90,53 @@ class OpenChallengeCount:
         return found <= bound
 
 
-class SqlChallenges(Repository):
-    """Challenges in a table."""
+def _number(row: tuple[Any, ...] | None) -> int:
+    return 0 if row is None else int(row[0])
+
+
+def _issued(body: bytes, consumed_at: int | None) -> Challenge:
+    return replace(_challenge.decode(body), consumed_at=consumed_at)
+
+
+def _why_not(conn: Connection, challenge: str, at: int) -> Reason:
+    """§4.8: unknown, then consumed, then expired."""
+    found = _STATE.first(conn, challenge)
+    if found is None:
+        return Reason.CHALLENGE_UNKNOWN
+    consumed_at, expires_at = found
+    if consumed_at is not None:
+        return Reason.CHALLENGE_CONSUMED
+    return Reason.CHALLENGE_EXPIRED if expires_at <= at else Reason.CHALLENGE_UNKNOWN
+
+
+_MOST_LISTED: Final = 10_000
+_request: Final = msgspec.msgpack.Decoder(Request)
+_id, _columns = approval_request.c.id, approval_request.c
+
+
+class StoredDecision(msgspec.Struct, frozen=True):
+    """What became of a request, and by whom."""
+
+    at: int
+    by: str
+    note: str | None = None
+    evidence: dict[str, Any] | None = None
+
+
+_decision: Final = msgspec.msgpack.Decoder(StoredDecision)
+
+
+def call_key(caller: str, server: str, tool: str, action_hash: bytes) -> bytes:
+    """One value for who calls what; texts of any kind and length, which no index would take, go in."""
+    digest = hashlib.sha256()
+    for part in (*(text.encode("utf-8", "surrogatepass") for text in (caller, server, tool)), action_hash):
+        digest.update(len(part).to_bytes(8))
+        digest.update(part)
+    return digest.digest()
+
+
+class SqlRequests(Repository):
+    """Challenges and requests in tables; approving a request uses a challenge up."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -167,55 +212,6 @@ class SqlChallenges(Repository):
             self._record(conn, witness)
         if used.rowcount != 1:
             raise Spent(Reason.APPROVAL_EXPIRED)
-
-
-def _number(row: tuple[Any, ...] | None) -> int:
-    return 0 if row is None else int(row[0])
-
-
-def _issued(body: bytes, consumed_at: int | None) -> Challenge:
-    return replace(_challenge.decode(body), consumed_at=consumed_at)
-
-
-def _why_not(conn: Connection, challenge: str, at: int) -> Reason:
-    """§4.8: unknown, then consumed, then expired."""
-    found = _STATE.first(conn, challenge)
-    if found is None:
-        return Reason.CHALLENGE_UNKNOWN
-    consumed_at, expires_at = found
-    if consumed_at is not None:
-        return Reason.CHALLENGE_CONSUMED
-    return Reason.CHALLENGE_EXPIRED if expires_at <= at else Reason.CHALLENGE_UNKNOWN
-
-
-_MOST_LISTED: Final = 10_000
-_request: Final = msgspec.msgpack.Decoder(Request)
-_id, _columns = approval_request.c.id, approval_request.c
-
-
-class StoredDecision(msgspec.Struct, frozen=True):
-    """What became of a request, and by whom."""
-
-    at: int
-    by: str
-    note: str | None = None
-    evidence: dict[str, Any] | None = None
-
-
-_decision: Final = msgspec.msgpack.Decoder(StoredDecision)
-
-
-def call_key(caller: str, server: str, tool: str, action_hash: bytes) -> bytes:
-    """One value for who calls what; texts of any kind and length, which no index would take, go in."""
-    digest = hashlib.sha256()
-    for part in (*(text.encode("utf-8", "surrogatepass") for text in (caller, server, tool)), action_hash):
-        digest.update(len(part).to_bytes(8))
-        digest.update(part)
-    return digest.digest()
-
-
-class SqlRequests(SqlChallenges):
-    """Requests in a table; approving one uses a challenge up."""
 
     async def open_request(self, request: Request, bounds: ApprovalBounds, witness: AuditRow | None = None) -> Request:
         demand(request.id, request.user)

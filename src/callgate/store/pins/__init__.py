@@ -15,7 +15,7 @@ from callgate.pinning.model import Connected, Pin, ToolSeen
 from callgate.pinning.storage import ChainHead, ExpectedTool, Link, Sealed, check_link, check_wanted
 from callgate.store.pins.sightings import SAME_TEXT, SqlSightings, weigh
 from callgate.store.schema import pin, pin_head, server_connected, tool_seen, tool_text
-from callgate.store.statements import Repository, key_of, known, pack, unpack
+from callgate.store.statements import key_of, known, pack, unpack
 
 T = TypeVar("T")
 
@@ -23,47 +23,6 @@ _pin: Final = msgspec.msgpack.Decoder(Pin)
 _ROWS: Final = select(pin.c.seq, pin.c.body, pin.c.mac).order_by(pin.c.seq)
 _HEAD: Final = select(pin_head.c.seq, pin_head.c.mac, pin_head.c.seal)
 _END: Final = select(func.coalesce(func.max(pin.c.seq), 0))
-
-
-class SqlDecisions(Repository):
-    """The chain in `pin`, its end in `pin_head`."""
-
-    async def head(self) -> ChainHead | None:
-        return await self._store.read(lambda conn: self._doubting(conn, _head))
-
-    async def chain(self, after: int = 0, most: int = 10_000) -> list[Sealed]:
-        query = _ROWS.where(pin.c.seq > after).limit(max(0, most))
-        return await self._store.read(lambda conn: self._doubting(conn, lambda c: _sealed(c, query)))
-
-    async def since(self, after: int = 0) -> tuple[ChainHead | None, list[Sealed]]:
-        query = _ROWS.where(pin.c.seq > after)
-        return await self._store.read(lambda conn: self._doubting(conn, lambda c: (_head(c), _sealed(c, query))))
-
-    def _doubting(self, conn: Connection, read: Callable[[Connection], T]) -> T:
-        """Somebody may have written anything into these tables: what is no row of ours must be found, not raised."""
-        with self._store.backend.doubting(conn):
-            return read(conn)
-
-    async def decide(self, wanted: Sequence[ExpectedTool], link: Link, witnesses: Sequence[AuditRow] = ()) -> None:
-        def add(conn: Connection) -> None:
-            for one in wanted:
-                check_wanted(one, _newest(conn, one))
-            before = _head(conn)
-            # Nothing is added to a chain that does not end where its head says.
-            if conn.execute(_END).scalar_one() != (0 if before is None else before.seq):
-                raise Refused(Reason.PIN_TAMPERED)
-            rows, after = link(before)
-            check_link(before, rows, after)
-            if rows:
-                values = [_values(row) for row in rows]
-                conn.execute(insert(pin), values)
-                weigh(conn, {row["server_key"] for row in values})
-            _put_head(conn, before, after)
-            for witness in witnesses:
-                self._record(conn, witness)
-            self._store.backend.announce(conn)
-
-        await self._change(add)
 
 
 def _head(conn: Connection) -> ChainHead | None:
@@ -126,8 +85,8 @@ def _put_head(conn: Connection, before: ChainHead | None, after: ChainHead) -> N
 _connected = server_connected.c
 
 
-class SqlPlaces(Repository):
-    """Places in a table; each ends by itself if nobody keeps it."""
+class SqlPins(SqlSightings):
+    """The pinning room's `PinShelf`, each method one transaction; a witness is an `AuditRow` written in it."""
 
     async def connect(self, place: Connected, now: int, most: int) -> bool:
         gateway, name, group = key_of(place.gateway), key_of(place.name), key_of(place.group)
@@ -176,6 +135,39 @@ class SqlPlaces(Repository):
 
         await self._change(give)
 
+    async def head(self) -> ChainHead | None:
+        return await self._store.read(lambda conn: self._doubting(conn, _head))
 
-class SqlPins(SqlDecisions, SqlSightings, SqlPlaces):
-    """The pinning room's `PinShelf`, each method one transaction; a witness is an `AuditRow` written in it."""
+    async def chain(self, after: int = 0, most: int = 10_000) -> list[Sealed]:
+        query = _ROWS.where(pin.c.seq > after).limit(max(0, most))
+        return await self._store.read(lambda conn: self._doubting(conn, lambda c: _sealed(c, query)))
+
+    async def since(self, after: int = 0) -> tuple[ChainHead | None, list[Sealed]]:
+        query = _ROWS.where(pin.c.seq > after)
+        return await self._store.read(lambda conn: self._doubting(conn, lambda c: (_head(c), _sealed(c, query))))
+
+    def _doubting(self, conn: Connection, read: Callable[[Connection], T]) -> T:
+        """Somebody may have written anything into these tables: what is no row of ours must be found, not raised."""
+        with self._store.backend.doubting(conn):
+            return read(conn)
+
+    async def decide(self, wanted: Sequence[ExpectedTool], link: Link, witnesses: Sequence[AuditRow] = ()) -> None:
+        def add(conn: Connection) -> None:
+            for one in wanted:
+                check_wanted(one, _newest(conn, one))
+            before = _head(conn)
+            # Nothing is added to a chain that does not end where its head says.
+            if conn.execute(_END).scalar_one() != (0 if before is None else before.seq):
+                raise Refused(Reason.PIN_TAMPERED)
+            rows, after = link(before)
+            check_link(before, rows, after)
+            if rows:
+                values = [_values(row) for row in rows]
+                conn.execute(insert(pin), values)
+                weigh(conn, {row["server_key"] for row in values})
+            _put_head(conn, before, after)
+            for witness in witnesses:
+                self._record(conn, witness)
+            self._store.backend.announce(conn)
+
+        await self._change(add)

@@ -79,56 +79,6 @@ _HELD_WAITING: Final = Statement(
 _SETTLE: Final = Statement("UPDATE trust_held SET state = ?, body = ?, sealed = ? WHERE handle = ? AND state = 'held'")
 
 
-class SqlHeld(Repository):
-    """Quarantined results in a table."""
-
-    async def hold(self, held: Quarantined, expires_at: int) -> None:
-        keeping.demand(held.handle, held.session)
-        new = keeping.held(held)
-        body = pack(replace(new, sealed=b""))
-
-        def put(conn: Connection) -> None:
-            driver = conn.connection.driver_connection
-            made = _HOLD.on(driver, new.handle, new.session, new.at, expires_at, body, new.sealed)
-            if made.rowcount != 1:
-                raise Refused(Reason.INVALID_PARAMS, "a result is held under this handle already")
-            spare = _HELD_COUNT.all(conn)[0][0] - keeping.HELD
-            if spare > 0:
-                _MAKE_ROOM.on(driver, new.handle, new.session, spare)
-
-        await self._change(put)
-
-    async def held(self, handle: str) -> Quarantined | None:
-        if not keeping.fits(handle):
-            return None
-        rows = await self._store.read(lambda conn: _HELD_ONE.all(conn, handle))
-        return _held(rows[0]) if rows else None
-
-    async def holding(self, *, limit: int = 100) -> Sequence[Quarantined]:
-        rows = await self._store.read(lambda conn: _HELD_WAITING.all(conn, max(0, limit)))
-        return [_held(row) for row in rows]
-
-    async def settle(
-        self, handle: str, state: str, by: str, now: int, *, witness: AuditRow | None = None
-    ) -> Quarantined:
-        if not keeping.fits(handle):
-            raise keeping.not_held()
-
-        def decide(conn: Connection) -> Quarantined:
-            rows = _HELD_ONE.all(conn, handle)
-            if not rows:
-                raise keeping.not_held()
-            after = keeping.settled(_held(rows[0]), rows[0][2], state=state, by=by, now=now)
-            driver = conn.connection.driver_connection
-            done = _SETTLE.on(driver, state, pack(replace(after, sealed=b"")), after.sealed, handle)
-            if done.rowcount != 1:
-                raise keeping.not_held()
-            self._record(conn, witness)
-            return after
-
-        return await self._change(decide)
-
-
 def _held(row: tuple[Any, ...]) -> Quarantined:
     return replace(unpack(row[0], Quarantined), sealed=bytes(row[1]))
 
@@ -225,8 +175,54 @@ _TAINTED_ASKED: Final = Statement(
 _END_OF_TIME: Final = 2**62
 
 
-class SqlTrust(SqlHeld):
+class SqlTrust(Repository):
     """The trust room's `TrustShelf`. A witness is an `AuditRow` written in the same transaction."""
+
+    async def hold(self, held: Quarantined, expires_at: int) -> None:
+        keeping.demand(held.handle, held.session)
+        new = keeping.held(held)
+        body = pack(replace(new, sealed=b""))
+
+        def put(conn: Connection) -> None:
+            driver = conn.connection.driver_connection
+            made = _HOLD.on(driver, new.handle, new.session, new.at, expires_at, body, new.sealed)
+            if made.rowcount != 1:
+                raise Refused(Reason.INVALID_PARAMS, "a result is held under this handle already")
+            spare = _HELD_COUNT.all(conn)[0][0] - keeping.HELD
+            if spare > 0:
+                _MAKE_ROOM.on(driver, new.handle, new.session, spare)
+
+        await self._change(put)
+
+    async def held(self, handle: str) -> Quarantined | None:
+        if not keeping.fits(handle):
+            return None
+        rows = await self._store.read(lambda conn: _HELD_ONE.all(conn, handle))
+        return _held(rows[0]) if rows else None
+
+    async def holding(self, *, limit: int = 100) -> Sequence[Quarantined]:
+        rows = await self._store.read(lambda conn: _HELD_WAITING.all(conn, max(0, limit)))
+        return [_held(row) for row in rows]
+
+    async def settle(
+        self, handle: str, state: str, by: str, now: int, *, witness: AuditRow | None = None
+    ) -> Quarantined:
+        if not keeping.fits(handle):
+            raise keeping.not_held()
+
+        def decide(conn: Connection) -> Quarantined:
+            rows = _HELD_ONE.all(conn, handle)
+            if not rows:
+                raise keeping.not_held()
+            after = keeping.settled(_held(rows[0]), rows[0][2], state=state, by=by, now=now)
+            driver = conn.connection.driver_connection
+            done = _SETTLE.on(driver, state, pack(replace(after, sealed=b"")), after.sealed, handle)
+            if done.rowcount != 1:
+                raise keeping.not_held()
+            self._record(conn, witness)
+            return after
+
+        return await self._change(decide)
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
