@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from callgate.caching import BoundedCache
 from callgate.errors import Reason, Refused
 from callgate.pinning.chain import DecisionChain
 from callgate.pinning.document import beside, digest, entry_digest
@@ -77,10 +78,9 @@ def _poisoned(tool: ListedTool, pin: Pin, changed: Sequence[str]) -> bool:
 
 # Rules and places of what was found in members, by the digest of these. Lists come again and again, and are judged
 # where everybody else waits.
-_found: Final[dict[str, frozenset[tuple[str, str] | None]]] = {}
-_FOUND: Final = 4_096
+_found: Final[BoundedCache[str, frozenset[tuple[str, str] | None]]] = BoundedCache(4_096)
 # Rules and places that decisions without places overruled, by what was decided on.
-_overruled: Final[dict[tuple[str, tuple[str, ...]], frozenset[tuple[str, str]]]] = {}
+_overruled: Final[BoundedCache[tuple[str, tuple[str, ...]], frozenset[tuple[str, str]]]] = BoundedCache(4_096)
 
 
 def _overruled_by(pin: Pin) -> frozenset[tuple[str, str]]:
@@ -88,13 +88,12 @@ def _overruled_by(pin: Pin) -> frozenset[tuple[str, str]]:
     if not pin.overrides:
         return frozenset()
     key = (entry_digest(pin.approval_hash, pin.beside), pin.overrides)
-    made = _overruled.get(key)
-    if made is None:
-        if len(_overruled) >= _FOUND:
-            _overruled.clear()
+
+    def make() -> frozenset[tuple[str, str]]:
         spots = _inspected(_entry(pin.raw))
-        made = _overruled[key] = frozenset(spot for spot in spots if spot is not None and spot[0] in pin.overrides)
-    return made
+        return frozenset(spot for spot in spots if spot is not None and spot[0] in pin.overrides)
+
+    return _overruled.get_or_make(key, make)
 
 
 def _entry(raw: bytes | str) -> dict[str, Any]:
@@ -116,12 +115,7 @@ def beside_of(raw: bytes | str) -> dict[str, str]:
 def _hard(tool: ListedTool, members: Sequence[str]) -> frozenset[tuple[str, str] | None]:
     """The hard findings in some members of a tool, and None for any that no override can name."""
     key = digest([[name, tool.beside[name]] for name in members])
-    made = _found.get(key)
-    if made is None:
-        if len(_found) >= _FOUND:
-            _found.clear()
-        made = _found[key] = frozenset(_inspected({name: tool.entry[name] for name in members}))
-    return made
+    return _found.get_or_make(key, lambda: frozenset(_inspected({name: tool.entry[name] for name in members})))
 
 
 def _inspected(members: Mapping[str, Any]) -> Iterator[tuple[str, str] | None]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from callgate.caching import BoundedCache
 from callgate.errors import MessageError, Reason, UpstreamError
 from callgate.jsonrpc import elements, member_spans
 from callgate.pinning.document import approval_hash, beside, digest
@@ -348,19 +349,12 @@ def _costly(text: bytes, most: int) -> str:
 
 def _tokens(text: bytes) -> int:
     """Remembered by its digest: a list is measured again whenever it is looked at."""
-    key = hashlib.sha256(text).digest()
-    known = _COUNTED.get(key)
-    if known is None:
-        from callgate.inspection import tokens
+    from callgate.inspection import tokens
 
-        if len(_COUNTED) >= _COUNTED_MAX:
-            _COUNTED.clear()
-        known = _COUNTED[key] = tokens(text.decode(errors="replace"))
-    return known
+    return _COUNTED.get_or_make(hashlib.sha256(text).digest(), lambda: tokens(text.decode(errors="replace")))
 
 
-_COUNTED: Final[dict[bytes, int]] = {}
-_COUNTED_MAX: Final = 16_384
+_COUNTED: Final[BoundedCache[bytes, int]] = BoundedCache(16_384)
 
 
 class ObservedServer(msgspec.Struct, frozen=True):

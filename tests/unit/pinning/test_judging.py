@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from callgate.caching import BoundedCache
 from callgate.errors import Reason, UpstreamError
 from callgate.pinning.chain import DecisionChain
 from callgate.pinning.judging import Toolset, judge
@@ -219,7 +220,7 @@ def counted(monkeypatch):
     from callgate import inspection
     from callgate.pinning import judging
 
-    monkeypatch.setattr(judging, "_found", {})
+    monkeypatch.setattr(judging, "_found", BoundedCache(100))
     made, real = [], inspection.inspect
 
     def inspect(tool, *more):
@@ -249,7 +250,7 @@ def test_what_is_remembered_of_inspections_is_bounded(monkeypatch):
     from callgate.pinning import judging
 
     decided, made = book(pin()), counted(monkeypatch)
-    monkeypatch.setattr(judging, "_FOUND", 8)
+    monkeypatch.setattr(judging, "_found", BoundedCache(8))
     for number in range(30):
         assert state(listed({**ENTRY, "title": f"Read {number}"}), decided) == (State.APPROVED, None)
     assert len(made) == 30
@@ -283,7 +284,7 @@ def test_an_override_of_an_earlier_version_is_for_the_places_that_its_entry_has(
     # Overruled was another rule than the one that the entry has there.
     other = book(pin(entry=entry, overrides=("unicode.tag-block",)))
     assert state(listed({**entry, "title": f"{title} 2"}), other) == (State.CHANGED, Reason.TOOL_CHANGED)
-    monkeypatch.setattr(judging, "_FOUND", 2)
+    monkeypatch.setattr(judging, "_overruled", BoundedCache(2))
     for number in range(9):
         kept = {**entry, "icons": [number]}
         decided = book(pin(entry=kept, overrides=("instructions.override",)))

@@ -32,8 +32,8 @@ def test_the_findings_that_are_kept_are_counted(monkeypatch):
     for number in range(10):
         tool = entry("fact", f"{TEXT} {number}")
         found = memory.findings(ListedTool("fact", raw_of(tool), tool), "evil", {"notes": frozenset(NAMES)}, None, 1.0)
-        kept = sum(map(len, memory._findings.values()))
-        assert len(found) <= kept == memory._findings_kept <= 120
+        kept = sum(map(len, memory._findings._values.values()))
+        assert len(found) <= kept <= 120
 
 
 def test_an_inspection_tells_of_as_many_as_is_counted_on():

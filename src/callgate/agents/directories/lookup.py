@@ -29,6 +29,7 @@ from callgate.agents.fetching import Caps, Fetcher, FetchFailed, FetchTarget, Re
 from callgate.agents.keys import MAX_KEYS, BadKeys, KeySet, PublicKey, key_set, usable
 from callgate.agents.model import Verified
 from callgate.agents.storage import DirectoryStore, Listed
+from callgate.caching import BoundedCache
 from callgate.errors import ConfigError, Reason
 
 Discovery: TypeAlias = Literal["trust", "allow", "ignore"]
@@ -228,7 +229,7 @@ class Directories:
             sources.times,
         )
         self._configure(sources, agents)
-        self._places: dict[str, FetchTarget | FetchFailed] = {}
+        self._places: BoundedCache[str, FetchTarget | FetchFailed] = BoundedCache(_MOST_PLACES)
         self._lock = asyncio.Lock()
         self._version: int | None = None
         self._changed = True
@@ -326,9 +327,7 @@ class Directories:
                 found = directory_place(named, self._reach)
             except FetchFailed as why:
                 found = self._own_place(named) or why
-            if len(self._places) >= _MOST_PLACES:
-                self._places.clear()
-            self._places[named] = found
+            self._places.put(named, found)
         if isinstance(found, FetchFailed):
             _tell(steps, named, "refused", found.message)
             return None

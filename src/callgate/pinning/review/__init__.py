@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from callgate.caching import BoundedCache
 from callgate.errors import Reason
 from callgate.inspection import ToolFinding
 from callgate.pinning.chain import DecisionChain, DecisionIndex
@@ -207,8 +208,8 @@ class Reviewer:
     def __init__(self, labelling: Labelling = NO_LABELS) -> None:
         self.looking = InspectionCache()
         self.labelling = labelling
-        self._proposals: dict[tuple[str, bytes], tuple[str, str]] = {}
-        self._differences: dict[tuple[int, bytes, bool], TextDifference] = {}
+        self._proposals: BoundedCache[tuple[str, bytes], tuple[str, str]] = BoundedCache(20_000)
+        self._differences: BoundedCache[tuple[int, bytes, bool], TextDifference] = BoundedCache(20_000)
 
     def compare(self, pin: Pin, listed: ListedTool, effort: Effort, *, other: bool) -> TextDifference:
         key = (pin.seq, hashlib.sha256(listed.raw).digest(), other)
@@ -216,20 +217,13 @@ class Reviewer:
         if made is None:
             made = difference(pin, listed, other_identity=other, effort=effort)
             if effort.left >= 0:
-                if len(self._differences) > 20_000:
-                    self._differences.clear()
-                self._differences[key] = made
+                self._differences.put(key, made)
         return made
 
     def propose(self, server_id: str, listed: ListedTool) -> tuple[str, str]:
         """The label that is proposed for a tool, and its line."""
         key = (server_id, hashlib.sha256(listed.raw).digest())
-        made = self._proposals.get(key)
-        if made is None:
-            if len(self._proposals) > 20_000:
-                self._proposals.clear()
-            made = self._proposals[key] = self.labelling.propose(server_id, listed.entry)
-        return made
+        return self._proposals.get_or_make(key, lambda: self.labelling.propose(server_id, listed.entry))
 
 
 class ReviewSession:

@@ -8,8 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
+from callgate.caching import BoundedCache
 from callgate.canonical import canonical
 from callgate.errors import MessageError
 from callgate.inspection import ToolFinding
@@ -56,7 +57,7 @@ class NameIndex:
             for tool in one.tools:
                 if not tool.gone:
                     self._owners.setdefault(tool.tool, []).append(one.seen.server_id)
-        self._found: dict[bytes, dict[str, frozenset[str]]] = {}
+        self._found: BoundedCache[bytes, dict[str, frozenset[str]]] = BoundedCache(_FOUND)
 
     @cached_property
     def _near(self) -> dict[str, list[str]]:
@@ -95,12 +96,7 @@ class NameIndex:
             return {}
         # By its digest, and not for ever: a text may change with every look.
         key = hashlib.sha256(one.seen.server_id.encode("utf-8", "surrogatepass") + b"\0" + listed.raw).digest()
-        made = self._found.get(key)
-        if made is None:
-            if len(self._found) >= _FOUND:
-                self._found.clear()
-            made = self._found[key] = self._touched(one.seen, listed)
-        return made
+        return self._found.get_or_make(key, lambda: self._touched(one.seen, listed))
 
     def _touched(self, own: ServerSeen, listed: ListedTool) -> dict[str, frozenset[str]]:
         near = {other for key in set(_keys(listed.name)) for other in self._near.get(key, ())}
@@ -170,21 +166,22 @@ _KEPT: Final = 50_000
 _KEPT_FINDINGS: Final = 200_000
 _KEPT_BYTES: Final = 32 * 1024 * 1024
 _GROUPS: Final = 32
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class InspectionCache:
     """Remembers what was read and found."""
 
     def __init__(self) -> None:
-        self._listed: dict[tuple[str, str, bytes], ListedTool] = {}
-        self._listed_bytes = 0
-        self._findings: dict[tuple[bytes, bytes, str], tuple[ToolFinding, ...]] = {}
-        self._findings_kept = 0
-        self._tokens: dict[bytes, int] = {}
-        self._open: dict[bytes, str] = {}
-        self._neighbours: dict[str, NameIndex] = {}
+        # Texts are as large as a server likes, and one may have hundreds of findings: that is what takes the room.
+        self._listed: BoundedCache[tuple[str, str, bytes], ListedTool] = BoundedCache(
+            _KEPT_BYTES, lambda tool: len(tool.raw) + _KEPT_BYTES // _KEPT
+        )
+        self._findings: BoundedCache[tuple[bytes, bytes, str], tuple[ToolFinding, ...]] = BoundedCache(
+            _KEPT_FINDINGS, lambda found: len(found) + _KEPT_FINDINGS // _KEPT
+        )
+        self._tokens: BoundedCache[bytes, int] = BoundedCache(_KEPT)
+        self._open: BoundedCache[bytes, str] = BoundedCache(_KEPT)
+        self._neighbours: BoundedCache[str, NameIndex] = BoundedCache(_GROUPS)
 
     def listed(self, server_id: str, tool: ToolSeen, settings: PinningSettings) -> ListedTool:
         """A stored text, read anew and held against its hash: the store is not believed."""
@@ -198,12 +195,7 @@ class InspectionCache:
             if not made.problem and (made.name != tool.tool or made.approval_hash != tool.approval_hash):
                 why = "what is stored of it is not what was met; let the server be asked again"
                 made = ListedTool(tool.tool, tool.raw, made.entry, problem=why)
-            # Texts are as large as a server likes: what is remembered of them is bounded in bytes too.
-            self._listed_bytes += len(tool.raw)
-            if self._listed_bytes > _KEPT_BYTES:
-                self._listed.clear()
-                self._listed_bytes = len(tool.raw)
-            _keep(self._listed, key, made)
+            self._listed.put(key, made)
         return made
 
     def findings(
@@ -223,12 +215,7 @@ class InspectionCache:
                 server=server, others=others, before=_loosely(former) or None, growth_percent=growth
             )
             made = inspect(ToolDefinition.of(listed.entry), surroundings)
-            # One text may have hundreds: they are what takes the room.
-            self._findings_kept += len(made)
-            if self._findings_kept > _KEPT_FINDINGS or len(self._findings) >= _KEPT:
-                self._findings.clear()
-                self._findings_kept = len(made)
-            self._findings[key] = made
+            self._findings.put(key, made)
         return made
 
     def neighbours(self, members: Sequence[NeighbourServer]) -> NameIndex:
@@ -236,42 +223,20 @@ class InspectionCache:
         parts = [
             [one.seen.server_id, one.seen.name, [tool.tool for tool in one.tools if not tool.gone]] for one in members
         ]
-        key = digest(parts)
-        made = self._neighbours.get(key)
-        if made is None:
-            if len(self._neighbours) >= _GROUPS:
-                self._neighbours.clear()
-            made = self._neighbours[key] = NameIndex(members)
-        return made
+        return self._neighbours.get_or_make(digest(parts), lambda: NameIndex(members))
 
     def tokens(self, raw: bytes) -> int:
-        key = _sha(raw)
-        made = self._tokens.get(key)
-        if made is None:
-            from callgate.inspection import tokens
+        from callgate.inspection import tokens
 
-            made = tokens(raw.decode(errors="replace"))
-            _keep(self._tokens, key, made)
-        return made
+        return self._tokens.get_or_make(_sha(raw), lambda: tokens(raw.decode(errors="replace")))
 
     def catch_all(self, listed: ListedTool) -> str:
         """Why the input schema takes nearly anything; empty if it does not."""
         if not listed.entry:
             return ""
-        key = _sha(listed.raw)
-        made = self._open.get(key)
-        if made is None:
-            from callgate.inspection import is_catch_all
+        from callgate.inspection import is_catch_all
 
-            made = is_catch_all(listed.input_schema)
-            _keep(self._open, key, made)
-        return made
-
-
-def _keep(where: dict[K, V], key: K, value: V) -> None:
-    if len(where) >= _KEPT:
-        where.clear()
-    where[key] = value
+        return self._open.get_or_make(_sha(listed.raw), lambda: is_catch_all(listed.input_schema))
 
 
 def _sha(raw: bytes) -> bytes:
