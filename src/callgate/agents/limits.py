@@ -15,7 +15,8 @@ import msgspec
 
 from callgate.agents import storage
 from callgate.agents.model import ToolPolicy
-from callgate.agents.storage import AgentRepository, BucketState, Take, digest
+from callgate.agents.storage import AgentRepository, BucketState, Take
+from callgate.canonical import parts_hash
 from callgate.errors import ConfigError, Reason, Refused
 
 # Of clocks that differ by more than this, one is wrong: what it wrote is not waited for.
@@ -44,7 +45,7 @@ def asked(takes: Sequence[Take]) -> Asked:
     """The same with short keys: names of buckets have any length."""
     for take in takes:
         demand(take)
-    return [(digest(take.bucket), take) for take in takes]
+    return [(parts_hash(take.bucket), take) for take in takes]
 
 
 def weigh(full_at: float, take: Take, now: float) -> tuple[float, BucketState]:
@@ -208,14 +209,14 @@ class StoreLimiter:
     """Counts in the store, for all processes on it."""
 
     def __init__(self, shelf: AgentRepository, *, clock: Callable[[], float] = time.time) -> None:
-        self._shelf = shelf
+        self._repository = shelf
         self._clock = clock
 
     async def take(self, agent: str, limits: Sequence[Limit]) -> Allowance:
         if not limits:
             return Allowance()
         takes = [limit.take(agent) for limit in limits]
-        return allowance(limits, await self._shelf.spend_all(takes, int(self._clock() * 1000)))
+        return allowance(limits, await self._repository.spend_all(takes, int(self._clock() * 1000)))
 
 
 def allowance(limits: Sequence[Limit], budgets: Sequence[BucketState]) -> Allowance:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
@@ -135,16 +134,6 @@ JWK_BYTES: Final = 16 * 1024
 CHARS: Final = 2048
 DIGEST_BYTES: Final = 64
 _LATEST: Final = 2**62
-
-
-def digest(*parts: str) -> bytes:
-    """One short value for texts of any length and kind; their borders count."""
-    whole = hashlib.sha256()
-    for part in parts:
-        raw = part.encode("utf-8", "surrogatepass")
-        whole.update(len(raw).to_bytes(8))
-        whole.update(raw)
-    return whole.digest()
 
 
 def moment(at: int) -> int:

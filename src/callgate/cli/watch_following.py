@@ -11,12 +11,12 @@ import msgspec
 from sqlalchemy import select
 
 from callgate.approval.overview import asker, phase
+from callgate.canonical import parts_hash
 from callgate.cli.people import approval_link, console_url
 from callgate.cli.watch_calls import Calls, CallSeen
 from callgate.store import SqlApprovals, SqlPins
 from callgate.store.control import Block, read_block
 from callgate.store.schema import pin
-from callgate.store.statements import key_of
 
 if TYPE_CHECKING:
     from callgate.approval import Request
@@ -132,9 +132,9 @@ class Following:
             return
         with self._store.reading() as conn:
             decided = set(conn.execute(select(pin.c.server_key).distinct()).scalars())
-        reviewed = {one.lineage for one in servers if key_of(one.server_id) in decided}
+        reviewed = {one.lineage for one in servers if parts_hash(one.server_id) in decided}
         for one in fresh:
-            if one.lineage in reviewed and key_of(one.server_id) not in decided:
+            if one.lineage in reviewed and parts_hash(one.server_id) not in decided:
                 names = ", ".join(one.called)
                 yield VersionSeen(at=one.last_seen, server=names, server_id=one.server_id, tools=one.tools)
 

@@ -84,7 +84,7 @@ class ServerSets:
         self.behind = False
         # Told when other tools have to wait than before.
         self.altered: Callable[[], None] = lambda: None
-        self._shelf = shelf
+        self._repository = shelf
         self._gateway = gateway
         self._most = most
         self._hold = hold
@@ -116,7 +116,7 @@ class ServerSets:
                 await asyncio.gather(task, return_exceptions=True)
         self._task = None
         try:
-            await self._shelf.disconnect(self._gateway)
+            await self._repository.disconnect(self._gateway)
             for seat in [seat for seat in self._seats.values() if seat.place.connection]:
                 await self._give_back(seat.place)
         except CallgateError as error:
@@ -212,7 +212,7 @@ class ServerSets:
         now = round(self._clock() * 1000)
         until = now + round(_KEPT_SECONDS * 1000)
         seat = Connected(place.name, place.group, server_id, self._gateway + place.connection, until)
-        return await self._shelf.connect(seat, now, self._most())
+        return await self._repository.connect(seat, now, self._most())
 
     def forget(self, place: ServerRef) -> None:
         """The server of that name is another one now."""
@@ -226,7 +226,7 @@ class ServerSets:
             await self._give_back(place)
 
     async def _give_back(self, place: ServerRef) -> None:
-        await self._shelf.disconnect(self._gateway + place.connection, place.name)
+        await self._repository.disconnect(self._gateway + place.connection, place.name)
 
     async def look_again(self) -> None:
         """Work out anew what has to wait: something was decided, met, or somebody came."""

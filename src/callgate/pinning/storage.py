@@ -235,7 +235,7 @@ class KeptServer(msgspec.Struct, frozen=True):
 
 
 class Evictor(Protocol):
-    """How a shelf drops things. Neither touches what was decided on."""
+    """How a store drops things. Neither touches what was decided on."""
 
     def forget(self, keys: Sequence[bytes]) -> None:
         """Drop whole identities."""

@@ -13,6 +13,7 @@ from callgate.agents import limits, storage
 from callgate.agents.limits import Asked, spend
 from callgate.agents.model import ApiKey
 from callgate.agents.storage import BucketState, Fetched, Listed, Take
+from callgate.canonical import parts_hash
 from callgate.store.backend import Backend
 from callgate.store.front import Store
 from callgate.store.sqlite import SqliteBackend
@@ -243,7 +244,7 @@ class SqlAgents(Repository):
 
     async def add_agent(self, listed: Listed) -> None:
         storage.demand_agent(listed)
-        place = storage.digest(listed.directory, listed.thumbprint)
+        place = parts_hash(listed.directory, listed.thumbprint)
 
         def add(conn: Connection) -> None:
             rows = _LISTED.all(conn, place)
@@ -281,12 +282,12 @@ class SqlAgents(Repository):
     # -- directories -------------------------------------------------------------------------------------------
 
     async def directory(self, url: str) -> Fetched | None:
-        rows = await self._look(_DIRECTORY, storage.digest(url))
+        rows = await self._look(_DIRECTORY, parts_hash(url))
         return unpack(rows[0][0], Fetched) if rows else None
 
     async def keep_directory(self, fetched: Fetched) -> bool:
         storage.demand_directory(fetched)
-        key = storage.digest(fetched.url)
+        key = parts_hash(fetched.url)
 
         def keep(conn: Connection) -> bool:
             head = Statement(_VERSION).all(conn)
@@ -305,13 +306,13 @@ class SqlAgents(Repository):
 
     async def _drop_directory(self, *, besides: str) -> None:
         """The one that is of least use."""
-        key = storage.digest(besides)
+        key = parts_hash(besides)
         await self._change(lambda conn: _DROP_LEAST.on(conn.connection.driver_connection, key, 1))
 
     async def flush_directory(self, url: str | None, now: int) -> int:  # noqa: ARG002
         def flush(conn: Connection) -> int:
             driver = conn.connection.driver_connection
-            done = _DROP_DIRECTORIES.on(driver) if url is None else _DROP_DIRECTORY.on(driver, storage.digest(url))
+            done = _DROP_DIRECTORIES.on(driver) if url is None else _DROP_DIRECTORY.on(driver, parts_hash(url))
             gone = int(done.rowcount)
             self._tell(conn)
             _FLUSHED.on(driver)
@@ -342,7 +343,7 @@ class SqlAgents(Repository):
     async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
         if expires_at < now:
             return False
-        one = NonceUse(storage.digest(scope, nonce), storage.moment(expires_at), storage.moment(now))
+        one = NonceUse(parts_hash(scope, nonce), storage.moment(expires_at), storage.moment(now))
         new: bool = await self._store.run_together(self._take, one)
         return new
 

@@ -16,6 +16,7 @@ from sqlalchemy.pool import StaticPool
 from callgate.agents import storage
 from callgate.agents.storage import BucketState, Fetched, Take
 from callgate.audit.records import AuditRow
+from callgate.canonical import parts_hash
 from callgate.errors import Reason, Refused
 from callgate.store import migrate
 from callgate.store.agents import SqlAgents
@@ -91,7 +92,7 @@ class MemoryAgents(SqlAgents):
     async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
         await self._prune_sometimes(now, full=self._held >= self._most)
         if self._held >= self._most:
-            known = await self._look(_KNOWN, storage.digest(scope, nonce), now)
+            known = await self._look(_KNOWN, parts_hash(scope, nonce), now)
             if known or expires_at < now:
                 return False
             raise Refused(Reason.OVERLOADED, "too many requests were signed of late to know all of them apart")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -87,7 +86,7 @@ def insert_new(conn: Connection, table: Table, values: Mapping[str, Any]) -> boo
 
 
 class Repository:
-    """One part of the shelf on a store."""
+    """One part of what a room keeps in a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -107,16 +106,6 @@ class Repository:
 
 
 S = TypeVar("S", bound=msgspec.Struct)
-
-
-def key_of(*parts: str) -> bytes:
-    """One value for texts that no index would take: long ones, ones with NUL, with half characters."""
-    digest = hashlib.sha256()
-    for part in parts:
-        raw = part.encode("utf-8", "surrogatepass")
-        digest.update(len(raw).to_bytes(8))
-        digest.update(raw)
-    return digest.digest()
 
 
 def pack(value: msgspec.Struct) -> bytes:

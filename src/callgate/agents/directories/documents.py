@@ -1,6 +1,6 @@
 """Fetched documents, kept: which copy is believed, and when it is fetched again.
 
-All processes share what one of them fetched, through the shelf. A fetch that fails takes nothing away (WB-012), a flush
+All processes share what one of them fetched, through the store. A fetch that fails takes nothing away (WB-012), a flush
 takes everything away at once (WB-091), and in between a copy is never older than five minutes while its publisher
 answers. However many requests wait for a document, it is fetched once.
 """
@@ -89,7 +89,7 @@ class Documents(Generic[T]):
         self._kind = kind
         self._fetcher = fetcher
         self._known_fetcher = fetcher.apart()
-        self._shelf = shelf
+        self._repository = shelf
         self._clock = clock
         self._times = times
         self._most = most
@@ -173,7 +173,7 @@ class Documents(Generic[T]):
 
     async def _load(self, url: str) -> CachedDocument[T] | None:
         epoch = self._epoch
-        fetched = await self._shelf.directory(url)
+        fetched = await self._repository.directory(url)
         if fetched is None or not fetched.body:
             return None
         try:
@@ -214,7 +214,7 @@ class Documents(Generic[T]):
         for _ in range(3):
             if not anyway and (found := await self._newer(url, held)) is not None:
                 return found
-            version = await self._shelf.directories_version()
+            version = await self._repository.directories_version()
             try:
                 answer = await self._answer(url)
                 body = self._kind.keep(answer)
@@ -223,7 +223,7 @@ class Documents(Generic[T]):
                 return await self._without(url, why, version)
             fetched = self._dated(url, body, answer.max_age, version)
             # Not where a flush overtook the fetch: then what came may be what the flush was to get rid of.
-            if await self._shelf.keep_directory(fetched):
+            if await self._repository.keep_directory(fetched):
                 self._failed.pop(url, None)
                 self._hold(url, found := CachedDocument(value, fetched))
                 return found
@@ -250,7 +250,7 @@ class Documents(Generic[T]):
             return None
         noted = held._replace(fetched=replace(held.fetched, failed_at=failure.at))
         self._hold(url, noted)
-        await self._shelf.keep_directory(Fetched(url, b"", 0, 0, failed_at=failure.at, version=version))
+        await self._repository.keep_directory(Fetched(url, b"", 0, 0, failed_at=failure.at, version=version))
         return noted
 
     def _note(self, url: str, why: FetchFailed | BadKeys | Refused) -> Failure:

@@ -210,7 +210,7 @@ class Directories:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.sources = sources
-        self._shelf: DirectoryStore = shelf if shelf is not None else UnsharedDirectories()
+        self._repository: DirectoryStore = shelf if shelf is not None else UnsharedDirectories()
         self._clock = clock
         self._reach = sources.reach
         fetcher = fetcher or Fetcher(sources.reach, sources.caps)
@@ -220,11 +220,11 @@ class Directories:
             signed=sources.signed == "required",
             digest=sources.signed == "required" and sources.signed_digest == "required",
         )
-        self.published: Documents[PublishedKeys] = Documents(kind, fetcher, self._shelf, clock, sources.times)
+        self.published: Documents[PublishedKeys] = Documents(kind, fetcher, self._repository, clock, sources.times)
         self.documents: Documents[AgentsDocument] = Documents(
             DocumentKind(lambda answer: answer.body, lambda url, raw: read_agents(url, raw, sources.reach)),
             fetcher,
-            self._shelf,
+            self._repository,
             clock,
             sources.times,
         )
@@ -234,7 +234,7 @@ class Directories:
         self._version: int | None = None
         self._changed = True
         self._checked = 0.0
-        self._unwatch = self._shelf.watch(self._note_change)
+        self._unwatch = self._repository.watch(self._note_change)
 
     def _configure(self, sources: Sources, agents: Sequence[AgentDirectory]) -> None:
         try:
@@ -396,9 +396,9 @@ class Directories:
         where = directory_place(url, self._reach).url
         now = int(self._clock() * 1000)
         if where in self.documents.known:
-            done = await refreshed(self.documents, self._shelf, where, agent_names, now)
+            done = await refreshed(self.documents, self._repository, where, agent_names, now)
         else:
-            done = await refreshed(self.published, self._shelf, where, key_names, now)
+            done = await refreshed(self.published, self._repository, where, key_names, now)
         self._changed = True
         return done
 
@@ -415,7 +415,7 @@ class Directories:
     async def flush(self, url: str | None = None) -> int:
         """Believe nothing that was fetched (from there) until it is fetched again, in all processes."""
         where = None if url is None else directory_place(url, self._reach).url
-        gone = await self._shelf.flush_directory(where, int(self._clock() * 1000))
+        gone = await self._repository.flush_directory(where, int(self._clock() * 1000))
         self._changed = True
         return gone
 
@@ -445,10 +445,10 @@ class Directories:
             self._checked = self._clock()
 
     async def _catch_up(self) -> None:
-        version = await self._shelf.directories_version()
+        version = await self._repository.directories_version()
         if version == self._version:
             return
-        roster = Roster([*self.sources.agents, *await self._shelf.agents()], self._reach)
+        roster = Roster([*self.sources.agents, *await self._repository.agents()], self._reach)
         self._roster = roster
         self.published.known = frozenset((*self._configured, *roster.urls))
         self.published.forget()

@@ -17,7 +17,7 @@ _IDENTITY: Final = "deployment_id"
 
 
 class SqlApprovals(SqlPeople, SqlRequests):
-    """The approval room's `Shelf`, each method one transaction; a witness is an `AuditRow` written in it."""
+    """The approval room's repository, each method one transaction; a witness is an `AuditRow` written in it."""
 
     async def add_session(self, session: ConsoleSession) -> None:
         demand(session.user, session.credential, session.csrf)

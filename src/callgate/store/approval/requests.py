@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from sqlalchemy import Connection, Row, Select, delete, func, insert, select, up
 from callgate.approval.model import Challenge, ChallengeUse, Credential, GrantUse, Request, RequestState, Use
 from callgate.approval.storage import ApprovalBounds
 from callgate.audit.records import AuditRow
+from callgate.canonical import parts_hash
 from callgate.errors import Reason, Refused, Spent
 from callgate.store.approval.people import PASSKEY, credential_of
 from callgate.store.front import Store
@@ -128,11 +128,7 @@ _decision: Final = msgspec.msgpack.Decoder(StoredDecision)
 
 def call_key(caller: str, server: str, tool: str, action_hash: bytes) -> bytes:
     """One value for who calls what; texts of any kind and length, which no index would take, go in."""
-    digest = hashlib.sha256()
-    for part in (*(text.encode("utf-8", "surrogatepass") for text in (caller, server, tool)), action_hash):
-        digest.update(len(part).to_bytes(8))
-        digest.update(part)
-    return digest.digest()
+    return parts_hash(caller, server, tool, action_hash)
 
 
 class SqlRequests(Repository):

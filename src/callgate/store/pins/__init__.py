@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from sqlalchemy import Connection, Select, and_, delete, func, insert, not_, select, update
 
 from callgate.audit.records import AuditRow
+from callgate.canonical import parts_hash
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import Connected, Pin, ToolSeen
 from callgate.pinning.storage import ChainHead, ExpectedTool, Link, Sealed, check_link, check_wanted
 from callgate.store.pins.sightings import SAME_TEXT, SqlSightings, weigh
 from callgate.store.schema import pin, pin_head, server_connected, tool_seen, tool_text
-from callgate.store.statements import key_of, known, pack, unpack
+from callgate.store.statements import known, pack, unpack
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ def _number(value: object) -> int:
 
 def _newest(conn: Connection, wanted: ExpectedTool) -> ToolSeen | None:
     """What `check_wanted` has to know of the newest entry; its bytes are not part of it."""
-    keys = (key_of(wanted.server_id), key_of(wanted.tool))
+    keys = (parts_hash(wanted.server_id), parts_hash(wanted.tool))
     query = select(tool_seen.c.approval_hash, tool_seen.c.gone, tool_text.c.body).outerjoin(tool_text, SAME_TEXT)
     row = conn.execute(query.where(tool_seen.c.server_key == keys[0], tool_seen.c.tool_key == keys[1])).first()
     if row is None:
@@ -64,8 +65,8 @@ def _values(row: Sealed) -> dict[str, Any]:
     made = _pin.decode(row.body)
     return {
         "seq": row.seq,
-        "server_key": key_of(made.server_id),
-        "tool_key": key_of(made.tool),
+        "server_key": parts_hash(made.server_id),
+        "tool_key": parts_hash(made.tool),
         "approval_hash": known(made.approval_hash),
         "body": row.body,
         "mac": row.mac,
@@ -89,8 +90,8 @@ class SqlPins(SqlSightings):
     """The pinning room's `PinShelf`, each method one transaction; a witness is an `AuditRow` written in it."""
 
     async def connect(self, place: Connected, now: int, most: int) -> bool:
-        gateway, name, group = key_of(place.gateway), key_of(place.name), key_of(place.group)
-        same = key_of(place.name, place.server_id)
+        gateway, name, group = parts_hash(place.gateway), parts_hash(place.name), parts_hash(place.group)
+        same = parts_hash(place.name, place.server_id)
         own = and_(_connected.gateway_key == gateway, _connected.name_key == name)
         values = {
             "gateway_key": gateway,
@@ -125,9 +126,9 @@ class SqlPins(SqlSightings):
         return sorted(found, key=lambda one: (one.group, one.name, one.server_id, one.gateway))
 
     async def disconnect(self, gateway: str, name: str | None = None) -> None:
-        given = delete(server_connected).where(_connected.gateway_key == key_of(gateway))
+        given = delete(server_connected).where(_connected.gateway_key == parts_hash(gateway))
         if name is not None:
-            given = given.where(_connected.name_key == key_of(name))
+            given = given.where(_connected.name_key == parts_hash(name))
 
         def give(conn: Connection) -> None:
             if conn.execute(given).rowcount:

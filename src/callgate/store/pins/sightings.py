@@ -26,6 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from callgate.audit.records import AuditRow
+from callgate.canonical import parts_hash
 from callgate.pinning.model import Change, Connected, ServerSeen, ToolSeen
 from callgate.pinning.storage import (
     USUAL,
@@ -39,7 +40,7 @@ from callgate.pinning.storage import (
     vanish,
 )
 from callgate.store.schema import pin, server_connected, server_seen, tool_seen, tool_text
-from callgate.store.statements import Repository, Statement, demand, key_of, pack, unpack
+from callgate.store.statements import Repository, Statement, demand, pack, unpack
 
 _SERVER_DECIDED: Final = select(pin.c.seq).where(pin.c.server_key == server_seen.c.key).exists()
 _SAME_TOOL: Final = and_(pin.c.server_key == tool_text.c.server_key, pin.c.tool_key == tool_text.c.tool_key)
@@ -65,7 +66,7 @@ def weigh(conn: Connection, keys: Collection[bytes]) -> None:
 
 def clear(conn: Connection, server: ServerSeen, bounds: PinBounds, before: int | None) -> None:
     """Make room for a server that was met just now; `before` is what waited of it until then, None for a newcomer."""
-    key, lineage = key_of(server.server_id), key_of(server.lineage)
+    key, lineage = parts_hash(server.server_id), parts_hash(server.lineage)
     weigh(conn, [key])
     live = _connected(conn, server.last_seen)
     own = select(server_seen.c.key, server_seen.c.body).where(server_seen.c.lineage_key == lineage)
@@ -89,7 +90,7 @@ def forget(conn: Connection, keys: Sequence[bytes]) -> None:
 
 def _connected(conn: Connection, now: int) -> set[bytes]:
     query = select(server_connected.c.body).where(server_connected.c.until > now)
-    return {key_of(unpack(body, Connected).server_id) for body in conn.execute(query).scalars()}
+    return {parts_hash(unpack(body, Connected).server_id) for body in conn.execute(query).scalars()}
 
 
 class _StoreRoom:
@@ -180,7 +181,7 @@ class ObservedList:
         """Each tool under its key; of a name that is there twice, the last."""
         demand(*(tool.approval_hash for tool in self._tools))
         both = zip(self._tools, self._bodies, strict=True)
-        return {key_of(tool.tool): ObservedTool(tool, body, hashlib.sha256(body).digest()) for tool, body in both}
+        return {parts_hash(tool.tool): ObservedTool(tool, body, hashlib.sha256(body).digest()) for tool, body in both}
 
 
 class StoredTool(NamedTuple):
@@ -203,7 +204,7 @@ class ListRecorder:
     def __init__(self, conn: Connection, sighting: ObservedList, whole_seen: int) -> None:
         self._conn = conn
         self._sighting = sighting
-        self._key = key_of(sighting.server.server_id)
+        self._key = parts_hash(sighting.server.server_id)
         self._at = sighting.server.last_seen
         self._whole_seen = whole_seen
 
@@ -373,7 +374,7 @@ class SqlSightings(Repository):
         self, server: ServerSeen, tools: Sequence[ToolSeen], *, whole: bool, bounds: PinBounds = USUAL
     ) -> tuple[Change, ...]:
         sighting = ObservedList(server, tools, whole=whole)
-        known_as = select(server_seen).where(server_seen.c.key == key_of(server.server_id))
+        known_as = select(server_seen).where(server_seen.c.key == parts_hash(server.server_id))
 
         def meet(conn: Connection) -> tuple[Change, ...]:
             before = conn.execute(known_as).first()
@@ -412,7 +413,7 @@ class SqlSightings(Repository):
             .join(server_seen, server_seen.c.key == tool_text.c.server_key)
         )
         if server_id is not None:
-            query = query.where(tool_text.c.server_key == key_of(server_id))
+            query = query.where(tool_text.c.server_key == parts_hash(server_id))
         # Row by row: many that are stale are large together.
         found = await self._store.read(lambda conn: [_listed(row) for row in conn.execute(query)])
         return sorted(found, key=lambda tool: (tool.server_id, tool.tool))
@@ -422,7 +423,7 @@ class SqlSightings(Repository):
             select(tool_text, tool_seen.c.gone, tool_seen.c.last_seen.label("seen"), server_seen.c.whole_seen)
             .outerjoin(tool_seen, SAME_TEXT)
             .join(server_seen, server_seen.c.key == tool_text.c.server_key)
-            .where(tool_text.c.server_key == key_of(server_id), tool_text.c.tool_key == key_of(tool))
+            .where(tool_text.c.server_key == parts_hash(server_id), tool_text.c.tool_key == parts_hash(tool))
             .order_by(tool_text.c.changes.desc())
         )
         rows = await self._store.read(lambda conn: conn.execute(query).all())
@@ -430,7 +431,7 @@ class SqlSightings(Repository):
 
     async def forget(self, server_id: str, witnesses: Sequence[AuditRow] = ()) -> None:
         def drop(conn: Connection) -> None:
-            forget(conn, [key_of(server_id)])
+            forget(conn, [parts_hash(server_id)])
             for witness in witnesses:
                 self._record(conn, witness)
             self._store.backend.announce(conn)
@@ -471,9 +472,9 @@ def _put_server(conn: Connection, sighting: ObservedList, before: Row[Any] | Non
         "list_state": sighting.state if sighting.whole else b"",
         "body": pack(replace(server, first_seen=first, last_seen=0, names=names_of(known, server))),
     }
-    key = key_of(server.server_id)
+    key = parts_hash(server.server_id)
     if before is None:
-        new = {"key": key, "lineage_key": key_of(server.lineage), "waiting": 0, **values}
+        new = {"key": key, "lineage_key": parts_hash(server.lineage), "waiting": 0, **values}
         conn.execute(server_seen.insert().values(new))
     else:
         conn.execute(server_seen.update().where(server_seen.c.key == key).values(values))
