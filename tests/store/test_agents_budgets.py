@@ -188,3 +188,14 @@ def test_it_is_a_token_bucket(steps, burst, per_ms):
         assert budget.ok == (tokens > cost)
         tokens -= cost * budget.ok
         assert budget.left == pytest.approx(tokens, abs=0.01 + per_ms)
+
+
+async def test_in_memory_nonces_and_buckets_are_both_swept_where_each_call_uses_both():
+    shelf = MemoryAgents(budgets=100)
+    for number in range(2000):
+        now = NOW + number * 1000
+        await shelf.spend(f"bucket {number}", 1, 1e-9, 1, now)
+        assert await shelf.take_nonce("scope", f"{number}", now + 1000, now)
+    with shelf._store.reading() as conn:
+        for table, most in (("agent_nonce", 1000), ("agent_budget", 100 + 500)):
+            assert conn.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one() <= most

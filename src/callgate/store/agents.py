@@ -84,7 +84,7 @@ class BudgetWriter:
 
 
 # A row whose time is over counts as none, whether it was swept out already or not.
-_TAKE_NONCE: Final = (
+TAKE_NONCE: Final = (
     "INSERT INTO agent_nonce (digest, expires_at) VALUES (?, ?) ON CONFLICT (digest)"
     " DO UPDATE SET expires_at = excluded.expires_at WHERE agent_nonce.expires_at < ?"
 )
@@ -114,7 +114,7 @@ class NonceWriter:
 
     def write(self, driver: Any, nonces: Sequence[NonceUse]) -> list[bool]:
         if self._changes is not None:
-            taken = [driver.execute(_TAKE_NONCE, (one.digest, one.expires_at, one.now)).rowcount == 1 for one in nonces]
+            taken = [driver.execute(TAKE_NONCE, (one.digest, one.expires_at, one.now)).rowcount == 1 for one in nonces]
             if any(taken):
                 self._changes.wrote()
             return taken

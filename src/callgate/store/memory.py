@@ -19,13 +19,14 @@ from callgate.audit.records import AuditRow
 from callgate.canonical import parts_hash
 from callgate.errors import Reason, Refused
 from callgate.store import migrate
-from callgate.store.agents import SqlAgents
+from callgate.store.agents import TAKE_NONCE, SqlAgents
 from callgate.store.front import Store, T
 from callgate.store.sqlite import SqliteBackend
 from callgate.store.writer import Job, Together
 
 _PRUNE_EVERY: Final = 500
 _NONCES: Final = "SELECT count(*) FROM agent_nonce"
+_SWEEP: Final = "DELETE FROM agent_nonce WHERE digest IN (SELECT digest FROM agent_nonce WHERE expires_at < ? LIMIT ?)"
 _BYTES: Final = "SELECT coalesce(sum(length(body)), 0) FROM agent_directory"
 _KNOWN: Final = "SELECT 1 FROM agent_nonce WHERE digest = ? AND expires_at >= ?"
 
@@ -36,6 +37,7 @@ class MemoryStore(Store):
     def __init__(self) -> None:
         backend = _MemoryBackend()
         super().__init__(backend, busy_seconds=0.0)
+        self._memory = backend
         weakref.finalize(self, backend.engine.dispose)
 
     def _queue(
@@ -61,6 +63,11 @@ class MemoryStore(Store):
         self._writer.write_now(job)
         done(None if job.error is not None else job.result)
 
+    def execute(self, statement: str, *values: object) -> int:
+        """Run one statement that writes; how many rows it changed."""
+        with self._writer.turn:
+            return self._memory.driver.execute(statement, values).rowcount
+
     async def apart(self, work: Callable[[], T]) -> T:
         return work()
 
@@ -84,19 +91,31 @@ class MemoryAgents(SqlAgents):
     """The agents' repository for one process. What it holds is bounded, because there is nobody who prunes it."""
 
     def __init__(self, *, nonces: int = storage.NONCES, budgets: int = storage.BUDGETS) -> None:
-        super().__init__(MemoryStore(), budgets=budgets)
+        self._memory = MemoryStore()
+        super().__init__(self._memory, budgets=budgets)
         self._most = nonces
         self._held = 0
+        # Counted apart: where one call does both, every five hundredth use would always be of one kind.
         self._uses = 0
+        self._spent = 0
 
     async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
-        await self._prune_sometimes(now, full=self._held >= self._most)
+        if expires_at < now:
+            return False
+        self._uses += 1
+        due = self._uses % _PRUNE_EVERY == 0
+        if due or self._held >= self._most:
+            self._held -= self._memory.execute(_SWEEP, now - storage.GRACE_MS, 4 * _PRUNE_EVERY)
+        if due and self._held >= self._most:
+            # One that was taken again after its time was counted twice.
+            self._held = (await self._look(_NONCES))[0][0]
+        digest = parts_hash(scope, nonce)
         if self._held >= self._most:
-            known = await self._look(_KNOWN, parts_hash(scope, nonce), now)
-            if known or expires_at < now:
+            if await self._look(_KNOWN, digest, now):
                 return False
             raise Refused(Reason.OVERLOADED, "too many requests were signed of late to know all of them apart")
-        new = await super().take_nonce(scope, nonce, expires_at, now)
+        # One statement is one transaction, and verifying a signature should not wait for more than that.
+        new = self._memory.execute(TAKE_NONCE, digest, storage.moment(expires_at), storage.moment(now)) == 1
         self._held += new
         return new
 
@@ -107,13 +126,10 @@ class MemoryAgents(SqlAgents):
         return kept
 
     async def spend_all(self, takes: Sequence[Take], now: int) -> Sequence[BucketState]:
-        await self._prune_sometimes(now)
-        return await super().spend_all(takes, now)
-
-    async def _prune_sometimes(self, now: int, *, full: bool = False) -> None:
-        self._uses += 1
-        if full or self._uses % _PRUNE_EVERY == 0:
+        self._spent += 1
+        if self._spent % _PRUNE_EVERY == 0:
             await self.prune(now)
+        return await super().spend_all(takes, now)
 
     async def prune(self, now: int) -> int:
         gone = await super().prune(now)
@@ -131,7 +147,7 @@ class _MemoryBackend(SqliteBackend):
         self._connection = self.engine.raw_connection()
         driver = self._connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
-        self._driver = driver
+        self.driver = driver
         driver.deserialize(_empty())
 
     def _make_engine(self, options: dict[str, Any]) -> Engine:
@@ -141,7 +157,7 @@ class _MemoryBackend(SqliteBackend):
         """No file can be replaced."""
 
     def read_now(self, statement: str, *values: object) -> list[tuple[Any, ...]] | None:
-        return self._driver.execute(statement, values).fetchall()
+        return self.driver.execute(statement, values).fetchall()
 
 
 @cache
